@@ -40,7 +40,7 @@ SYSBENCH_TABLE = (
 
 @dataclass(frozen=True)
 class Step:
-    """What a statement took."""
+    """Time and memory of a statement."""
 
     seconds: float
     settle_seconds: float

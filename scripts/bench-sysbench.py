@@ -45,7 +45,7 @@ WORKLOADS = [
 def options(engine: str, memory: int, direct: bool) -> list[str]:
     """Server options that give the engine `memory` bytes of cache and durable commits; with
     `direct` it reads and writes past the page cache."""
-    # What an engine does not use is kept small, so that the machine's memory serves the one tested.
+    # Pools of the other engine are small, so that the machine's memory serves the tested one.
     pool = memory if engine == "InnoDB" else 32 << 20
     shared = [
         f"--innodb-buffer-pool-size={pool}",
@@ -143,7 +143,7 @@ class Engine:
         os.kill(self._pid(), signal.SIGCONT)
 
     def used(self) -> Used:
-        """What the server has used so far."""
+        """The server's usage so far."""
         return used(self._pid())
 
     def settle(self) -> float:

@@ -1,4 +1,4 @@
-"""What a server process uses: processor time, memory, bytes given to the device."""
+"""Usage of a server process: processor time, memory, bytes given to the device."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Used:
 
 
 def used(pid: int) -> Used:
-    """What the process has used so far."""
+    """The process's usage so far."""
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     ticks = int(fields[11]) + int(fields[12])
     counters = Path(f"/proc/{pid}/io").read_text().splitlines()
@@ -26,8 +26,8 @@ def used(pid: int) -> Used:
 
 
 def device_written_bytes(path: Path) -> int:
-    """What the device below `path` was given to write since the machine started, by whomever: on a machine that does
-    nothing else, the truth about an engine, with the file system's journal and without what never left memory."""
+    """Bytes that all processes gave the device below `path` since the machine started. On an otherwise idle machine
+    this is an engine's true cost, with the file system's journal, and without bytes that never left memory."""
     device = path.stat().st_dev
     fields = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}/stat").read_text().split()
     return int(fields[6]) * 512

@@ -90,7 +90,7 @@ def test_more_rows_are_no_regression(tmp_path: Path, workload: str, code: int) -
 
 
 def test_settled_figures_stand_for_those_of_the_round(tmp_path: Path) -> None:
-    """What an engine puts off until after the round is not saved."""
+    """Work that an engine puts off until after the round counts in full."""
     path = tmp_path / "x.sqlite"
     for settled in (50e3, 90e3):
         run = fake_stores.fill(path, speed={"firn": 150.0}, end="")

@@ -128,7 +128,7 @@ def test_noise_is_stored_as_it_is() -> None:
 
 
 def test_a_dictionary_is_stored_compressed() -> None:
-    """What it consists of are hexadecimal digits, half of whose bytes are information."""
+    """It consists of hexadecimal digits, half of whose bytes are information."""
     chance = random.Random(1)
     words = [chance.randbytes(32).hex().encode() for _ in range(200)]
     blocks = cut(

@@ -1,4 +1,4 @@
-"""What goes wrong is told, the rounds so far are kept, no process and no data is left."""
+"""Failures are reported, the rounds so far are kept, no process and no data is left."""
 
 from __future__ import annotations
 

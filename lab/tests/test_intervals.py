@@ -23,7 +23,7 @@ from firn_lab.runner.blocks import Blocks
 # Of 200, that a sound interval of 95 % misses so few is all but certain.
 RUNS = 200
 HELD_MIN = 0.90
-# What four minutes hold, at six tenths of a second a round.
+# Blocks of four minutes, at six tenths of a second a round.
 BLOCKS = 200
 
 

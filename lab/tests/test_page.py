@@ -69,7 +69,7 @@ def test_the_page_needs_nothing_else(page_text: str) -> None:
     assert "<i>a lot</i>" not in page_text
 
 
-# What would fetch, if the page let it: a style, a script, a picture, a connection.
+# Elements that would fetch if the page let them: a style, a script, a picture, a connection.
 FETCHES = """<style>body { background: url(http://127.0.0.1:9/style) }</style><script>
 const log = [];
 addEventListener("securitypolicyviolation", (event) => {

@@ -160,7 +160,7 @@ def test_a_password_stays_out_of_the_record(tmp_path: Path) -> None:
         ("dsn:mysql://me@host:40", "dsn:mysql://me@host:40"),
         ("dsn:mysql://me@host:40?name=a:b@c", "dsn:mysql://me@host:40?name=a:b@c"),
         ("oltp_insert:threads=3", "oltp_insert:threads=3"),
-        # What cannot be read.
+        # Malformed options.
         ("dsn:mysql://me:secret@host?foo=1", "dsn:mysql://me:…@host?foo=1"),
         ("dsn:mysql://me:se/cret@host", "dsn:mysql://me:…@host"),
         ("dsn:mysql://me:x@se/cret@host", "dsn:mysql://me:…@host"),
@@ -210,7 +210,7 @@ def test_fair_is_fair_and_unfair_is_told() -> None:
     assert rules(durable=None) == ["durability"]
     assert rules(buffered=True) == rules(buffered=None) == ["page-cache"]
     assert rules(isolation="read committed") == rules(isolation=None) == ["isolation"]
-    # What nobody knows may differ.
+    # Unknown settings may differ.
     assert alike(durable=None) == ["durability"]
     assert alike(isolation=None) == ["isolation"]
     assert alike(buffered=None) == ["page-cache"]

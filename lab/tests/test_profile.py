@@ -62,7 +62,7 @@ def test_what_perf_prints_is_read() -> None:
     ],
 )
 def test_the_kernel_is_grouped_by_cause(frames: list[str], expected: str) -> None:
-    # What is outside of the kernel is no cause.
+    # Frames outside of the kernel are no cause.
     stack = [(name, KERNEL) for name in frames]
     assert group(of(*stack, ("fsync", "/lib/libc.so.6"))) == expected
 

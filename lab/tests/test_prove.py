@@ -14,7 +14,6 @@ from firn_lab.intervals import Interval
 from firn_lab.proof.record import FIGURES, HEAD, ProofRun, read
 from firn_lab.proof.summary import draw, found, page, passed, sound
 
-
 BLOCKS = 160  # As many as a run of four minutes has.
 
 

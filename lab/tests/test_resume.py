@@ -66,7 +66,7 @@ def test_a_slice_ends_before_a_case_that_would_be_too_long(laboratory: Laborator
     assert ended == ("paused", "2 cases are left: go on with --resume")
     with Reader(laboratory.store) as store:
         assert [len(store.rounds(1, case.id)) for case in store.cases(1)] == [2, 0, 0]
-    # What the next slice measures is added to the same run.
+    # The next slice adds its rounds to the same run.
     assert one_slice(laboratory, PLAN, 71, limit)[0] == "paused"
     assert one_slice(laboratory, PLAN, 71, limit) == ("ok", "")
     with Reader(laboratory.store) as store:

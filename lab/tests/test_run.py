@@ -198,7 +198,7 @@ def test_workloads_of_our_own_are_recorded_with_their_figures(laboratory: Labora
             for round_ in rounds:
                 assert round_.status == "ok"
                 assert round_.figures[case.headline] > 0
-                # What a transaction costs is told where there are transactions.
+                # Costs of a transaction are reported for workloads with transactions.
                 counted = case.workload == "tpcc"
                 assert ("tps" in round_.figures) == counted
                 assert ("cpu_us_per_transaction" in round_.figures) == counted

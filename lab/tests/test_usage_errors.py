@@ -17,7 +17,7 @@ from firn_lab.workloads import Params
 
 
 def told(capsys: pytest.CaptureFixture[str], *command: object) -> str:
-    """What a command says that refuses to begin: its last line, without a traceback."""
+    """The message of a command that refuses to begin: its last line, without a traceback."""
     try:
         status = cli.main([str(word) for word in command])
     except SystemExit as end:

@@ -46,7 +46,7 @@ INDEXES = {
     "part": ["by_seq"],
     "live": ["by_client"],
 }
-# What an index can answer alone, so that its entries and not the rows are read.
+# Queries that an index alone can answer, so that its entries and not the rows are read.
 COVERED = {
     "by_balance": "balance, id",
     "by_k": "k, seq, client",
@@ -209,8 +209,8 @@ def is_tested(server: Server, table: str) -> bool:
 def expect_indexes_agree(server: Server) -> None:
     """Raises Broken when CHECK TABLE finds something or an index tells another story."""
     for table, indexes in INDEXES.items():
-        # What InnoDB says of its tables beside FIRN's after a kill is not judged: its purge and its
-        # rollbacks go on meanwhile, and it warns of entries that they have yet to take away.
+        # Warnings of InnoDB about its own tables after a kill are not judged: its purge and its
+        # rollbacks are still running, and it warns of entries that they have yet to remove.
         if is_tested(server, table):
             status = rows(server, f"CHECK TABLE {table} EXTENDED")
             bad = [row for row in (status if IS_FIRN else status[-1:]) if row[3] != "OK"]

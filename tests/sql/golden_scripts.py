@@ -196,7 +196,7 @@ class Player:
         return sql.replace("$LOCK_WAIT_TIMEOUT", self.timeout_variable)
 
     def _observe(self, step: Step) -> list[str]:
-        """What the step does, as lines in the form the script has them."""
+        """The effects of the step, as lines in the form of the script."""
         assert step.session not in self.waiting, f"{step.session} is waiting: {step.sql}"
         future = self._session(step.session).send(self._substitute(step.sql))
         deadlock = [line for line in step.expected if line.startswith("deadlock with ")]

@@ -95,7 +95,7 @@ class RowList:
 
 @dataclass
 class Shared:
-    """What the clients of a round share."""
+    """State that the clients of a round share."""
 
     level: str
     places: list[RowList]
@@ -173,7 +173,7 @@ class Client:
             with self.connection.cursor() as cursor:
                 count = cursor.execute(sql)
                 if "RETURNING" in sql and cursor.description is None:
-                    # What the server answers to a DELETE that was killed while it was planned.
+                    # The server's answer to a DELETE that was killed while it was planned.
                     raise pymysql.err.OperationalError(KILLED[0], "killed, and answered OK")
                 return list(cursor.fetchall()), count
         except pymysql.err.MySQLError as error:
@@ -184,7 +184,7 @@ class Client:
                 raise Gone from error
             raise
         except (OSError, AttributeError, IndexError, ValueError) as error:
-            # What PyMySQL makes of a connection that is cut in the middle of a packet.
+            # PyMySQL's errors for a connection that is cut in the middle of a packet.
             raise Gone from error
 
     def statement(self, sql: str, note: dict[str, Any]) -> list[Row]:
@@ -218,7 +218,7 @@ class Client:
         return where, {"list": place.number, "from": bounds[0], "to": bounds[1], "order": order}
 
     def columns(self, place: RowList) -> str:
-        """What is read of a row."""
+        """The columns to read of a row."""
         return f"{NAME[place.table]}, list, pos, amount, log"
 
     def point(self, place: RowList, row: Row) -> tuple[str, dict[str, Any]]:

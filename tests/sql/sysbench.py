@@ -30,7 +30,7 @@ class SysbenchError(Exception):
 
 @dataclass
 class Load:
-    """What to run it on: a socket, a database, an engine, the tables' number and size."""
+    """The load's target: a socket, a database, an engine, the number and size of the tables."""
 
     socket: Path
     database: str

@@ -91,7 +91,7 @@ class Matrix:
         self.tables.append(name)
 
     def judged(self, altered: Altered, name: str) -> None:
-        """What both have done with a statement, if both take its algorithm, is the same."""
+        """Asserts that a statement has the same effect on both, if both take its algorithm."""
         if not all(supported(outcome) for outcome in altered.outcomes):
             for outcome in altered.outcomes:
                 if not supported(outcome) and "Try ALGORITHM" not in outcome.message:

@@ -202,7 +202,7 @@ def test_large_values_are_sent_once(
         return dict(of.query("SELECT id, v FROM d.t"))  # type: ignore[arg-type]
 
     def blob_bytes() -> int:
-        """What the blob files really take."""
+        """Bytes that the blob files really take."""
         files = (server.data / "#firn").glob("*.blob")
         return sum(file.stat().st_blocks * 512 for file in files)
 

@@ -73,7 +73,7 @@ def test_random_statements_agree_with_innodb(
 
 
 def _run(pair: Pair, program: Program) -> str:
-    """What went wrong, with all that repeats it, or ''."""
+    """The failure, with the statements that repeat it, or ''."""
     try:
         program.run()
     except Failure as failure:

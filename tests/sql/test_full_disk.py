@@ -109,7 +109,7 @@ def condition(server: Server) -> str:
 
 
 def health(server: Server) -> str:
-    """What the status variable and the line of SHOW ENGINE FIRN STATUS say."""
+    """Values of the status variable and of the line in SHOW ENGINE FIRN STATUS."""
     while True:
         before = condition(server)
         text = server.query("SHOW ENGINE FIRN STATUS")[0][2]

@@ -89,7 +89,7 @@ def test_algorithms_and_locks(session: pymysql.Connection[Any]) -> None:
         if not error:
             run(session, "ALTER TABLE a RENAME INDEX x TO xx, ALGORITHM=INSTANT")
             run(session, "ALTER TABLE a DROP INDEX xx, ALGORITHM=INSTANT, LOCK=NONE")
-    # What is more than a change of secondary indexes.
+    # Alterations beyond changes of secondary indexes.
     for change in ("ADD COLUMN z INT, ADD INDEX (x)", "DROP PRIMARY KEY, ADD PRIMARY KEY (x)"):
         assert error_of(session, f"ALTER TABLE a {change}, ALGORITHM=INPLACE")[0] == 1845, change
         assert error_of(session, f"ALTER TABLE a {change}, ALGORITHM=COPY")[0] == 0, change

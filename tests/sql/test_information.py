@@ -1,4 +1,4 @@
-"""What the engine shows of itself: status, information_schema, counters, the error log."""
+"""The engine's reports: status, information_schema, counters, the error log."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Row locks of statements over a hundred thousand rows: beside InnoDB in one server.
 
 A transaction locks every second number in one go; other sessions want rows inside, between and
-outside. What they get is what InnoDB gives at READ COMMITTED. At that size Firn keeps the locks in
+outside. Their results equal InnoDB's at READ COMMITTED. At that size Firn keeps the locks in
 sorted sets, and no row is locked that the statement did not ask for. FIRN_TEST_LARGE_ROWS=1000000
 makes it a million.
 """
@@ -92,7 +92,7 @@ LARGE = {
     "insert select": "INSERT INTO {t} SELECT 2 * seq - 1, 7 FROM seq_1_to_{rows}",
 }
 
-# What another session tries meanwhile, each in a transaction of its own that is rolled back.
+# Statements of another session, each in a transaction of its own that is rolled back.
 OTHERS = [
     "SELECT n FROM {t} WHERE id = {rows} FOR UPDATE NOWAIT",
     "SELECT n FROM {t} WHERE id = {rows} LOCK IN SHARE MODE NOWAIT",

@@ -207,7 +207,7 @@ def test_each_point_is_the_state_at_its_time(
             assert status[-1][3] == "OK", (until, status)
         copy.destroy()
 
-    # What is not needed for the newest backup goes, and points behind that are still reached.
+    # Files that the newest backup does not need are removed; later points are still reached.
     pruned = firn("prune", target, "--keep", 1, "--archive", archive)
     assert pruned["archive"]["segments"] > 0, pruned
     copy, _ = restore(own_server, target, archive, "--until-time", points[-1].time)

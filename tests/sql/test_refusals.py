@@ -1,4 +1,4 @@
-"""What the engine cannot do it refuses with an error; it never takes a statement and drops a part.
+"""Refusals: the engine answers with an error, and never takes a statement and drops a part.
 
 Where a feature may come later, the test accepts both: refused, or really there.
 """
@@ -194,7 +194,7 @@ def test_a_snapshot_at_serializable_is_for_sessions_of_other_engines_too(
     assert number == 0 or "SERIALIZABLE" in message.upper(), message
     assert _error(session, "COMMIT") == (0, "")
     assert _rows(session, "SELECT * FROM other") == [(1,)]
-    # What needs no row locks reads the snapshot of the transaction.
+    # Reads without row locks use the snapshot of the transaction.
     assert _error(session, "START TRANSACTION WITH CONSISTENT SNAPSHOT") == (0, "")
     server.query(f"INSERT INTO {database}.t VALUES (2)")
     assert _error(session, "HANDLER t OPEN") == (0, "")

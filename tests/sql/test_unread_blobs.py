@@ -1,7 +1,7 @@
 """Changes of rows whose large values the statement leaves alone.
 
 Whatever reads or writes such a value nevertheless, it must be there: triggers, constraints,
-versions, partitions, computed columns. What InnoDB's table holds afterwards, ours holds.
+versions, partitions, computed columns. Afterwards InnoDB's table and FIRN's are equal.
 """
 
 from __future__ import annotations

@@ -296,7 +296,7 @@ def test_a_server_that_needs_the_engine_does_not_start_without(
 def test_without_a_binary_log_nothing_is_left_behind(
     own_server: Callable[..., Server],
 ) -> None:
-    """What InnoDB and FIRN had prepared without a binary log was promised to nobody."""
+    """Transactions that were prepared without a binary log had not been acknowledged."""
     server, engine = _small(own_server, "--innodb-force-recovery=2")
     server.query("CREATE TABLE d.i (id INT PRIMARY KEY) ENGINE=InnoDB")
     session: Any = server.connect("d")

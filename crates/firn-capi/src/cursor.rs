@@ -28,7 +28,7 @@ pub enum firn_read_mode {
     FIRN_READ_LOCK_EXCLUSIVE = 2,
 }
 
-/// What a locking read does about a locked row.
+/// Behaviour of a locking read at a row that another transaction has locked.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum firn_wait {
@@ -177,8 +177,9 @@ pub unsafe extern "C" fn firn_cursor_close(cursor: *mut firn_cursor) {
     guard_value((), || drop(unsafe { unbox(cursor) }));
 }
 
-/// What is enough of a column's value if it lies out of line: `prefix` bytes from its beginning,
-/// and, with `length`, the length of the whole value in the record, with zeros behind the prefix.
+/// The part of a column's value that suffices if it lies out of line: `prefix` bytes from its
+/// beginning, and, with `length`, the length of the whole value in the record, with zeros after the
+/// prefix.
 #[repr(C)]
 pub struct firn_partial_column {
     /// Its number.

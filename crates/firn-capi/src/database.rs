@@ -53,7 +53,7 @@ pub struct firn_config {
     pub blob_threshold: u64,
     /// Size of a log segment.
     pub wal_segment_size: u64,
-    /// What a commit waits for: 0 nothing, 1 the device, 2 the operating system.
+    /// Durability that a commit waits for: 0 none, 1 the device, 2 the operating system.
     pub flush_log_at_trx_commit: u32,
     /// Background threads for compaction.
     pub background_jobs: u32,
@@ -125,8 +125,8 @@ fn options(
     })
 }
 
-/// Opens the database in `config->dir` and recovers it. What earlier runs of the server prepared is
-/// committed or rolled back as their binary logs have it.
+/// Opens the database in `config->dir` and recovers it. Transactions that earlier runs of the
+/// server prepared are committed or rolled back as their binary logs have it.
 ///
 /// # Safety
 /// The pointers are valid; the callbacks of `host` stay so until `firn_close`.
@@ -243,9 +243,9 @@ pub unsafe extern "C" fn firn_note_binlog_position(
     })
 }
 
-/// What sessions prepare from now on belongs to the run of the server that writes `file` of its
-/// binary log; NULL: to one without. Call before the first transaction is prepared, and when the
-/// server has gone on to another file.
+/// Transactions that sessions prepare from now on belong to the run of the server that writes
+/// `file` of its binary log, or, with NULL, to a run without one. Call it before the first
+/// transaction is prepared, and when the server has gone on to another file.
 ///
 /// # Safety
 /// `db` is open; `file` is NULL or a string.

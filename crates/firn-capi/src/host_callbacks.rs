@@ -1,4 +1,4 @@
-//! What the core asks of its host.
+//! Callbacks from the core into its host.
 
 use firn::base::event_listener::{EventListener, Severity};
 use firn::txn::WaitObserver;

@@ -90,7 +90,7 @@ pub struct firn_column {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 pub struct firn_level {
-    /// What the callback calls it.
+    /// The level's number in calls of the callback.
     pub number: u32,
     /// Weight of a space.
     pub space: u32,
@@ -106,7 +106,7 @@ pub struct firn_collation {
     pub id: u32,
     /// The server's name for it.
     pub name: *const c_char,
-    /// What the callbacks get.
+    /// Passed to the callbacks.
     pub handle: *const c_void,
     /// Its levels.
     pub levels: [firn_level; FIRN_LEVELS_MAX],

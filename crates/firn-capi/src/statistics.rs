@@ -204,7 +204,7 @@ pub struct firn_counters {
     pub write_stall_us: u64,
     /// Bytes set aside for a full disk.
     pub reserve_bytes: u64,
-    /// What the database can do: 0 all, 1 the disk is full, 2 it is full and nothing can be
+    /// Condition of the database: 0 good, 1 the disk is full, 2 it is full and nothing can be
     /// written, 3 writes have stopped until a restart.
     pub condition: u64,
 }

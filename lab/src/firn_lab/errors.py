@@ -1,4 +1,4 @@
-"""What can end a run, in words for the one who reads them."""
+"""Errors that end a run, with messages for its user."""
 
 from __future__ import annotations
 

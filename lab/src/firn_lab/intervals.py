@@ -1,8 +1,8 @@
 """How far a figure can be believed: ratios of neighbours in time, with a bootstrap interval.
 
 Short rounds of one case stand next to each other, one on each target, in an order drawn at random:
-a block. What drifts on the machine hits all of a block alike and cancels in the ratios of a block;
-what hits one round alone makes one odd ratio of many.
+a block. A drift of the machine affects all rounds of a block alike and cancels in their ratios; a
+disturbance of one round makes one odd ratio of many.
 
 `ratio` is that of a typical block: the mean of the middle half of the logarithms of all blocks'
 ratios. Simulated machines with drifts and bursts of other work (tests/simulated_machine.py) led to
@@ -61,7 +61,7 @@ class Interval:
 
 
 def single(value: float) -> Interval:
-    """What was counted or taken once."""
+    """The interval of a figure that was counted or taken once."""
     return Interval(value, value, value, 1)
 
 

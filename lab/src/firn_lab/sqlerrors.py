@@ -1,4 +1,4 @@
-"""What an error of a driver means to a load: repeat, count, or give up."""
+"""Reactions of a load to errors of a driver: repeat, count, or give up."""
 
 from __future__ import annotations
 

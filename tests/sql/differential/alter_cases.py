@@ -489,7 +489,7 @@ ALGORITHMS_DIFFER = {
     },
 }
 
-# What FIRN refuses under every algorithm that goes, with the error.
+# Clauses that FIRN refuses under every possible algorithm, with the error.
 REFUSED = {
     ("wide", "ADD FULLTEXT KEY n1 (tx)"): 1214,
     ("wide", "ADD CONSTRAINT FOREIGN KEY (i) REFERENCES base_wide (id)"): 1478,

@@ -46,7 +46,7 @@ WRITES = """
 
 @dataclass
 class Altered:
-    """What became of one statement."""
+    """Outcome of one statement."""
 
     outcomes: tuple[Outcome, Outcome]
 

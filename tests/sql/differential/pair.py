@@ -19,7 +19,7 @@ SAME_ERROR = {1138: 1138, 1265: 1138, 1048: 1138}
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a statement did, seen from the client."""
+    """Effects of a statement that its client sees."""
 
     error: int
     affected: int
@@ -143,7 +143,7 @@ class Pair:
 
 
 def compare(reference: Outcome, tested: Outcome, kind: str) -> str:
-    """What differs, or ''."""
+    """The difference, or ''."""
     # A copying ALTER fails at the first row that does not fit the new definition. InnoDB gathers
     # the rows first and sees duplicates last, so of two errors in a table it may name the other.
     either = {reference.error, tested.error} == {DUP_ENTRY, TRUNCATED_WRONG_VALUE}

@@ -18,7 +18,7 @@ class Query:
 
 
 def _columns(rng: Random, table: Table, index: Index | None) -> str:
-    """What to select: everything, one column, or what the index alone can answer."""
+    """A select list: everything, one column, or columns that the index alone can answer."""
     shape = rng.random()
     if index is not None and shape < 0.45:
         return ", ".join(dict.fromkeys(part.column.name for part in index.parts))

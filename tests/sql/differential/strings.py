@@ -167,7 +167,7 @@ UTF8MB4 = [
     "\U0001f468\u200d\U0001f469",
 ]
 
-# What a character set's columns are filled with, beside ASCII.
+# Characters for columns of a character set, beside ASCII.
 EXTRA = {
     "ascii": [],
     "latin1": LATIN1,

@@ -27,7 +27,7 @@ class KeyPart:
 
     @property
     def bytes_max(self) -> int:
-        """What the part takes in an index at most."""
+        """Most bytes that the part takes in an index."""
         if self.prefix:
             return self.prefix * self.column.prefix_unit + 2
         return self.column.key_bytes

@@ -195,7 +195,7 @@ fn a_source_that_rotted_is_not_backed_up() {
     let [first, last] = [ssts.len() / 2, ssts.len() / 2 + 1].map(|at| &ssts[at]);
     rot(first);
     rot(last);
-    // What was sent of a file that rotted is no file that the next one need not send.
+    // The next backup does not reuse the object of a file that rotted.
     for other in [Some(last), None] {
         let (code, error) = back_up();
         assert_eq!(code, 1, "{error}");

@@ -18,7 +18,7 @@ use std::sync::Arc;
 /// For each of two threads.
 const CASES: u64 = 100;
 
-/// What was done to a file.
+/// A damage of a file.
 #[derive(Debug, Clone)]
 enum Damage {
     /// These bytes are others.
@@ -164,7 +164,7 @@ impl Case {
         named
     }
 
-    /// Whatever the damage did not touch is saved, and nothing else is.
+    /// A repair saves exactly the rows that the damage did not touch.
     fn repair_saves_the_rest(&self, dir: &Path, target: &Path) {
         let context = self.context();
         let (code, report) = json(&["repair", dir.to_str().unwrap(), target.to_str().unwrap()]);
@@ -192,7 +192,7 @@ impl Case {
             return self.the_log_is_saved(&saved);
         }
         if self.name.ends_with("CURRENT") || self.name.starts_with("MANIFEST") {
-            // What the files tell of themselves is enough.
+            // The properties of the files suffice.
             assert!(saved == self.rows, "{context}: {report}");
             return;
         }

@@ -70,7 +70,7 @@ fn small() -> Options {
     }
 }
 
-/// What another writer's log would say: a commit's id, and that an epoch begins.
+/// Appends records of another writer: a commit's id, and the begin of an epoch.
 fn begin_epoch(dir: &Path) {
     let env: Arc<dyn Env> = Arc::new(PosixEnv::new());
     let look = ReadOnlyDb::open(Arc::clone(&env), dir).unwrap();

@@ -217,7 +217,7 @@ impl World {
         mutable.txn_memory_limit.store(limit, Ordering::Relaxed);
     }
 
-    /// What is left when the directory is closed: to be [`Stopped::started`] again.
+    /// Closes the directory. [`Stopped::started`] opens it again.
     pub fn stopped(self) -> Stopped {
         Stopped {
             rows: self.rows,

@@ -77,7 +77,7 @@ impl ServerRunFiles {
             match end {
                 FileEnd::Rotated(_) if is_last => missing_behind(env, path)?,
                 FileEnd::Rotated(_) => {}
-                // What was under way when the server was killed is torn.
+                // A write that was under way when the server was killed is torn.
                 FileEnd::Closed if is_last => {}
                 FileEnd::Torn if is_last && in_use => {}
                 FileEnd::Damaged | FileEnd::Torn if is_last => {

@@ -133,8 +133,8 @@ pub fn salvage(
     };
     let mut state = Replay::new(source, flushed_seqno, memtable_size, counters);
     let mut damaged = Vec::new();
-    // What is lost may have named another run of the server: those named before do not hold behind
-    // it.
+    // The lost records may have named another run of the server, so the run named before the hole
+    // does not hold after it.
     let run_is_unknown = Cell::new(false);
     wal::salvage(
         env,
@@ -162,8 +162,8 @@ pub fn salvage(
     Ok(state.end(ReplayEnd::default()))
 }
 
-/// A segment id above all that were ever used, of the epoch in force. What has the name of a later
-/// segment and was never used is none.
+/// A segment id above all that were ever used, in the current epoch. A file with the name of a
+/// later segment that was never used does not count.
 ///
 /// # Errors
 /// `Corruption` if a later epoch has used a segment; those of the file system.

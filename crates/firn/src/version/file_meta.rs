@@ -231,10 +231,10 @@ impl FileMeta {
         out
     }
 
-    /// What [`Self::encode_all`] has encoded; `None` if it is malformed.
+    /// Decodes the output of [`Self::encode_all`]; `None` if it is malformed.
     ///
     /// # Errors
-    /// `Unsupported` for a flag or a place of a later format.
+    /// `Unsupported` for a flag or a location of a later format.
     pub fn decode_all(mut input: &[u8]) -> Result<Option<Vec<FileMeta>>> {
         let mut files = Vec::new();
         while !input.is_empty() {

@@ -37,7 +37,7 @@ const LEFT_BY_ADDITIONS: u64 = ROOM / 4;
 /// Bytes that a file takes in an edit: two keys and some numbers.
 const FILE_BYTES: u64 = ROOM / 4;
 
-/// What a version set works with.
+/// The parts of the engine that a version set uses.
 #[derive(Clone)]
 pub struct VersionSetContext {
     /// Accesses `CURRENT` and the manifests.
@@ -429,7 +429,7 @@ impl VersionSet {
                 rotated.map_err(NoEffect)?;
             }
         }
-        // What only adds files leaves room to those that remove some.
+        // An edit that only adds files leaves room for edits that remove some.
         let left = match edit.removed.is_empty() && !edit.added.is_empty() {
             true => LEFT_BY_ADDITIONS,
             false => 0,

@@ -29,7 +29,7 @@ const GROUP_MAGIC: u32 = u32::from_le_bytes(*b"FWGR");
 /// Bytes of the checksum that a header block and a group begin with.
 pub(super) const CHECKSUM: usize = 8;
 
-/// What a segment's first block says; written, and durable, before any of its groups.
+/// The content of a segment's first block; written, and durable, before any of its groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SegmentHeader {
     /// The segment; its epoch, too.
@@ -98,7 +98,7 @@ impl SegmentHeader {
     }
 }
 
-/// What stands before the records of a group.
+/// The header in front of the records of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GroupHeader {
     /// The group.

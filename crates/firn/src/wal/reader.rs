@@ -14,7 +14,7 @@ use crate::env::{BLOCK, Env};
 use segments::{Copied, IncarnationSegments, SegmentReader};
 use std::path::Path;
 
-/// What a replay found.
+/// Result of a replay.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ReplayEnd {
     /// Segment of the last group replayed.
@@ -36,7 +36,7 @@ pub struct ReplayEnd {
 }
 
 impl ReplayEnd {
-    /// What [`super::Wal::create`] continues.
+    /// The end of the log, from which [`super::Wal::create`] goes on.
     pub fn log_end(&self) -> LogEnd {
         LogEnd {
             segment: self.last_segment,

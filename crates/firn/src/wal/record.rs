@@ -57,7 +57,7 @@ pub enum Record<'a> {
         xid: &'a [u8],
         /// The files, in order.
         files: Cow<'a, [u64]>,
-        /// What the engine keeps about them.
+        /// The engine's own description of the files.
         info: &'a [u8],
     },
     /// Second phase: the prepared transaction gets its seqno.
@@ -80,7 +80,7 @@ pub enum Record<'a> {
         seqno: Seqno,
         /// The files, in order.
         files: Cow<'a, [u64]>,
-        /// What the engine keeps about them.
+        /// The engine's own description of the files.
         info: &'a [u8],
     },
     /// A counter (auto-increment, hidden row id) has handed out values up to this one. Replay takes
@@ -117,10 +117,10 @@ pub enum Record<'a> {
     Load {
         /// The files, in order.
         files: Cow<'a, [u64]>,
-        /// What the engine keeps about them.
+        /// The engine's own description of the files.
         info: &'a [u8],
     },
-    /// What the clock said before the records that follow. Only written while the log is archived.
+    /// The time before the records that follow. Only written while the log is archived.
     Clock {
         /// Milliseconds since 1970.
         wall_ms: u64,
@@ -445,7 +445,7 @@ fn put_binlog(out: &mut impl Sink, binlog: Option<&BinlogPosition<'_>>) {
     }
 }
 
-/// What is left of a body: a place, or nothing.
+/// Decodes the rest of a body: a position in the binary log, or nothing.
 fn take_binlog<'a>(body: &mut &'a [u8]) -> Option<Option<BinlogPosition<'a>>> {
     if body.is_empty() {
         return Some(None);

@@ -194,7 +194,7 @@ impl Segments {
             return Ok(None);
         };
         let path = self.path(id);
-        // What was a segment before has a length; what was only set aside has none.
+        // A reserve file that was a segment before has its length; a fresh one has none.
         let Some(len) = kept.len_of(ReservePart::Log)? else {
             return Ok(None);
         };

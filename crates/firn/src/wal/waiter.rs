@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::thread::Thread;
 
-/// Why a waiter was woken. Whoever wakes it has taken it off the list first.
+/// Why a waiter was woken. The waking thread takes it off the list first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum WakeReason {
-    /// What it waited for has happened.
+    /// The wait is satisfied.
     Done = 1,
     /// The log has failed.
     Failed = 2,

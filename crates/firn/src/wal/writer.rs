@@ -65,7 +65,7 @@ impl Default for WalOptions {
     }
 }
 
-/// What an append does with the room that is kept for outcomes of prepared transactions.
+/// Use of the room that is kept for outcomes of prepared transactions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OutcomeRoom {
     /// Leaves it.
@@ -87,7 +87,7 @@ pub enum FullDiskAccess {
     Exits,
 }
 
-/// What `append` did.
+/// Result of `append`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Appended {
     /// Position after the records: what `sync_to` and `write_to` take.
@@ -120,25 +120,25 @@ pub struct WalStats {
 /// The log, open for appending.
 ///
 /// # Invariants
-/// - Groups are numbered without gaps. A group that is written durably owns whole units of the
-///   segment, one that goes through the page cache whole blocks, which it shares with none of the
-///   former: the cache writes all of a block. Neither is written again once a sync or a durable
-///   write of it has begun. After recovery a new segment is opened, an old one is never appended
-///   to.
+/// - Groups are numbered without gaps. A durably written group owns whole units of the segment; a
+///   group that goes through the page cache owns whole blocks, because the cache writes all of a
+///   block. Neither is written again once a sync or a durable write of it has begun. Recovery opens
+///   a new segment and never appends to an old one.
 /// - A commit is acknowledged when its group *and all before it* are durable; that same prefix is
 ///   what later groups record as known to be synced.
-/// - A segment is used only when its header, its size and its name are durable. `append` makes
-///   sure of the room, so a full disk fails the commit before it has a place in the log.
+/// - A segment is used only when its header, its size and its name are durable. `append` ensures
+///   the room, so a full disk fails the commit before it has a position in the log.
 /// - After a failed write or sync nothing is written any more.
 /// - The segment, or else the next one, which is ready, has room for the outcome of each prepared
-///   transaction: once the binary log has told others of a commit, a full disk is no answer.
+///   transaction: a commit that is already in the binary log must not fail for lack of space.
 ///
 /// # Steps of a durable commit
 /// 1. `append`: under the mutex, encode into the open group.
 /// 2. `sync_to`: if a write slot is free and enough others wait, too, *lead*: take the open group
 ///    out, write it without the mutex. Otherwise sleep.
-/// 3. Whoever finishes a write moves the prefix, wakes the satisfied and, for the slot that became
-///    free, one waiter behind the open group: the next leader. The others sleep on.
+/// 3. The thread that finishes a write advances the durable prefix, wakes the waiters that it
+///    satisfies and, for the slot that became free, one waiter of the open group: the next leader.
+///    The others sleep on.
 ///
 /// # Rejected
 /// A log thread (two more switches per commit), a timer that gathers groups (no gain in a closed
@@ -159,7 +159,7 @@ struct Shared {
     /// Held while a segment is prepared. Taken before `state`.
     preparing: Mutex<()>,
     work: Condvar,
-    /// Whoever reads segments that may have been released. Changes under `state`.
+    /// Number of readers of segments that may have been released. Changes under `state`.
     held: Arc<AtomicUsize>,
 }
 
@@ -189,7 +189,7 @@ impl Wal {
         let end = end_of_names(epoch_of(first));
         for id in segment::list(env.as_ref(), dir)? {
             if id >= end {
-                // Of no epoch yet. Whoever opens the log has seen that nobody has used it.
+                // Of no epoch yet. The opening thread has seen that the segment is unused.
                 continue;
             }
             if id >= first {
@@ -328,7 +328,7 @@ impl Wal {
         self.shared.state.lock().appended
     }
 
-    /// What will be appended lies in this segment or a later one.
+    /// Future appends go to this segment or a later one.
     pub fn current_segment(&self) -> SegmentId {
         self.shared.state.lock().segment.id
     }
@@ -451,7 +451,7 @@ impl Shared {
                         alone = true;
                         continue;
                     }
-                    // What recovery decides is kept in memory until there is a segment.
+                    // Decisions of recovery stay in memory until there is a segment.
                     Err(full) if room == OutcomeRoom::Use && *full.kind() == ErrorKind::NoSpace => {
                         state = self.state.lock();
                         if !state.segment.is_none() {

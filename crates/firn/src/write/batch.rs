@@ -19,7 +19,7 @@ pub struct Batch {
 pub struct BatchEntry<'a> {
     /// Index id and memcomparable key.
     pub user_key: &'a [u8],
-    /// What happens to the key.
+    /// Whether the key is put or deleted, and how.
     pub kind: Kind,
     /// The value; empty for deletions.
     pub value: Value<'a>,

@@ -1,4 +1,4 @@
-//! What a transaction has changed, of any size.
+//! The changes of a transaction, of any size.
 
 use super::batch::Batch;
 use crate::base::key::index_id_of;
@@ -6,7 +6,7 @@ use crate::base::{IndexId, Result};
 use crate::version::FileMeta;
 use std::collections::BTreeSet;
 
-/// What a transaction has changed.
+/// The changes of a transaction: in memory, or in files.
 #[derive(Debug, Clone)]
 pub enum Changes {
     /// Few enough to be in memory.

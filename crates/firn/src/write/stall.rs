@@ -1,12 +1,12 @@
 //! Backpressure: writers are slowed to what background work drains, long before they are stopped.
 //!
 //! The gate is a closed loop: each writer passes it before it joins a commit, never while it holds
-//! a place in the pipeline. [`control`] says how many bytes a second it lets through; a writer that
-//! comes before the bytes of its predecessors are paid for sleeps in small steps. What a commit
-//! costs is charged when it commits, so the gate needs no guess. Where the memtables are all
-//! frozen, or L0 too deep to be read, writers wait until background work has made room, the engine
-//! is poisoned or it closes. When the work they would wait for fails, on a full disk say, they fail
-//! with its error until some succeeds.
+//! a slot of the pipeline. [`control`] computes how many bytes a second pass; a writer that arrives
+//! before its predecessors' bytes are paid for sleeps in small steps. A commit is charged with its
+//! bytes when it commits, so the gate needs no estimate. If all memtables are frozen, or L0 is too
+//! deep to be read, writers wait until background work has made room, the engine is poisoned or it
+//! closes. If that background work fails, for instance on a full disk, writers fail with its error
+//! until a job succeeds.
 //!
 //! Rejected: a delay that grows with the pressure alone (the rate it gives depends on the number of
 //! writers, and swings between free and stopped); raising and lowering the rate step by step (it
@@ -31,10 +31,10 @@ const STEP_US: u64 = 50;
 /// it either: one large transaction must not hold up all others for seconds.
 const DELAY_US_MAX: u64 = 20_000;
 
-/// What nobody used of the rate so long ago may still be used, microseconds. A sleep takes longer
-/// than it was asked to, by a multiple of what a commit costs, and on busy processors by
-/// milliseconds: if what passed meanwhile were lost, a gate that all writers sleep at would let
-/// through what one commit of each writer in a sleep makes, whatever the rate.
+/// Age up to which an unused share of the rate may still be used, microseconds. A sleep lasts
+/// longer than requested, by several commits' time, and on busy processors by milliseconds. If the
+/// share of that time were lost, a gate at which all writers sleep would pass one commit of each
+/// writer per sleep, whatever the rate.
 const CREDIT_US: u64 = DELAY_US_MAX;
 
 /// When all is paid for after a commit that costs `cost`, all in nanoseconds.
@@ -67,9 +67,9 @@ struct StallState {
     pressure: Pressure,
     drain: Drain,
     released: bool,
-    /// What kept background work from making room.
+    /// The error that kept background work from making room.
     failure: Option<Error>,
-    /// What keeps compactions off a file.
+    /// The damage that keeps compactions off a file.
     damage: Option<Error>,
 }
 

@@ -1,4 +1,4 @@
-"""What can be run: plans, workloads with their options, targets, measures."""
+"""Lists plans, workloads with their options, targets and measures."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ def _measured(plan: Plan, chosen: argparse.Namespace) -> int:
 
 def _spin_ns(chosen: argparse.Namespace, case: Case, target: str) -> int:
     """So much of the processor time that server and load driver take for a transaction: eight
-    sessions leave no processor idle. What others take of the machine meanwhile does not matter."""
+    sessions leave no processor idle. Other load of the machine does not matter."""
     plan = dataclasses.replace(_plan(chosen, case, (target,), 0), blocks=CALIBRATION_BLOCKS)
     run = _measured(plan, chosen)
     with Reader(chosen.store) as store:

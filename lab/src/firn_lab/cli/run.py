@@ -64,7 +64,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_measuring(parser: argparse.ArgumentParser) -> None:
-    """What other commands that measure take, too."""
+    """Adds the options that all measuring commands share."""
     parser.add_argument(
         "--within", type=above(0.0), metavar="PERCENT", help="a ratio known so well is enough (2.5)"
     )
@@ -108,7 +108,7 @@ def make_plan(chosen: argparse.Namespace) -> Plan:
             for fields in sweep
         ]
     else:
-        # What a workload of the command line says of itself goes before the options.
+        # Parameters given with a workload take precedence over the options.
         bases = [replace_params(Params(), fields, {}) for fields in sweep]
         found = [_case(text, base) for text in chosen.what for base in bases]
         plan = Plan("custom", "", ())

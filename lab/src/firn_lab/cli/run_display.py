@@ -1,4 +1,4 @@
-"""What a run shows while it works, and the table at its end."""
+"""The display of a run: its progress, and the table at its end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `watch` shows: the events of a run folded into one picture."""
+"""The picture of `watch`: the events of a run, folded into one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What FIRN refuses of the tables of a server: ALTER TABLE … ENGINE=FIRN fails until it is gone."""
+"""Features of a server's tables that FIRN refuses: ALTER TABLE … ENGINE=FIRN fails with them."""
 
 from __future__ import annotations
 

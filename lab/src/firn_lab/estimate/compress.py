@@ -131,7 +131,7 @@ def _store(blocks: Sequence[Block], tuning: Tuning, whole_raw_bytes: float) -> S
     plain_compressor = Compressor(tuning)
     plain = [float(plain_compressor.stored(block)) for block in shaped]
     raw = sum(len(block.raw) for block in shaped)
-    # What keys share is not there twice.
+    # Prefixes that keys share are stored once.
     whole = whole_raw_bytes * raw / max(1, sum(map(raw_bytes, blocks)))
     if whole < TRAINING_BYTES_MIN or raw < 2 * SAMPLE_BYTES:
         return Stored(plain, 0)

@@ -169,7 +169,7 @@ class KeyPart:
 
     @property
     def gives_back(self) -> str:
-        """What the key leaves for the value: nothing, spaces, sign or text."""
+        """The rest of the column that the value stores: nothing, spaces, sign or text."""
         if self._prefix is not None:
             return "nothing"
         if self.column.kind in ("float", "double"):

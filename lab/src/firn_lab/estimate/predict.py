@@ -43,11 +43,11 @@ def predict(sample: Sample, entries: Sequence[Sequence[Entry]]) -> Prediction:
     if not count or not sample.rows:
         return Prediction(0.0, 0.0)
     whole_raw = sum(map(raw_bytes, blocks)) / count * sample.rows
-    # What a file holds depends on how well it compresses: a third at first.
+    # The rows of a file depend on how well it compresses: assume a third at first.
     file_raw = min(whole_raw, _file_bytes(whole_raw / 3) * 3)
     stored = store(blocks, file_raw)
     data = sum(stored.sizes) / count * sample.rows
-    # What an index entry takes: a separator's own bytes, offset, length and counts.
+    # Bytes of an index entry: a separator's own bytes, offset, length and counts.
     index = sample.rows * len(blocks) / count * 13
     filters = sample.rows * FILTER_BITS / 8
     files = max(1.0, math.ceil(data / _file_bytes(data)))

@@ -75,13 +75,13 @@ def run_count(table: Table, index: Index | None, sample_bytes: int) -> int:
 
 
 def whole_bytes(table: Table) -> float:
-    """What the server reads to walk along each index."""
+    """Bytes that the server reads to scan each index."""
     looked_up = sum(map(looks_up, table.indexes)) * table.data_bytes
     return float(table.data_bytes + table.index_bytes + looked_up)
 
 
 def range_bytes(table: Table, sample_bytes: int, count: bool = False) -> float:
-    """What it reads for runs of each index: a run ends in the middle of a page."""
+    """Bytes that it reads for runs of each index: a run ends in the middle of a page."""
     total = 0.0
     for index in table.indexes:
         rows = run_rows(table, index)

@@ -20,7 +20,7 @@ FIRST_INDEX_ID = 256
 STALE_FACTOR = 1.5
 # InnoDB stores no less than this part of the bytes of its rows, unless it compresses them.
 STORED_PART_MIN = 0.5
-# What files say of smaller tables is mostly what InnoDB sets aside.
+# Files of smaller tables mostly consist of pages that InnoDB keeps in reserve.
 FILE_BYTES_TOLD = 4 << 20
 
 
@@ -110,7 +110,7 @@ def is_stale(table: Table, file_bytes: float | None, rows: float, firn: Predicti
 def _require_all(
     query: Query, database: str | None, names: Sequence[str], found: Sequence[Table]
 ) -> None:
-    """What was asked for by name has to be there."""
+    """Fails if a schema or table that was asked for by name does not exist."""
     schemata = "SELECT 1 FROM information_schema.schemata WHERE schema_name = %s"
     if database and not query(schemata, (database,)):
         raise UsageError(f"the server has no database {database}, or does not show it")
@@ -133,7 +133,7 @@ def _table(
         found.append(_secondary(sampler, table, index, FIRST_INDEX_ID + 1 + number))
     return primary.rows, Prediction(
         sum(each.bytes for each in found),
-        # What the imitation misses, it misses in all indexes alike.
+        # The imitation errs in all indexes in the same direction, so errors add up.
         min(sum(each.error for each in found), sum(each.bytes for each in found)),
         sum(each.blob_bytes for each in found),
         # InnoDB's own indexes have other keys; its rows have these bytes at least.
@@ -149,7 +149,7 @@ def _secondary(sampler: Sampler, table: Table, index: Index, index_id: int) -> P
 
 
 def file_bytes(query: Query) -> dict[str, float]:
-    """What files of tables take on disk, by `database/table`; empty without the right to look."""
+    """Bytes of table files on disk, by `database/table`; empty without the privilege."""
     for view in ("innodb_sys_tablespaces", "innodb_tablespaces"):
         try:
             rows = query(f"SELECT name, allocated_size FROM information_schema.{view}", ())

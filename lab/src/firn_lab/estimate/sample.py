@@ -34,7 +34,7 @@ class Sample:
 
 
 def columns_of(table: Table, index: Index | None) -> list[Column]:
-    """What is read for an index: whole rows, or its parts and those of the primary key."""
+    """The columns to read for an index: whole rows, or its parts and those of the primary key."""
     if index is None or index.primary:
         return [column for column in table.columns if not column.virtual]
     primary = table.primary.parts if table.primary else ()

@@ -38,7 +38,7 @@ def is_integer(column: Column) -> bool:
 
 
 def expression(column: Column) -> str:
-    """What to select for a column."""
+    """The SQL expression to select for a column."""
     name = quoted(column.name)
     if column.kind in ("enum", "set"):
         return f"{name} + 0"

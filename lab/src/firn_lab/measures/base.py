@@ -38,8 +38,8 @@ class Probe(ABC):
         alone, and on a busy machine heard of late."""
 
     def totals(self) -> Mapping[str, float]:
-        """What the server has used until now, with the lead, by name of the work. Until the server
-        is at rest after the last round it is added up: see `settled` of the measure."""
+        """The server's usage until now, with the lead, by name of the work. It is added up until
+        the server is at rest after the last round: see `settled` of the measure."""
         return {}
 
 

@@ -1,4 +1,4 @@
-"""What the rows alone weigh: a CSV export of every table, plain and under lz4, gzip and zstd.
+"""Size of the rows alone: a CSV export of every table, plain and under lz4, gzip and zstd.
 
 Taken once, after the load. Of large tables the first rows in the order of a full scan are exported,
 and scaled up by the number of rows.

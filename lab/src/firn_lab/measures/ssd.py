@@ -1,4 +1,4 @@
-"""What a compressing SSD would use: each 4 KiB block of the files with zlib, and with 8 and 16 KiB.
+"""Space on a compressing SSD: each 4 KiB block of the files with zlib, and with 8 and 16 KiB.
 
 A block that does not shrink counts whole. Large trees are sampled, evenly over all their bytes.
 """
@@ -16,7 +16,7 @@ from firn_lab.targets.base import Target
 from firn_lab.workloads.base import FigureKind
 
 BLOCKS = {"ssd_4k_bytes": 4096, "ssd_8k_bytes": 8192, "ssd_16k_bytes": 16384}
-# What is read at once: a multiple of every block.
+# Bytes read at once: a multiple of every block.
 CHUNK = 1 << 20
 SAMPLE_BYTES = 64 << 20
 

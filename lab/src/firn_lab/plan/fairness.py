@@ -1,4 +1,4 @@
-"""Rules that keep a comparison honest. What breaks one is recorded and shown in red."""
+"""Rules that keep a comparison honest. A breach is recorded and shown in red."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from firn_lab.targets.base import Settings
 
 # Settings round sizes to pages and segments.
 MEMORY_TOLERANCE = 0.05
-# What processes take beside their caches differs; by more than this memory was not equal.
+# Processes need memory beside their caches; peaks that differ by more than this are unfair.
 PEAK_TOLERANCE = 0.25
 # Of the processors, at work for somebody else.
 BUSY_TOLERANCE = 0.1
@@ -24,7 +24,7 @@ class Breach:
 
 
 def breaches(settings: Mapping[str, Settings]) -> list[Breach]:
-    """What is unfair between the servers, as they describe themselves."""
+    """Breaches in the settings that the servers report."""
     found: list[Breach] = []
     if len(settings) < 2:
         return found
@@ -56,7 +56,7 @@ def _alike(rule: str, what: str, values: Mapping[str, str | None]) -> list[Breac
 
 
 def peak_breaches(peaks: Mapping[str, int]) -> list[Breach]:
-    """What settings do not show: the most memory that each server had, over the whole run."""
+    """Breaches that settings do not show: the peak memory of each server over the whole run."""
     if len(peaks) < 2 or max(peaks.values()) <= min(peaks.values()) * (1 + PEAK_TOLERANCE):
         return []
     listed = ", ".join(f"{name} {_mib(size)}" for name, size in peaks.items())

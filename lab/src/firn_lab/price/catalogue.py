@@ -27,7 +27,7 @@ _NUMBERS = (*_PRICES, "io_kib")
 
 @dataclass(frozen=True)
 class Prices:
-    """What one provider asks. `io_kib`: a larger request counts as several I/Os."""
+    """Prices of one provider. `io_kib`: a larger request counts as several I/Os."""
 
     name: str = "prices as given"
     hour: float = 0.0

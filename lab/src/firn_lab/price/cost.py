@@ -59,8 +59,8 @@ def _size(gb: float) -> str:
 
 
 def ios(prices: Prices, requests: float, size: float) -> float:
-    """What a provider counts: every request, however small, and more for those above io_kib. Of
-    requests of mixed sizes this is the least that it can be."""
+    """I/Os as a provider counts them: one for every request, more for those above io_kib. For
+    requests of mixed sizes this is a lower bound."""
     return max(requests, size / (prices.io_kib * 1024))
 
 

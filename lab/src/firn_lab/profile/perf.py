@@ -137,8 +137,8 @@ _FRAME = re.compile(r"^\s+([0-9a-f]+) (.*) \(([^()]*)\)$")
 
 
 def parse(lines: Iterable[str]) -> Iterator[Sample]:
-    """What `perf script` prints: a line of process and period, a line for each frame, an empty
-    one."""
+    """Parses the output of `perf script`: a line of process and period, a line for each frame, an
+    empty one."""
     pid, weight, frames = 0, 0.0, list[Frame]()
     for line in [*lines, ""]:
         head, frame = _HEAD.match(line), _FRAME.match(line)

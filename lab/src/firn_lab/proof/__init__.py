@@ -1,1 +1,1 @@
-"""What the lab can tell apart, measured on servers of which the truth is known."""
+"""Proofs of the lab's resolution, on servers whose true ratio is known."""

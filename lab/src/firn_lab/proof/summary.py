@@ -1,4 +1,4 @@
-"""What follows from a proof: a page, and a picture of the intervals."""
+"""The results of a proof: a page, and a picture of the intervals."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ NAMES = ("chromium", "chromium-browser", "google-chrome")
 SECONDS_MAX = 120
 # Of the window.
 WIDTH, HEIGHT = 1240, 1500
-# What scripts of the page may take, by its own clock.
+# Time that scripts of the page may take, by its own clock.
 SCRIPT_MS = 2000
 
 

@@ -1,4 +1,4 @@
-"""What changed from one run to another: cases by label, targets by name."""
+"""Compares two runs: cases by label, targets by name."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def changes(before: Report, after: Report, allow: float, every: bool = False) ->
         names += sorted(set(each.figures) - set(names)) if every else []
         for name in names:
             one, other = against.figures.get(name), each.figures.get(name)
-            # What is counted over a round depends on its length and on what was done in it.
+            # Totals of a round depend on its length and its work, so they are not compared.
             if one is None or other is None or kinds_before.get(name) != kinds[name]:
                 continue
             better = kinds[name].better

@@ -1,4 +1,4 @@
-"""What follows from a run: each case's ratio, how far it is known, and whether a limit is met."""
+"""Conclusions of a run: each case's ratio, its interval, and whether a limit is met."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ class Report:
         return next((target for target in self.targets if target.name == name), None)
 
     def against(self, result: Result) -> Result | None:
-        """What a result is compared with; None for the reference's own."""
+        """The result that another is compared with; None for the reference's own."""
         base = self.reference
         if base is None or base.id == result.target.id:
             return None

@@ -93,7 +93,7 @@ def _machine(report: Report) -> str:
 
 
 def _ratios(report: Report) -> list[str]:
-    """What the run was made for."""
+    """The ratios that the run was made for."""
 
     def cell(value: Interval | None) -> str:
         return "–" if value is None else ratio_text(value)

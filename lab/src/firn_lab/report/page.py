@@ -24,7 +24,7 @@ BY_BLOCK = ("cpu_us_per_transaction", "switches_per_transaction", "other_cores")
 
 
 def to_json(report: Report) -> dict[str, Any]:
-    """What the page draws from."""
+    """The data of the page."""
     kinds = report.store.figure_kinds(report.run.id)
     names = {target.id: target.name for target in report.targets}
     return {

@@ -1,4 +1,4 @@
-"""What is to be said of a run beside its numbers, and how it is repeated."""
+"""Remarks on a run beside its numbers, and the commands that repeat it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def bounds(report: Report) -> list[str]:
 
 
 def _warnings(report: Report, bound: bool) -> list[str]:
-    """What is said of several cases and targets is one line."""
+    """One line for each warning, however many cases and targets it concerns."""
     places = {
         f"{case.label} on {target.name}: ": (case.label, target.name)
         for case in report.cases
@@ -82,7 +82,7 @@ def failures(report: Report) -> list[str]:
 
 
 def commands(report: Report) -> dict[str, str]:
-    """What was run, and for each case a command that repeats it alone."""
+    """The command of the run, and for each case a command that repeats it alone."""
     budget = report.run.budget
     options = ["--blocks", str(report.run.rounds), "--within", f"{100 * report.within:g}"]
     options += ["--memory", str(budget["memory_bytes"] >> 20)]

@@ -134,7 +134,7 @@ class DatasetRun:
         for name in order(list(by_name), case.workload.params.seed, label, number):
             target = by_name[name]
             if case.workload.writes:
-                os.sync()  # What others left in the page cache is not this round's to write.
+                os.sync()  # Dirty pages of other work must not be written in this round.
             found: list[float | None] = []
 
             def work(each: TargetRun, found: list[float | None] = found) -> None:
@@ -353,7 +353,7 @@ class DatasetRun:
         measures = _measures(target)
         probes = [measure.begin(target.target) for measure in measures]
         self._rest(target, f"{label} after its rounds")
-        os.sync()  # What a server wrote through the page cache is written now.
+        os.sync()  # Writes the pages that the server left in the page cache.
         settling.rest_over(totals(probes))
         if not case.workload.counts_transactions:
             return

@@ -1,7 +1,7 @@
-"""Looks after the disk while work goes on, whatever that is waiting for.
+"""Watches the disk while work goes on, even while the main thread waits.
 
-A load, a statement or a rest may take an hour without a word. What a look finds interrupts the main
-thread there, as Ctrl-C does.
+A load, a statement or a rest may take an hour without output. A problem that is found interrupts
+the main thread there, as Ctrl-C does.
 """
 
 from __future__ import annotations

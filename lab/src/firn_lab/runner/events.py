@@ -1,4 +1,4 @@
-"""What the runner tells while it works: to the terminal, and to the store for `watch`.
+"""Events of the runner: for the terminal, and in the store for `watch`.
 
 kind      data
 started   cases: [label], targets: [name], reference, steps_total (loads and cases), seconds_left

@@ -10,8 +10,8 @@ from firn_lab.targets.base import Target
 
 
 def why(target: Target, error: Exception, require_space: Callable[[], None]) -> LabError:
-    """What really happened when work on a target failed: a full disk and a dead server come to
-    light as all kinds of errors."""
+    """The cause of an error on a target: a full disk or a dead server may show as any kind of
+    error."""
     try:
         require_space()
     except DiskFull as full:

@@ -40,7 +40,7 @@ def busy_seconds() -> float:
 
 
 def available_memory_bytes() -> int:
-    """What can be used without swapping."""
+    """Memory that can be used without swapping."""
     return _kib("/proc/meminfo", "MemAvailable")
 
 

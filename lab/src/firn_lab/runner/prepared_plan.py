@@ -1,4 +1,4 @@
-"""What a plan consists of, made before anything is started or stored: mistakes show at once."""
+"""Workloads and targets of a plan, made before anything is started: mistakes show at once."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def prepare_plan(plan: Plan, scratch: Path) -> PreparedPlan:
     return PreparedPlan(workloads, targets)
 
 
-# What a round takes beside its lead and its seconds: waking the server, measures, the store.
+# Time of a round beside its lead and its seconds: waking the server, measures, the store.
 ROUND_EXTRA_SECONDS = 0.15
 # A round without a time limit, before one was seen.
 UNKNOWN_SECONDS = 20.0
 
 
 def round_seconds(workload: Workload) -> float:
-    """What a round takes, about."""
+    """Estimated time of a round."""
     if not workload.timed:
         return UNKNOWN_SECONDS
     params = workload.params

@@ -21,8 +21,8 @@ OPEN = ("paused", "interrupted", "aborted", "running")
 
 @dataclass(frozen=True)
 class EarlierSlices:
-    """What is in the store of a run: ids by name of the target and label of the case; labels of
-    cases that are finished; headline figures by case, target and block."""
+    """The stored part of a run: ids by name of the target and label of the case; labels of
+    finished cases; headline figures by case, target and block."""
 
     run: int
     targets: Mapping[str, int] = field(default_factory=dict)

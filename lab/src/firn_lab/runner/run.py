@@ -5,9 +5,9 @@ one on each target, in an order drawn at random, until its ratios are known well
 is over. Only one server works at a time; the others are frozen with warm caches, or stopped when
 the machine's memory does not hold all of them.
 
-What goes wrong stays where it belongs: a target that fails is left out of the dataset, the others
-go on; Ctrl-C, a full disk and a failing store end the run. Whatever happens, finished rounds are in
-the store, every server is ended and its data removed.
+Failures are contained: a target that fails is left out of the dataset, the others go on; Ctrl-C, a
+full disk and a failing store end the run. In all cases finished rounds are in the store, every
+server is ended and its data removed.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ LOG_BYTES_MAX = 1 << 20
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # Of a run with a time of its own, for each target after each case: checks, and coming to rest.
 SETTLE_SECONDS = 4.0
-# What a server needs beyond its cache, and the rest of the machine.
+# Memory that a server needs beyond its cache, and that the rest of the machine needs.
 SERVER_EXTRA_BYTES = 256 << 20
 
 

@@ -84,7 +84,7 @@ class Sampler:
         return {k: v for probe in self._probes for k, v in probe.finish(outcome).items()}
 
     def totals(self) -> dict[str, float]:
-        """What the server has used, with the lead, after the thread has ended."""
+        """The server's usage, with the lead, after the thread has ended."""
         return totals(self._probes)
 
 

@@ -1,10 +1,10 @@
-"""What a target used for a case, with all that it put off until after the last round.
+"""Usage of a target for a case, with all work that it put off until after the last round.
 
 A server runs only while it is measured, in the lead before, and for the moments in which it is
-woken and frozen. What its engine puts off in a round is still owed when it is woken for the next
-one: flushes and compactions are done beside the load of later rounds, and cost throughput there.
-What is owed after the last round is waited for here, and counted: an engine that puts work off is
-charged with all of it, by transaction.
+woken and frozen. Work that its engine puts off in a round is still pending when it is woken for
+the next one: flushes and compactions run beside the load of later rounds, and cost throughput
+there. The lab waits for the work that is pending after the last round, and counts it: an engine
+that puts work off is charged with all of it, by transaction.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from firn_lab.store import schema
 
-# What only `watch` needs: seconds are samples, too.
+# Events that only `watch` needs: seconds are stored as samples, too.
 PASSING = ("phase", "progress", "second", "step")
 _ROUNDS = "round IN (SELECT id FROM source.rounds WHERE run = :run)"
 _WHICH = {

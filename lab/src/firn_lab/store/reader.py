@@ -156,7 +156,7 @@ class Reader:
         return self._state(run, "moment <> 'settled'")
 
     def settled(self, run: int) -> list[StateFigure]:
-        """What was used for a transaction of a case, whose label is the dataset here, with all that
+        """Usage for a transaction of a case, whose label is the dataset here, with all work that
         was put off until after its rounds."""
         return self._state(run, "moment = 'settled'")
 

@@ -1,4 +1,4 @@
-"""What the store holds, as a reader gives it."""
+"""Rows of the store, as a reader returns them."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ DATABASE = "lab"
 
 @dataclass(frozen=True)
 class Budget:
-    """What each target of a run is given alike. Memory is that of the engine's cache."""
+    """Resources that every target of a run gets alike. Memory is that of the engine's cache."""
 
     memory_bytes: int = 512 << 20
     # One sync for every commit; otherwise the engine's setting of one a second.
@@ -49,7 +49,7 @@ class Address:
 
 @dataclass(frozen=True)
 class Settings:
-    """What a running server says of itself. None: unknown (a server of somebody else).
+    """Settings that a running server reports. None: unknown (a server of somebody else).
 
     The rules of fairness compare all but the version; `values` is for the record. `buffered`: reads
     of tables go through the page cache. `isolation`: that of a session that asks for none, in the
@@ -86,7 +86,7 @@ class Target(ABC):
     scratch: Path
 
     def lacks(self) -> str:
-        """What has to be installed or built for it, and how; "" when nothing is missing."""
+        """Software that must be installed or built for it, and how; "" when nothing is missing."""
         return ""
 
     @abstractmethod
@@ -150,7 +150,7 @@ class Target(ABC):
         return {}
 
     def create_suffix(self) -> str:
-        """What follows the parenthesis of CREATE TABLE, such as ` ENGINE=FIRN`."""
+        """Text after the parenthesis of CREATE TABLE, such as ` ENGINE=FIRN`."""
         return ""
 
     def create_database(self, database: str = DATABASE) -> None:

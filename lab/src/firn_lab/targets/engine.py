@@ -87,7 +87,7 @@ def rocksdb(budget: Budget) -> list[str]:
 
 @dataclass(frozen=True)
 class Variant:
-    """What `engine:NAME` stands for."""
+    """A variant of a server, which `engine:NAME` names."""
 
     engine: str
     options: Callable[[Budget], list[str]]
@@ -185,7 +185,7 @@ class EngineTarget(PrivateTarget, MySqlTarget):
         shutil.rmtree(directory, ignore_errors=True)
         directory.mkdir()
         if self._variant.library:
-            # Whatever a build's file is called.
+            # The file of a build may have any name.
             (directory / f"{self._variant.library}.so").symlink_to(self._find_plugin())
 
     def plugins(self) -> Mapping[str, str]:

@@ -1,4 +1,4 @@
-"""What is common to servers of the MySQL protocol, ours and others'."""
+"""Common parts of servers of the MySQL protocol, the lab's own and others."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ class ForeignTarget(MySqlTarget):
         self.start()
 
     def rest(self, seconds_max: float = 240.0) -> RestState:
-        """What it owes cannot be seen from here: a short pause."""
+        """Pauses shortly: pending work of a foreign server cannot be seen."""
         pause = min(5.0, seconds_max)
         time.sleep(pause)
         return RestState(pause)

@@ -167,7 +167,7 @@ class PrivateTarget(Target):
             self._sockets = None
 
     def owes(self) -> str | None:
-        """What the engine has yet to write, in a few words, "" is nothing; None: it is silent."""
+        """The engine's pending writes, in a few words; "": none; None: it does not report any."""
         return None
 
     def _await_quiet(self, seconds_max: float) -> RestState:
@@ -187,7 +187,7 @@ class PrivateTarget(Target):
                 return RestState(seconds, busy or "it was quiet for a moment only")
 
     def _busy(self, seconds: float) -> str:
-        """What the server does within the next moment, by the kernel's account."""
+        """The server's activity within the next moment, by the kernel's account."""
         cores, written = processes.processor_seconds(self.pids), self._written_bytes()
         time.sleep(seconds)
         self.require_alive()

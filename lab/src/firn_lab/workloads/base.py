@@ -38,7 +38,7 @@ class Params:
     # Once, before the first round.
     warm_seconds: float = 5.0
     seed: int = 920967
-    # What each target has for its cache (the runner sets it): data may be sized by it.
+    # Bytes of each target's cache (the runner sets it): data may be sized by it.
     memory_bytes: int = 512 << 20
     options: Mapping[str, str] = field(default_factory=dict)
 
@@ -109,7 +109,7 @@ class Sink(Protocol):
 
 @dataclass(frozen=True)
 class FigureKind:
-    """What a number is: its unit, and whether more of it is better."""
+    """The unit of a figure, and whether more of it is better."""
 
     unit: str
     better: str = "lower"  # or "higher"
@@ -161,7 +161,7 @@ class Workload(ABC):
 
     @property
     def about_bytes(self) -> float:
-        """What its data takes on each target, as InnoDB stores it, give or take a half."""
+        """Bytes of its data on each target, as InnoDB stores it, within a factor of 1.5."""
         return 0.0
 
     @property
@@ -198,7 +198,7 @@ class Workload(ABC):
         return None
 
     def check(self, target: Target) -> list[str]:
-        """What is wrong with the data now, a line each; empty when nothing is."""
+        """Problems of the data, a line each; empty when there are none."""
         return []
 
 

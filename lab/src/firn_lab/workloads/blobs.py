@@ -38,7 +38,7 @@ def value(random: Random, length: int, share: float) -> bytes:
 
 
 class BlobsSession(SqlSession):
-    """What is read must fit its digest."""
+    """Values that are read must match their digests."""
 
     def __init__(self, connection: Any, rows: int, length: int, share: float, access: str) -> None:
         super().__init__(connection)

@@ -86,7 +86,7 @@ def _run(pipe: Connection, parent: Connection, work: Callable[[Connection], None
 
 
 def as_lab_error(error: Exception) -> LabError:
-    """What a child failed with, in a form that a pipe carries."""
+    """The error of a child, in a form that a pipe carries."""
     if isinstance(error, LabError):
         return error
     text = f"{type(error).__name__}: {error}"

@@ -52,8 +52,8 @@ class Session(Protocol):
     """One client. Made in its own process, where it opens its connection."""
 
     def choose(self, random: Random) -> Callable[[], Done]:
-        """Draws the next transaction with all its arguments. What it returns does it, and is
-        called again after a retry, following `rollback`."""
+        """Draws the next transaction with all its arguments. Calling the result executes it; after
+        `rollback` it is called again for a retry."""
 
     def rollback(self) -> None:
         """Ends the transaction after a failure."""
@@ -73,8 +73,8 @@ class _Kind:
 
 @dataclass
 class _Report:
-    """What a session sends, about once a second. The last one tells its `end`, how long it worked,
-    and the processor time that it took itself."""
+    """A session's report, about once a second. The last one has its `end`, its working time and
+    its own processor time."""
 
     second: int
     kinds: dict[str, _Kind]
@@ -85,7 +85,7 @@ class _Report:
 
 @dataclass(frozen=True)
 class _Order:
-    """What a session gets for each round."""
+    """The order that a session gets for each round."""
 
     lead: float
     seconds: float
@@ -93,7 +93,7 @@ class _Order:
 
 @dataclass(frozen=True)
 class _Lead:
-    """What a session sends when its lead is over."""
+    """The message that a session sends when its lead is over."""
 
     transactions: int
 

@@ -115,7 +115,7 @@ class Insert(SessionWorkload):
         return (purchase(random, number) for number in numbers)
 
     def warm(self, target: Target, clock: Clock) -> None:
-        """What was just inserted is warm."""
+        """Does nothing: rows that were just inserted are warm."""
 
     def measure(self, target: Target, clock: Clock, sink: Sink, number: int) -> Outcome:
         before = self._expected.pop(target.name, None)

@@ -88,7 +88,7 @@ class Recovery(Workload):
             yield number, 0, digest(data), data
 
     def prepare(self, target: Target, sink: Sink) -> bool:
-        """What is written counts from the last rest."""
+        """Writes count from the last rest on."""
         return True
 
     def measure(self, target: Target, clock: Clock, sink: Sink, number: int) -> Outcome:

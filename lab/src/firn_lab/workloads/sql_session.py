@@ -1,4 +1,4 @@
-"""What workloads with SQL of their own share: a counting session, text from a seed, dialects.
+"""Common parts of workloads with SQL of their own: a counting session, seeded text, dialects.
 
 Statements keep to what MariaDB and PostgreSQL both understand; parameters are `%s`.
 """

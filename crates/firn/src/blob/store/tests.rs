@@ -324,6 +324,6 @@ fn a_header_that_claims_encryption_against_its_reference_is_damage() {
     };
     assert_eq!(*file, file_name(FileKind::Blob, blob.file));
     assert_eq!(*offset, blob.offset);
-    // Who reads the value asks the reference.
+    // Readers of the value use the reference's own file.
     assert_eq!(store.read(&blob, &mut BlobBuf::new()).unwrap(), [7; 9000]);
 }

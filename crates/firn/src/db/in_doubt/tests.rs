@@ -324,7 +324,7 @@ fn a_repaired_copy_trusts_no_run_named_before_a_loss() {
     let db = open(&env);
     db.note_server_run(Some(Path::new(FIRST))).unwrap();
     prepare(&db, 2, 7);
-    // What is damaged below: another run is named, and prepares.
+    // The records that are damaged below name another run, and prepare transactions of it.
     TestBinlog::begin(30, true, true).save(&env, THIRD);
     db.note_server_run(Some(Path::new(THIRD))).unwrap();
     prepare(&db, 3, 8);

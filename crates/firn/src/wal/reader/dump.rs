@@ -8,7 +8,7 @@ use crate::base::checksum::xxh3;
 use crate::env::Env;
 use std::path::Path;
 
-/// What lies in a segment, in the order of the bytes.
+/// One of the things that follow each other in a segment.
 #[derive(Debug)]
 pub enum SegmentPiece<'a> {
     /// An intact group. It may be one that recovery drops: left by a write that nobody waited for.

@@ -27,9 +27,9 @@ struct IntactGroup {
 pub enum LogStart {
     /// In this segment; 0 for the first there ever was.
     At(SegmentId),
-    /// Not known: released segments may stand before it. What follows the last hole is taken alone.
-    /// It holds every change since its first one, so that for any key the newest version in it is
-    /// newer than what the files have; what lies before a hole may be older.
+    /// Not known: released segments may stand before it. Only the records after the last hole are
+    /// taken. They hold every change since the first of them, so for any key the newest version in
+    /// them is newer than the one in the files; a version before a hole may be older.
     Unknown {
         /// Segments below this one are not needed.
         at_least: SegmentId,

@@ -5,8 +5,8 @@ use super::*;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-/// What the runs of the engine did. Each record has the next seqno, and its first byte is the
-/// number of the run, so that a record of a lost future is told from the one that took its place.
+/// Records that the runs of the engine appended. Each record has the next seqno, and its first byte
+/// is the number of the run, so that a lost record differs from the one that took its seqno.
 #[derive(Clone, Default)]
 struct History {
     /// The run of each record; seqno 1 is the first.
@@ -34,7 +34,7 @@ fn work(env: &MemEnv, rng: &mut StdRng, history: &mut History, next: (SegmentId,
     let Ok(wal) = open(env, opts, next.0, next.1) else {
         return;
     };
-    // What was replayed may have been in the page cache only, so far.
+    // Until this sync, replayed records may have been in the page cache only.
     history.acknowledged = history.appended.len() as u64;
     let mut lsns: Vec<(Lsn, u64)> = Vec::new();
     for _ in 0..40 {

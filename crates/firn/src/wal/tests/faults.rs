@@ -109,8 +109,8 @@ fn a_full_disk_refuses_appends_until_there_is_room() {
     );
 }
 
-/// Fails each call of preparing a segment, new and recycled, in turn. Whatever happens, what was
-/// acknowledged is there; and unless the log is poisoned, it goes on.
+/// Fails each call of preparing a segment, new and recycled, in turn. Acknowledged records survive
+/// in all cases; and unless the log is poisoned, it goes on.
 #[test]
 fn each_call_of_a_rotation_may_fail() {
     for class in [
@@ -157,8 +157,8 @@ fn each_call_of_a_rotation_may_fail() {
     }
 }
 
-/// Whatever the disk has left, and however the room is used otherwise: a transaction that was
-/// prepared can be ended.
+/// A prepared transaction can be ended, however little room the disk has, and however the room is
+/// used otherwise.
 #[test]
 fn outcomes_find_room_on_a_full_disk() {
     for seed in 0..60 {

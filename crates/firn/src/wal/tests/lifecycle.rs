@@ -189,7 +189,7 @@ fn commits_that_wait_for_no_sync_share_blocks() {
     let stats = wal.stats();
     assert_eq!((stats.groups, stats.bytes_written), (2, 2 * 4096));
     assert_eq!(replayed(&env, 1).unwrap().0, Vec::from_iter(1..=30));
-    // What a sync made durable is never written again.
+    // Bytes that a sync made durable are never written again.
     wal.sync_to(wal.appended_lsn()).unwrap();
     let durable = env.read(&segment_path(1)).unwrap();
     let appended = wal

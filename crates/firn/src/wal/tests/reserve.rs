@@ -85,7 +85,7 @@ fn what_is_in_the_reserve_is_replayed_and_the_next_run_goes_on() {
         // The reserve holds what was deleted: there is no segment.
         assert!(opened.has_no_segment());
         assert_eq!(append_all(&opened, &mut seqno, FullDiskAccess::Exits), 0);
-        // What recovery decides is taken, and durable later.
+        // The log takes a decision of recovery at once, and makes it durable later.
         let decided = opened
             .append(&[batch(seqno + 1, b"")], OutcomeRoom::Use)
             .unwrap();
@@ -107,8 +107,8 @@ fn what_is_in_the_reserve_is_replayed_and_the_next_run_goes_on() {
     );
 }
 
-/// Whatever is appended by whom: outcomes find their room, ordinary records are refused on a full
-/// disk alone, and all comes back in order.
+/// For random records of random threads: outcomes find their room, ordinary records are refused
+/// only on a full disk, and a replay returns all records in order.
 #[test]
 fn outcomes_find_room_beside_the_reserve() {
     for seed in 0..60 {

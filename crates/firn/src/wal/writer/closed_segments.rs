@@ -1,4 +1,4 @@
-//! What an archive of the log needs: closed segments stay until it has them.
+//! Closed segments that stay until an archive of the log has copied them.
 
 use super::super::SegmentId;
 use super::Wal;

@@ -79,7 +79,7 @@ impl Shared {
     pub(super) fn find_segment(&self, access: FullDiskAccess) -> Result<()> {
         let room = self.state.lock().group_len(0) as u64;
         match self.prepare_next(room, access) {
-            // What is appended already comes before what is expected.
+            // Records that are appended already take precedence over room for expected ones.
             Err(full) if access == FullDiskAccess::Exits && *full.kind() == ErrorKind::NoSpace => {
                 self.prepare(room, access, false)?
             }
@@ -172,7 +172,7 @@ impl Shared {
         }
     }
 
-    /// What a committer is told whose records may or may not survive.
+    /// The error for a committer whose records may or may not survive.
     pub(super) fn unknown_outcome(&self) -> Error {
         let cause = self.segments.health.cause().map(ToString::to_string);
         Error::new(

@@ -68,7 +68,7 @@ impl Wal {
             return Ok(None);
         }
         if state.segment.is_none() {
-            // What was kept in memory goes first.
+            // Records that were kept in memory go first.
             let open = state.group_len(0);
             state.rotate(open);
             return Ok(None);

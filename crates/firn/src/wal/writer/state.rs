@@ -1,4 +1,4 @@
-//! What the log's mutex guards.
+//! The state that the log's mutex guards.
 
 use super::super::durable_prefix::{DurablePrefix, PrefixEnd};
 use super::super::frame::{FIRST_GROUP, GROUP_HEADER, GroupHeader, blocks_for};
@@ -61,7 +61,7 @@ pub(super) struct WalState {
     pub next: Option<Arc<Segment>>,
     /// Prepared transactions whose outcome is not in the log yet.
     pub outcomes: u64,
-    /// What the background thread was asked for.
+    /// The segment that the background thread is asked to prepare.
     pub next_wanted: SegmentId,
     /// Earlier segments until they are released.
     pub old: BTreeMap<SegmentId, OldSegment>,
@@ -226,7 +226,7 @@ impl WalState {
         self.progress.begin(last, self.segment.id);
         let records = self.take_open_records();
         let previous_records = std::mem::replace(&mut self.last_records, records) as u16;
-        // What goes through the page cache is written in whole blocks, and has them for itself.
+        // Writes through the page cache consist of whole blocks that no durable write shares.
         let (offset, unit) = match durable {
             true => (self.offset, self.segment.unit),
             false => (self.next_block(), BLOCK),

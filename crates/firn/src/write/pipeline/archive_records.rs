@@ -1,5 +1,5 @@
-//! What an archive of the log asks of the pipeline: the time, places in the binary log, and records
-//! that name nothing but what the archive has.
+//! Records for an archive of the log: the time, positions in the binary log, and records that name
+//! only files that the archive has.
 
 use super::{CommitRecord, Pipeline, PipelineState, counter_records, file_ids};
 use crate::base::{CounterValue, Result};
@@ -47,7 +47,7 @@ impl Pipeline {
         }
     }
 
-    /// What the clock says, and where the binary log ends, if an archive of the log is to know.
+    /// Records the time and the end of the binary log, if the log is archived.
     pub(super) fn clock_tick(
         &self,
         state: &mut PipelineState,

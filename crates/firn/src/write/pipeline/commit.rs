@@ -18,7 +18,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// What a commit writes to the log.
+/// The record that a commit writes to the log.
 #[derive(Debug, Clone, Copy)]
 pub enum CommitRecord<'a> {
     /// The changes themselves.
@@ -32,7 +32,7 @@ pub enum CommitRecord<'a> {
     Prepared {
         /// The id it was prepared with.
         xid: &'a [u8],
-        /// What [`Pipeline::prepare`] returned.
+        /// The result of [`Pipeline::prepare`].
         prepared: PreparedLogPin,
         /// Name and position in the binary log.
         binlog: Option<BinlogPosition<'a>>,
@@ -48,8 +48,8 @@ impl CommitRecord<'_> {
         }
     }
 
-    /// What it may take of the log when the disk is full. `only_deletes` looks at the changes,
-    /// which takes its time.
+    /// The room of the log that the record may use on a full disk. `only_deletes` examines all
+    /// changes, so it is called only where the answer matters.
     fn access(&self, only_deletes: impl FnOnce() -> bool) -> FullDiskAccess {
         match self {
             Self::Prepared { .. } | Self::Retirement(_) => FullDiskAccess::Exits,
@@ -228,7 +228,7 @@ impl Pipeline {
         let stays = before.entries() > 0 || !state.queue.is_empty();
         let mut last_lsn = appended.lsn;
         if !stays {
-            // What it was to keep of the log, the run keeps.
+            // The run inherits the memtable's bound on log retention.
             min_segment = min_segment.min(before.min_segment());
             last_lsn = last_lsn.max(before.last_lsn());
         }
@@ -272,8 +272,8 @@ impl Pipeline {
         }
     }
 
-    /// Refuses a batch with an entry that no file can hold: the log would bring it back for ever.
-    /// Whoever writes checks before, with the statement at hand; this is the last line.
+    /// Refuses a batch with an entry that no file can hold: each replay of the log would meet it
+    /// again. Statements check before they write; this check only catches a caller that does not.
     fn check_entries(&self, batch: &Batch) -> Result<()> {
         let bytes_max = self.mutable.entry_bytes_max.load(Ordering::Relaxed);
         if batch.as_bytes().len() as u64 <= bytes_max {

@@ -30,8 +30,8 @@ impl Pipeline {
             CommitDurability::Lazy => Ok(()),
         };
         waited.inspect_err(|_| self.contain_failure())?;
-        // Whoever hides commits asks the log first, so that those it has by now stay: only a
-        // failure before matters.
+        // A thread that hides commits asks the log first, so that commits which are durable by now
+        // stay visible: only an earlier failure matters.
         if self.is_poisoned()
             && self
                 .state

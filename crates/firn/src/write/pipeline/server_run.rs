@@ -6,10 +6,10 @@ use crate::wal::{SegmentId, ServerRunName};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
-/// What the log says of the run, and where.
+/// The server run that the log names, and the segment that names it.
 ///
-/// Replay begins at the oldest segment that anything needs. So each segment in which something is
-/// prepared names the run, or a prepared transaction pins the earlier one that does.
+/// Replay begins at the oldest segment that is still needed. So each segment with a prepared
+/// transaction names the run, or the transaction pins an earlier segment that does.
 #[derive(Default)]
 pub(super) struct ServerRunNote {
     run: Option<Arc<ServerRun>>,
@@ -40,7 +40,7 @@ impl ServerRunNote {
 }
 
 impl Pipeline {
-    /// What is prepared from now on belongs to `run`.
+    /// Transactions that are prepared from now on belong to `run`.
     pub fn set_server_run(&self, run: Option<Arc<ServerRun>>) {
         let mut state = self.state.lock();
         state.run = ServerRunNote {

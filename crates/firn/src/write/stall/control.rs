@@ -38,7 +38,8 @@ const STOP: f64 = 2.0;
 /// However slow the drain was measured, so many bytes a second pass.
 const RATE_MIN: f64 = 256.0 * 1024.0;
 
-/// What background work has still to do, as shares: free below ½, the drain's rate at 1.
+/// Outstanding background work as shares of its limits: below ½ writers are not slowed, at 1 they
+/// are slowed to the drain's rate.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Pressure {
     /// Frozen memtables; at 2 writers stop.
@@ -117,7 +118,7 @@ struct FlushRatio {
 
 impl FlushRatio {
     fn add(&mut self, stored: f64, committed: f64) {
-        // What recovery flushes nobody committed.
+        // No writer committed the bytes that recovery flushes.
         if committed == 0.0 && self.committed == 0.0 {
             return;
         }
@@ -130,7 +131,7 @@ impl FlushRatio {
     }
 }
 
-/// What background work drains: measured over the time it works, so that idle times do not count.
+/// Rate of background work, bytes a second: measured over the time it works, without idle times.
 #[derive(Debug, Default)]
 pub(super) struct Drain {
     /// Stored bytes of flushes.
@@ -142,9 +143,9 @@ pub(super) struct Drain {
     since_us: u64,
     /// Committed bytes when the last flush ended.
     committed: u64,
-    /// What late flushes stored, and what was committed between their ends. Sums, since flushes
-    /// that were held up end together: the first one seems to have stored little of what was
-    /// committed, the next one all of nothing.
+    /// Bytes that late flushes stored, and bytes committed between their ends. Both are sums,
+    /// because delayed flushes end together: the first seems to have stored little of many
+    /// committed bytes, the next one much of none.
     pressed: FlushRatio,
 }
 

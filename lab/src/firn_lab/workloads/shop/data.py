@@ -183,5 +183,5 @@ def inventory(sizes: Sizes) -> Iterator[Row]:
         for product, quantity in lines_of(sizes, order):
             sold[product] += quantity
     for product in range(1, sizes.products + 1):
-        # What the first orders took was in stock beside the rest.
+        # Products of the first orders were in stock in addition to the rest.
         yield product, STOCK, sold[product]

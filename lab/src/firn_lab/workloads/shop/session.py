@@ -1,4 +1,4 @@
-"""What visitors do: log in or register, browse, buy."""
+"""Actions of visitors: log in or register, browse, buy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The shop as a workload. What was sold, ordered and left in stock must add up."""
+"""The shop as a workload. Products sold, ordered and in stock must add up."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ CHECKS = (
 
 
 def problems(sizes: Sizes, query: Callable[[str], list[Any]]) -> list[str]:
-    """What does not add up, as `query` sees it."""
+    """The sums that do not add up, as `query` sees them."""
     wrong = []
     for what, statement in CHECKS:
         rows = query(statement)

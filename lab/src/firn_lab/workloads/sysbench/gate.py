@@ -35,14 +35,14 @@ from firn_lab.workloads.sysbench.program import LUA, command, failure
 
 CLOSED, OPEN, END = 0.0, 1.0, 2.0
 HEAD, SLOT, FIRST_BUCKET = 8, 1088, 8
-# What a transaction may take beyond its round, and the threads to connect.
+# Time that a transaction may take beyond its round, or the threads to connect.
 GRACE_SECONDS = 120.0
 POLL_SECONDS = 0.0005
 
 
 @dataclass(frozen=True)
 class _Look:
-    """What all threads have counted at a moment."""
+    """Counters of all threads at a moment."""
 
     at: float
     client_cpu_seconds: float

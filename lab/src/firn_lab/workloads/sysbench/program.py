@@ -20,7 +20,7 @@ from firn_lab.targets.base import DATABASE, Target
 from firn_lab.workloads.base import Outcome, Second, Sink
 
 LUA = Path(__file__).parent
-# What it may take beyond its time, before it is told to end; and again, before it is killed.
+# Time beyond its own after which it is told to end; and again, after which it is killed.
 GRACE_SECONDS = 120.0
 SCRIPT_DIR = Path("/usr/share/sysbench")
 
@@ -96,8 +96,8 @@ def run_sysbench(
 
 
 def without_lead(outcome: Outcome, told: Sequence[Second], lead: int) -> Outcome:
-    """What was done after the lead: all of it but what the lead's seconds have told. Raises
-    LabError when they have not: sysbench came too late to tell of each."""
+    """The work after the lead: all but the work that the lead's seconds reported. Raises
+    LabError if a second has no report: sysbench was too late."""
     found = [second for second in told if second.second < lead]
     if len(found) < lead:
         raise LabError(f"sysbench told of {len(found)} of the first {lead} seconds only")
@@ -191,7 +191,7 @@ def connection_options(target: Target) -> list[str]:
 
 
 def failure(target: Target, output: str) -> LabError:
-    """What the output of a run that failed means."""
+    """The error that the output of a failed run means."""
     lines = output.splitlines()
     # Every thread tells the same, with the whole statement; one line of each failure says it best.
     told = [line for line in lines if "SQL error" in line] or [

@@ -20,7 +20,7 @@ _LINES_HELD = (
     "(SELECT ol_w_id, ol_d_id, COUNT(*) AS held FROM order_line GROUP BY ol_w_id, ol_d_id) AS l"
 )
 
-# What is wrong, and the rows that are: warehouse, district (0: all of it), two values that differ.
+# A condition, and its wrong rows: warehouse, district (0: all of it), two values that differ.
 CONDITIONS = (
     (
         "1: w_ytd is not the sum of d_ytd",

@@ -1,4 +1,4 @@
-"""What a terminal's user enters: clauses 2.4.1, 2.5.1, 2.6.1, 2.7.1 and 2.8.1, and the mix (5.2.3).
+"""Input of a terminal's user: clauses 2.4.1, 2.5.1, 2.6.1, 2.7.1 and 2.8.1, and the mix (5.2.3).
 
 Everything random of a transaction is drawn here, before it begins: a repetition does the same.
 """

@@ -36,7 +36,7 @@ fn append(state: &mut WalState) {
     state.appended += record.encoded_len() as u64;
 }
 
-/// What `settle` gave the waiters, without waking them.
+/// The reasons that `settle` gave the waiters, without waking them.
 fn settled(state: &mut WalState) -> Vec<WakeReason> {
     let mut woken = WakeList::new();
     state.settle(&mut woken);
@@ -76,7 +76,7 @@ fn the_first_writes_at_once_and_later_ones_need_company() {
     assert_eq!(settled(&mut state), [WakeReason::Done]);
 }
 
-/// Whoever waits alone is not forgotten: the end of a write asks again.
+/// A lone waiter is not forgotten: the end of a write looks for a leader again.
 #[test]
 fn a_single_waiter_leads_when_a_write_has_ended() {
     let mut state = state(4);
