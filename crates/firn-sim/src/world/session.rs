@@ -112,8 +112,8 @@ impl World {
         }
     }
 
-    /// Ends all sessions and replaces them with new ones. Prepared transactions stay in the database
-    /// until their outcome is decided.
+    /// Ends all sessions and replaces them with new ones. Prepared transactions stay in the
+    /// database until their outcome is decided.
     pub fn end_sessions(&mut self) {
         for at in 0..self.sessions.len() {
             self.end_session(at);
