@@ -6,8 +6,8 @@ use crate::verdict::Verdict;
 use std::collections::HashSet;
 
 impl Chains<'_> {
-    /// Checks one row as read: no element occurs twice or belongs to an aborted transaction; amount,
-    /// list and position follow from the elements.
+    /// Checks one row as read: no element occurs twice or belongs to an aborted transaction;
+    /// amount, list and position follow from the elements.
     pub(super) fn check_elements(&self, reader: TxnIndex, row: &Row, verdict: &mut Verdict) {
         let id = self.id(reader);
         let (mut amount, mut place, mut known) = (0, None, true);

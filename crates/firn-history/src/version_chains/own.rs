@@ -75,7 +75,8 @@ impl Chains<'_> {
                 rows,
                 partial,
             } => (scan, rows.iter().map(|row| row.id).collect(), *partial),
-            // The rows that an update changed are known only if they are read after its commit.
+            // The rows that an update changed are known from later reads of its element, so only if
+            // it committed.
             Statement::Append { scan, element, .. } if txn.outcome == TxnOutcome::Ok => {
                 let carriers = self.carriers(*element).iter();
                 (scan, carriers.map(|&(row, _)| row).collect(), false)
