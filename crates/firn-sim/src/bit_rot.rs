@@ -1,8 +1,8 @@
 //! Bit rot: the promises that must hold after one bit of a stored file flips.
 //!
-//! - The file is a blob file, or an SST without catalog entries: the database opens. Reads of the
-//!   damaged unit fail with an error that names the file; all other reads return the committed
-//!   data, writes go on, and a compaction that meets the damage loses nothing that was readable.
+//! - The file is a blob file, or an SST without catalog entries: the database opens. Reads that
+//!   the damage affects fail with an error that names the file; all other reads return the
+//!   committed data, writes go on, and compactions that meet the damage lose no readable data.
 //! - The file is an SST with catalog entries, the log, a manifest or `CURRENT`: the open may fail
 //!   with an error that names the file; otherwise the database shows the state of one moment. Only
 //!   a flip in the log may take it back before the last written moment: a damaged last group looks

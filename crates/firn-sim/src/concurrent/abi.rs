@@ -131,7 +131,7 @@ pub(super) fn record_of(row: &Row, primary: i64, pad: usize) -> Vec<u8> {
     record[LOG_AT + 2..LOG_AT + 2 + log.len()].copy_from_slice(&log);
     let pad = pad.min(PAD_MAX);
     record[PAD_AT..PAD_AT + 2].copy_from_slice(&(pad as u16).to_le_bytes());
-    // Not compressible, or the stored files would stay too small.
+    // Vary the bytes: a run of one byte would compress to almost nothing in the stored files.
     let filling = (row.id as u8).wrapping_mul(31);
     for (i, byte) in record[PAD_AT + 2..PAD_AT + 2 + pad].iter_mut().enumerate() {
         *byte = filling ^ (i as u8).wrapping_mul(167);
