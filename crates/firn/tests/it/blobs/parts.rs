@@ -12,7 +12,7 @@ const PAGE: usize = 4096;
 /// Resident memory of `bytes`, in bytes of whole pages. `/proc/self/pagemap` has 64 bits for each
 /// page; the highest one says whether the page is present.
 fn resident(bytes: &[u8]) -> usize {
-    #[allow(clippy::disallowed_methods)] // No file of the engine.
+    #[allow(clippy::disallowed_methods)] // Not a file of the engine.
     let pages = File::open("/proc/self/pagemap").unwrap();
     let first = bytes.as_ptr() as usize / PAGE;
     let last = (bytes.as_ptr() as usize + bytes.len() - 1) / PAGE;
