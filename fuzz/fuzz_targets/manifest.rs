@@ -1,6 +1,6 @@
 #![no_main]
 
-#[allow(dead_code)] // The seeds are for the stable tests.
+#[allow(dead_code)] // Only the stable tests use the seeds.
 #[path = "../targets/manifest.rs"]
 mod target;
 

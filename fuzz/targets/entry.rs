@@ -1,7 +1,8 @@
-//! What lies inside log records and blocks: batches, catalog entries, table definitions, rows. An
-//! answer or an error, never a panic; a batch that is accepted encodes to itself.
+//! Decodes the contents of WAL records and blocks: batches, table entries, table definitions, rows,
+//! catalog entries, encryption envelopes. Each decoder must return a value or an error, never
+//! panic; accepted input must decode again after it is encoded.
 //!
-//! The first byte chooses the decoder.
+//! The first byte of the input selects the decoder.
 
 use firn::base::blob_buf::BlobBuf;
 use firn::base::encryption_envelope::EncryptedUnit;
@@ -39,7 +40,8 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// A key of the catalog, behind the index id, and the value of its entry.
+/// The input is the length of a catalog key (one byte), the key without its index id, and the
+/// entry's value.
 fn run_catalog(bytes: &[u8]) {
     let Some((&split, bytes)) = bytes.split_first() else {
         return;
@@ -82,7 +84,7 @@ fn run_row(bytes: &[u8]) {
     };
     let (head, tail) = bytes.split_at(bytes.len().min(usize::from(split)));
     let mut record = vec![0; RECORD_LEN as usize];
-    // An error is as good as a row.
+    // The result does not matter: decoding must not panic.
     let _ = format()
         .plan(None)
         .decode(Value::split(head, tail), &mut record, &mut BlobBuf::new());
@@ -115,7 +117,7 @@ fn format() -> RowFormat {
     RowFormat::single(RowLayout::new(1, RECORD_LEN, columns).expect("a good layout"))
 }
 
-/// Inputs to begin with: valid ones of each kind.
+/// Initial inputs: valid ones for each decoder.
 pub fn seeds() -> Vec<Vec<u8>> {
     let mut batch = Batch::new();
     batch.add(b"\0\0\0\x07key", Kind::Put, Value::split(b"head", b"tail"));
@@ -142,7 +144,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
     let mut record = vec![0; RECORD_LEN as usize];
     record[5..9].copy_from_slice(b"\x03abc");
     let (mut head, mut tail) = (Vec::new(), Vec::new());
-    // SAFETY: the blob column is empty.
+    // SAFETY: blob columns must point to their bytes; the only one has length 0 in this record.
     unsafe { format().encode(&record, &mut head, &mut tail) }.expect("a good record");
     let row = [&[head.len() as u8][..], &head, &tail].concat();
     let of = |mode: u8, bytes: &[u8]| [&[mode][..], bytes].concat();

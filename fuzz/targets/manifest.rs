@@ -1,8 +1,9 @@
-//! Opening a tree from arbitrary manifests: an answer or an error, never a panic, and what was
-//! accepted once is accepted again.
+//! Opens a tree from arbitrary manifests. The open must succeed or return an error, never panic; an
+//! accepted manifest must be accepted again, with the same tree.
 //!
-//! The first byte says what the rest is: a manifest file as it is, or the edits of one, each behind
-//! its length (two bytes), put into valid records. The latter gets the fuzzer past the checksums.
+//! The first byte of the input selects the form of the rest: a manifest file (even), or its edits,
+//! each after its length (two bytes), which are put into valid records (odd). The second form gets
+//! the fuzzer past the checksums.
 
 use firn::base::checksum::placed;
 use firn::base::epoch::DatabaseId;
@@ -50,7 +51,7 @@ pub fn run(data: &[u8]) {
             let found = summary(&set);
             drop(set);
             let again = match open(&env) {
-                // Each open takes an id, and they may be used up.
+                // Each open takes a file id, and the manifest may leave none.
                 Err(error) if error.is_unsupported() => return,
                 opened => opened.expect("what was accepted once"),
             };
@@ -64,7 +65,7 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// Inputs to begin with: what a version set writes.
+/// Initial inputs: edits as a version set writes them, in both forms.
 pub fn seeds() -> Vec<Vec<u8>> {
     let edits = edits();
     let mut payloads = vec![1];
@@ -171,7 +172,7 @@ fn identity(epoch: u64) -> DatabaseIdentity {
     }
 }
 
-/// A manifest with these edits in valid records, each followed by its mark.
+/// A manifest with these edits in valid records, each followed by its mark (an empty record).
 fn framed(mut payloads: &[u8]) -> Vec<u8> {
     let mut file = b"FIRNMANI".to_vec();
     file.extend_from_slice(&1u32.to_le_bytes());
@@ -205,7 +206,7 @@ fn open(env: &MemEnv) -> firn::base::Result<VersionSet> {
     })
 }
 
-/// What a tree holds, in words.
+/// The contents of a tree, as text for comparison.
 fn summary(set: &VersionSet) -> String {
     let version = set.current();
     let files: Vec<_> = version

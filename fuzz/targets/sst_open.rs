@@ -1,7 +1,8 @@
-//! Arbitrary SSTs: right data or an error, never a panic.
+//! Reads arbitrary SSTs: each read must return right data or an error, never panic.
 //!
-//! The first byte says what the rest is: a whole file, its index in memory or not, or the raw bytes
-//! of a block, decoded as if its checksum were right.
+//! The first byte of the input selects the form of the rest: the raw bytes of a block, decoded
+//! without a checksum (bit 0 set), or a whole file, whose index is kept in memory or (bit 1 set)
+//! loaded on demand.
 
 use firn::base::{ErrorKind, InternalIterator, InternalKey, Kind, Result, Value};
 use firn::cache::KeyHash;
@@ -44,7 +45,7 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// Inputs to begin with: files of both layouts, and a raw block of each.
+/// Initial inputs: files of both layouts with each codec, and a raw block of each layout.
 pub fn seeds() -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();
     for (layout, same_length) in [
@@ -69,7 +70,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
             let reader = write(&env, options, same_length).expect("no fault");
             let file = env.read(Path::new(PATH)).expect("written");
             if codec == Codec::None {
-                // Header 8 bytes, checksum 8 bytes.
+                // A stored block has 8 bytes of header, then its data, then 8 bytes of checksum.
                 let stored = {
                     let blocks = reader.blocks().expect("no fault");
                     blocks.iter().next().map_or(0, |block| block.bytes) as usize
@@ -103,7 +104,8 @@ fn write(env: &MemEnv, options: SstOptions, same_length: bool) -> Result<Arc<Sst
     open(env, false)
 }
 
-/// `on_demand`: partitions of the index are loaded when they are asked for.
+/// Opens the SST; with `on_demand`, there is no memory to keep index partitions, so reads load
+/// them.
 fn open(env: &MemEnv, on_demand: bool) -> Result<Arc<SstReader>> {
     let cache = Arc::new(SstBlockCache::new(1 << 20));
     if on_demand {

@@ -1,8 +1,9 @@
-//! Replay of arbitrary log segments: an answer or an error, never a panic.
+//! Replays arbitrary WAL segments. Replay must succeed or return an error, never panic; a replayed
+//! log must accept appends, and replay again with them.
 //!
-//! The first byte says what the rest is: segment files as they are; the records of a group, put
-//! into valid frames; or the numbers of headers, with checksums mended. The last two get the fuzzer
-//! past the checksums.
+//! The first byte of the input selects the form of the rest, by its remainder modulo 3: segment
+//! files (0); the records of one group, put into a valid segment (1); or the numbers of segment and
+//! group headers, which get right checksums (2). The last two get the fuzzer past the checksums.
 
 use firn::base::event_listener::Silent;
 use firn::base::health::Health;
@@ -17,7 +18,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 const DIR: &str = "/wal";
-/// Bytes of a segment in the input: the smallest the log accepts.
+/// Size of a segment in the input, bytes: the smallest that the log accepts.
 const SEGMENT: usize = 3 * BLOCK;
 
 /// Runs one input.
@@ -38,7 +39,7 @@ pub fn run(data: &[u8]) {
     }
     for first in [0, 1, 2] {
         match records(&env, first) {
-            // Forged headers may contradict each other in a way that shows only later.
+            // Forged headers may contradict each other in ways that only a later replay notices.
             Ok((before, end)) if mode % 3 < 2 => goes_on(&env.kill(), first, before, end),
             Ok(_) => {}
             Err(error) => assert!(
@@ -49,7 +50,7 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// Inputs to begin with: what a log writes.
+/// Initial inputs: segments as a log writes them, each kind of record, and numbers of headers.
 pub fn seeds() -> Vec<Vec<u8>> {
     let env = MemEnv::new();
     let mut prev = LogEnd::default();
@@ -152,7 +153,7 @@ fn place(env: &MemEnv, id: u64, content: Vec<u8>) {
     env.place(&Path::new(DIR).join(segment_name(id)), content);
 }
 
-/// One segment with one group that has these records.
+/// Places one segment with one group, whose payload is given.
 fn framed(env: &MemEnv, payload: &[u8]) {
     let header = SegmentHeader {
         id: 1,
@@ -191,10 +192,10 @@ fn sealed(group: GroupHeader, payload: &[u8], id: u64, offset: u64, unit: usize)
     bytes.as_slice().to_vec()
 }
 
-/// Segments and groups without records, with numbers from the input.
+/// Places segments with empty groups; the numbers in their headers come from the input.
 fn forged(env: &MemEnv, data: &[u8]) {
     let mut numbers = data.iter().map(|&byte| match byte {
-        // Both ends of the range of a number.
+        // Small bytes are small numbers, the largest bytes numbers near `u64::MAX`.
         0..=250 => u64::from(byte),
         _ => u64::MAX - u64::from(255 - byte),
     });
@@ -255,7 +256,8 @@ fn open(env: &MemEnv, first: u64, prev: LogEnd) -> Result<Arc<Wal>> {
     )
 }
 
-/// What was replayed is replayed again, and then what is appended now.
+/// Appends a record to a replayed log, and checks that a second replay returns the same records and
+/// then the new one.
 fn goes_on(env: &MemEnv, first: u64, mut expected: Vec<String>, end: ReplayEnd) {
     let wal = open(env, end.max_segment_id_seen + 1, end.log_end()).expect("a new segment");
     let record = Record::CounterMax {

@@ -1,4 +1,13 @@
-//! From observations to an order of instants, and to cycles in it.
+//! Turns observations into an order of instants and searches it for cycles.
+//!
+//! The nodes are the instants of the crate's documentation: the end of each transaction, the
+//! instant of each plain read (one for all plain reads of a REPEATABLE READ transaction), and one
+//! for each row that a locking scan meets or misses. Four sources add edges:
+//!
+//! - the order of statements in a transaction (`add_transaction`),
+//! - rows met: the version's writer ended before, the next version's writer ends after (`meet`),
+//! - rows missed: the same for the versions in which the row was not in the scan (`miss`),
+//! - the clock: an answer precedes every later request (`add_clock`).
 
 use crate::graph::{EdgeKind, Graph};
 use crate::history::{
@@ -10,32 +19,32 @@ use std::collections::{BTreeMap, HashSet};
 
 mod cycles;
 
-/// What stands behind a node of the graph.
+/// The meaning of a node of the graph.
 #[derive(Debug, Clone, Copy)]
 enum Instant {
-    /// The end of a transaction: its writes are there, its locks are gone.
+    /// The end of a transaction: its writes become visible, its locks are released.
     End(TxnIndex),
-    /// In a statement.
+    /// An instant of a statement, by the statement's number in its transaction.
     In(TxnIndex, usize),
-    /// Nothing but the clock.
+    /// A time of the clock.
     Clock,
 }
 
-/// When an instant may have been: not before `lo`, not after `hi`.
+/// The times between which an instant lies: not before `lo`, not after `hi`.
 #[derive(Debug, Clone, Copy)]
 struct Bounds {
     lo: u64,
     hi: u64,
 }
 
-/// How a statement met a row.
+/// The instant at which a statement met or missed a row.
 #[derive(Clone, Copy)]
 struct Meeting {
     node: usize,
     bounds: Bounds,
-    /// It holds a lock on the row until the transaction ends.
+    /// The transaction holds a lock on a met row until its end.
     locks: bool,
-    /// It wrote on top of what it met.
+    /// The statement wrote on top of the version it met.
     wrote: bool,
 }
 
@@ -46,14 +55,15 @@ struct Builder<'a> {
     graph: Graph,
     instants: Vec<Instant>,
     bounds: Vec<Bounds>,
+    /// The node of each transaction's end.
     ends: Vec<usize>,
-    /// By life: its last moment. The last life has none.
+    /// The last time of each life but the last one.
     life_ends: BTreeMap<u32, u64>,
-    /// The same between whole transactions.
+    /// The dependencies between committed transactions as a whole.
     transactions: Graph,
 }
 
-/// Judges what the chains alone do not show.
+/// Orders the instants and reports the cycles.
 pub(crate) fn judge<'a>(history: &'a History, chains: &'a Chains<'a>, verdict: &'a mut Verdict) {
     let mut builder = Builder {
         history,
@@ -74,7 +84,7 @@ pub(crate) fn judge<'a>(history: &'a History, chains: &'a Chains<'a>, verdict: &
     builder.search();
 }
 
-/// A life ends before the next one's first statement.
+/// The last time of each life: just before the first request of the next one.
 fn life_ends(history: &History) -> BTreeMap<u32, u64> {
     let mut begins: BTreeMap<u32, u64> = BTreeMap::new();
     for txn in &history.txns {
@@ -94,7 +104,8 @@ impl Builder<'_> {
         self.graph.node()
     }
 
-    /// An answer that never came would have come before the next life began.
+    /// The times of an instant within `span`. Without an answer, it lies before the end of the
+    /// life.
     fn bounds_of(&self, span: TimeSpan, life: u32) -> Bounds {
         let lived = self.life_ends.get(&life).copied().unwrap_or(u64::MAX);
         Bounds {
@@ -105,8 +116,9 @@ impl Builder<'_> {
 
     fn add_ends(&mut self) {
         for (t, txn) in self.history.txns.iter().enumerate() {
-            // A session may be gone before its next statement tells it so: also before a commit
-            // that stays without an answer, which then released its locks when the session ended.
+            // The server may have ended a killed session before the client's next request, and
+            // released its locks then. So a transaction of unknown outcome may have ended at any
+            // time since the request of its last successful statement.
             let mut told = txn
                 .ops
                 .iter()
@@ -189,7 +201,8 @@ impl Builder<'_> {
         }
     }
 
-    /// Adds the instants of a statement that locks what it meets. Returns the last one.
+    /// Adds the instants of a locking statement, in the order in which its scan passes the rows.
+    /// Returns the last one.
     fn add_locking(
         &mut self,
         t: TxnIndex,
@@ -207,10 +220,10 @@ impl Builder<'_> {
         let committed =
             self.chains.fates[t] == Fate::Committed && op.status == StatementStatus::Done;
         if wrote && !committed {
-            // Nobody knows which rows it met.
+            // No read shows which rows it met.
             return first;
         }
-        // Rows with the version that was met.
+        // The rows that it met, with the version of each.
         let mut met: Vec<(u64, usize)> = match op.statement {
             Statement::Append { element, .. } => {
                 let carriers = self.chains.carriers(element).iter();
@@ -226,7 +239,7 @@ impl Builder<'_> {
             Statement::Append { .. } => met.iter().map(|&(row, _)| row).collect(),
             _ => rows_read(op).iter().map(|row| row.id).collect(),
         };
-        // A row of its own may be in no version that others know.
+        // The transaction's own uncommitted rows have no version in the chains.
         met.retain(|&(_, version)| version > 0);
         let mut passed: Vec<(i64, u64, Option<usize>)> = Vec::new();
         for &(row, version) in &met {
@@ -251,8 +264,7 @@ impl Builder<'_> {
             Scan::Range { order, .. } => *order,
             Scan::Point { .. } => 1,
         };
-        // Rows in one place lie in the order of their ids, where more than one can be there at a
-        // time.
+        // Rows at the same position are ordered by id, as in the non-unique index.
         let direction = i64::from(order);
         passed.sort_unstable_by_key(|&(pos, row, _)| (pos * direction, row as i64 * direction));
         let mut last = first;
@@ -291,7 +303,9 @@ impl Builder<'_> {
         }
     }
 
-    /// The statement met this version of the row.
+    /// Adds the orders that follow from meeting `version` of `row`: the end of its writer is before
+    /// the meeting, and the meeting (with a lock: the end of `t`) before the end of the next
+    /// writer.
     fn meet(&mut self, t: TxnIndex, meeting: Meeting, row: u64, version: usize) {
         let chains = self.chains;
         let chain = &chains.rows[&row];
@@ -331,7 +345,10 @@ impl Builder<'_> {
         }
     }
 
-    /// The statement looked where the row was at some time, and did not meet it.
+    /// Adds the orders that follow from missing `row`, of which some version is in the scan. By the
+    /// clock, several versions outside of the scan may have been current: the end of the writer of
+    /// the first one is before the meeting, and the meeting before the end of the writer of the
+    /// version after the last one.
     fn miss(&mut self, t: TxnIndex, meeting: Meeting, scan: &Scan, row: u64) {
         let chains = self.chains;
         let chain = &chains.rows[&row];
@@ -365,7 +382,7 @@ impl Builder<'_> {
             true => chain.writer(latest + 1).filter(|&writer| writer != t),
             false => None,
         };
-        // What the clock says anyhow needs no edge.
+        // Leave out edges that the clock implies.
         if let Some(writer) = made {
             if end_of(writer).hi >= lo {
                 self.graph
@@ -383,7 +400,8 @@ impl Builder<'_> {
         if !meeting.locks || self.history.txns[t].level != IsolationLevel::RepeatableRead {
             return;
         }
-        // Who brings the row into the range later waits for a lock on the gap.
+        // With gap locks, the transaction that later puts the row into the range waits for the end
+        // of this one.
         let covered = |&i: &usize| chain.place(i).is_some_and(|place| scan.covers(row, place));
         let comer = (latest + 1..=chain.len()).find(covered);
         let comer = comer
@@ -397,7 +415,8 @@ impl Builder<'_> {
         }
     }
 
-    /// Orders instants by the clock: one after the answer, before what was asked for later.
+    /// Orders instants by the clock: each before all instants requested after its answer. One chain
+    /// of clock nodes, one for each time of an answer, keeps the number of edges linear.
     fn add_clock(&mut self) {
         let nodes = self.instants.len();
         let mut times: Vec<u64> = self.bounds.iter().map(|b| b.hi).collect();
@@ -425,7 +444,8 @@ impl Builder<'_> {
     }
 }
 
-/// Where the row would be met, if its versions name one place only.
+/// The position at which the scan would meet the row; `None` if its versions have several
+/// positions in the scan.
 fn only_place(chain: &Chain, row: u64, scan: &Scan) -> Option<i64> {
     if let Scan::Point { .. } = scan {
         return Some(0);

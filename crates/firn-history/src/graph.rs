@@ -1,23 +1,23 @@
-//! Instants, what orders them, and cycles.
+//! A directed graph whose edges have kinds, and the search for its cycles.
 
 use std::collections::{HashMap, VecDeque};
 
-/// Why one instant is before another.
+/// The reason why one instant is before another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum EdgeKind {
-    /// The statements of one session.
+    /// The first precedes the second in one transaction.
     Session,
-    /// Answered before asked.
+    /// The first was answered before the second was requested.
     Time,
-    /// Wrote on top of.
+    /// The second wrote on top of a version of the first.
     Ww,
-    /// Read from.
+    /// The second read a version of the first, or missed a row because of it.
     Wr,
-    /// Read before it was overwritten.
+    /// The first read a version that the second overwrote.
     Rw,
-    /// Read a range before a row came into it.
+    /// The first read a range without a row that the second put there.
     RwRange,
-    /// Locked a gap before a row came into it.
+    /// The first locked a range into which the second put a row.
     Gap,
 }
 
@@ -25,7 +25,7 @@ pub(crate) enum EdgeKind {
 pub(crate) struct Edge {
     pub(crate) to: usize,
     pub(crate) kind: EdgeKind,
-    /// The row that shows it.
+    /// Id of the row that shows the order; 0 for `Session` and `Time`.
     pub(crate) row: u64,
 }
 
@@ -47,7 +47,7 @@ impl Graph {
         self.out[from].push(Edge { to, kind, row });
     }
 
-    /// One short cycle of each strongly connected component of the edges of these kinds.
+    /// One short cycle of each strongly connected component, over the edges of these kinds.
     pub(crate) fn cycles(&self, kinds: &[EdgeKind]) -> Vec<Cycle> {
         let components = self.components(kinds);
         components
@@ -56,7 +56,8 @@ impl Graph {
             .collect()
     }
 
-    /// Strongly connected components with more than one node (Tarjan, without recursion).
+    /// Strongly connected components with more than one node, over the edges of these kinds
+    /// (Tarjan's algorithm, without recursion).
     pub(crate) fn components(&self, kinds: &[EdgeKind]) -> Vec<Vec<usize>> {
         const NEW: usize = usize::MAX;
         let n = self.out.len();
@@ -94,7 +95,7 @@ impl Graph {
                     }
                 };
                 if *at == 0 {
-                    // A node without edges has been entered.
+                    // The node has no edges.
                     *at = 1;
                 }
                 if let Some(to) = descend {
@@ -121,7 +122,9 @@ impl Graph {
         found
     }
 
-    /// The cycle with the fewest edges that say something, of those through the first nodes.
+    /// The cycle with the fewest observations, among the cycles through the first 64 nodes of the
+    /// component: `Session` and `Time` edges cost nothing, the others 1 (breadth-first search with
+    /// costs 0 and 1).
     fn shortest(&self, nodes: &[usize], kinds: &[EdgeKind]) -> Cycle {
         const STARTS: usize = 64;
         let inside: HashMap<usize, ()> = nodes.iter().map(|&node| (node, ())).collect();

@@ -1,19 +1,22 @@
-//! What clients did and were told, as they noted it; one JSON object a line in a file.
+//! A history: the requests of clients and the answers to them, as each client recorded them. In a
+//! file, it is one JSON object a line: first the [`Setup`], then each [`Txn`].
 
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, Write};
 
-/// A number that one statement, and no other, appends to the rows it writes.
+/// A number, unique in the history, that a statement appends to the log of each row it writes.
 pub type Element = u64;
 
-/// What the judge must know of the engine and the tables.
+/// Facts about the engine and the tables that the judge needs.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Setup {
-    /// For people.
+    /// Description of the engine, for people.
     pub engine: String,
-    /// Locking scans at REPEATABLE READ keep others from inserting into their range.
+    /// Whether locking scans at REPEATABLE READ keep other transactions from inserting into their
+    /// range.
     pub gap_locks: bool,
-    /// Lists between which transactions move amounts: in a snapshot of one list the sum is zero.
+    /// Lists in which transactions only move amounts from row to row: in each snapshot of such a
+    /// list, the amounts sum up to zero.
     #[serde(default)]
     pub balanced: Vec<u64>,
 }
@@ -21,9 +24,9 @@ pub struct Setup {
 /// All transactions of a run.
 #[derive(Debug, Clone, Default)]
 pub struct History {
-    /// The first line.
+    /// Facts about the engine and the tables.
     pub setup: Setup,
-    /// The others, in any order.
+    /// The transactions, in any order.
     pub txns: Vec<Txn>,
 }
 
@@ -38,24 +41,24 @@ pub enum IsolationLevel {
     RepeatableRead,
 }
 
-/// How a transaction ended, as far as its client knows.
+/// The outcome of a transaction, as far as its client knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TxnOutcome {
     /// The commit was acknowledged.
     Ok,
-    /// It was rolled back, or the commit was never asked for.
+    /// The transaction was rolled back, or its commit was never requested.
     Failed,
-    /// The commit was asked for, and the answer did not come or tells nothing.
+    /// The commit was requested, and its answer is missing or leaves the outcome open.
     Unknown,
 }
 
-/// When something was asked for and answered, by the one clock of the run.
+/// The times of a request and its answer, by the one clock of the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TimeSpan {
-    /// Before the call.
+    /// A time before the request.
     pub begin: u64,
-    /// After it; none if no answer came.
+    /// A time after the answer; `None` if no answer came.
     pub end: Option<u64>,
 }
 
@@ -64,15 +67,15 @@ pub struct TimeSpan {
 pub struct Txn {
     /// Unique in the history.
     pub id: u64,
-    /// Which life of the database it ran in; a crash begins the next one.
+    /// Number of the life of the database in which it ran; each crash begins the next life.
     #[serde(default)]
     pub life: u32,
     /// Its isolation level.
     pub level: IsolationLevel,
-    /// How it ended.
+    /// Its outcome.
     pub outcome: TxnOutcome,
-    /// The commit, or the rollback of a failed one. Of a statement that is a transaction by itself,
-    /// the statement. None if neither was asked for.
+    /// The times of its commit or rollback; with autocommit, those of its statement. `None` if
+    /// neither was requested.
     pub end: Option<TimeSpan>,
     /// Its statements in order.
     pub ops: Vec<Op>,
@@ -81,27 +84,27 @@ pub struct Txn {
 /// One statement.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Op {
-    /// When.
+    /// The times of its request and answer.
     #[serde(flatten)]
     pub span: TimeSpan,
-    /// How it ended.
+    /// Its outcome.
     #[serde(default)]
     pub status: StatementStatus,
-    /// What it was.
+    /// The request, with the answer.
     #[serde(flatten)]
     pub statement: Statement,
 }
 
-/// How a statement ended.
+/// The outcome of a statement.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StatementStatus {
-    /// Well.
+    /// Success.
     #[default]
     Done,
-    /// Well, but a rollback to a savepoint took its writes back.
+    /// Success, but a rollback to a savepoint took its writes back.
     Undone,
-    /// With an error, or without an answer: it told nothing and wrote nothing that stays.
+    /// An error, or no answer: it returned no rows, and none of its writes stay.
     Failed,
 }
 
@@ -113,37 +116,37 @@ pub enum Statement {
     Snapshot,
     /// A plain SELECT.
     Read {
-        /// Which rows it asks for.
+        /// The rows that it requests.
         scan: Scan,
-        /// What it got.
+        /// The rows that it returned.
         rows: Vec<Row>,
     },
     /// SELECT … FOR UPDATE or LOCK IN SHARE MODE.
     Lock {
-        /// Which rows it asks for.
+        /// The rows that it requests.
         scan: Scan,
-        /// What it got.
+        /// The rows that it returned.
         rows: Vec<Row>,
-        /// Rows may be left out (SKIP LOCKED).
+        /// Whether it may leave rows out (SKIP LOCKED).
         #[serde(default)]
         partial: bool,
     },
     /// UPDATE: appends the element to each row of the scan.
     Append {
-        /// Which rows it changes.
+        /// The rows that it changes.
         scan: Scan,
-        /// What it appends.
+        /// The element that it appends.
         element: Element,
-        /// What it adds to the amount of each row.
+        /// The number that it adds to the amount of each row.
         #[serde(default)]
         add: i64,
-        /// Where it moves the row to: list and position.
+        /// List and position that it moves the row to.
         #[serde(default)]
         to: Option<(u64, i64)>,
-        /// It gives the row another primary key, which an index of lists is not about.
+        /// Whether it gives the row another primary key, while list and position stay.
         #[serde(default)]
         renames: bool,
-        /// How many rows it has changed, as the engine tells.
+        /// Number of rows that it changed, as the engine reported it.
         #[serde(default)]
         count: Option<u64>,
     },
@@ -154,9 +157,9 @@ pub enum Statement {
     },
     /// DELETE of each row of the scan.
     Delete {
-        /// Which rows it deletes.
+        /// The rows that it deletes.
         scan: Scan,
-        /// What they were.
+        /// The deleted rows, as they were.
         rows: Vec<Row>,
     },
 }
@@ -164,20 +167,20 @@ pub enum Statement {
 /// A row as it was read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Row {
-    /// Which row; never used again for another one.
+    /// The row's identity, never used for another row.
     pub id: u64,
     /// The list that it is in.
     pub list: u64,
-    /// Where in the list.
+    /// Its position in the list.
     pub pos: i64,
-    /// Its amount: the sum of what all its elements add.
+    /// Its amount: the sum of the numbers that its elements add.
     #[serde(default)]
     pub amount: i64,
     /// The elements appended to it, oldest first.
     pub log: Vec<Element>,
 }
 
-/// Rows that a statement asks for.
+/// The rows that a statement requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Scan {
@@ -189,13 +192,14 @@ pub enum Scan {
         from: i64,
         /// The last position.
         to: i64,
-        /// 1: in ascending order, -1: in descending order, 0: in an order that is not known.
+        /// 1: in ascending order; -1: in descending order; 0: in an unknown order.
         order: i8,
-        /// Only rows whose id is even: the statement reads the others as well, and leaves them.
+        /// Whether a further condition selects the rows with even ids: the statement reads the
+        /// others too, but neither returns nor changes them.
         #[serde(default)]
         even: bool,
     },
-    /// The row with this id, wherever it is.
+    /// The row with this id, at any list and position.
     Point {
         /// Its id.
         id: u64,
@@ -203,7 +207,7 @@ pub enum Scan {
 }
 
 impl Scan {
-    /// Whether a row at this place is asked for.
+    /// Whether the scan requests the row `id` when it is at this list and position.
     pub fn covers(&self, id: u64, (at_list, pos): (u64, i64)) -> bool {
         match *self {
             Self::Range {
@@ -222,7 +226,8 @@ impl History {
     /// Reads a history.
     ///
     /// # Errors
-    /// Those of reading, and lines that are not what they should be.
+    /// Those of reading `input`; of the kind `InvalidData`, or `UnexpectedEof`, if a line is no
+    /// JSON object of the expected form.
     pub fn read(input: impl BufRead) -> std::io::Result<Self> {
         let mut lines = input.lines();
         let mut history = Self::default();
@@ -235,10 +240,10 @@ impl History {
         Ok(history)
     }
 
-    /// Writes a history as [`Self::read`] reads it.
+    /// Writes a history in the form that [`Self::read`] reads.
     ///
     /// # Errors
-    /// Those of writing.
+    /// Those of writing to `output`.
     pub fn write(&self, mut output: impl Write) -> std::io::Result<()> {
         serde_json::to_writer(&mut output, &self.setup)?;
         for txn in &self.txns {

@@ -1,32 +1,34 @@
-//! Judges histories of concurrent transactions: a history goes in, findings come out.
+//! Judges histories of concurrent transactions: finds observations that the isolation level
+//! forbids.
 //!
 //! The method is Elle's (Kingsbury and Alvaro, "Elle: Inferring Isolation Anomalies from
-//! Experimental Observations"): every row carries the list of the elements that transactions have
-//! appended to it, so each read of a row tells all its versions and their order, and from those
-//! orders follow the dependencies between transactions. A cycle of them cannot have happened.
+//! Experimental Observations"): every row carries the list of the elements that statements have
+//! appended to it. So a read of a row shows all versions of the row up to then and their order, and
+//! from these orders follow dependencies between transactions. A cycle of dependencies is
+//! impossible in an engine that keeps its promises.
 //!
 //! Elle's nodes are transactions. Here they are *instants*, because the isolation levels of the
-//! server say something about statements and even about rows: a plain SELECT reads at one instant
-//! (READ COMMITTED: its own; REPEATABLE READ: one for the whole transaction), a locking scan passes
-//! its range row by row, each at an instant of its own, in the order of the index, and a
-//! transaction takes effect at the instant it ends. Every observation orders two instants:
+//! server speak of statements and rows: a plain SELECT reads at one instant (READ COMMITTED: its
+//! own; REPEATABLE READ: one for the whole transaction); a locking scan passes its range row by
+//! row, each at an instant of its own, in index order; a transaction takes effect at the instant
+//! it ends. Every observation orders two instants:
 //!
-//! | observed by T | so |
+//! | observed by T | order |
 //! |---|---|
-//! | a version that W wrote | W ended before T read it |
-//! | a snapshot without W's version | T read before W ended |
-//! | a row under a lock, which W changed later | T ended before W ended |
-//! | a range without the row that W put there | T passed the place before W ended |
-//! | an answer before somebody else asked | the one before the other |
+//! | a version that W wrote | end of W → T's read of the row |
+//! | a snapshot without W's version | T's snapshot → end of W |
+//! | a row under a lock, which W changed later | end of T → end of W |
+//! | a range without a row that W put there | T passes the position → end of W |
+//! | an answer before another session's request | the one → the other |
 //!
-//! An order that runs in a circle is a finding, whatever the level; the level only says which reads
-//! share an instant. Cycles of whole transactions that do not run in a circle of instants (write
-//! skew, a lost update through a plain SELECT) are what the level permits: they are listed. So are
-//! cycles that gap locks would have prevented, if the engine has none.
+//! A cycle of instants is a finding at every level; the level only decides which reads share an
+//! instant. A cycle of transactions that is no cycle of instants (write skew, a lost update through
+//! a plain SELECT) is permitted by the level and only counted. So are cycles that gap locks would
+//! have prevented, if the engine has none.
 //!
 //! ```text
 //! T2 locks (7,100) and inserts (7,101); T1: UPDATE … WHERE list = 7 waits; T2 commits.
-//!   T2 ends → T1 reads (7,100), with T2's element → T1 passes (7,101), and misses it → T2 ends
+//!   end of T2 → T1 reads (7,100) with T2's element → T1 passes (7,101) and misses it → end of T2
 //! ```
 
 mod dependencies;
@@ -41,7 +43,7 @@ pub use history::{
 };
 pub use verdict::{Finding, Verdict};
 
-/// Judges a history.
+/// Judges a history: first each row and statement by itself, then the order of instants.
 pub fn check(history: &History) -> Verdict {
     let mut verdict = Verdict::default();
     let chains = version_chains::Chains::of(history, &mut verdict);

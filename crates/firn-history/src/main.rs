@@ -1,5 +1,6 @@
-//! `firn-history FILE…`: judges histories (see the library); exit code 1 if anything was found.
-//! `--json` prints the verdict as JSON, one line a file.
+//! `firn-history [--json] FILE…` judges the histories in the files (see the library). `--json`
+//! prints each verdict as one line of JSON. Exits with 1 if a history has findings, with 2 if the
+//! arguments are wrong or a file cannot be read.
 
 use firn_history::{History, check};
 use std::fs::OpenOptions;

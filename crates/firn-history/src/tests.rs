@@ -1,4 +1,5 @@
-//! Planted anomalies: each is found by its name, and what the levels permit is not.
+//! Planted anomalies, which must be found with their name, next to permitted histories, which must
+//! have no finding.
 
 mod crashes;
 mod own;
@@ -10,7 +11,7 @@ use crate::history::{
 };
 use crate::{Verdict, check};
 
-/// Writes a history down in the order of its clock: each call takes the next two moments.
+/// Builds a history in the order of its clock: each call takes the next two times.
 struct Script {
     history: History,
     clock: u64,
@@ -27,7 +28,7 @@ fn script(level: IsolationLevel) -> Script {
         life: 0,
         level,
     };
-    // T1 made rows 100 and 102, with elements 1 and 2.
+    // T1 inserts rows 100 and 102, with elements 1 and 2.
     let t1 = script.begin();
     script.insert(t1, 100, 1);
     script.insert(t1, 102, 2);
@@ -86,7 +87,7 @@ impl Script {
         }
     }
 
-    /// Returns where the statement is, for [`Self::until`].
+    /// Adds a statement. Returns its position, for [`Self::until_now`].
     fn op(&mut self, t: usize, statement: Statement) -> (usize, usize) {
         let span = self.span();
         let ops = &mut self.history.txns[t].ops;
@@ -98,7 +99,7 @@ impl Script {
         (t, ops.len() - 1)
     }
 
-    /// The statement was answered only now.
+    /// Moves the statement's answer to now.
     fn until_now(&mut self, (t, o): (usize, usize)) {
         let now = self.tick();
         self.history.txns[t].ops[o].span.end = Some(now);
@@ -152,7 +153,7 @@ impl Script {
         self.end(t, TxnOutcome::Ok);
     }
 
-    /// A transaction of one read of everything.
+    /// Adds a committed transaction that reads all rows.
     fn look(&mut self, rows: &[(u64, &[Element])]) {
         let t = self.begin();
         self.read(t, rows);
@@ -268,7 +269,6 @@ fn an_uncommitted_read_is_found_by_the_clock() {
     assert_eq!(s.names(), ["G1c, by the clock"]);
 }
 
-/// A statement sees all of a transaction or nothing.
 #[test]
 fn one_statement_reads_at_one_instant() {
     for level in BOTH {
@@ -313,7 +313,7 @@ fn an_old_state_is_found_by_the_clock() {
     assert_eq!(s.names(), ["G-single, by the clock"]);
 }
 
-/// T reads the row under its lock and changes it; the other one's change came in between.
+/// `b` reads the row under its lock and changes it; the change by `a` comes in between.
 #[test]
 fn a_locked_row_stays_as_it_was_read() {
     for level in BOTH {
@@ -330,7 +330,7 @@ fn a_locked_row_stays_as_it_was_read() {
     }
 }
 
-/// The same, where the lost element is overwritten by a value computed from the old one.
+/// A lost update whose lost element is overwritten by a log computed from the old one.
 #[test]
 fn an_overwritten_element_is_found() {
     let mut s = script(IsolationLevel::ReadCommitted);
@@ -343,7 +343,7 @@ fn an_overwritten_element_is_found() {
     s.commit(b);
     s.look(&[(100, &[1, 20]), (102, &[2])]);
     assert!(s.names().contains(&"incompatible versions".to_string()));
-    // Nobody has seen the lost one, but the engine said how many rows it changed.
+    // No read shows the lost element, but the engine reported the number of changed rows.
     let mut s = script(IsolationLevel::ReadCommitted);
     let a = s.begin();
     let (_, o) = s.append(a, range(100, 100, 1), 10);
@@ -357,7 +357,7 @@ fn an_overwritten_element_is_found() {
 
 #[test]
 fn what_plain_reads_may_lose_is_listed() {
-    // A lost update through a plain SELECT, by SQL's rules.
+    // A lost update through a plain SELECT.
     let mut s = script(IsolationLevel::RepeatableRead);
     let (a, b) = (s.begin(), s.begin());
     s.read(a, &[(100, &[1]), (102, &[2])]);

@@ -1,18 +1,19 @@
-//! What the judge has found.
+//! The result of the judge: findings and counts.
 
 use crate::history::{History, Statement, TxnOutcome};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Something that cannot have happened in an engine that keeps its promises.
+/// An observation that is impossible in an engine that keeps its promises.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// Adya's name or ours: G0, G1a, G1b, G1c, G-single, G2-item, phantom, lost update, …
+    /// Adya's name (G0, G1a, G1b, G1c, G-single, G2-item) or one of this crate's (phantom, lost
+    /// update, torn row and others).
     pub name: String,
-    /// The transactions that show it.
+    /// Ids of the transactions that show it.
     pub txns: Vec<u64>,
-    /// How they show it.
+    /// The observation in words.
     pub story: String,
 }
 
@@ -22,24 +23,24 @@ impl fmt::Display for Finding {
     }
 }
 
-/// What a history shows.
+/// The result of judging a history.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Verdict {
-    /// What must not be.
+    /// Violations of the isolation level, at most 50.
     pub findings: Vec<Finding>,
-    /// Cycles of transactions that the isolation level permits.
+    /// Number of cycles of transactions that the isolation level permits, by name.
     pub permitted: BTreeMap<String, u64>,
-    /// Phantoms that gap locks would have prevented, where there are none.
+    /// Phantoms that gap locks would have prevented, of an engine without gap locks.
     pub gaps: Vec<Finding>,
-    /// Transactions by outcome.
+    /// Number of transactions by outcome.
     pub txns: BTreeMap<String, u64>,
-    /// Statements by kind.
+    /// Number of statements by kind.
     pub statements: BTreeMap<String, u64>,
-    /// Instants compared.
+    /// Number of instants that the judge ordered.
     pub instants: u64,
 }
 
-/// More findings of one history are not told.
+/// Further findings of a history are dropped.
 const FINDINGS_MAX: usize = 50;
 
 impl Verdict {

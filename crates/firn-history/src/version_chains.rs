@@ -1,4 +1,17 @@
-//! The versions of each row, from everything that was read of it.
+//! The version chain of each row, inferred from all reads of the row.
+//!
+//! A read shows the row's log: the elements of all statements that wrote it, oldest first. Without
+//! the elements of transactions that did not commit, each log must be a beginning of the longest
+//! one, which so gives all versions, their order and their writers:
+//!
+//! ```text
+//! reads of row 100:  [1]   [1, 10]   [1, 10, 20]
+//! chain of row 100:  version 0: absent; 1: [1]; 2: [1, 10]; 3: [1, 10, 20]; 4: deleted, if so
+//! ```
+//!
+//! The steps ([`Chains::of`]): find the statement of each element, decide the fate of each
+//! transaction, order the versions, add deletions. Then each row and statement is checked by itself
+//! (`checks`), and each transaction against its own writes (`own`).
 
 use crate::history::{
     Element, History, Op, Row, Scan, Statement, StatementStatus, Txn, TxnOutcome,
@@ -15,24 +28,24 @@ pub(crate) type TxnIndex = usize;
 /// The outcome of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// It is in every later state.
+    /// It committed: its writes are in every later state.
     Committed,
-    /// Nobody may ever see it.
+    /// No other transaction may ever see its writes.
     Aborted,
-    /// It was visible for a moment; a crash took it before its commit was acknowledged.
+    /// Its commit became visible, but a crash took it back before it was acknowledged.
     Lost,
 }
 
-/// Where an element comes from.
+/// The statement that appended an element.
 #[derive(Debug, Clone, Copy)]
 struct Origin {
     txn: TxnIndex,
     op: usize,
     add: i64,
-    /// The row is here from then on.
+    /// List and position that the statement gives the row, if it does.
     place: Option<(u64, i64)>,
     renames: bool,
-    /// Its statement failed, or was taken back.
+    /// The statement failed, or a rollback to a savepoint took it back.
     undone: bool,
 }
 
@@ -44,13 +57,14 @@ pub(crate) struct Version {
     pub(crate) place: (u64, i64),
 }
 
-/// The life of a row. Version 0 is its absence, version n the one with n elements.
+/// The versions of a row. Version 0 is its absence, version n the one with n elements; the version
+/// after the last one is its absence after a deletion.
 #[derive(Debug, Default)]
 pub(crate) struct Chain {
     pub(crate) versions: Vec<Version>,
     pub(crate) deleted: Option<TxnIndex>,
-    /// Lives in which it was deleted or moved by a transaction that a crash took, and when that
-    /// statement was asked for: who missed the row afterwards tells nothing.
+    /// Deletions and moves by transactions that a crash may have taken back: the life, and the time
+    /// of the request. A scan in this life that misses the row after that time proves nothing.
     pub(crate) lost_exits: Vec<(u32, u64)>,
 }
 
@@ -59,8 +73,8 @@ impl Chain {
         self.versions.len()
     }
 
-    /// The transaction that made version `i`: none for the first absence, the deleter for the one
-    /// after the last version.
+    /// The transaction that made version `i`: `None` for version 0, the deleter for the version
+    /// after the last one.
     pub(crate) fn writer(&self, i: usize) -> Option<TxnIndex> {
         match i {
             0 => None,
@@ -69,6 +83,7 @@ impl Chain {
         }
     }
 
+    /// List and position of version `i`; `None` if the row is absent in it.
     pub(crate) fn place(&self, i: usize) -> Option<(u64, i64)> {
         (1..=self.len())
             .contains(&i)
@@ -76,21 +91,21 @@ impl Chain {
     }
 }
 
-/// All rows of a history.
+/// The version chains of all rows of a history.
 pub(crate) struct Chains<'a> {
     history: &'a History,
     origins: HashMap<Element, Origin>,
     pub(crate) fates: Vec<Fate>,
     pub(crate) rows: BTreeMap<u64, Chain>,
-    /// By list and position: the rows that were ever there.
+    /// The rows that were ever at a list and position.
     places: BTreeMap<(u64, i64), Vec<u64>>,
-    /// By element: the rows that have it, and the version it makes.
+    /// By element: the rows whose chains contain it, with the version that it makes.
     carriers: HashMap<Element, Vec<(u64, usize)>>,
-    /// Rows that a transaction changed, or tried to, and the first statement that did.
+    /// By transaction and row: the first statement that changed the row, or tried to.
     touched: HashMap<(TxnIndex, u64), usize>,
 }
 
-/// What a statement has read.
+/// The rows that a statement returned.
 pub(crate) fn rows_read(op: &Op) -> &[Row] {
     match &op.statement {
         _ if op.status == StatementStatus::Failed => &[],
@@ -101,6 +116,7 @@ pub(crate) fn rows_read(op: &Op) -> &[Row] {
     }
 }
 
+/// Whether the transaction has a successful write.
 fn writes(txn: &Txn) -> bool {
     let writes = |op: &Op| {
         op.status == StatementStatus::Done
@@ -187,7 +203,7 @@ impl<'a> Chains<'a> {
     fn decide_fates(&mut self) {
         let txns = &self.history.txns;
         let last_life = txns.iter().map(|txn| txn.life).max().unwrap_or(0);
-        // The last life in which somebody else saw the transaction.
+        // By transaction: the last life in which another transaction read one of its elements.
         let mut seen = vec![None; txns.len()];
         for (reader, _, op) in self.ops() {
             for element in rows_read(op).iter().flat_map(|row| &row.log) {
@@ -207,7 +223,8 @@ impl<'a> Chains<'a> {
             (TxnOutcome::Unknown, Some(_)) => Fate::Lost,
         };
         self.fates = txns.iter().enumerate().map(fate).collect();
-        // A transaction has survived if another one that has survived wrote on top of it.
+        // A `Lost` transaction has committed after all if a committed one wrote on top of it or
+        // deleted its version. Repeat, since each one found may save others.
         loop {
             let mut saved = Vec::new();
             for (reader, _, op) in self.ops() {
@@ -236,7 +253,7 @@ impl<'a> Chains<'a> {
         }
     }
 
-    /// The elements of a row that belong to committed transactions.
+    /// The row's elements by statements that took effect in committed transactions.
     pub(crate) fn committed_part(&self, row: &Row) -> Vec<Element> {
         let stays = |element: &&Element| {
             let origin = self.origins.get(element);
@@ -245,14 +262,15 @@ impl<'a> Chains<'a> {
         row.log.iter().filter(stays).copied().collect()
     }
 
-    /// Whether the transaction has changed the row before statement `o`.
+    /// Whether the transaction changed the row, or tried to, before statement `o`.
     pub(crate) fn has_touched(&self, t: TxnIndex, row: u64, o: usize) -> bool {
         self.touched.get(&(t, row)).is_some_and(|&first| first < o)
     }
 
-    /// Whether this is how a snapshot has a row that the transaction has written since, and another
-    /// one gave a new primary key before: the old key is none that the transaction has written, and
-    /// is seen beside the new one.
+    /// Whether `row`, read from a snapshot, is the image of a row under an old primary key. That is
+    /// so if another transaction gave the row a new primary key after the snapshot, and this one
+    /// then wrote it under the new key: own writes do not cover the old key, so the snapshot shows
+    /// the row twice.
     fn is_under_old_key(&self, t: TxnIndex, o: usize, row: &Row) -> bool {
         let is_own = |element: &Element| self.origins.get(element).is_some_and(|at| at.txn == t);
         let renamed = |element: &Element| self.origins.get(element).is_some_and(|at| at.renames);
@@ -272,7 +290,7 @@ impl<'a> Chains<'a> {
         *first = o.min(*first);
     }
 
-    /// The version of a row that was read, unless it fits none.
+    /// The version that was read; `None` if the row's log fits no version.
     pub(crate) fn version_of(&self, row: &Row) -> Option<usize> {
         let part = self.committed_part(row);
         let chain = self.rows.get(&row.id)?;
@@ -284,12 +302,12 @@ impl<'a> Chains<'a> {
         fits.then_some(part.len())
     }
 
-    /// The rows that have this element, and the version that it makes of each.
+    /// The rows whose chains contain this element, each with the version that it makes.
     pub(crate) fn carriers(&self, element: Element) -> &[(u64, usize)] {
         self.carriers.get(&element).map_or(&[], Vec::as_slice)
     }
 
-    /// The rows that some version puts where the scan looks.
+    /// The rows of which some version is in the scan.
     pub(crate) fn rows_in(&self, scan: &Scan) -> Vec<u64> {
         match *scan {
             Scan::Point { id } => self
@@ -312,7 +330,7 @@ impl<'a> Chains<'a> {
         }
     }
 
-    /// Takes the longest log of each row; all others must be its beginning.
+    /// Makes each row's chain from its longest log; all other logs must be beginnings of it.
     fn order_versions(&mut self, verdict: &mut Verdict) {
         let mut logs: BTreeMap<u64, Vec<(TxnIndex, Vec<Element>)>> = BTreeMap::new();
         for (t, _, op) in self.ops() {
@@ -358,8 +376,8 @@ impl<'a> Chains<'a> {
         }
     }
 
-    /// Rows that were gone for a moment, because of a commit that was not durable when the crash
-    /// came.
+    /// Notes the rows that a commit of unknown outcome deleted or moved: it may have been visible
+    /// until a crash took it back.
     fn add_lost_exits(&mut self) {
         for (t, _, op) in self.ops() {
             let txn = self.txn(t);
@@ -383,6 +401,8 @@ impl<'a> Chains<'a> {
         }
     }
 
+    /// Ends the chains of deleted rows, and reports rows that were deleted twice or changed after
+    /// their deletion.
     fn add_deletes(&mut self, verdict: &mut Verdict) {
         for (t, o, op) in self.ops() {
             let Statement::Delete { rows, .. } = &op.statement else {
@@ -423,6 +443,7 @@ impl<'a> Chains<'a> {
         }
     }
 
+    /// Fills `places`, `carriers` and `touched` from the chains, the reads and the point updates.
     fn index(&mut self) {
         let mut written = Vec::new();
         for (&row, chain) in &self.rows {

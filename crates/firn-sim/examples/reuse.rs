@@ -1,5 +1,5 @@
-//! What block reuse saves: loads of sysbench-like rows (84 bytes stored each), each run with block
-//! reuse and without. All in one thread, so that CPU time can be told apart.
+//! Measures the savings of block reuse: runs loads of sysbench-like rows (84 bytes stored each)
+//! with block reuse and without. One thread does all work, so that its CPU time can be attributed.
 //!
 //! `reuse DIR [ROWS]`
 
@@ -62,7 +62,7 @@ impl Load {
         }
     }
 
-    /// Writes rows, or deletes them.
+    /// Commits puts or deletions of `keys`; flushes and compacts when the memtable is full.
     fn commit(&mut self, keys: &[u64], put: bool) {
         let mut txn = self.db.new_transaction(self.db.new_owner(0));
         txn.begin_statement(1, Isolation::RepeatableRead, 1000, false);
@@ -134,7 +134,7 @@ fn main() {
             |name: &str| Load::new(&Path::new(&args[1]).join(format!("{name}-{reuse}")), reuse);
         println!("block reuse: {reuse}");
 
-        // Rows arrive nearly in the order of their keys: each a little late.
+        // Rows arrive nearly in key order: each key is moved by up to 2000 places.
         let mut load = load_of("append");
         let (before, us) = (load.db.counters(), load.compact_us);
         let late: Vec<u64> = (0..rows)
@@ -162,7 +162,7 @@ fn main() {
         load.each((0..rows).map(|n| n * 1000), true);
         load.db.compact_all().unwrap();
         println!("  at rest {} bytes", load.size());
-        // A fifth of the keys in pieces of a thousand takes all the updates.
+        // All updates go to a fifth of the keys, scattered in runs of a thousand.
         let (before, us) = (load.db.counters(), load.compact_us);
         let keys: Vec<u64> = (0..rows / 2)
             .map(|_| {
@@ -172,14 +172,14 @@ fn main() {
             .collect();
         load.each(keys.into_iter(), true);
         load.report("clustered updates", &before, us);
-        // New keys at a hundred places.
+        // New keys arrive in ascending order at a hundred places.
         let (before, us) = (load.db.counters(), load.compact_us);
         let keys: Vec<u64> = (0..rows / 2)
             .map(|n| (n % 100) * (rows / 100) * 1000 + 500 + n / 100)
             .collect();
         load.each(keys.into_iter(), true);
         load.report("a hundred places", &before, us);
-        // A contiguous fifth.
+        // All updates go to the first fifth of the keys.
         let (before, us) = (load.db.counters(), load.compact_us);
         let keys: Vec<u64> = (0..rows / 2)
             .map(|_| 1000 * load.rng.random_range(0..rows / 5))

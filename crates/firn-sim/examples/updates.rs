@@ -1,5 +1,6 @@
-//! What flushes and compactions cost per update: sysbench-like rows with one secondary index are
-//! loaded, then updated at random. All in one thread, so that CPU time can be told apart.
+//! Measures the cost of flushes and compactions per update: loads sysbench-like rows with one
+//! secondary index, then updates random rows. One thread does all work, so that its CPU time can be
+//! attributed.
 //!
 //! `updates DIR ROWS UPDATES [MEMTABLE_MIB BASE_MIB FILE_MIB]`
 

@@ -1,12 +1,12 @@
-//! Threads that move money between accounts, and others that count it.
+//! Threads that move money between accounts, and others that sum it up.
 //!
-//! Every transfer changes two accounts and writes a ledger row, in one transaction under row
-//! locks taken in random order, so that deadlocks happen. Readers take snapshots: in each of them
-//! the sum is what was paid in, and every balance is what the ledger of the same snapshot says. All
-//! the while another thread flushes and compacts beside the background threads.
+//! Every transfer changes two accounts and writes a ledger row, in one transaction under row locks
+//! taken in random order, so that deadlocks happen. Readers take snapshots: in each of them the
+//! balances sum up to the initial deposits, and every balance follows from the ledger of the same
+//! snapshot. Meanwhile another thread flushes and compacts beside the background threads.
 //!
-//! After a restart, clean or not, each thread's ledger has no gap and ends between its last
-//! acknowledged transfer and its last attempt.
+//! After a restart, clean or not, each thread's ledger has no gap, and ends between the thread's
+//! last acknowledged transfer and its last attempt.
 
 mod books;
 mod teller;
@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use teller::Teller;
 
-/// Threads that transfer.
+/// Number of threads that transfer.
 const TELLERS: u32 = 4;
 
 /// Counts of a run.
@@ -37,7 +37,7 @@ pub struct BankStats {
     pub transfers: u64,
     /// Transactions chosen as victims of a deadlock.
     pub deadlocks: u64,
-    /// Snapshots counted.
+    /// Snapshots summed up.
     pub counted: u64,
     /// Crashes.
     pub crashes: u64,
@@ -61,10 +61,11 @@ fn options(rng: &mut StdRng) -> Options {
     }
 }
 
-/// Transfers in `dir` of a file system, then a restart without a close, and one with.
+/// Runs transfers on a database in `dir`, then restarts it without a close; then the same with a
+/// close. Each round adds `transfers` for each thread.
 ///
 /// # Errors
-/// What did not add up.
+/// A [`Failure`] if sums or ledgers are wrong, or if a call fails.
 pub fn on_disk(
     env: &Arc<dyn Env>,
     dir: &Path,
@@ -96,10 +97,11 @@ pub fn on_disk(
     Ok(stats)
 }
 
-/// Transfers in memory with several power cuts or kills in the middle.
+/// Runs transfers in memory, with three power cuts or kills in the middle.
 ///
 /// # Errors
-/// What was lost, or did not add up.
+/// A [`Failure`] if an acknowledged transfer is lost, if sums or ledgers are wrong, or if a call of
+/// a live environment fails.
 pub fn with_crashes(seed: u64) -> Result<BankStats, Failure> {
     let mut rng = StdRng::seed_from_u64(seed);
     let options = options(&mut rng);
@@ -148,7 +150,7 @@ fn open(env: &Arc<dyn Env>, dir: &Path, options: &Options) -> Result<Arc<Db>, Fa
     Ok(db)
 }
 
-/// What must be true after a restart. Prepared transfers are decided first.
+/// Decides the prepared transfers after a restart, then checks sums, balances and ledgers.
 fn audit(db: &Arc<Db>, tellers: &mut [Teller]) -> Result<(), Failure> {
     for (i, xid) in db.prepared_xids().into_iter().enumerate() {
         let known = match i % 2 {
@@ -177,7 +179,7 @@ fn audit(db: &Arc<Db>, tellers: &mut [Teller]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Transfers until each teller has made `goal`, or a call fails.
+/// Runs the threads until each teller has `goal` acknowledged transfers or a call fails.
 fn business(
     db: &Arc<Db>,
     tellers: &mut [Teller],
@@ -220,7 +222,7 @@ fn business(
     Ok(())
 }
 
-/// Errors of an environment that has died.
+/// Whether the error is one that calls return after the environment has died.
 fn is_end(kind: &ErrorKind) -> bool {
     matches!(kind, ErrorKind::Poisoned | ErrorKind::Io { .. })
 }

@@ -1,12 +1,13 @@
-//! Bit rot: one flipped bit in a stored file, and what must hold then.
+//! Bit rot: the promises that must hold after one bit of a stored file flips.
 //!
-//! - The file is an SST without entries of the catalog: the database opens. What the damage touches
-//!   fails with an error that names the file; everything else reads as committed, writes go on, and
-//!   a compaction that meets the damage changes nothing that could be read before.
-//! - The file is the log or a manifest: the database opens with a state that was, or refuses to
-//!   open with an error that names the file. What is missing then is counted: a flip in the last
-//!   group of the log cannot be told from a write that a power cut tore.
-//! - Never is a row invented, changed or lost in silence elsewhere.
+//! - The file is a blob file, or an SST without catalog entries: the database opens. Reads that
+//!   the damage affects fail with an error that names the file; all other reads return the
+//!   committed data, writes go on, and compactions that meet the damage lose no readable data.
+//! - The file is an SST with catalog entries, the log, a manifest or `CURRENT`: the open may fail
+//!   with an error that names the file; otherwise the database shows the state of one moment. Only
+//!   a flip in the log may take it back before the last written moment: a damaged last group looks
+//!   like a write that a power cut tore. The run counts these cases.
+//! - No row is invented, changed, or silently lost anywhere else.
 
 use crate::crash::failure_of;
 use crate::failure::Failure;
@@ -20,18 +21,18 @@ use std::path::Path;
 /// Flips tried on one workload.
 const FLIPS: usize = 24;
 
-/// What the flips of some runs led to.
+/// Outcomes of the flips of some runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RotStats {
     /// Bits flipped.
     pub flips: u64,
-    /// Opens refused, naming the file.
+    /// Opens that failed with an error that names the file.
     pub refused: u64,
-    /// Databases opened in which some read failed, naming the file.
+    /// Databases that opened, and in which some read failed with an error that names the file.
     pub found: u64,
-    /// Databases opened in which every read was right: the bit had no meaning.
+    /// Databases that opened, and in which every read was right.
     pub harmless: u64,
-    /// Databases opened at an earlier moment, the flip being in the end of the log.
+    /// Databases that opened at a moment before the last written one, after a flip in the log.
     pub shortened: u64,
 }
 
@@ -46,23 +47,23 @@ impl RotStats {
     }
 }
 
-/// What one flip led to.
+/// Outcome of one flip.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// The open failed, naming the file.
+    /// The open failed with an error that names the file.
     Refused,
-    /// Some read failed, naming the file.
+    /// Some read failed with an error that names the file.
     Found,
-    /// All is there.
+    /// Every read is right, and nothing written is missing.
     Harmless,
-    /// All is there as of an earlier moment.
+    /// Every read is right as of a moment before the last written one.
     Shortened,
 }
 
-/// Random work, then single flips in the files it left, each on a copy of its own.
+/// Runs random work, then flips single bits in the stored files, each on its own copy.
 ///
 /// # Errors
-/// The promise that was broken, with seed, file and bit.
+/// A [`Failure`] that describes the broken promise, with seed, file and bit.
 pub fn rot_run(seed: u64) -> Result<RotStats, Failure> {
     let mut rng = StdRng::seed_from_u64(seed ^ 0x0b17);
     let mut world = World::new(seed, CommitDurability::Sync);
@@ -92,11 +93,12 @@ pub fn rot_run(seed: u64) -> Result<RotStats, Failure> {
     Ok(stats)
 }
 
-/// The files that some work leaves.
+/// Runs some work and returns the stored files, with the names of the SSTs that hold catalog
+/// entries.
 fn image(world: &mut World, rng: &mut StdRng) -> Result<(MemEnv, Vec<String>), StepEnd> {
     world.recover()?;
     world.steps(rng.random_range(50..400))?;
-    // A flip may take the last moments: the model must still know the ones before.
+    // A flip may take the last moments back: the model must still know the earlier ones.
     for _ in 0..1000 {
         if world.knows_what_a_flip_may_leave() {
             break;
@@ -106,10 +108,12 @@ fn image(world: &mut World, rng: &mut StdRng) -> Result<(MemEnv, Vec<String>), S
     world.leave(rng.random())
 }
 
-/// Flips one bit of one file.
+/// Flips one bit of one file. Returns the file's name and the bit's number; `None` if the chosen
+/// file is empty.
 fn flip(env: &MemEnv, of_catalog: &[String], rng: &mut StdRng) -> Option<(String, u64)> {
     let names = env.list_dir(Path::new(DIR)).ok()?;
-    // Without this most flips would hit what nothing can be read without.
+    // Half of the flips go to plain SSTs: a uniform choice would mostly hit files that the open
+    // itself needs.
     let plain: Vec<&String> = names
         .iter()
         .filter(|name| name.ends_with(".sst") && !of_catalog.contains(name))

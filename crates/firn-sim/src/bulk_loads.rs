@@ -1,9 +1,17 @@
-//! Loads and changes of indexes, of real tables, with crashes and failing calls: each is there as a
-//! whole or not at all.
+//! Bulk loads and index changes of real tables, with crashes and failing calls: each must take
+//! effect completely or not at all.
 //!
-//! The model is a list of states: what the tables may look like after the operation under way.
-//! After a success there is one; after a crash the database must show one of them, rows and indexes
-//! alike.
+//! The model is a list of allowed states: rows and indexes of all tables before and after each step
+//! of the operation under way. A successful operation leaves its last state; after a crash or a
+//! failed call, the database must show one of the states.
+//!
+//! ```text
+//! before                  {}
+//! create of t1 under way  {}, {t1: empty}
+//! created                 {t1: empty}
+//! load of t1 under way    {t1: empty}, {t1: full}
+//! loaded                  {t1: full}
+//! ```
 
 use crate::ensure;
 use crate::failure::Failure;
@@ -35,21 +43,21 @@ use std::sync::atomic::Ordering;
 const DIR: &str = "/db";
 const RECORD: usize = 13;
 
-/// What a run did.
+/// Counts of a run.
 #[derive(Debug, Default)]
 pub struct LoadStats {
-    /// Loads that came to their end.
+    /// Loads that finished.
     pub loads: u64,
-    /// Index changes that did.
+    /// Index changes that finished.
     pub changes: u64,
-    /// Duplicates that ended a load or a change.
+    /// Loads and index changes that a duplicate key ended.
     pub duplicates: u64,
     /// Operations that a crash or a failing call ended.
     pub ended: u64,
 }
 
 impl LoadStats {
-    /// Adds another run's.
+    /// Adds the counts of another run.
     pub fn add(&mut self, other: &Self) {
         self.loads += other.loads;
         self.changes += other.changes;
@@ -58,10 +66,10 @@ impl LoadStats {
     }
 }
 
-/// id → (a, b)
+/// Rows by primary key: id → (a, b).
 type Rows = BTreeMap<i32, (i32, i32)>;
 
-/// A table: its rows, and which of the two secondary indexes it has.
+/// The state of a table: its rows, and the numbers of its secondary indexes, see [`schema`].
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct TableState {
     rows: Rows,
@@ -70,7 +78,8 @@ struct TableState {
 
 type TableStates = BTreeMap<String, TableState>;
 
-/// id INT PRIMARY KEY, a INT, b INT; index 1: KEY (a DESC), index 2: UNIQUE (b).
+/// The schema `id INT PRIMARY KEY, a INT, b INT` with the given secondary indexes; index 1 is
+/// `KEY (a DESC)`, index 2 is `UNIQUE (b)`.
 fn schema(indexes: &BTreeSet<u32>) -> TableSchema {
     let columns = (0..3).map(|i| ColumnSchema {
         name: format!("c{i}"),
@@ -122,7 +131,7 @@ fn record(id: i32, (a, b): (i32, i32)) -> [u8; RECORD] {
 struct LoadRun {
     rng: StdRng,
     db: Arc<Db>,
-    /// What may be there; one state between operations.
+    /// The allowed states; one between operations.
     states: Vec<TableStates>,
     next_name: u32,
     stats: LoadStats,
@@ -155,15 +164,18 @@ impl LoadRun {
         self.states.last().expect("one at least")
     }
 
-    /// From here until [`Self::done`] the tables may look as now, or as in `after`.
+    /// Begins an operation: until [`Self::done`] or [`Self::undone`], the tables may have the
+    /// current state or one of `after`.
     fn attempt(&mut self, after: impl IntoIterator<Item = TableStates>) {
         self.states.extend(after);
     }
 
+    /// The operation succeeded: only the last state remains.
     fn done(&mut self) {
         self.states.drain(..self.states.len() - 1);
     }
 
+    /// The operation was taken back: only the first state remains.
     fn undone(&mut self) {
         self.states.truncate(1);
     }
@@ -175,7 +187,7 @@ impl LoadRun {
     }
 
     fn step(&mut self) -> Result<(), Stop> {
-        // Without background work, writers that the gate stops would wait for ever.
+        // There are no background threads: a writer that the stall gate stops would wait forever.
         if !self.db.context().super_versions.pin().frozen.is_empty() {
             self.db.flush()?;
         }
@@ -201,7 +213,7 @@ impl LoadRun {
 
     fn random_rows(&mut self) -> Rows {
         let count = one_of(&mut self.rng, &[0, 1, 30, 700]);
-        // Values of column b differ, in case there is index 2.
+        // Values of column b are distinct, as index 2 needs them.
         let mut values = BTreeSet::new();
         let row = |rng: &mut StdRng| (rng.random_range(0..20), rng.random());
         (0..count)
@@ -210,7 +222,7 @@ impl LoadRun {
             .collect()
     }
 
-    /// A new table, loaded. Sometimes with a row that must not be there.
+    /// Creates a table and loads it, sometimes with a duplicate row, which the load must refuse.
     fn load(&mut self) -> Result<(), Stop> {
         self.next_name += 1;
         let name = format!("db/t{}", self.next_name);
@@ -256,7 +268,7 @@ impl LoadRun {
         let mut scratch = RowScratch::default();
         let mut refused = None;
         for record in &records {
-            // SAFETY: there are no blob columns.
+            // SAFETY: `insert` follows the pointers of blob columns; `schema` has none.
             let written = unsafe { load.insert(record, WriteFlags::default(), &mut scratch) }?;
             if matches!(written, WriteOutcome::Duplicate { .. }) {
                 refused = Some(written);
@@ -284,7 +296,7 @@ impl LoadRun {
         Ok(())
     }
 
-    /// Adds the indexes that are not there, or drops some, or both.
+    /// Adds or drops secondary indexes of a random table, or both.
     fn change_indexes(&mut self) -> Result<(), Stop> {
         let Some(name) = self.any_table() else {
             return Ok(());
@@ -324,7 +336,7 @@ impl LoadRun {
             return Ok(());
         }
         if fills && self.rng.random_ratio(1, 6) {
-            // The host changes its mind.
+            // The host abandons the change.
             drop(build);
             self.undone();
             return Ok(());
@@ -335,7 +347,7 @@ impl LoadRun {
         Ok(())
     }
 
-    /// Rows by a transaction.
+    /// Inserts rows into a random table with a transaction.
     fn insert(&mut self) -> Result<(), Stop> {
         let Some(name) = self.any_table() else {
             return Ok(());
@@ -350,7 +362,7 @@ impl LoadRun {
             let id = self.rng.random_range(-5000..5000);
             let row = (self.rng.random_range(0..20), self.rng.random_range(0..300));
             let flags = WriteFlags::default();
-            // SAFETY: there are no blob columns.
+            // SAFETY: `insert` follows the pointers of blob columns; `schema` has none.
             let written = unsafe { table.insert(&mut txn, &record(id, row), flags, &mut scratch) }?;
             let values = || shape.rows.values().any(|(_, b)| *b == row.1);
             let twice = shape.rows.contains_key(&id) || shape.indexes.contains(&2) && values();
@@ -381,7 +393,7 @@ impl LoadRun {
         Ok(())
     }
 
-    /// Compares with what may be there, and settles for it.
+    /// Compares the tables with the allowed states; the one that fits becomes the only one.
     fn check(&mut self) -> Result<(), Stop> {
         let found = found(&self.db)?;
         let Some(state) = self.states.iter().find(|state| **state == found) else {
@@ -400,7 +412,7 @@ impl LoadRun {
     }
 }
 
-/// The tables of the database, each checked.
+/// Reads the tables of the database, and checks that the indexes of each fit its rows.
 fn found(db: &Arc<Db>) -> Result<TableStates, Stop> {
     let mut state = TableStates::new();
     for entry in db.catalog().list("") {
@@ -441,7 +453,7 @@ fn found(db: &Arc<Db>) -> Result<TableStates, Stop> {
     Ok(state)
 }
 
-/// No file lies about that the tree does not name.
+/// Checks, after a full compaction, that every SST is in the tree and no sort file is left.
 fn no_strays(env: &dyn Env, db: &Db) -> Result<(), Stop> {
     db.compact_all()?;
     let version = Arc::clone(&db.context().super_versions.pin().version);
@@ -455,11 +467,12 @@ fn no_strays(env: &dyn Env, db: &Db) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Random loads and index changes, several lives long: each ends in a power cut at some sync, a
-/// kill, or with a call that fails.
+/// Runs random loads and index changes over several lives of a database. A life ends with a power
+/// cut or a kill, after a planned death at a sync, after a failed call, or after its last step.
 ///
 /// # Errors
-/// What was there by half.
+/// A [`Failure`] if a state is not allowed, if an index does not fit its rows, if a file is left
+/// over, or if an open or check fails.
 pub fn load_run(seed: u64) -> Result<LoadStats, Failure> {
     run(seed).map_err(|stop| {
         let failure = match stop {
@@ -548,11 +561,11 @@ fn run(seed: u64) -> Result<LoadStats, Stop> {
     Ok(last.stats)
 }
 
-/// Loads and index changes with the log archived, a crash in between: a backup and the archive lead
-/// to each state since.
+/// Runs loads and index changes with an archived log and a crash in between, then recovers each
+/// backup to a random state since it was made.
 ///
 /// # Errors
-/// What was missing or wrong.
+/// A [`Failure`] if a recovery fails or leads to another state, or if a call fails.
 pub fn load_point_run(seed: u64) -> Result<LoadStats, Failure> {
     run_to_point(seed).map_err(|stop| {
         let failure = match stop {

@@ -1,11 +1,11 @@
-//! Runs that end in crashes, and runs that do not.
+//! Runs of a world with crashes, and without.
 
 use crate::ensure;
 use crate::failure::Failure;
 use crate::world::{Stats, StepEnd, World};
 use firn::base::options::CommitDurability;
 
-/// The flush mode of a seed: mostly the durable one.
+/// The commit durability of a seed: mostly `Sync`.
 fn mode_of(seed: u64) -> CommitDurability {
     match seed % 5 {
         3 => CommitDurability::Write,
@@ -14,7 +14,7 @@ fn mode_of(seed: u64) -> CommitDurability {
     }
 }
 
-/// A stop that is no crash is a failure.
+/// Turns a stop without a crash into a failure.
 pub(crate) fn failure_of(stop: StepEnd) -> Failure {
     match stop {
         StepEnd::Failed(failure) => failure,
@@ -22,7 +22,9 @@ pub(crate) fn failure_of(stop: StepEnd) -> Failure {
     }
 }
 
-/// The crash of a world whose power is out. Anything else that stopped it is a failure.
+/// Crashes the world and recovers it if its environment died during the work that ended with
+/// `stopped`. Returns whether it did; a failure or an error of a live environment is passed on.
+/// `during` is passed to [`World::crash`].
 fn survive(world: &mut World, stopped: Result<(), StepEnd>, during: bool) -> Result<bool, StepEnd> {
     if let Err(StepEnd::Failed(failure)) = stopped {
         return Err(failure.into());
@@ -35,10 +37,10 @@ fn survive(world: &mut World, stopped: Result<(), StepEnd>, during: bool) -> Res
     Ok(true)
 }
 
-/// Random work for `steps` steps, without crashes but with clean restarts.
+/// Runs random work for `steps` steps, with clean restarts and without crashes.
 ///
 /// # Errors
-/// What differed from the model.
+/// A [`Failure`] that describes the difference from the model, or the call that failed.
 pub fn model_run(seed: u64, steps: usize) -> Result<Stats, Failure> {
     let mut world = World::new(seed, mode_of(seed));
     let run = |world: &mut World| {
@@ -52,10 +54,10 @@ pub fn model_run(seed: u64, steps: usize) -> Result<Stats, Failure> {
         .map_err(|failure| failure.within(format_args!("model seed {seed}")))
 }
 
-/// Random work with several crashes at random sync points, or between calls.
+/// Runs random work with several crashes, at random syncs or between calls.
 ///
 /// # Errors
-/// What was lost, or came back wrong.
+/// A [`Failure`] that describes the lost or wrong data, or the call that failed.
 pub fn crash_run(seed: u64) -> Result<Stats, Failure> {
     let mut world = World::new(seed, mode_of(seed));
     let run = |world: &mut World| {
@@ -82,15 +84,17 @@ pub fn crash_run(seed: u64) -> Result<Stats, Failure> {
         .map_err(|failure| failure.within(format_args!("crash seed {seed}")))
 }
 
-/// One workload of `steps` steps, once for every sync in it, with the power cut at that sync.
+/// Runs one workload of `steps` steps once for each of its syncs; the environment dies at that
+/// sync, by a power cut or a kill.
 ///
 /// # Errors
-/// What was lost, or came back wrong, and the number of the sync.
+/// A [`Failure`] that describes the lost or wrong data, or the call that failed, with the number of
+/// the sync.
 pub fn every_sync_run(seed: u64, steps: usize) -> Result<Stats, Failure> {
     let mut stats = Stats::default();
     let mut dry = World::new(seed, mode_of(seed));
     let done = dry.recover().and_then(|()| dry.steps(steps));
-    // Restarts inside the workload keep the environment, so this counts all of it.
+    // Restarts inside the workload keep the environment, so the count covers the whole workload.
     let syncs = dry.env().sync_points();
     done.map_err(failure_of)
         .map_err(|failure| failure.within(format_args!("seed {seed}, dry run")))?;

@@ -1,8 +1,8 @@
-//! What a run that found something returns.
+//! The error of a run that found a broken promise.
 
 use std::fmt;
 
-/// A difference between the database and what it promises, in words.
+/// A description of how the database differs from its promises.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure(String);
 
@@ -12,7 +12,7 @@ impl Failure {
         Self(message.into())
     }
 
-    /// Puts where it happened, the seed above all, before the words.
+    /// Prefixes the message with the circumstances, above all the seed.
     pub fn within(self, place: impl fmt::Display) -> Self {
         Self(format!("{place}: {}", self.0))
     }

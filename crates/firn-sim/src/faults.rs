@@ -1,9 +1,10 @@
-//! Injected faults: calls fail, and what is promised for that case must hold.
+//! Injected faults: calls of the environment fail, and the promises for that case must hold.
 //!
-//! - A failed write or sync of the log or the manifest: writes are refused until a restart, reads
-//!   go on at a state that is not older than what was acknowledged, and so does the restart.
-//! - Any other failed call: the call that needed it fails and changes nothing.
-//! - A full disk: nothing is lost, and work goes on by itself once there is room.
+//! - A failed write or sync of the log or the manifest: the engine refuses writes until a restart.
+//!   Reads, and the restart, show a state that is not before the last acknowledged one.
+//! - Any other failed call: the operation that needed it fails and changes nothing.
+//! - A full disk: nothing is lost, and work resumes by itself once there is room.
+//! - A panic in a background thread: as a failed write; nothing committed is lost.
 
 use crate::crash::failure_of;
 use crate::ensure;
@@ -33,18 +34,19 @@ const CLASSES: [CallClass; 6] = [
     CallClass::Remove,
 ];
 
-/// Which files a full disk keeps from growing.
+/// The files that a full disk affects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Full {
-    /// The tree: SSTs and manifests.
+    /// All files but log segments: SSTs, blob files and manifests.
     Tree,
-    /// The log: no new segment can be made.
+    /// Log segments: none can be created.
     Log,
 }
 
-/// The faulty environment of the world's current life.
+/// The fault wrapper of the last start; a restart replaces it.
 type Current = Rc<RefCell<Option<FaultEnv>>>;
 
+/// Wraps environments with faults: for the files of `full` only, or for all files.
 fn wrap(current: &Current, full: Option<Full>) -> Wrap {
     let current = Rc::clone(current);
     Box::new(move |env: &MemEnv| {
@@ -66,15 +68,15 @@ fn wrap(current: &Current, full: Option<Full>) -> Wrap {
     })
 }
 
-/// The faulty environment now.
+/// The current fault wrapper.
 fn faults(current: &Current) -> FaultEnv {
     current.borrow().clone().expect("the world was started")
 }
 
-/// One run with a failing device, and one with a full disk.
+/// Runs a world with a failing device, then one with a full disk.
 ///
 /// # Errors
-/// The promise that was broken.
+/// A [`Failure`] that describes the broken promise.
 pub fn fault_run(seed: u64) -> Result<Stats, Failure> {
     let mut stats = Stats::default();
     for run in [failing_device, full_disk] {
@@ -114,10 +116,11 @@ fn failing_device(seed: u64) -> Result<Stats, StepEnd> {
     Ok(world.stats())
 }
 
-/// Whether the error says that the fate of what was written is unknown.
+/// Whether the engine must refuse writes after this error: a write or sync of its log or manifest
+/// failed.
 fn must_poison(error: &Error) -> bool {
     let says = |words: &[&str]| words.iter().any(|word| error.message().contains(word));
-    // Not those of a checkpoint in the making.
+    // Files of an unfinished checkpoint have another path: their errors do not poison the engine.
     let ours = [format!("write {DIR}/"), format!("sync {DIR}/")];
     let decisive = says(&[".wal", "MANIFEST"]) && says(&ours.each_ref().map(String::as_str));
     *error.kind() == ErrorKind::Poisoned || decisive
@@ -202,11 +205,11 @@ fn room_again(world: &mut World, faults: &FaultEnv) -> Result<(), StepEnd> {
     world.reopen()
 }
 
-/// Writers that background work cannot make room for: they must fail with "disk full" and not wait
-/// for ever, and be served again once there is room.
+/// Fills the memtables while the disk is full, so that flushes cannot make room: writers must fail
+/// with `NoSpace` instead of waiting forever, and succeed again once there is room.
 ///
 /// # Errors
-/// What went otherwise.
+/// A [`Failure`] if a writer fails with another kind, or if another call fails.
 pub fn stalled_run(seed: u64) -> Result<(), Failure> {
     let run = || -> Result<(), StepEnd> {
         let current = Current::default();
@@ -226,7 +229,7 @@ pub fn stalled_run(seed: u64) -> Result<(), Failure> {
         let kind = refused.map(|error| error.kind().clone());
         ensure!(kind == Some(ErrorKind::NoSpace), "refused with {kind:?}");
         faults(&current).clear();
-        // The next try of the background work may be a second away.
+        // The background thread may retry its flush only after a second.
         for n in 100_000.. {
             match put(&db, n) {
                 Ok(()) => break,
@@ -239,11 +242,11 @@ pub fn stalled_run(seed: u64) -> Result<(), Failure> {
     run().map_err(failure_of)
 }
 
-/// A bug panics a background thread: writes are refused and say so, reads go on, and the restart
-/// finds everything that was committed.
+/// Panics in a background thread: writes must fail with `Poisoned`, reads go on, and a restart must
+/// find everything committed.
 ///
 /// # Errors
-/// What went otherwise.
+/// A [`Failure`] if writes fail with another kind, or if committed data is missing.
 pub fn panic_run(seed: u64) -> Result<(), Failure> {
     let run = || -> Result<(), StepEnd> {
         let disk = MemEnv::new();
@@ -297,6 +300,7 @@ fn put(db: &Db, n: u32) -> firn::base::Result<()> {
     txn.commit()
 }
 
+/// Whether the keys of the first `count` puts all read.
 fn holds(db: &Db, count: u32) -> firn::base::Result<bool> {
     let point = db.context().super_versions.latest();
     for n in 0..count {

@@ -1,12 +1,13 @@
 //! Model, crash and fault simulation of the firn core.
 //!
-//! A [`world::World`] drives a database with random work that follows from a seed alone, next to a
-//! model of what the database must show: every read of every open snapshot is compared. Runs end in
-//! power cuts, kills and injected faults; [`crash`] and [`faults`] say which. [`bank`] has threads:
-//! its runs do not repeat exactly, so it checks sums and ledgers instead of a model. [`concurrent`]
-//! has threads, too: what they see is a history, which `firn-history` judges.
+//! A [`world::World`] drives a database with random work that follows from a seed alone, and keeps
+//! a model of the committed data next to it: every read at every open snapshot is compared with the
+//! model. [`crash`] ends runs with power cuts and kills, [`faults`] injects failing calls. [`bank`]
+//! and [`concurrent`] run threads, so their runs do not repeat exactly and no exact model is
+//! possible: `bank` checks sums and ledgers, `concurrent` records a history that `firn-history`
+//! judges.
 //!
-//! `docs/internals/sim.md` tells what each run checks.
+//! `docs/internals/sim.md` lists the checks of each run.
 
 pub mod bank;
 pub mod bit_rot;

@@ -1,12 +1,19 @@
 //! `firn-sim`: long runs of the simulation.
 //!
-//! `firn-sim crash --runs 1000 --seed 1` takes seeds 1 to 1000; `sync` cuts the power at every sync
-//! of each workload; `fault` injects failures; `rot` flips bits; `point` brings backups to points
-//! in the archive of the log; `load` and `load-point` load tables and changes indexes; `bank` runs
-//! threads and crashes; `concurrent` too, and judges what they have seen; `compaction` prints what
-//! the picker's decisions cost and what writers at full speed for `--seconds` (1200) of virtual
-//! time see; `model --seconds 60` takes seeds until the time is up. A failure prints its seed; the
-//! exit code is 1 then.
+//! `firn-sim KIND [--runs N | --seconds S] [--seed N] [--steps N]` runs consecutive seeds from
+//! `--seed` (1): `--runs` (100) of them, or as many as fit into `--seconds`. A failure prints its
+//! seed, and the process exits with 1. The kinds:
+//!
+//! - `model`: random work against the model, without crashes (`--steps`, 20000).
+//! - `crash`: crashes at random syncs. `sync`: a power cut at each sync of a workload (`--steps`,
+//!   300).
+//! - `fault`: injected failures. `rot`: flipped bits.
+//! - `point`: backups recovered to points in the log archive.
+//! - `load`: bulk loads and index changes. `load-point`: the same with point-in-time recovery.
+//! - `bank`: threads and crashes, checked by sums and ledgers. `concurrent`: threads and crashes,
+//!   judged by their history.
+//! - `compaction`: prints the costs of the picker's decisions, and the throughput and space that
+//!   writers at full speed see in `--seconds` (1200) of virtual time. It runs one seed.
 
 use firn::env::{Env, PosixEnv};
 use firn_sim::bank::{self, BankStats};
@@ -54,7 +61,8 @@ impl Args {
         self.steps.unwrap_or(steps) as usize
     }
 
-    /// Runs one seed after the other.
+    /// Runs consecutive seeds until the number of runs or the time is reached, and sums up their
+    /// statistics. Failures are printed and counted; later seeds still run.
     fn series<S: Debug + Default>(
         &self,
         run: impl Fn(u64) -> Result<S, Failure>,

@@ -1,8 +1,19 @@
-//! The model: everything that was committed, moment by moment.
+//! The model: the committed state of one database, at each moment.
 //!
-//! Each event (a commit, a prepare, a change of the catalog) is a *moment*: 1, 2, 3 and so on.
-//! The history knows the state after every moment since the last recovery, because a crash may
-//! bring back any of them that is not older than what was acknowledged.
+//! Each event (a commit, a prepare, a change of the catalog or of a counter) gets a number, its
+//! *moment*: 1, 2, 3 and so on. The model knows the state at every moment since the last recovery,
+//! because a crash may bring back any of them that is not before the last acknowledged one.
+//!
+//! ```text
+//! moment      1        2           3        4
+//! event       put a=1  prepare x   put a=2  commit x (b=5)
+//! durable     ----------------------^
+//! ```
+//!
+//! After a power cut, moments 3 and 4 are allowed: `a=2` alone, with `x` still prepared, or `a=2`
+//! and `b=5`. There are two acknowledged moments, because the commit durability decides which kind
+//! of crash an event must survive: `durable` bounds a power cut, `written` (never before `durable`)
+//! bounds a kill of the process.
 
 use firn::base::value::OwnedValue;
 use firn::base::{CounterValue, IndexId};
@@ -11,45 +22,45 @@ use std::collections::BTreeMap;
 /// Number of an event; the state at a moment is the state after it.
 pub type Moment = u64;
 
-/// What a commit writes: the last value of each key, `None` for a deletion.
+/// The writes of a commit: the last value of each key, `None` for a deletion.
 pub type Writes = BTreeMap<Vec<u8>, Option<OwnedValue>>;
 
-/// What to persist of counters.
+/// Counter values that a transaction persists: counter id and value.
 pub type Raised = Vec<(u64, CounterValue)>;
 
-/// Something that the log records.
+/// An event that the log records.
 #[derive(Debug, Clone)]
 pub enum Event {
     /// A transaction committed in one step.
     Commit(Writes, Raised),
-    /// First phase of a two-phase commit.
+    /// First phase of a two-phase commit, with its xid.
     Prepare(Vec<u8>, Writes, Raised),
-    /// Its good end.
+    /// The prepared transaction with this xid committed.
     CommitPrepared(Vec<u8>),
-    /// Its other end.
+    /// The prepared transaction with this xid rolled back.
     RollbackPrepared(Vec<u8>),
-    /// A table with these index ids was made.
+    /// A table with these index ids was created.
     Create(String, Vec<IndexId>),
-    /// It was dropped.
+    /// A table was dropped.
     Drop(String),
-    /// It was renamed.
+    /// A table was renamed, from the first name to the second.
     Rename(String, String),
-    /// It was emptied, and has these index ids now.
+    /// A table was truncated and has these new index ids.
     Truncate(String, Vec<IndexId>),
-    /// A counter was raised or set by itself.
+    /// A counter was raised or set outside of a transaction.
     Counter(u64, CounterValue),
 }
 
-/// Everything but the entries themselves.
+/// The state of the database without the entries of its indexes.
 #[derive(Debug, Clone, Default)]
 pub struct ModelCatalog {
     /// Prepared transactions without an outcome.
     pub prepared: BTreeMap<Vec<u8>, Writes>,
-    /// Index ids of the tables.
+    /// Index ids of each table, by table name.
     pub tables: BTreeMap<String, Vec<IndexId>>,
-    /// When indexes were dropped.
+    /// Dropped indexes, with the moment of the drop.
     pub dropped: BTreeMap<IndexId, Moment>,
-    /// Acknowledged values of counters.
+    /// The least value that each counter must have.
     pub counters: BTreeMap<u64, CounterValue>,
 }
 
@@ -65,7 +76,7 @@ impl ModelCatalog {
         self.dropped.extend(ids.into_iter().map(|id| (id, at)));
     }
 
-    /// Applies `event`, which happened `at` this moment. Returns what it writes.
+    /// Applies `event`, whose moment is `at`. Returns the entries that it writes.
     fn apply(&mut self, event: &Event, at: Moment) -> Option<Writes> {
         match event {
             Event::Commit(writes, raised) => {
@@ -101,21 +112,22 @@ impl ModelCatalog {
     }
 }
 
-/// The history of one database.
+/// The model of one database; see the top of this file.
 #[derive(Default)]
 pub struct Model {
     /// Versions of each key, oldest first.
     data: BTreeMap<Vec<u8>, Vec<(Moment, Option<OwnedValue>)>>,
+    /// The catalog at `base_at`.
     base: ModelCatalog,
     base_at: Moment,
-    /// The event at `base_at + 1` and those after it.
+    /// The events from moment `base_at + 1` on.
     events: Vec<Event>,
     now: ModelCatalog,
-    /// The last moment that a power cut must leave.
+    /// A power cut must not take the state back before this moment.
     durable: Moment,
-    /// The last moment that a kill of the process must leave.
+    /// A kill of the process must not take the state back before this moment.
     written: Moment,
-    /// The last event is one whose call has failed.
+    /// The call of the last event has failed: its outcome is unknown.
     attempted: bool,
 }
 
@@ -130,33 +142,34 @@ impl Model {
         self.base_at
     }
 
-    /// The state beside the entries, now.
+    /// The catalog at the last moment.
     pub fn side(&self) -> &ModelCatalog {
         &self.now
     }
 
-    /// The last moment that a power cut must leave.
+    /// The last moment that a power cut must preserve.
     pub fn durable(&self) -> Moment {
         self.durable
     }
 
-    /// The last moment that a kill of the process must leave.
+    /// The last moment that a kill of the process must preserve.
     pub fn written(&self) -> Moment {
         self.written
     }
 
-    /// Adds an event whose call has failed: a crash may bring it back, no read may show it before.
+    /// Adds an event whose call has failed. The next recovery may bring it back; until then no
+    /// read may show it.
     pub fn attempt(&mut self, event: Event) {
         self.record(event);
         self.attempted = true;
     }
 
-    /// The last moment that reads may show when a call has failed.
+    /// The last moment that reads may show: the last one, unless its call has failed.
     pub fn last_visible(&self) -> Moment {
         self.now() - u64::from(self.attempted)
     }
 
-    /// Adds an event; nothing is acknowledged yet.
+    /// Adds an event, unacknowledged, and returns its moment.
     pub fn record(&mut self, event: Event) -> Moment {
         let at = self.now() + 1;
         for (key, value) in self.now.apply(&event, at).unwrap_or_default() {
@@ -166,18 +179,19 @@ impl Model {
         at
     }
 
-    /// Everything up to `at` survives a kill of the process.
+    /// From now on, everything up to `at` must survive a kill of the process.
     pub fn acknowledge_written(&mut self, at: Moment) {
         self.written = self.written.max(at);
     }
 
-    /// Everything up to `at` survives a power cut.
+    /// From now on, everything up to `at` must survive a power cut, and so a kill.
     pub fn acknowledge(&mut self, at: Moment) {
         self.durable = self.durable.max(at);
         self.acknowledge_written(at);
     }
 
-    /// The last moment, up to now, at which entries were written.
+    /// The last moment whose event writes entries, catalog entries included; `base_at` if no later
+    /// event does. Prepares, rollbacks and counters write to the log only.
     pub fn last_write(&self) -> Moment {
         let writes = |event: &Event| !matches!(event, Event::Prepare(..) | Event::Counter(..));
         let last = self
@@ -203,7 +217,7 @@ impl Model {
         range.filter_map(move |(key, versions)| Some((&key[..], newest(versions, at)?)))
     }
 
-    /// The state beside the entries at a moment since the last recovery.
+    /// The catalog at a moment that is not before [`Self::base_at`].
     pub fn side_at(&self, at: Moment) -> ModelCatalog {
         let mut side = self.base.clone();
         for (event, moment) in self.events.iter().zip(self.base_at + 1..=at) {
@@ -212,7 +226,7 @@ impl Model {
         side
     }
 
-    /// A recovery brought back the state at `at`: what came later never was.
+    /// A recovery brought back the state at `at`: later events are forgotten.
     pub fn recovered(&mut self, at: Moment) {
         self.base = self.side_at(at);
         self.base_at = at;
@@ -227,8 +241,8 @@ impl Model {
         });
     }
 
-    /// Forgets versions that no read at `oldest` or later sees, and events that no crash can take
-    /// back. `oldest` must not be later than what is durable.
+    /// Forgets the versions that no read at `oldest` or later sees, and the events up to `oldest`.
+    /// `oldest` must not be later than [`Self::durable`], so that no crash takes these events back.
     pub fn forget_before(&mut self, oldest: Moment) {
         debug_assert!(oldest <= self.durable);
         self.data.retain(|_, versions| {
@@ -244,6 +258,7 @@ impl Model {
     }
 }
 
+/// The newest value at the moment `at`; `versions` are in ascending order.
 fn newest(versions: &[(Moment, Option<OwnedValue>)], at: Moment) -> Option<&OwnedValue> {
     let seen = versions.partition_point(|(moment, _)| *moment <= at);
     versions[..seen].last()?.1.as_ref()

@@ -1,5 +1,5 @@
-//! Recoveries to a point: a checkpoint as the backup, and what the archive of the log has behind
-//! it.
+//! Point-in-time recovery: from a checkpoint, as the backup, and the later segments in the log
+//! archive.
 
 use crate::crash::failure_of;
 use crate::ensure;
@@ -15,20 +15,20 @@ use firn::wal::{SegmentId, parse_segment_name, segment_name};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Where the archive lies.
+/// Directory of the log archive.
 pub const ARCHIVE: &str = "/archive";
 
-/// The last segment of the log in `backup`.
+/// The last log segment in `backup`, 0 if it holds none.
 ///
 /// # Errors
-/// Of the file system.
+/// Those of listing the directory: `Io`, and `NotFound` if it does not exist.
 pub fn last_segment(env: &dyn Env, backup: &Path) -> Result<SegmentId> {
     let names = env.list_dir(backup)?;
     let ids = names.iter().filter_map(|name| parse_segment_name(name));
     Ok(ids.max().unwrap_or(0))
 }
 
-/// Copies a file; one that is not there stays missing.
+/// Copies a file and syncs the copy; does nothing if `from` does not exist.
 fn fetch(env: &dyn Env, from: &Path, to: &Path) -> Result<()> {
     if env.exists(from)? {
         let file = env.open(from)?;
@@ -41,10 +41,13 @@ fn fetch(env: &dyn Env, from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Brings `backup`, whose last commit is `seqno`, to `wanted`, in `dir`.
+/// Restores `backup`, whose last commit is `seqno`, into `dir`, and replays the archive up to
+/// `wanted`. Returns the open database and the seqno that it reached.
 ///
 /// # Errors
-/// If the archive does not lead there, or what it holds is wrong.
+/// `NotFound` if the archive lacks segments before the point or ends before it; `Corruption` and
+/// `Unsupported` if an archived segment or file is damaged or of a newer format; `Io` and `NoSpace`
+/// from copying files; and those of opening the database.
 pub fn recover(
     env: &Arc<dyn Env>,
     backup: &Path,
@@ -83,11 +86,12 @@ pub fn recover(
     Ok((db, reached.seqno))
 }
 
-/// Random work with the log archived, and crashes; now and then a backup is brought to a state that
-/// was noted.
+/// Runs random work with an archived log, and with crashes; at times, recovers a backup to a noted
+/// state.
 ///
 /// # Errors
-/// If it is not that state, or anything else is wrong.
+/// A [`Failure`] if the recovered database differs from the noted state, if a read differs from the
+/// model, or if a call fails.
 pub fn point_run(seed: u64) -> std::result::Result<Stats, Failure> {
     let mode = match seed % 4 {
         3 => CommitDurability::Lazy,

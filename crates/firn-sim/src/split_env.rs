@@ -1,16 +1,16 @@
-//! An environment of two: log segments in one, all other files in the other.
+//! An environment made of two: one serves log segments, the other all other files.
 
 use firn::base::Result;
 use firn::env::{AppendFile, Env, FileUsage, LogFile, ReadFile, SpanFile};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Sends calls for log segments to `log`, all others to `rest`. Both must show the same files, such
-/// as an environment and a faulty wrapper around it.
+/// Sends calls for log segments to `log`, all others to `rest`. Both must show the same files, for
+/// example an environment and a faulty wrapper around it: a rename or link may cross between them.
 pub struct SplitEnv {
-    /// For files named `*.wal`.
+    /// Serves files named `*.wal`.
     pub log: Arc<dyn Env>,
-    /// For the others, and for directories.
+    /// Serves all other files, directories, the clock and randomness.
     pub rest: Arc<dyn Env>,
 }
 

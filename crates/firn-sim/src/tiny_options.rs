@@ -1,4 +1,4 @@
-//! Options so small that everything happens all the time.
+//! Options so small that flushes, compactions, spills and evictions happen all the time.
 
 use firn::base::options::{CommitDurability, MutableOptions, Options};
 use rand::Rng;
@@ -6,17 +6,17 @@ use rand::rngs::StdRng;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// True in `percent` of the cases.
+/// Returns true with a probability of `percent`.
 pub fn chance(rng: &mut StdRng, percent: u32) -> bool {
     rng.random_range(0..100) < percent
 }
 
-/// One of `all`.
+/// Returns a random element of `all`.
 pub fn one_of<T: Copy>(rng: &mut StdRng, all: &[T]) -> T {
     all[rng.random_range(0..all.len())]
 }
 
-/// Random small options; background work is left to explicit calls.
+/// Random small options without background threads: the caller flushes and compacts itself.
 pub fn tiny(rng: &mut StdRng, flush_mode: CommitDurability) -> Options {
     let mutable = MutableOptions::default();
     mutable.set_commit_durability(flush_mode);
@@ -40,7 +40,8 @@ pub fn tiny(rng: &mut StdRng, flush_mode: CommitDurability) -> Options {
         background_jobs: 0,
         ..Options::default()
     };
-    // From a copy, as below.
+    // Drawn from a copy of the generator: options added later must not shift the work that follows
+    // from a seed.
     let rng_of_blobs = &mut rng.clone();
     let threshold = one_of(rng_of_blobs, &[16, 16, 64, 1000]);
     options
@@ -49,9 +50,8 @@ pub fn tiny(rng: &mut StdRng, flush_mode: CommitDurability) -> Options {
         .store(threshold, Ordering::Relaxed);
     options.blob_file_size = one_of(rng_of_blobs, &[4 << 10, 32 << 10, 256 << 10]);
     options.blob_garbage_min = one_of(rng_of_blobs, &[256, 4 << 10]);
-    // From a copy: the work that follows stays what it was before there was a limit. Not so small
-    // that frozen memtables alone stop writers: with explicit background work they would wait for
-    // ever.
+    // Also from a copy. The memory limit is not so small that frozen memtables alone reach it:
+    // without background threads, a stopped writer would wait forever.
     let mut copy = rng.clone();
     let memory_limit = one_of(&mut copy, &[0, 2 << 20, 8 << 20]);
     options.lock_merge_rows = one_of(&mut copy, &[0, 1, 2, 5, 4096]);

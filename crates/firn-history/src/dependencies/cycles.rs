@@ -1,4 +1,4 @@
-//! Cycles, and what they are called.
+//! The search for cycles, their names and their descriptions.
 
 use super::{Builder, Instant};
 use crate::graph::{Cycle, EdgeKind};
@@ -6,9 +6,12 @@ use crate::verdict::Finding;
 use std::collections::HashSet;
 
 impl Builder<'_> {
+    /// Reports the cycles of instants as findings, then counts the cycles of transactions that
+    /// share no transaction with a finding.
     pub(super) fn search(&mut self) {
         use EdgeKind::{Gap, Rw, RwRange, Session, Time, Wr, Ww};
-        // Fewest kinds first: a cycle gets the worst name that it deserves.
+        // Search with few kinds of edges first, so that a cycle gets the name of the worst anomaly
+        // that it proves.
         let stages: [&[EdgeKind]; 6] = [
             &[Session, Ww],
             &[Session, Ww, Wr],
@@ -88,7 +91,7 @@ impl Builder<'_> {
                 EdgeKind::RwRange => format!("{from_name} -missed row {}-> {to_name}", edge.row),
                 EdgeKind::Gap => format!("{from_name} -gap of row {}-> {to_name}", edge.row),
             };
-            // Steps through one session are told as one.
+            // Describe consecutive steps through one session as one.
             if edge.kind == EdgeKind::Session && within == Some(EdgeKind::Session) {
                 story.pop();
             }

@@ -37,7 +37,7 @@ fn components_are_those_of_the_chosen_kinds() {
     assert!(sorted(&[Rw]).is_empty());
 }
 
-/// Steps within a session and of the clock cost nothing.
+/// `Session` edges cost nothing, so the longer cycle has fewer dependencies.
 #[test]
 fn the_cycle_with_the_fewest_dependencies_is_told() {
     use EdgeKind::{Session, Ww};

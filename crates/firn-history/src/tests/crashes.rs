@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// What was acknowledged survives a crash; what was not may be there or not, as a whole.
+/// An acknowledged commit survives a crash; an unacknowledged one survives completely or not at
+/// all.
 #[test]
 fn crashes_take_only_what_was_not_acknowledged() {
     let crashed = |outcome: TxnOutcome, after: &[(u64, &[Element])]| {
@@ -13,7 +14,7 @@ fn crashes_take_only_what_was_not_acknowledged() {
         if outcome != TxnOutcome::Ok {
             s.history.txns[a].end.as_mut().unwrap().end = None;
         }
-        // Seen before it was durable.
+        // The commit is visible before it is durable.
         s.look(&[(100, &[1, 10]), (102, &[2, 10])]);
         s.life = 1;
         s.look(after);
@@ -29,7 +30,7 @@ fn crashes_take_only_what_was_not_acknowledged() {
     assert_eq!(crashed(TxnOutcome::Unknown, half), ["G-single"]);
 }
 
-/// A move that was visible for a moment: the row is missed in its old list, and back after the
+/// A move or deletion is visible before the crash: a scan misses the row, which is back after the
 /// crash.
 #[test]
 fn a_row_may_be_missed_because_of_a_commit_that_a_crash_took() {
@@ -54,13 +55,13 @@ fn a_row_may_be_missed_because_of_a_commit_that_a_crash_took() {
         s.life = 1;
         s.look(&[(100, &[1]), (102, &[2])]);
         assert_eq!(s.names(), [""; 0]);
-        // Acknowledged, it stays.
+        // An acknowledged commit must not be taken back.
         s.history.txns[a].outcome = TxnOutcome::Ok;
         assert!(!s.names().is_empty());
     }
 }
 
-/// Who missed the row before it was deleted has no excuse.
+/// The deletion that a crash took back explains a missed row only after its request.
 #[test]
 fn a_row_is_not_missed_before_the_commit_that_a_crash_took() {
     let mut s = script(IsolationLevel::ReadCommitted);
@@ -88,8 +89,8 @@ fn a_commit_stays_if_a_later_one_that_read_it_does() {
     assert_eq!(s.names(), ["lost before a later commit"]);
 }
 
-/// A session that is killed while it is idle releases its locks before it asks for its commit,
-/// which then has no answer.
+/// A session that is killed while idle releases its locks before the client requests the commit,
+/// which then gets no answer.
 #[test]
 fn a_commit_without_an_answer_holds_no_lock_until_it_is_asked_for() {
     let outcomes = [TxnOutcome::Unknown, TxnOutcome::Ok];

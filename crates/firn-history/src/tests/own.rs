@@ -1,4 +1,4 @@
-//! What a transaction must see of its own writes.
+//! Own writes of a transaction in its later reads.
 
 use super::*;
 
@@ -13,7 +13,8 @@ fn own_writes_are_seen() {
     assert_eq!(s.names(), ["own write not seen"]);
 }
 
-/// A transaction that may have any end writes, and looks at a range.
+/// The findings of a history in which one transaction writes, scans a range with locks and ends
+/// with `outcome`.
 fn looks(
     outcome: TxnOutcome,
     write: impl Fn(&mut Script, usize),
@@ -106,8 +107,8 @@ fn rows_that_a_transaction_deleted_or_moved_are_not_met() {
     assert_eq!(back, ["torn row", "own write not seen"]);
 }
 
-/// Another one may not have to wait for the lock of a row, but this one holds it: SKIP LOCKED may
-/// leave rows out all the same, since InnoDB counts requests that wait.
+/// SKIP LOCKED may leave out even rows that the transaction itself has locked: InnoDB skips a row
+/// if another transaction waits for its lock.
 #[test]
 fn skip_locked_may_leave_own_rows_out() {
     let mut s = script(IsolationLevel::ReadCommitted);
@@ -123,8 +124,8 @@ fn skip_locked_may_leave_own_rows_out() {
     assert_eq!(s.names(), [""; 0]);
 }
 
-/// Another transaction puts a new row in the place of one that the snapshot has, and this one
-/// changes the new row: under the same primary key that is all there is to see.
+/// Another transaction replaces a row of the snapshot by a new one with the same primary key, and
+/// this one changes the new row: its write covers the old row in its snapshot reads.
 #[test]
 fn an_own_row_covers_the_one_that_the_snapshot_has_there() {
     for changes in [true, false] {
@@ -150,8 +151,8 @@ fn an_own_row_covers_the_one_that_the_snapshot_has_there() {
     }
 }
 
-/// Another transaction gives a row a new primary key, and this one changes it there: its snapshot
-/// has the row under the old key still, which this one has not written.
+/// Another transaction gives a row a new primary key, and this one changes it under that key: the
+/// snapshot still shows the row under the old key, which no own write covers.
 #[test]
 fn a_snapshot_has_a_row_under_its_old_key_too() {
     for renames in [true, false] {

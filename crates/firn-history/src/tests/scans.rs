@@ -1,8 +1,9 @@
-//! Scans: what they must meet, and may miss.
+//! Scans: rows that they must meet, and rows that they may miss.
 
 use super::*;
 
-/// The other locks (7,100) and inserts (7,101) or (7,99); the scan waits for (7,100).
+/// `other` locks position 100 and inserts a row at position `at`; the scan of `t` in `order` waits
+/// for position 100 and misses the new row.
 pub(super) fn scan_beside_insert(level: IsolationLevel, at: u64, order: i8) -> Script {
     let mut s = script(level);
     let other = s.begin();
@@ -50,7 +51,7 @@ fn a_scan_may_miss_what_was_inserted_behind_it_unless_gaps_are_locked() {
             usize::from(level == IsolationLevel::RepeatableRead)
         );
     }
-    // Of an order that is not known nothing can be said.
+    // With an unknown scan order, nothing is proved.
     assert_eq!(
         scan_beside_insert(IsolationLevel::ReadCommitted, 101, 0).names(),
         [""; 0]
@@ -122,7 +123,7 @@ fn a_row_that_moves_is_in_one_place() {
     );
     s.commit(t);
     assert_eq!(s.names(), [""; 0]);
-    // Found in its old place as well.
+    // The row is also found at its old position.
     let t = s.begin();
     s.read(t, &[(100, &[1, 10]), (102, &[2])]);
     s.commit(t);

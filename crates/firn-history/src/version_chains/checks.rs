@@ -1,4 +1,4 @@
-//! What rows and statements show by themselves.
+//! Checks of single rows and statements.
 
 use super::{Chains, Fate, TxnIndex, rows_read, writes};
 use crate::history::{Row, Scan, Statement, StatementStatus, TxnOutcome};
@@ -6,8 +6,8 @@ use crate::verdict::Verdict;
 use std::collections::HashSet;
 
 impl Chains<'_> {
-    /// Checks one row by itself: no element twice, none of an aborted transaction, amount and place
-    /// as the elements make them.
+    /// Checks one row as read: no element occurs twice or belongs to an aborted transaction;
+    /// amount, list and position follow from the elements.
     pub(super) fn check_elements(&self, reader: TxnIndex, row: &Row, verdict: &mut Verdict) {
         let id = self.id(reader);
         let (mut amount, mut place, mut known) = (0, None, true);
@@ -67,7 +67,7 @@ impl Chains<'_> {
         }
     }
 
-    /// As many rows carry an element as the engine said.
+    /// Checks that as many rows carry an element as the engine reported changed rows.
     pub(super) fn check_counts(&self, verdict: &mut Verdict) {
         for (t, o, op) in self.ops() {
             let Statement::Append {
@@ -92,7 +92,8 @@ impl Chains<'_> {
         }
     }
 
-    /// Transactions see their own writes, and amounts that are only moved keep their sum.
+    /// Checks that reads show the transaction's own earlier elements, and that the amounts of a
+    /// balanced list sum up to zero.
     pub(super) fn check_reads(&self, verdict: &mut Verdict) {
         let balanced: HashSet<u64> = self.history.setup.balanced.iter().copied().collect();
         for (t, o, op) in self.ops() {

@@ -1,17 +1,17 @@
-//! A transaction sees itself: its own writes are replayed, and each later range must show them.
+//! Own writes: the writes of each transaction are replayed, and its later scans must show them.
 
 use super::{Chains, TxnIndex, rows_read};
 use crate::history::{Op, Scan, Statement, StatementStatus, TxnOutcome};
 use crate::verdict::Verdict;
 use std::collections::{BTreeMap, HashSet};
 
-/// Where the rows are that a transaction wrote; none: it has deleted the row.
+/// List and position of each row that a transaction wrote; `None` if it deleted the row.
 type Own = BTreeMap<u64, Option<(u64, i64)>>;
 
 impl Chains<'_> {
-    /// A row that a transaction wrote stays as it is until its end, because nobody else may change
-    /// it. So each later range of the transaction meets the row exactly if it was put there, and no
-    /// result has a row twice.
+    /// Checks that each scan of a transaction meets exactly those rows written by the transaction
+    /// that it put into the scan's range, and that no result has a row twice. A written row stays
+    /// where it is until the transaction's end, because its lock keeps others from changing it.
     pub(super) fn check_own(&self, verdict: &mut Verdict) {
         for (t, txn) in self.history.txns.iter().enumerate() {
             let mut own = Own::new();
@@ -24,7 +24,8 @@ impl Chains<'_> {
                     let story = format!("statement {o} of T{} met row {} twice", txn.id, row.id);
                     verdict.find("row twice", &[txn.id], story);
                 }
-                // What a savepoint took back was followed by no read.
+                // Statements taken back by a savepoint are neither checked nor replayed: the
+                // drivers read nothing between such a write and the rollback.
                 if op.status == StatementStatus::Done {
                     self.check_range(t, o, &own, verdict);
                     self.replay(op, &mut own);
@@ -33,9 +34,10 @@ impl Chains<'_> {
         }
     }
 
-    /// Where the transaction has written rows up to statement `o`. What its snapshot has there may
-    /// be under the same primary key, and is covered then: another one has put a new row in the
-    /// place of the old one, and this one has changed the new row.
+    /// Lists and positions at which the transaction has written rows up to statement `o`. Another
+    /// transaction may have replaced a row of the snapshot by a new one with the same primary key;
+    /// once this transaction has changed the new row, its own write covers the old row, which its
+    /// snapshot reads then do not show.
     pub(crate) fn own_places(&self, t: TxnIndex, o: usize) -> HashSet<(u64, i64)> {
         let mut places = HashSet::new();
         for op in &self.txn(t).ops[..=o] {
@@ -73,7 +75,8 @@ impl Chains<'_> {
                 rows,
                 partial,
             } => (scan, rows.iter().map(|row| row.id).collect(), *partial),
-            // Only of what stays it is known which rows it has changed.
+            // The rows that an update changed are known from later reads of its element, so only if
+            // it committed.
             Statement::Append { scan, element, .. } if txn.outcome == TxnOutcome::Ok => {
                 let carriers = self.carriers(*element).iter();
                 (scan, carriers.map(|&(row, _)| row).collect(), false)

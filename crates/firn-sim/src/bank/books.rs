@@ -1,4 +1,4 @@
-//! Accounts, the ledger, and the count of both in one snapshot.
+//! Accounts, the ledger, and their check in one snapshot.
 
 use super::call_failed;
 use crate::ensure;
@@ -12,9 +12,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Accounts there are.
+/// Number of accounts.
 pub(super) const ACCOUNTS: u32 = 24;
-/// What each begins with.
+/// Initial balance of each account.
 const DEPOSIT: i64 = 1000;
 const ACCOUNT_INDEX: u32 = 1_000_000;
 const LEDGER_INDEX: u32 = 1_000_001;
@@ -29,7 +29,7 @@ pub(super) fn ledger_key(thread: u32, number: u64) -> Vec<u8> {
     key
 }
 
-/// A row of the ledger: from, to, amount.
+/// The value of a ledger row: source account, target account, amount.
 pub(super) fn ledger_value(from: u32, to: u32, amount: i64) -> Vec<u8> {
     let mut value = [from, to].map(u32::to_be_bytes).concat();
     value.extend_from_slice(&amount.to_be_bytes());
@@ -40,7 +40,7 @@ pub(super) fn number(bytes: &[u8]) -> i64 {
     i64::from_be_bytes(bytes.try_into().expect("eight bytes"))
 }
 
-/// Pays the first money in, unless that was done before.
+/// Inserts the accounts with their initial balance unless they exist.
 pub(super) fn deposit(db: &Arc<Db>) -> Result<()> {
     let mut txn = db.new_transaction(db.new_owner(0));
     txn.begin_statement(1, Isolation::RepeatableRead, 0, false);
@@ -57,11 +57,11 @@ pub(super) fn deposit(db: &Arc<Db>) -> Result<()> {
     txn.commit()
 }
 
-/// What one snapshot shows.
+/// The accounts and the ledger in one snapshot.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Books {
     balances: BTreeMap<Vec<u8>, i64>,
-    /// By key: thread and number.
+    /// Ledger rows by key (thread, number of the transfer).
     ledger: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
@@ -81,7 +81,7 @@ impl Books {
         Ok(books)
     }
 
-    /// Every balance follows from the ledger.
+    /// Checks that every balance follows from the ledger.
     pub(super) fn check(&self) -> Result<(), Failure> {
         let mut expected: BTreeMap<Vec<u8>, i64> =
             (0..ACCOUNTS).map(|a| (account_key(a), DEPOSIT)).collect();
@@ -107,7 +107,7 @@ impl Books {
         Ok(())
     }
 
-    /// Transfers of a thread; they are numbered from 1 without a gap.
+    /// The number of a thread's transfers. They must be numbered from 1 without a gap.
     pub(super) fn transfers_of(&self, thread: u32) -> Result<u64, Failure> {
         let rows = self
             .ledger
@@ -140,8 +140,8 @@ fn each(point: &ReadPoint, index: u32, mut f: impl FnMut(&[u8], Value<'_>)) -> R
     Ok(())
 }
 
-/// Counts in one snapshot after the other until `closed`. Each snapshot is counted twice, with
-/// other work in between: it must not change. Returns the number of snapshots.
+/// Checks one snapshot after the other until `closed`. Reads each snapshot twice, in two
+/// statements: it must not change. Returns the number of snapshots.
 pub(super) fn keep_counting(db: &Arc<Db>, closed: &AtomicBool) -> Result<u64, Failure> {
     let mut counted = 0;
     let mut txn = db.new_transaction(db.new_owner(0));

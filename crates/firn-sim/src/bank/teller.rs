@@ -1,4 +1,4 @@
-//! A thread that transfers.
+//! A thread that transfers money.
 
 use super::books::{ACCOUNTS, account_key, ledger_key, ledger_value, number};
 use super::{call_failed, is_end};
@@ -10,17 +10,17 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::sync::Arc;
 
-/// Long enough never to run out where deadlocks are found, microseconds.
+/// Lock timeout, microseconds: so long that it never expires while deadlock detection works.
 const LOCK_TIMEOUT_US: u64 = 60_000_000;
 
-/// A thread's work over several lives of the database.
+/// A thread's account of its transfers, kept over restarts of the database.
 pub(super) struct Teller {
     pub number: u32,
-    /// Transfers whose commit has returned well.
+    /// Number of transfers whose commit has succeeded.
     pub acknowledged: u64,
-    /// The last one that was begun; it may be one more.
+    /// Number of the last transfer begun: `acknowledged`, or one more.
     pub attempted: u64,
-    /// What ended its work.
+    /// The error that ended its work.
     pub ended: Option<Error>,
     rng: StdRng,
 }
@@ -36,8 +36,8 @@ impl Teller {
         }
     }
 
-    /// Transfers until `goal` of them are acknowledged or the database refuses. Returns how often
-    /// it was the victim of a deadlock.
+    /// Transfers until `goal` transfers are acknowledged or the environment dies. Returns the
+    /// number of deadlocks in which it was the victim.
     pub(super) fn work(&mut self, db: &Arc<Db>, goal: u64) -> Result<u64, Failure> {
         let mut txn = db.new_transaction(db.new_owner(0));
         let mut victims = 0;

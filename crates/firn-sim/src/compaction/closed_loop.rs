@@ -1,6 +1,18 @@
-//! Writers at full speed on a machine of few processors, closed over the gate: flushes and jobs of
-//! the real picker take their time, and the gate lets through what it finds right. Time is virtual,
-//! and an entry stands for many, so that twenty minutes take seconds.
+//! Writers at full speed on a machine of few processors, in a closed loop: the real stall gate
+//! limits the writers by the backlog of flushes and of the real picker's jobs, and these compete
+//! with the writers for the processors. Time is virtual, and an entry stands for many rows, so that
+//! twenty minutes take seconds.
+//!
+//! Each step of [`Machine`] advances the clock by 2 ms:
+//!
+//! 1. Begin a flush and jobs where a thread is free.
+//! 2. Ask the gate for its rate, which bounds the updates of this step.
+//! 3. Divide the processors evenly among jobs, flush and writers that want them.
+//! 4. Advance jobs and flush, end those that are done, and report the new backlog to the gate.
+//! 5. Commit the updates; freeze the memtable when it is full.
+//!
+//! The model assumes that writers that sleep at the gate lose nothing of its rate (a test of
+//! `write/stall` checks that), and processor costs that were measured once.
 
 use super::tree::{Flight, Key, Tree};
 use firn::base::options::Options;
@@ -17,54 +29,55 @@ use std::sync::atomic::Ordering;
 /// Length of a step, microseconds.
 const STEP_US: u64 = 2000;
 
-/// Bytes of an entry as a commit counts them, and as a memtable does.
+/// Bytes of an update, as the gate counts commits and as a memtable counts entries.
 const COMMITTED: f64 = 212.0;
 const IN_MEMTABLE: f64 = 340.0;
 
-/// Stored bytes of an entry in upper levels and in the last one.
+/// Stored bytes of a row in the upper levels and in the last level.
 const STORED: (u64, u64) = (100, 86);
 
-/// What the work costs on the machine that the simulation is like: microseconds of a processor for
-/// each entry.
+/// Processor time of the work for each row, microseconds, as measured on a real machine: a commit,
+/// a flush, the merge of an input row, and the write of an output row.
 const COMMIT_US: f64 = 4.8;
 const FLUSH_US: f64 = 0.8;
 const MERGE_US: f64 = 0.12;
 const UPPER_US: f64 = 0.3;
 const LAST_US: f64 = 0.5;
 
-/// Microseconds in which a file is synced, and those for each of its bytes: nobody computes then.
+/// Time of a sync for each file and for each byte, microseconds. It takes no processor.
 const SYNC_US: f64 = 1000.0;
 const SYNC_BYTE_US: f64 = 0.0005;
 
-/// What to simulate.
+/// The parameters of a run.
 #[derive(Debug, Clone)]
 pub struct MachinePlan {
-    /// The seed of keys and of the machine's moods.
+    /// The seed of keys and of the machine's varying speed.
     pub seed: u64,
-    /// Rows.
+    /// Number of rows.
     pub keys: u64,
-    /// How many rows an entry of the simulation stands for.
+    /// Number of rows that an entry of the simulation stands for.
     pub scale: u64,
-    /// Length, seconds.
+    /// Length, seconds of virtual time.
     pub seconds: u64,
-    /// Seconds at the start that are not judged.
+    /// Seconds at the start that the outcome leaves out.
     pub warm_up: u64,
-    /// Writers at full speed.
+    /// Number of writers at full speed.
     pub writers: u64,
-    /// Processors.
+    /// Number of processors.
     pub processors: f64,
-    /// Compaction threads.
+    /// Number of compaction threads.
     pub jobs: usize,
-    /// Which of so many rows the next update is for.
+    /// Chooses the row of the next update, out of the given number of rows.
     pub key: fn(&mut StdRng, u64) -> u64,
 }
 
-/// Any key.
+/// Chooses each row with the same probability.
 pub fn uniform(rng: &mut StdRng, keys: u64) -> u64 {
     rng.random_range(0..keys)
 }
 
-/// Half of the updates go to a hundredth of the rows, which lie scattered.
+/// Chooses rows by a power law: the logarithm of a row's rank is uniform. Of a million rows, the
+/// thousand hottest get half of the updates. Multiplication by a constant scatters them.
 pub fn skewed(rng: &mut StdRng, keys: u64) -> u64 {
     let u: f64 = rng.random();
     let rank = (keys as f64).powf(u) as u64;
@@ -87,22 +100,22 @@ impl Default for MachinePlan {
     }
 }
 
-/// What was seen.
+/// The outcome of a run.
 #[derive(Debug, Clone, Default)]
 pub struct Outcome {
-    /// Updates in each second.
+    /// Number of updates in each second.
     pub seconds: Vec<f64>,
-    /// Stored bytes at most in each second, inputs and outputs of jobs under way included.
+    /// Largest stored size in each second, bytes, inputs and outputs of running jobs included.
     pub space: Vec<f64>,
-    /// Bytes of the rows after a full compaction.
+    /// Size of the rows after a full compaction, bytes.
     pub compacted: f64,
-    /// What fits in the memtables.
+    /// Size of all memtables, bytes.
     pub memory: f64,
-    /// Bytes that compactions wrote for each one flushed.
+    /// Bytes that compactions wrote for each byte flushed.
     pub written: f64,
-    /// Deepest L0.
+    /// Largest depth of L0.
     pub deepest: usize,
-    /// Seconds in which writers stood.
+    /// Time in which writers were stopped, seconds.
     pub stopped: f64,
 }
 
@@ -113,34 +126,34 @@ fn median(values: &[f64]) -> f64 {
 }
 
 impl Outcome {
-    /// Updates of the median second.
+    /// Number of updates in the median second.
     pub fn median(&self) -> f64 {
         median(&self.seconds)
     }
 
-    /// The slowest second as a share of the median.
+    /// The slowest second, as a share of the median.
     pub fn slowest(&self) -> f64 {
         self.seconds.iter().copied().fold(f64::MAX, f64::min) / self.median()
     }
 
-    /// Seconds below half of the median.
+    /// Number of seconds below half of the median.
     pub fn slow(&self) -> usize {
         let half = self.median() / 2.0;
         self.seconds.iter().filter(|s| **s < half).count()
     }
 
-    /// The largest space over the compacted size.
+    /// The largest stored size, as a multiple of the compacted size.
     pub fn largest(&self) -> f64 {
         self.space.iter().copied().fold(0.0, f64::max) / self.compacted
     }
 
-    /// What is allowed: a fifth more, and the memtables.
+    /// The largest multiple of the compacted size that is allowed: 1.2, and the memtables.
     pub fn allowed(&self) -> f64 {
         1.2 + self.memory / self.compacted
     }
 }
 
-/// A thread's work: what it computes, then what it waits for, microseconds.
+/// The rest of a flush's or job's work, microseconds: first it computes, then it waits for syncs.
 struct Work {
     computes: f64,
     waits: f64,
@@ -185,7 +198,7 @@ struct Running {
     bytes: f64,
 }
 
-/// The machine, the tree and the gate.
+/// The simulated machine, with the tree and the gate; see the top of this file.
 pub struct Machine {
     plan: MachinePlan,
     rng: StdRng,
@@ -194,11 +207,16 @@ pub struct Machine {
     tree: Tree,
     gate: StallGate,
     extra: SpaceTracker,
+    /// Updates in the active memtable.
     active: f64,
+    /// Updates in each frozen memtable, oldest first.
     frozen: VecDeque<f64>,
     flush: Option<Flush>,
+    /// The running job of each compaction thread.
     jobs: Vec<Option<Running>>,
+    /// Updates that the gate's rate has allowed and writers have not used yet.
     owed: f64,
+    /// Share of the processors' full speed in this second.
     mood: f64,
     entries_of_memtable: f64,
     memory: u64,
@@ -338,13 +356,13 @@ impl Machine {
         self.tell_gate();
     }
 
-    /// One step. Returns the updates that passed.
+    /// Runs one step. Returns the number of updates that the gate let through.
     fn step(&mut self) -> f64 {
         self.now_us += STEP_US;
         self.env.advance_clock(STEP_US);
         let step = STEP_US as f64;
         if self.now_us.is_multiple_of(1_000_000) {
-            // Neighbours and the device take their part, now more, now less.
+            // Other programs and the device take a varying share of the processors.
             self.mood = self.rng.random_range(0.8..1.0);
         }
         if self.flush.is_none() {
@@ -360,13 +378,13 @@ impl Machine {
         let room = match rate {
             _ if stops => 0.0,
             0.0 => f64::MAX,
-            // What nobody used within the longest delay is gone.
+            // Unused allowance expires after 20 ms, the longest delay of the gate.
             rate => {
                 self.owed = (self.owed + rate * step / 1e6).min(rate * 0.02);
                 self.owed
             }
         };
-        // Processors are dealt out evenly to who wants them.
+        // The order of the claims is that of the shares below: jobs, flush, writers.
         let working = |work: &Work| if work.computes > 0.0 { 1.0 } else { 0.0 };
         let mut wants: Vec<f64> = self
             .jobs
@@ -415,7 +433,7 @@ impl Machine {
         passed
     }
 
-    /// Bytes in files, those being written included.
+    /// Stored bytes, with the outputs written so far by running jobs and the flush.
     fn space(&self) -> f64 {
         let jobs = self.jobs.iter().flatten();
         let outputs: f64 = jobs.map(|j| j.work.share() * j.bytes).sum();
@@ -426,7 +444,7 @@ impl Machine {
         self.tree.version.size() as f64 + outputs + flush
     }
 
-    /// Lets it run.
+    /// Runs the plan.
     pub fn run(mut self) -> Outcome {
         let mut outcome = Outcome {
             compacted: (self.plan.keys * STORED.1) as f64,
@@ -452,7 +470,8 @@ impl Machine {
     }
 }
 
-/// Deals `all` out: nobody gets more than asked, and who asks for more gets as much as others.
+/// Divides `all` by max-min fairness: a claim that is at most an even share is met, and the larger
+/// claims share the rest evenly.
 fn deal(all: f64, wants: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..wants.len()).collect();
     order.sort_by(|a, b| wants[*a].total_cmp(&wants[*b]));

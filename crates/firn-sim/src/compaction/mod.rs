@@ -1,5 +1,5 @@
-//! The compaction picker without files: what its decisions cost under months of load, and whether
-//! writers at full speed ever notice it.
+//! The compaction picker without files: the costs of its decisions in the long run
+//! ([`workloads`]), and the throughput of writers at full speed beside it ([`closed_loop`]).
 
 pub mod closed_loop;
 pub mod tree;
@@ -8,7 +8,8 @@ pub mod workloads;
 use closed_loop::{Machine, MachinePlan};
 use workloads::{LOADS, costs};
 
-/// Prints what the loads cost: [`loads`].
+/// Prints the amplification of each of the [`workloads`], as a Markdown table: bytes compacted for
+/// each byte flushed, files that a read may ask, and stored size.
 pub fn print_costs(seed: u64) {
     println!("| load | written | asked | size |\n|---|---|---|---|");
     for load in &LOADS {
@@ -17,7 +18,7 @@ pub fn print_costs(seed: u64) {
     }
 }
 
-/// Full speed for so many seconds, on machines and trees of several kinds.
+/// Plans of `seconds` each, for machines and trees of several kinds.
 pub fn plans(seed: u64, seconds: u64) -> Vec<(&'static str, MachinePlan)> {
     let plan = MachinePlan {
         seed,
@@ -52,7 +53,7 @@ pub fn plans(seed: u64, seconds: u64) -> Vec<(&'static str, MachinePlan)> {
     ]
 }
 
-/// Prints what writers at full speed see: [`closed`].
+/// Prints throughput and space of writers at full speed ([`closed_loop`]), as a Markdown table.
 pub fn print_closed(seed: u64, seconds: u64) {
     println!("| writers at full speed | median | slowest | space | allowed | written | deepest |");
     println!("|---|---|---|---|---|---|---|");

@@ -89,7 +89,8 @@ fn garbage_stays_within_bounds_under_updates() {
         sim.flush(&batch);
         sim.settle(RestGoal::No);
         if round > 200 {
-            // All keys in the last level's codec, and L0, which counts as memtables.
+            // The size at rest: all keys in the last level. L0 is not counted: its bound is the
+            // memtables'.
             let resting = keys * sim.tree.entry_bytes.1;
             let version = &sim.tree.version;
             let stored = version.size() - version.level_size(0);
@@ -112,7 +113,7 @@ fn ascending_keys_are_rewritten_once() {
     sim.settle(RestGoal::Complete);
     let tree = &sim.tree;
     assert_eq!(tree.version.size(), 400 * 60 * tree.entry_bytes.1);
-    // Flushed once, and once more into the last level's codec; little besides.
+    // Each entry is flushed once and rewritten once, into the last level; little else is written.
     let amplification = tree.compacted as f64 / tree.flushed as f64;
     assert!(amplification < 0.9, "{amplification}");
 }
@@ -131,8 +132,8 @@ fn loads_cost_what_they_should() {
     assert!(failed.is_empty(), "{failed:?}");
 }
 
-/// The promise: no second falls below half of the median, nobody stands, space stays within a fifth
-/// and the memtables; and what passes is not bought with writes.
+/// No second is far below the median, writers hardly ever stop, space stays within 1.2 plus the
+/// memtables, and write amplification stays low.
 #[test]
 fn full_speed_is_even_and_small() {
     for seed in 1..3 {
@@ -160,7 +161,7 @@ fn other_trees_and_machines_are_even_too() {
         let seen = Machine::new(MachinePlan { scale, ..plan }).run();
         let (slowest, space) = (seen.slowest(), seen.largest());
         assert!(slowest >= 0.5, "{name}: {slowest} of the median");
-        // Files have a smallest size: of a small tree one is a large part.
+        // Files have a minimum size: one is a large part of a small tree.
         let room = seen.allowed() + if small { 0.2 } else { 0.0 };
         assert!(space <= room, "{name}: {space} of {room}");
     }

@@ -1,4 +1,9 @@
-//! A tree without files: the real picker, drop rule and splitter over entries in memory.
+//! An LSM tree without files: the real picker, drop rule and splitter over entries in memory.
+//!
+//! Each file is a `FileMeta` in a real [`Version`] plus a vector of its entries, in the order of
+//! keys and of descending seqnos. An entry has a fixed stored size, one for the upper levels and
+//! one for the last level. Jobs begin and end in separate calls, so several can be under way at
+//! once, and each uses the version and the snapshots of its begin.
 
 use firn::base::key::SEQNO_MAX;
 use firn::base::options::Options;
@@ -18,23 +23,23 @@ use std::sync::Arc;
 
 const LAST: u8 = LAST_LEVEL as u8;
 
-/// An index and a number in it.
+/// A key: index id and number.
 pub type Key = (IndexId, u64);
 
-/// A version of a key. `wrote` outlives the zeroing of the seqno.
+/// A version of a key.
 #[derive(Debug, Clone, Copy)]
 pub struct Entry {
     /// The key.
     pub key: Key,
-    /// Its seqno, 0 once every read sees it.
+    /// The seqno as stored: 0 once every snapshot sees the entry.
     pub seqno: Seqno,
-    /// A put or a deletion.
+    /// Whether it is a put; else it is a deletion.
     pub put: bool,
-    /// The seqno of the commit.
+    /// The seqno of the commit, also after `seqno` has become 0.
     pub wrote: Seqno,
 }
 
-/// The bytes of a key, in the order of keys.
+/// The encoded key; its bytes order as the keys do.
 pub fn bytes_of(key: Key) -> [u8; 12] {
     let mut bytes = [0; 12];
     bytes[..4].copy_from_slice(&key.0.to_be_bytes());
@@ -42,7 +47,7 @@ pub fn bytes_of(key: Key) -> [u8; 12] {
     bytes
 }
 
-/// A job under way, with what it saw when it began.
+/// A job under way, with the version and the snapshots of its begin.
 pub struct Flight {
     /// The job.
     pub job: Job,
@@ -51,7 +56,7 @@ pub struct Flight {
     reads: Snapshots,
 }
 
-/// What a job or flush wrote.
+/// The output of a job or flush.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct JobOutput {
     /// Stored bytes.
@@ -60,27 +65,28 @@ pub struct JobOutput {
     pub entries: u64,
     /// Files.
     pub files: u64,
-    /// Entries left out because newer ones hide them.
+    /// Entries dropped because a newer version of their key shadows them.
     pub shadowed: u64,
 }
 
 /// The tree, its entries, and the jobs on it.
 pub struct Tree {
     state: ManifestState,
-    /// The tree as the picker sees it.
+    /// The current version.
     pub version: Arc<Version>,
     source: Arc<FileSource>,
+    /// Entries by file id.
     data: HashMap<u64, Vec<Entry>>,
     /// The newest commit.
     pub seqno: Seqno,
-    /// Where reads stand besides.
+    /// Live snapshots, besides reads at the newest commit.
     pub snapshots: Vec<Seqno>,
-    /// Dropped indexes.
+    /// Dropped indexes, with the seqno of the drop.
     pub retired: RetiredIndexes,
     running: RunningJobs,
     /// Sizes and thresholds.
     pub options: Options,
-    /// Stored bytes of an entry in upper levels and in the last one.
+    /// Stored bytes of an entry in the upper levels and in the last level.
     pub entry_bytes: (u64, u64),
     /// Stored bytes that flushes wrote.
     pub flushed: u64,
@@ -112,7 +118,7 @@ impl Tree {
         Snapshots::new(self.seqno, self.snapshots.iter().copied())
     }
 
-    /// The shape of the tree.
+    /// The target sizes of the levels.
     pub fn level_targets(&self) -> LevelTargets {
         LevelTargets::of(&self.version, self.options.base_level_size)
     }
@@ -129,7 +135,7 @@ impl Tree {
         }
     }
 
-    /// Puts all keys of an index into the last level, as a full compaction leaves them.
+    /// Puts `keys` keys of an index into the last level, as a full compaction leaves them.
     pub fn fill(&mut self, index: IndexId, keys: u64) {
         self.seqno += 1;
         let seqno = self.seqno;
@@ -153,7 +159,8 @@ impl Tree {
         });
     }
 
-    /// Writes what the rule keeps of `inputs`, seen from `version`, into files of a level.
+    /// Merges `inputs` and writes the entries that the drop rule keeps into files of `level`.
+    /// `version` gives the levels below, for tombstones.
     fn write(
         &mut self,
         version: &Version,
@@ -213,7 +220,7 @@ impl Tree {
         (metas, written)
     }
 
-    /// Commits and flushes a batch into a run of L0.
+    /// Commits a batch and flushes it into a new run of L0.
     pub fn flush(&mut self, batch: &[(Key, bool)]) -> JobOutput {
         let mut entries = Vec::with_capacity(batch.len());
         for &(key, put) in batch {
@@ -265,7 +272,8 @@ impl Tree {
         })
     }
 
-    /// What a job will write: in entries exactly, in bytes but for where files end.
+    /// Estimates the output of a job: one entry for each distinct key of its input. Older versions
+    /// that a snapshot keeps, and entries that the drop rule leaves out, are not considered.
     pub fn foresee(&self, flight: &Flight) -> JobOutput {
         let mut keys: Vec<Key> = flight
             .job
@@ -291,7 +299,7 @@ impl Tree {
         }
     }
 
-    /// Ends a job.
+    /// Ends a job: writes its output and installs the new version.
     pub fn finish(&mut self, flight: Flight) -> JobOutput {
         let job = &flight.job;
         let mut written = JobOutput::default();
@@ -316,7 +324,8 @@ impl Tree {
         written
     }
 
-    /// Reads as the reader does, run by run: which commit wrote the version that `at` sees.
+    /// Reads `key` at seqno `at`, run by run from the newest. Returns the seqno of the commit that
+    /// wrote the visible version; `None` if there is none or it is a deletion.
     pub fn read(&self, key: Key, at: Seqno) -> Option<Seqno> {
         let bytes = bytes_of(key);
         let runs = self.version.l0.iter().chain(&self.version.levels);
@@ -331,7 +340,7 @@ impl Tree {
         newest.put.then_some(newest.wrote)
     }
 
-    /// Files that a read of a key may have to ask.
+    /// Number of files whose key range contains `key`: a point read may have to ask each of them.
     pub fn asked(&self, key: Key) -> usize {
         let bytes = bytes_of(key);
         let runs = self.version.l0.iter().chain(&self.version.levels);

@@ -1,8 +1,8 @@
-//! What the picker's decisions cost under typical loads, in the long run: bytes written by
-//! compactions for each byte flushed, files that a point read may have to ask, and bytes stored
-//! above what a full compaction leaves. Time is counted in flushes: after each, jobs run until none
-//! is due, so what is measured is the shape of the tree, not a race ([`super::closed_loop`] is
-//! one).
+//! The costs of the picker's decisions under typical loads in the long run: bytes that compactions
+//! write for each byte flushed, files that a point read may have to ask, and stored bytes as a
+//! multiple of the live data. Time is counted in flushes: after each one, jobs run until none is
+//! due. So the results depend on the shape of the tree alone, not on the speed of jobs;
+//! [`super::closed_loop`] covers that.
 
 use super::tree::{Flight, Key, Tree};
 use firn::base::Seqno;
@@ -20,9 +20,9 @@ const LAST_BYTES: u64 = 60;
 const KEYS: u64 = 6000;
 const BATCH: u64 = 80;
 
-/// A tree beside what it must hold.
+/// A tree and its model.
 pub struct Sim {
-    /// Draws keys and the order of jobs.
+    /// Chooses keys and the order of jobs.
     pub rng: StdRng,
     /// The tree.
     pub tree: Tree,
@@ -71,7 +71,7 @@ impl Sim {
         self.tree.finish(flight);
     }
 
-    /// Some jobs begin, some end.
+    /// Begins some jobs and ends some, in random order; up to three are under way at once.
     pub fn work(&mut self) {
         for _ in 0..self.rng.random_range(0..8) {
             let begin = self.flights.len() < 3 && self.rng.random();
@@ -82,7 +82,10 @@ impl Sim {
         }
     }
 
-    /// Runs jobs until there is none.
+    /// Runs jobs until the picker finds none.
+    ///
+    /// # Panics
+    /// If that takes thousands of steps: the picker does not come to an end.
     pub fn settle(&mut self, rest: RestGoal) {
         let mut steps = 0;
         loop {
@@ -98,7 +101,10 @@ impl Sim {
         }
     }
 
-    /// Every key reads as written, at each snapshot.
+    /// Compares a read of every key, at each snapshot and at the newest commit, with the model.
+    ///
+    /// # Panics
+    /// If a read differs.
     pub fn check_reads(&self) {
         let tree = &self.tree;
         for (key, versions) in &self.model {
@@ -114,13 +120,13 @@ impl Sim {
     }
 }
 
-/// A name, and what each flush brings.
+/// A load: a name, and a function that makes the batch of each flush.
 pub struct Load {
     /// The name.
     pub name: &'static str,
     flushes: u64,
     batch: fn(&mut Sim, u64) -> Batch,
-    /// Bounds: written for each byte flushed, files asked by a read, size over the smallest.
+    /// Upper bounds of the results of [`costs`].
     pub bounds: (f64, f64, f64),
 }
 
@@ -140,7 +146,7 @@ fn appended(_: &mut Sim, round: u64) -> Batch {
     puts(round * BATCH..(round + 1) * BATCH)
 }
 
-/// Rows enter at one end and leave at the other, two thousand later.
+/// Rows are inserted at one end and deleted at the other; about two thousand live at a time.
 fn queue(_: &mut Sim, round: u64) -> Batch {
     let half = BATCH / 2;
     let entering = (round * half..(round + 1) * half).map(|n| ((1, n), true));
@@ -149,7 +155,7 @@ fn queue(_: &mut Sim, round: u64) -> Batch {
     entering.chain(leaving).collect()
 }
 
-/// Inserts at random, then everything is deleted in order, and so on.
+/// In turns of 75 flushes, inserts random keys, then deletes all keys in ascending order.
 fn filled_and_emptied(sim: &mut Sim, round: u64) -> Batch {
     let phase = round % 150;
     if phase < 75 {
@@ -164,7 +170,7 @@ fn many_tables(sim: &mut Sim, _: u64) -> Batch {
     (0..BATCH).map(|_| (one(), true)).collect()
 }
 
-/// Half of the keys are in a table that is dropped and made anew every fifty flushes.
+/// Half of the keys are in a table that is dropped and created again every fifty flushes.
 fn drops(sim: &mut Sim, round: u64) -> Batch {
     let table = 10 + (round / 50) as u32;
     if round > 0 && round.is_multiple_of(50) {
@@ -224,7 +230,9 @@ pub const LOADS: [Load; 7] = [
     },
 ];
 
-/// Write, read and space amplification of a load.
+/// Runs a load. Returns its write amplification (bytes compacted for each byte flushed), read
+/// amplification (mean number of files that a point read may ask) and space amplification (largest
+/// stored size over the size of the live entries), the last two from the second half of the run.
 pub fn costs(load: &Load, seed: u64) -> (f64, f64, f64) {
     let mut sim = Sim::new(seed);
     sim.tree.options.base_level_size = 16_000;
@@ -239,14 +247,15 @@ pub fn costs(load: &Load, seed: u64) -> (f64, f64, f64) {
                 asked += sim.tree.asked(keys[sim.rng.random_range(0..keys.len())]);
                 sampled += 1;
             }
-            // L0 counts as memtables, and so does as much as one of them on its way down.
+            // L0 is not counted: its bound is the memtables'. One more memtable may be on its way
+            // down and is subtracted.
             let memory = BATCH * UPPER_BYTES;
             let stored = sim.tree.version.size() - sim.tree.version.level_size(0);
             let live = |(key, versions): (&Key, &Vec<(Seqno, bool)>)| {
                 versions[0].1 && !sim.tree.retired.contains_key(&key.0)
             };
             let least = sim.model.iter().filter(|e| live(*e)).count() as u64 * LAST_BYTES;
-            // A tree smaller than L0 may be all garbage.
+            // A tree smaller than L0 may be all garbage: bound its size by four memtables.
             let least = least.max(4 * memory);
             worst = worst.max(stored.saturating_sub(memory) as f64 / least as f64);
         }

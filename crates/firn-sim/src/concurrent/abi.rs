@@ -1,8 +1,19 @@
-//! The C ABI as a client in Rust sees it: tables of lists, sessions, cursors.
+//! Safe wrappers around the C ABI: tables of lists, sessions, cursors.
 //!
-//! A record is a byte of NULL bits, five numbers of eight bytes, the elements and a filling. The
-//! first number is the primary key but of the table of lists in the primary key; it may change in
-//! the table with a unique index of lists. The last one tells which row it is.
+//! A record has these bytes:
+//!
+//! ```text
+//! 0      NULL bits
+//! 1      id: the primary key in tables 1 and 2
+//! 9      list
+//! 17     pos: list and pos are the primary key of table 0, index `lp` of the others
+//! 25     amount
+//! 33     name: identifies the row for ever
+//! 41     log: length (2 bytes), then the elements, 4 bytes each
+//! 8043   pad: length (2 bytes), then a filling
+//! ```
+//!
+//! Numbers are little-endian, of 8 bytes. Only in table 2 may `id` differ from `name`, and change.
 
 use super::{LEVEL_TIMEOUT_US, bug};
 use firn::db::Db;
@@ -34,7 +45,7 @@ use std::ffi::CStr;
 use std::ptr::{null, null_mut};
 use std::sync::Arc;
 
-/// What a call came to, if it did not succeed.
+/// The result of a call; the error is its status.
 pub(super) type Outcome<T> = Result<T, firn_status>;
 
 const LOG_MAX: usize = 8000;
@@ -44,16 +55,18 @@ const LOG_AT: usize = NAME_AT + 8;
 const PAD_AT: usize = LOG_AT + 2 + LOG_MAX;
 const RECORD_LEN: usize = PAD_AT + 2 + PAD_MAX;
 
-/// Position of the index that orders a list: the primary one of table 0, the second one of others.
+/// Number of the index on list and position: the primary index in table 0, the second one in the
+/// others.
 pub(super) fn list_index(table: usize) -> u32 {
     u32::from(table > 0)
 }
 
-/// Tables: lists in the primary key, in a secondary index, in a unique one.
+/// Number of tables. Lists are ranges of the primary key in table 0, of a secondary index in table
+/// 1, of a unique secondary index in table 2.
 pub(super) const TABLES: usize = 3;
 const NAMES: [&CStr; TABLES] = [c"test/p", c"test/s", c"test/u"];
 
-/// Seeks, as the server numbers them.
+/// Seek modes, with the server's numbers (`ha_rkey_function`).
 #[derive(Clone, Copy)]
 pub(super) enum Find {
     Exact = 0,
@@ -68,7 +81,7 @@ fn ok(status: firn_status) -> Outcome<()> {
     }
 }
 
-/// The key image of these numbers.
+/// The key image of `parts`.
 pub(super) fn key(parts: &[i64]) -> Vec<u8> {
     parts.iter().flat_map(|part| part.to_le_bytes()).collect()
 }
@@ -90,12 +103,12 @@ pub(super) fn row_of(record: &[u8]) -> Row {
     }
 }
 
-/// The primary key of a row that was read, where lists are in another index.
+/// The `id` column of a record.
 pub(super) fn primary_of(record: &[u8]) -> i64 {
     number(record, 1)
 }
 
-/// The record of a row with this primary key, and with a filling.
+/// The record of a row with `primary` as its `id` and a filling of `pad` bytes.
 ///
 /// # Panics
 /// If the row has too many elements.
@@ -118,7 +131,7 @@ pub(super) fn record_of(row: &Row, primary: i64, pad: usize) -> Vec<u8> {
     record[LOG_AT + 2..LOG_AT + 2 + log.len()].copy_from_slice(&log);
     let pad = pad.min(PAD_MAX);
     record[PAD_AT..PAD_AT + 2].copy_from_slice(&(pad as u16).to_le_bytes());
-    // Not compressible: a run of one byte would fill no memtable.
+    // Vary the bytes: a run of one byte would compress to almost nothing in the stored files.
     let filling = (row.id as u8).wrapping_mul(31);
     for (i, byte) in record[PAD_AT + 2..PAD_AT + 2 + pad].iter_mut().enumerate() {
         *byte = filling ^ (i as u8).wrapping_mul(167);
@@ -160,7 +173,7 @@ fn part(column: u32) -> firn_key_part {
     }
 }
 
-/// Calls `f` with the definition of a table, which lives as long as the call.
+/// Calls `f` with the definition of a table. The definition's pointers are valid during the call.
 fn with_definition<T>(table: usize, f: impl FnOnce(&firn_table_def) -> T) -> T {
     let columns = [
         column(c"id", 1, 0),
@@ -208,12 +221,12 @@ pub(super) struct Server {
     tables: Vec<*mut firn_table>,
 }
 
-// SAFETY: the handles are shared by the threads of the host by design; only sessions and cursors
-// belong to one thread at a time.
+// SAFETY: database and table handles may be used by all threads of a host at once; the C ABI binds
+// only sessions and cursors to one thread. Closing needs `&mut self`, in `drop`.
 unsafe impl Sync for Server {}
 
 impl Server {
-    /// Makes the tables unless they are there, and opens them.
+    /// Opens the tables, and creates those that do not exist.
     pub(super) fn new(db: &Arc<Db>) -> Outcome<Self> {
         let raw = firn_db::over(Arc::clone(db));
         let mut server = Self {
@@ -222,7 +235,8 @@ impl Server {
         };
         for (table, name) in NAMES.iter().enumerate() {
             with_definition(table, |definition| {
-                // SAFETY: all pointers are valid during the calls.
+                // SAFETY: `raw` is open; the name is static; `with_definition` keeps the
+                // definition's pointers valid; NULL images have length 0.
                 let made = unsafe {
                     firn_create_table(raw, name.as_ptr(), definition, null(), 0, null(), 0, 1)
                 };
@@ -230,7 +244,7 @@ impl Server {
                     ok(made)?;
                 }
                 let mut opened = null_mut();
-                // SAFETY: as above.
+                // SAFETY: as above; `opened` is a local that may be written.
                 ok(unsafe { firn_table_open(raw, name.as_ptr(), definition, &mut opened) })?;
                 server.tables.push(opened);
                 Ok(())
@@ -241,7 +255,7 @@ impl Server {
 
     pub(super) fn session(&self, level: IsolationLevel) -> Session<'_> {
         let mut raw = null_mut();
-        // SAFETY: the database is open.
+        // SAFETY: `self.db` is open until `drop`; `raw` is a local that may be written.
         let made = unsafe { firn_session_new(self.db, null_mut(), &mut raw) };
         assert_eq!(made, FIRN_OK);
         Session {
@@ -256,10 +270,12 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         for &table in &self.tables {
-            // SAFETY: it is open, and sessions and cursors borrow the server.
+            // SAFETY: the table is open and closed only here. Sessions, and through them cursors,
+            // borrow the server, so none is left that could use it.
             unsafe { firn_table_close(table) };
         }
-        // SAFETY: likewise. After a crash of the environment the close fails, as it must.
+        // SAFETY: as for the tables. After a death of the environment the close fails; the error
+        // does not matter here.
         unsafe { firn_close(self.db, null_mut()) };
     }
 }
@@ -272,20 +288,22 @@ pub(super) struct Session<'s> {
     statement: u64,
 }
 
-// SAFETY: a session moves to the thread that uses it.
+// SAFETY: the C ABI allows a session to be used by any one thread at a time. All calls but `kill`
+// need `&mut` access to the session, which one thread has.
 unsafe impl Send for Session<'_> {}
 
-/// Kills what a session does.
+/// Kills the running statement of a session, from another thread.
 pub(super) struct Killer(*mut firn_session);
 
-// SAFETY: firn_kill may be called from any thread while the session lives.
+// SAFETY: `firn_kill` may be called from any thread while the session lives; that it lives is the
+// contract of `kill`.
 unsafe impl Send for Killer {}
 
 impl Killer {
     /// # Safety
-    /// The session lives.
+    /// The session must not have been dropped.
     pub(super) unsafe fn kill(&self) {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller promises that the session is not dropped, so the pointer is live.
         unsafe { firn_kill(self.0) };
     }
 }
@@ -306,7 +324,7 @@ impl<'s> Session<'s> {
             IsolationLevel::RepeatableRead => firn_isolation::FIRN_REPEATABLE_READ,
         };
         let id = self.statement;
-        // SAFETY: the session is this thread's.
+        // SAFETY: `raw` is live until `drop`, and `&mut self` makes it this thread's.
         let begun = self.call(|raw| unsafe {
             firn_clear_kill(raw);
             firn_begin_statement(raw, id, level, LEVEL_TIMEOUT_US, autocommit)
@@ -315,55 +333,56 @@ impl<'s> Session<'s> {
     }
 
     pub(super) fn end_statement(&mut self) {
-        // SAFETY: the session is this thread's.
+        // SAFETY: `raw` is live until `drop`, and `&mut self` makes it this thread's.
         let ended = self.call(|raw| unsafe { firn_end_statement(raw) });
         ended.expect("a statement ends");
     }
 
     pub(super) fn rollback_statement(&mut self) {
-        // SAFETY: the session is this thread's.
+        // SAFETY: `raw` is live until `drop`, and `&mut self` makes it this thread's.
         let ended = self.call(|raw| unsafe { firn_rollback_statement(raw) });
         ended.expect("a statement is rolled back");
     }
 
     pub(super) fn consistent_snapshot(&mut self) -> Outcome<()> {
-        // SAFETY: the session is this thread's.
+        // SAFETY: `raw` is live until `drop`, and `&mut self` makes it this thread's.
         self.call(|raw| unsafe { firn_consistent_snapshot(raw) })
     }
 
-    /// In one step, or in two with a number that is unique.
+    /// Commits, in two phases if `two_phases` gives a unique number for the xid.
     pub(super) fn commit(&mut self, two_phases: Option<u64>) -> Outcome<()> {
         if let Some(xid) = two_phases {
             let xid = xid.to_be_bytes();
-            // SAFETY: the session is this thread's, the xid is valid during the call.
+            // SAFETY: `raw` is live and this thread's; `xid` is an array of the length given.
             self.call(|raw| unsafe { firn_prepare(raw, xid.as_ptr(), xid.len(), false) })?;
-            // SAFETY: likewise.
+            // SAFETY: `raw` is live and this thread's; a NULL binlog file is allowed.
             self.call(|raw| unsafe { firn_commit_ordered(raw, null(), 0) })?;
         }
-        // SAFETY: the session is this thread's.
+        // SAFETY: `raw` is live until `drop`, and `&mut self` makes it this thread's.
         self.call(|raw| unsafe { firn_commit(raw) })
     }
 
     pub(super) fn rollback(&mut self) -> Outcome<()> {
-        // SAFETY: the session is this thread's.
+        // SAFETY: `raw` is live until `drop`, and `&mut self` makes it this thread's.
         self.call(|raw| unsafe { firn_rollback(raw) })
     }
 
     pub(super) fn savepoint(&mut self) -> Outcome<u64> {
         let mut mark = 0;
-        // SAFETY: the session is this thread's.
+        // SAFETY: `raw` is live and this thread's; `mark` is a local that may be written.
         self.call(|raw| unsafe { firn_savepoint(raw, &mut mark) })?;
         Ok(mark)
     }
 
     pub(super) fn rollback_to(&mut self, mark: u64) -> Outcome<()> {
-        // SAFETY: the session is this thread's.
+        // SAFETY: `raw` is live until `drop`, and `&mut self` makes it this thread's.
         self.call(|raw| unsafe { firn_rollback_to_savepoint(raw, mark) })
     }
 
     pub(super) fn insert(&mut self, table: usize, record: &[u8]) -> Outcome<()> {
         let table = self.server.tables[table];
-        // SAFETY: the handles are live, the record has the table's length.
+        // SAFETY: session and table are live, since the session borrows the server. The callers
+        // pass records of `record_of`, which have the table's length. NULL outputs are allowed.
         self.call(|raw| unsafe {
             firn_insert(raw, table, record.as_ptr(), 0, null_mut(), null_mut())
         })
@@ -378,7 +397,8 @@ impl<'s> Session<'s> {
     ) -> Outcome<Cursor<'_, 's>> {
         let mut raw = null_mut();
         let opened = self.server.tables[table];
-        // SAFETY: the handles are live.
+        // SAFETY: session and table are live. The cursor borrows the session, which so stays valid
+        // until the cursor is closed; `raw` is a local that may be written.
         bug(unsafe { firn_cursor_open(self.raw, opened, index, mode, wait, &mut raw) })?;
         Ok(Cursor {
             session: self,
@@ -391,12 +411,13 @@ impl<'s> Session<'s> {
 
 impl Drop for Session<'_> {
     fn drop(&mut self) {
-        // SAFETY: nobody uses it any more; cursors borrow it.
+        // SAFETY: freed only here. Cursors borrow the session, so none is left; killers must not be
+        // used any more by the contract of `Killer::kill`.
         unsafe { firn_session_free(self.raw) };
     }
 }
 
-/// A position in an index; after a move that succeeded `record` has the row.
+/// A cursor on an index. After a successful move, `record` holds the row.
 pub(super) struct Cursor<'c, 's> {
     session: &'c mut Session<'s>,
     table: *mut firn_table,
@@ -412,78 +433,80 @@ impl Cursor<'_, '_> {
         }
     }
 
-    /// The scan ends after the entries with this key.
+    /// Ends forward scans after the entries that begin with this key.
     pub(super) fn end_range(&mut self, key: &[u8]) -> Outcome<()> {
         const AFTER_KEY: u32 = 3;
         let len = key.len() as u32;
-        // SAFETY: the cursor is live, the key as long as is said.
+        // SAFETY: the cursor is live until `drop`; `key` is a slice of the length given.
         bug(unsafe { firn_cursor_end_range(self.raw, key.as_ptr(), len, AFTER_KEY) })
     }
 
     pub(super) fn seek(&mut self, key: &[u8], find: Find) -> Outcome<bool> {
         let (len, find) = (key.len() as u32, find as u32);
-        // SAFETY: cursor and session are live and this thread's; record and key are as long as is
-        // said.
+        // SAFETY: the cursor is live until `drop`; it borrows the session mutably, so both are this
+        // thread's. `record` has `RECORD_LEN` bytes, the table's record length; `key` is a slice of
+        // the length given.
         self.moved(|raw, record| unsafe { firn_cursor_seek(raw, key.as_ptr(), len, find, record) })
     }
 
     pub(super) fn get(&mut self, key: &[u8]) -> Outcome<bool> {
         let len = key.len() as u32;
-        // SAFETY: as for seek.
+        // SAFETY: as for `seek`.
         self.moved(|raw, record| unsafe { firn_cursor_get(raw, key.as_ptr(), len, record) })
     }
 
     pub(super) fn next(&mut self) -> Outcome<bool> {
-        // SAFETY: as for seek.
+        // SAFETY: as for `seek`.
         self.moved(|raw, record| unsafe { firn_cursor_next(raw, record) })
     }
 
     pub(super) fn prev(&mut self) -> Outcome<bool> {
-        // SAFETY: as for seek.
+        // SAFETY: as for `seek`.
         self.moved(|raw, record| unsafe { firn_cursor_prev(raw, record) })
     }
 
     pub(super) fn next_same(&mut self, key: &[u8]) -> Outcome<bool> {
         let len = key.len() as u32;
-        // SAFETY: as for seek.
+        // SAFETY: as for `seek`.
         self.moved(|raw, record| unsafe { firn_cursor_next_same(raw, key.as_ptr(), len, record) })
     }
 
     pub(super) fn set_semi_consistent(&mut self) {
-        // SAFETY: the cursor is live.
+        // SAFETY: the cursor is live until `drop`, and belongs to this thread.
         let set = bug(unsafe { firn_cursor_set_semi_consistent(self.raw, true) });
         set.expect("semi-consistent reading is turned on");
     }
 
     pub(super) fn was_semi_consistent(&self) -> bool {
-        // SAFETY: the cursor is live.
+        // SAFETY: the cursor is live until `drop`, and belongs to this thread.
         unsafe { firn_cursor_was_semi_consistent(self.raw) }
     }
 
     pub(super) fn unlock_row(&mut self) -> Outcome<()> {
-        // SAFETY: cursor and session are live and this thread's.
+        // SAFETY: as for `seek`: cursor and session are live and this thread's.
         bug(unsafe { firn_cursor_unlock_row(self.raw) })
     }
 
-    /// Changes the row last read.
+    /// Updates the row last read.
     pub(super) fn update(&mut self, new: &[u8]) -> Outcome<()> {
         let (old, new) = (self.record.as_ptr(), new.as_ptr());
         let session = self.session.raw;
-        // SAFETY: the handles are live, the records have the table's length.
+        // SAFETY: session and table are live; `record`, and `new` from `record_of`, have the
+        // table's record length. The tables have primary keys, so the NULL reference is allowed.
         bug(unsafe { firn_update(session, self.table, old, new, null(), 0, null_mut()) })
     }
 
     /// Deletes the row last read.
     pub(super) fn delete(&mut self) -> Outcome<()> {
         let session = self.session.raw;
-        // SAFETY: likewise.
+        // SAFETY: as for `update`.
         bug(unsafe { firn_delete(session, self.table, self.record.as_ptr(), null()) })
     }
 }
 
 impl Drop for Cursor<'_, '_> {
     fn drop(&mut self) {
-        // SAFETY: nobody uses it any more.
+        // SAFETY: the cursor was opened by `Session::cursor` and is closed only here.
         unsafe { firn_cursor_close(self.raw) };
     }
 }

@@ -1,4 +1,5 @@
-//! One session after the other: what it asks for and what it is told.
+//! A client thread: runs random transactions in a session, and records each statement and its
+//! result in the history.
 
 use super::abi::{
     Cursor, Find, Outcome, Server, Session, key, list_index, primary_of, record_of, row_of,
@@ -19,7 +20,8 @@ const LISTS_A_TABLE: usize = 2;
 const ROWS: usize = 5;
 const POS_MAX: i64 = 1 << 40;
 
-/// The lists of a run: some in each table, and a bank.
+/// The lists of a run: two in each table, numbered from 0, and one more in table 1, the bank,
+/// between whose rows transfers move amounts.
 pub(super) struct Lists {
     tables: usize,
 }
@@ -46,24 +48,25 @@ impl Lists {
     }
 }
 
-/// A thread's memory over several lives of the database.
+/// A client thread, with its part of the history over several lives of the database.
 pub(super) struct Client<'a> {
     shared: &'a Shared,
     rng: StdRng,
     number: usize,
     pub(super) life: u32,
     pub(super) history: Vec<Txn>,
+    /// The active transaction.
     txn: Option<Txn>,
     autocommit: bool,
-    /// A failure of the statement under way ends the transaction.
+    /// If a statement fails now, the transaction must be rolled back.
     ends: bool,
-    /// Rows met last, by list.
+    /// The rows that the last scan of each list returned, by list.
     known: BTreeMap<u64, Vec<Row>>,
-    /// Bytes that fill a row.
+    /// Bytes of filling in the rows that this transaction writes.
     pad: usize,
 }
 
-/// The environment has died.
+/// Whether the status is one that calls return after the environment has died.
 fn is_end(status: firn_status) -> bool {
     use firn_status::{FIRN_IO, FIRN_NO_SPACE, FIRN_POISONED, FIRN_SHUTDOWN};
     matches!(
@@ -83,7 +86,7 @@ fn in_order(list: u64, (from, to): (i64, i64), forward: bool) -> Scan {
     }
 }
 
-/// What a scan does with each row: the cursor has it.
+/// Called for each row of a scan, with the cursor on that row.
 type Visit<'v> = dyn FnMut(&mut Cursor<'_, '_>, Row) -> Outcome<()> + 'v;
 
 impl<'a> Client<'a> {
@@ -132,7 +135,7 @@ impl<'a> Client<'a> {
         self.history.push(txn);
     }
 
-    /// Runs a statement and notes it.
+    /// Runs a statement and records it with its result and times.
     fn statement(
         &mut self,
         session: &mut Session<'_>,
@@ -191,7 +194,8 @@ impl<'a> Client<'a> {
             cursor.set_semi_consistent();
         }
         let whole = from == 0 && to == POS_MAX;
-        // A list as a whole is one value of the first column: the server looks it up by that alone.
+        // A whole list is one value of the index's first column. The server may look it up by that
+        // column alone, with exact seek and next-same.
         let same = whole && order > 0 && self.rng.random();
         let mut found = if same {
             cursor.seek(&prefix, Find::Exact)?
@@ -204,13 +208,13 @@ impl<'a> Client<'a> {
         while found {
             let row = row_of(&cursor.record);
             if row.list != list || !(from..=to).contains(&row.pos) {
-                // Beyond the end of a scan backward.
+                // A backward scan has left its range; it has no bound in the cursor.
                 if mode != firn_read_mode::FIRN_READ_SNAPSHOT {
                     cursor.unlock_row()?;
                 }
                 break;
             }
-            // Shown without its lock, it comes again.
+            // A row shown without its lock comes again, locked, with the next move.
             if !cursor.was_semi_consistent() {
                 visit(&mut cursor, row)?;
             }
@@ -223,7 +227,7 @@ impl<'a> Client<'a> {
         Ok(())
     }
 
-    /// Visits one row by its unique key.
+    /// Visits one row by a unique key: list and position in table 0, its id in the others.
     fn point(
         &mut self,
         session: &mut Session<'_>,
@@ -359,8 +363,8 @@ impl<'a> Client<'a> {
         })
     }
 
-    /// Appends to a row that was met before; `stale`: to what was read then, under a lock that is
-    /// still held.
+    /// Appends to a row that was read before, adds `amount`, and moves the row if `place` is given.
+    /// With `stale`, appends to `row` as it was read then: the transaction still holds its lock.
     fn append_to(
         &mut self,
         session: &mut Session<'_>,
@@ -370,7 +374,7 @@ impl<'a> Client<'a> {
         stale: bool,
     ) -> Outcome<()> {
         let (element, pad) = (self.element(), self.pad);
-        // In the table of lists in the primary key another row may have taken its place.
+        // In table 0 the key is list and position, where another row may be by now.
         let scan = match self.shared.lists.table(row.list) {
             0 => in_order(row.list, (row.pos, row.pos), true),
             _ => Scan::Point { id: row.id },
@@ -414,7 +418,7 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// Locks a list, and writes a row with what it has read.
+    /// Locks a whole list, and appends to one of the rows as read under the lock.
     fn read_and_write(&mut self, session: &mut Session<'_>, list: u64) -> Outcome<()> {
         let mode = firn_read_mode::FIRN_READ_LOCK_EXCLUSIVE;
         self.read(session, list, (0, POS_MAX), mode, firn_wait::FIRN_WAIT)?;
@@ -443,7 +447,8 @@ impl<'a> Client<'a> {
             log: vec![self.element()],
         };
         let table = self.shared.lists.table(list);
-        // Elsewhere lookups go by it.
+        // In table 1 the primary key is the key of lookups by id; in table 0 it is list and
+        // position, and `id` has no index.
         let primary = match table {
             2 => self.new_primary(row.id),
             _ => row.id as i64,
@@ -454,10 +459,11 @@ impl<'a> Client<'a> {
         })
     }
 
-    /// Deletes a few rows, and puts one in: so a deletion can be told from its absence. In this
-    /// order, so that what was put in outlives the deletion.
+    /// Deletes a few rows, then inserts one. The inserted row shows whether a commit of unknown
+    /// outcome took effect, which deleted rows alone do not show. It comes last, so that the
+    /// deletion does not take it away.
     fn delete(&mut self, session: &mut Session<'_>, list: u64) -> Outcome<()> {
-        // A deletion alone must not stay.
+        // If the insert fails, roll the deletion back too.
         self.ends = true;
         if let Some(first) = self.some_row(list) {
             self.delete_from(session, list, &first)?;
@@ -467,7 +473,7 @@ impl<'a> Client<'a> {
         Ok(())
     }
 
-    /// Deletes a row, or some from there on.
+    /// Deletes a row, or the rows from there on up to a distance.
     fn delete_from(&mut self, session: &mut Session<'_>, list: u64, first: &Row) -> Outcome<()> {
         let far = self.rng.random_range(0..2) << 36;
         self.delete_range(session, list, (first.pos, first.pos + far))
@@ -501,7 +507,7 @@ impl<'a> Client<'a> {
         })
     }
 
-    /// Deletes a row, and puts another one in its place.
+    /// Deletes a row and inserts another one at the same list and position.
     fn replace(&mut self, session: &mut Session<'_>, list: u64) -> Outcome<()> {
         let Some(old) = self.some_row(list) else {
             return Ok(());
@@ -513,13 +519,13 @@ impl<'a> Client<'a> {
         Ok(())
     }
 
-    /// A primary key that no row has had: above all others, or below them.
+    /// A primary key that no row has had: above all others, or below all others.
     fn new_primary(&mut self, unique: u64) -> i64 {
         let unique = unique as i64;
         if self.rng.random() { unique } else { -unique }
     }
 
-    /// Gives a row of the table with a unique index of lists another primary key.
+    /// Gives a row of table 2 another primary key; in other tables, appends to a row.
     fn rename(&mut self, session: &mut Session<'_>, list: u64) -> Outcome<()> {
         let Some(row) = self.some_row(list) else {
             return Ok(());
@@ -554,7 +560,8 @@ impl<'a> Client<'a> {
         })
     }
 
-    /// Moves a row to another place of its table.
+    /// Moves a row to another list and position in its table; not in table 0, where they are the
+    /// primary key.
     fn relocate(&mut self, session: &mut Session<'_>, list: u64) -> Outcome<()> {
         let table = self.shared.lists.table(list);
         match self.some_row(list) {
@@ -577,7 +584,7 @@ impl<'a> Client<'a> {
             return Ok(());
         }
         let amount = self.rng.random_range(1..100);
-        // Half a transfer must not stay.
+        // If the second half fails, roll the first one back too.
         self.ends = true;
         self.append_to(session, &from, -amount, None, false)?;
         self.append_to(session, &to, amount, None, false)?;
@@ -620,7 +627,7 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// Transactions, until there were enough or the environment has died.
+    /// Runs transactions, until their number is reached or the environment has died.
     pub(super) fn work(&mut self, session: &mut Session<'_>, transactions: usize) {
         pauses::begin(self.rng.random());
         self.known.clear();
@@ -631,7 +638,7 @@ impl<'a> Client<'a> {
         pauses::end();
     }
 
-    /// Fails when the environment has died.
+    /// Runs one transaction. Fails only if the environment has died.
     fn transaction(&mut self, session: &mut Session<'_>) -> Outcome<()> {
         self.begin();
         self.pad = one_of(&mut self.rng, &[0, 0, 100, 2000]);
@@ -661,7 +668,8 @@ impl<'a> Client<'a> {
             let Err(status) = done else {
                 continue;
             };
-            // The statement is taken back; the transaction may go on, but not after a deadlock.
+            // The statement was rolled back. The transaction may go on, but a deadlock victim must
+            // end.
             let ends = std::mem::take(&mut self.ends);
             let goes_on = !ends && status != firn_status::FIRN_DEADLOCK && self.rng.random();
             if is_end(status) || !goes_on {
@@ -682,8 +690,9 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// Commits, in one phase or two, or rolls back. Returns the status that tells of the end of all
-    /// things.
+    /// Ends the transaction. `commit` is `None` for a rollback, `Some(None)` for a commit in one
+    /// phase, `Some(Some(xid))` for one in two. `dead` is the status by which the environment's
+    /// death was noticed before. Fails only if the environment has died.
     fn end(
         &mut self,
         session: &mut Session<'_>,
@@ -698,7 +707,7 @@ impl<'a> Client<'a> {
             Some(two_phases) => match session.commit(two_phases) {
                 Ok(()) => (TxnOutcome::Ok, None),
                 Err(status) => {
-                    // The outcome of a failed commit is known after the next start.
+                    // The outcome of a failed commit is unknown until the next start.
                     let _ = session.rollback();
                     (TxnOutcome::Unknown, is_end(status).then_some(status))
                 }
@@ -709,12 +718,12 @@ impl<'a> Client<'a> {
             }
         };
         let end = (outcome != TxnOutcome::Unknown).then(|| self.now());
-        // Locks of a failed transaction went when it was rolled back, which may have been earlier.
+        // A failed transaction releases its locks in its rollback, inside this span.
         self.finish(outcome, Some(TimeSpan { begin, end }));
         status.map_or(Ok(()), Err)
     }
 
-    /// Makes the first rows.
+    /// Inserts the first rows of all lists, in one transaction.
     pub(super) fn found(&mut self, server: &Server) {
         let mut session = server.session(self.shared.level);
         self.begin();
@@ -729,7 +738,7 @@ impl<'a> Client<'a> {
             .expect("nobody else is there");
     }
 
-    /// Reads all lists.
+    /// Reads each list in a transaction of its own: first all by snapshot, then all with locks.
     pub(super) fn look(&mut self, server: &Server) {
         use firn_read_mode::{FIRN_READ_LOCK_EXCLUSIVE, FIRN_READ_SNAPSHOT};
         let mut session = server.session(self.shared.level);

@@ -1,11 +1,12 @@
-//! Threads that append to lists through the C ABI, and the judge of what they have seen.
+//! Threads that append to lists through the C ABI; `firn-history` judges the history of their
+//! requests and results.
 //!
-//! Each thread is a session of the server: scans in both directions, plain and locking, updates and
-//! deletes of ranges, single rows, moves, transfers, savepoints, commits in one and in two phases.
-//! Pauses are injected between pin, visible, lock and publish; memtables and limits of write sets
-//! are so small that they switch and spill all the time; sessions are killed, and the environment
-//! dies at some sync. What comes back after a crash continues the history. `firn-history` judges
-//! it.
+//! Each thread uses the C ABI as a session of the server does: scans in both directions, plain and
+//! locking, updates and deletes of ranges and of single rows, moves, transfers, savepoints, commits
+//! in one and in two phases. Threads sleep at pause points. Memtables and write-set limits are so
+//! small that memtables switch and transactions spill all the time. A further thread kills
+//! statements. All lives of the database but the last end with a death of the environment at some
+//! sync, and the recovered database continues the history.
 
 mod abi;
 mod client;
@@ -29,23 +30,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Threads at work.
+/// Number of client threads.
 const CLIENTS: usize = 6;
 
 /// Transactions of each thread in one life of the database.
 const TRANSACTIONS: usize = 60;
 
-/// How long a row lock is waited for.
+/// Lock wait timeout, microseconds.
 const LEVEL_TIMEOUT_US: u64 = 2_000_000;
 
 /// Counts of a run.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ConcurrentStats {
-    /// Transactions acknowledged.
+    /// Transactions whose commit was acknowledged.
     pub committed: u64,
-    /// Transactions with another end.
+    /// Transactions with another outcome.
     pub others: u64,
-    /// Instants that the judge has put in order.
+    /// Instants that the judge ordered.
     pub instants: u64,
     /// Cycles that the isolation level permits.
     pub permitted: u64,
@@ -67,11 +68,11 @@ impl ConcurrentStats {
     }
 }
 
-/// A status that is no promise kept or broken, but a bug of the engine or of the driver, ends the
-/// run.
+/// Turns a status into a result. Statuses that no fault or conflict explains are bugs of the engine
+/// or of this driver.
 ///
 /// # Panics
-/// For such a status.
+/// If the status is such a bug.
 fn bug(status: firn_status) -> Result<(), firn_status> {
     use firn_status::{
         FIRN_CORRUPTION, FIRN_INVALID, FIRN_NO_TABLE, FIRN_OK, FIRN_PANIC, FIRN_SAME_ROW,
@@ -81,8 +82,8 @@ fn bug(status: firn_status) -> Result<(), firn_status> {
         FIRN_OK => Ok(()),
         FIRN_CORRUPTION | FIRN_INVALID | FIRN_NO_TABLE | FIRN_PANIC | FIRN_SAME_ROW
         | FIRN_UNSUPPORTED => {
-            // SAFETY: the message of the last failing call of this thread, which nothing has
-            // replaced.
+            // SAFETY: the message is a C string that stays valid until this thread's next call of
+            // the C ABI, and none happens before it is printed.
             let words = unsafe { std::ffi::CStr::from_ptr(firn_capi::error::firn_last_error()) };
             panic!("{status:?}: {}", words.to_string_lossy())
         }
@@ -90,17 +91,18 @@ fn bug(status: firn_status) -> Result<(), firn_status> {
     }
 }
 
-/// What the threads of a run share.
+/// State that the threads of a run share.
 struct Shared {
     level: IsolationLevel,
     lists: Lists,
-    /// Every look at it is a later moment.
+    /// The logical clock of the history: each reading is later than all readings before it.
     clock: AtomicU64,
     ids: AtomicU64,
     elements: AtomicU64,
 }
 
 impl Shared {
+    /// Advances a counter and returns its new value. `SeqCst` orders all readings of the clock.
     fn next(counter: &AtomicU64) -> u64 {
         counter.fetch_add(1, Ordering::SeqCst) + 1
     }
@@ -114,13 +116,15 @@ fn options(rng: &mut StdRng) -> Options {
     }
 }
 
-/// Runs threads over some lives of a database in memory, and judges what they have seen.
+/// Runs threads over one to three lives of a database in memory, and judges their history.
 ///
 /// # Errors
-/// What the judge has found, in words.
+/// A [`Failure`] with the findings of the judge and the file that keeps the history, or with the
+/// call that failed.
 ///
 /// # Panics
-/// If a call reports damage or a bug.
+/// If a call of the observer returns a status that is a bug of the engine or of the driver. In
+/// other threads, such a panic becomes a [`Failure`].
 pub fn run(seed: u64) -> Result<ConcurrentStats, Failure> {
     let (history, crashes) = history_of(seed)?;
     let verdict = check(&history);
@@ -142,7 +146,8 @@ pub fn run(seed: u64) -> Result<ConcurrentStats, Failure> {
     })
 }
 
-/// Writes a history down for whoever looks into it: `firn-history` judges the file again.
+/// Writes a history to a file, for inspection and for the `firn-history` command. Returns the
+/// file's name or the error, in words.
 fn keep(history: &History, seed: u64) -> String {
     let path =
         std::env::temp_dir().join(format!("firn-history-{}-{seed}.jsonl", std::process::id()));
@@ -227,8 +232,8 @@ fn history_of(seed: u64) -> Result<(History, u64), Failure> {
     Ok((History { setup, txns }, u64::from(lives) - 1))
 }
 
-/// Lets the clients work, and kills some of what they do. Until they are done, or until the end of
-/// the environment.
+/// Runs the clients, while another thread kills statements. Ends when each client has run its
+/// transactions or, with `to_the_end`, when the environment has died.
 fn work(
     server: &Server,
     clients: &mut [Client],
@@ -257,7 +262,8 @@ fn work(
             let mut rng = StdRng::seed_from_u64(seed);
             while !done.load(Ordering::Relaxed) {
                 std::thread::sleep(Duration::from_micros(rng.random_range(500..20_000)));
-                // SAFETY: the sessions outlive the scope.
+                // SAFETY: `killers` point to live sessions: `sessions` is declared outside of the
+                // scope, which joins this thread before they are dropped.
                 unsafe { killers[rng.random_range(0..killers.len())].kill() };
             }
         });

@@ -1,4 +1,4 @@
-//! Pauses between the steps of reads and commits.
+//! Random pauses at the pause points of reads, lock waits and commits, which widen races.
 
 use crate::tiny_options::chance;
 use firn::base::pause_points::{self, PausePoint};
@@ -6,17 +6,18 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::time::Duration;
 
-/// Holds this thread up at some of the points it passes, until it ends.
+/// Makes this thread sleep at some of the pause points it passes, until [`end`].
 pub(super) fn begin(seed: u64) {
     let mut rng = StdRng::seed_from_u64(seed);
     pause_points::on_this_thread(move |point| {
         let (percent, most_us) = match point {
-            // The widest race: everything may happen between the two loads.
+            // The widest race: a flush or many commits may fall between pinning the super version
+            // and reading the visible seqno.
             PausePoint::Pinned => (20, 1500),
             PausePoint::SnapshotTaken | PausePoint::LockGranted => (10, 1000),
             PausePoint::LockWanted | PausePoint::LockRefused | PausePoint::Published => (5, 500),
             PausePoint::Sequenced | PausePoint::BeforePublish => (10, 500),
-            // The mutex of the pipeline is held.
+            // Short, because the thread holds the mutex of the commit pipeline.
             PausePoint::Switched => (5, 100),
         };
         if chance(&mut rng, percent) {
@@ -25,7 +26,7 @@ pub(super) fn begin(seed: u64) {
     });
 }
 
-/// No more pauses on this thread.
+/// Ends the pauses of this thread.
 pub(super) fn end() {
     pause_points::clear();
 }

@@ -1,4 +1,4 @@
-//! The database over a damaged file.
+//! Checks of a database with one damaged file.
 
 use super::blob_values::Stored;
 use super::check::DatabaseContents;
@@ -15,22 +15,22 @@ use firn::txn::Isolation;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// An index that the model does not know: what is written after the damage.
+/// An index that the model does not know, for writes after the damage.
 const NEW_INDEX: IndexId = 2_000_000;
 const ROUNDS: u32 = 4;
 const KEYS_A_ROUND: u32 = 8;
 
-/// Moments that a flip in the log can take. Each group tells the one before it to be durable, so
-/// only the last can pass for one that a power cut tore; commits that wait for no sync lie in it
-/// together.
+/// The most moments that a flip in the log may take back. Each WAL group records that the group
+/// before it is durable, so only a damaged last group passes for a torn write. Commits that do not
+/// wait for a sync may share that group.
 const TORN_MAX: u64 = 6;
 
-/// Holds an error against the damage that was done.
+/// Checks that an error names the damaged file.
 fn blame(error: &Error, file: &str, what: &str) -> Result<(), StepEnd> {
     let named = match error.kind() {
         ErrorKind::Corruption { file: named, .. } => {
-            // Where the damage hides the start of a group, the log cannot tell whether the segment
-            // before it is the one that should go on.
+            // If the damage hides the start of a group, the log cannot tell whether it continues
+            // in the damaged segment or in another one, so any segment may be named.
             named.ends_with(file) || (named.ends_with(".wal") && file.ends_with(".wal"))
         }
         ErrorKind::Unsupported => error.message().contains(file),
@@ -44,10 +44,14 @@ fn blame(error: &Error, file: &str, what: &str) -> Result<(), StepEnd> {
 }
 
 impl World {
-    /// Ends this life, closed or killed, and hands out what is stored. The world keeps its model.
+    /// Ends the database, by a close if `closed`, else by a kill, and returns the stored files. The
+    /// world keeps its model.
     ///
-    /// The names are those of the SSTs that hold a part of the catalog: without them a database
-    /// cannot know its tables.
+    /// The returned names are the SSTs that hold catalog entries, without which a database does not
+    /// know its tables.
+    ///
+    /// # Errors
+    /// [`StepEnd::Engine`] if the close fails.
     pub fn leave(&mut self, closed: bool) -> Result<(MemEnv, Vec<String>), StepEnd> {
         self.end_sessions();
         self.sessions.clear();
@@ -67,15 +71,19 @@ impl World {
         Ok((self.env.kill(), names))
     }
 
-    /// Whether the model knows every moment that a flip in the log may bring back.
+    /// Whether the model knows every moment that the database may show after a flip in the log.
     pub fn knows_what_a_flip_may_leave(&self) -> bool {
         self.history.written() >= self.history.base_at() + TORN_MAX
     }
 
-    /// Opens the database over `env`, in which a bit of `file` was flipped, and compares all that
-    /// can be read.
+    /// Opens the database over `env`, in which a bit of `file` was flipped, and compares everything
+    /// readable with the model, before and after further writes and compactions.
     ///
-    /// `may_refuse` says that the file is one without which nothing can be read.
+    /// With `may_refuse`, the open may fail: it needs this file.
+    ///
+    /// # Errors
+    /// [`StepEnd::Failed`] if an error does not name the file, if a read returns wrong data, or if
+    /// writes are refused; [`StepEnd::Engine`] if another call fails.
     pub fn look_at_damage(
         &mut self,
         env: MemEnv,
@@ -94,7 +102,7 @@ impl World {
         }
         let (seen, mut failed) = self.see_what_reads(file)?;
         let now = self.history.now();
-        // What was committed last and not yet written when the process died may be missing anyway.
+        // Commits that were not yet written when the process died may be missing anyway.
         let whole = self.history.written();
         let from = match file.ends_with(".wal") {
             true => whole.saturating_sub(TORN_MAX).max(self.history.base_at()),
@@ -126,7 +134,7 @@ impl World {
         })
     }
 
-    /// As `see`, without the indexes that do not read.
+    /// As `see`, without the indexes whose scans fail. Returns also whether any scan failed.
     fn see_what_reads(&self, file: &str) -> Result<(DatabaseContents, bool), StepEnd> {
         let point = self.latest();
         let tables = self.db().catalog().list("");
@@ -166,8 +174,9 @@ impl World {
         Ok((seen, failed))
     }
 
-    /// Point reads of all there should be: right, or an error. Indexes that could not be scanned
-    /// may be at another moment than the one found for the rest.
+    /// Checks point reads of all entries at `moment`: each returns the right value or an error that
+    /// names the file. Returns whether one failed. For an index that could not be scanned, the
+    /// value at any moment from `from` on is right, because its moment is unknown.
     fn points_after_damage(
         &self,
         file: &str,
@@ -208,7 +217,7 @@ impl World {
         Ok(failed)
     }
 
-    /// Writes go on, are flushed and compacted, beside the damage and over it.
+    /// Checks that writes, flushes and compactions go on, next to the damage and across it.
     fn work_after_damage(&self, file: &str) -> Result<(), StepEnd> {
         ensure!(self.accepts_writes()?, "writes are refused");
         for round in 0..ROUNDS {
@@ -219,7 +228,7 @@ impl World {
             self.compact_beside_damage(file)?;
         }
         for _ in 0..4 {
-            // What it cannot tell to be garbage it leaves alone.
+            // Must succeed: garbage collection leaves alone what the damage keeps it from judging.
             self.db().collect_blobs()?;
         }
         match self.db().compact_all() {
@@ -235,8 +244,8 @@ impl World {
         Ok(())
     }
 
-    /// Compacts until there is nothing to do. A job that meets the damage fails; the same one must
-    /// not come again.
+    /// Compacts until the picker finds nothing. A job that meets the damage fails; the picker must
+    /// then leave the damaged file out, so at most one job fails.
     fn compact_beside_damage(&self, file: &str) -> Result<(), StepEnd> {
         let mut failures = 0;
         loop {

@@ -1,6 +1,5 @@
-//! Values out of line: written as the tables write theirs, read back for the comparison.
-//!
-//! The tail of a long value is a blob, the head stays in the entry.
+//! Out-of-line values, written in the way tables write them: the tail of a long value becomes a
+//! blob, the head stays in the entry. Reads join both for the comparison with the model.
 
 use super::{StepEnd, World};
 use crate::ensure;
@@ -12,10 +11,10 @@ use firn::blob::BlobStore;
 use firn::txn::Transaction;
 use std::sync::atomic::Ordering;
 
-/// The column of all blobs.
+/// The column id of all blobs.
 const COLUMN: u32 = 7;
 
-/// An entry as the files have it.
+/// A stored entry. For [`Kind::PutBlobs`], the value's tail ends with blob references.
 #[derive(Debug, Clone)]
 pub(super) struct Stored {
     kind: Kind,
@@ -28,7 +27,7 @@ impl Stored {
         Self { kind, value }
     }
 
-    /// The value, its blob read.
+    /// The whole value, with the blob read.
     pub(super) fn read(&self, blobs: &BlobStore) -> Result<OwnedValue> {
         if self.kind != Kind::PutBlobs {
             return Ok(self.value.clone());
@@ -44,7 +43,7 @@ impl Stored {
     }
 }
 
-/// Puts `value`, out of line if its tail is long.
+/// Puts `value`; a tail of at least the blob threshold goes out of line.
 pub(super) fn put(txn: &mut Transaction, key: &[u8], value: Value<'_>) -> Result<()> {
     let threshold = txn.context().mutable.blob_threshold.load(Ordering::Relaxed);
     if (value.tail.len() as u64) < threshold {
@@ -57,8 +56,8 @@ pub(super) fn put(txn: &mut Transaction, key: &[u8], value: Value<'_>) -> Result
 }
 
 impl World {
-    /// Changes the head of the value of a key that the session has locked, and keeps its blob. The
-    /// new value; `None` if the key has no blob.
+    /// Puts a new head for `key`, which the session has locked, and keeps the blob of the latest
+    /// version. Returns the new value; `None`, and no change, if that version has no blob.
     pub(super) fn keep_blob(
         &mut self,
         at: usize,

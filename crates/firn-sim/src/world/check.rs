@@ -1,4 +1,4 @@
-//! The whole database against the model.
+//! Comparison of the whole database with the model.
 
 use super::blob_values::Stored;
 use super::read::{Entries, range_of, read_all};
@@ -11,13 +11,13 @@ use firn::read::ReadPoint;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Everything that can be seen of a database from outside.
+/// The visible contents of a database.
 #[derive(Clone)]
 pub(super) struct DatabaseContents {
     pub tables: BTreeMap<String, Vec<IndexId>>,
     pub prepared: BTreeSet<Vec<u8>>,
     pub counters: BTreeMap<u64, CounterValue>,
-    /// Every index that may hold something, in key order.
+    /// The entries of every live and dropped index.
     pub entries: BTreeMap<IndexId, Entries>,
 }
 
@@ -26,12 +26,12 @@ impl World {
         self.db().context().super_versions.latest()
     }
 
-    /// Reads all there is, every index both ways.
+    /// Reads the latest contents, every index in both directions.
     pub(super) fn see(&self) -> Result<DatabaseContents, StepEnd> {
         self.see_in(self.db())
     }
 
-    /// The same of another database.
+    /// As [`Self::see`], of another database.
     pub(super) fn see_in(&self, db: &Db) -> Result<DatabaseContents, StepEnd> {
         let point = db.context().super_versions.latest();
         let tables = db.catalog().list("");
@@ -59,7 +59,8 @@ impl World {
         })
     }
 
-    /// What differs between `seen` and the model at a moment, but for prepared transactions.
+    /// Describes the first difference between `seen` and the model at moment `at`; `None` if they
+    /// agree. `side` is the catalog at that moment. Prepared transactions are not compared.
     pub(super) fn difference(
         &self,
         seen: &DatabaseContents,
@@ -80,8 +81,8 @@ impl World {
                 ));
             }
         }
-        // Set back, a counter stays back: a value from before must not come again in the generation
-        // after.
+        // Setting a counter back starts a new generation: values of the older generation must not
+        // reappear in the newer one.
         for (counter, found) in &seen.counters {
             let most = self.counters_most.get(&(*counter, found.generation));
             if let Some(most) = most.filter(|most| found.value > **most) {
@@ -102,7 +103,10 @@ impl World {
         None
     }
 
-    /// Compares all of the database with the model, now.
+    /// Compares the whole database with the model at the last moment.
+    ///
+    /// # Errors
+    /// [`StepEnd::Failed`] if they differ; [`StepEnd::Engine`] if a read fails.
     pub fn check_latest(&mut self) -> Result<(), StepEnd> {
         let seen = self.see()?;
         self.stats.compared += seen.entries.values().map(|e| e.len() as u64).sum::<u64>();
@@ -121,8 +125,8 @@ impl World {
         self.check_points(&seen)
     }
 
-    /// Point reads of all that a scan has found, but in dropped indexes: of these entries go one
-    /// after the other, and the row cache keeps what the files have let go.
+    /// Compares a point read of each entry in `seen` with the scan. Dropped indexes are left out:
+    /// compactions remove their entries one by one, while the row cache may still hold them.
     fn check_points(&self, seen: &DatabaseContents) -> Result<(), StepEnd> {
         let point = self.latest();
         let dropped = &self.history.side().dropped;
@@ -145,7 +149,7 @@ impl World {
         Ok(())
     }
 
-    /// A dropped index is noted as such until its last entry is gone.
+    /// Checks that the catalog remembers a dropped index until its last entry is gone.
     pub(super) fn check_dropped(&self, seen: &DatabaseContents) -> Result<(), StepEnd> {
         let retired = self.db().catalog().retired();
         let dropped = &self.history.side().dropped;
@@ -160,9 +164,11 @@ impl World {
         Ok(())
     }
 
-    /// After a full compaction that no read holds up nothing is left of what is not needed.
+    /// Checks the tree after a full compaction, while no snapshot is held: the last level holds
+    /// exactly the live entries, and no other file is stored.
     pub(super) fn check_rest(&mut self) -> Result<(), StepEnd> {
-        // The first one may have made the notes of dropped indexes superfluous.
+        // The caller's full compaction may have deleted the catalog's records of dropped indexes;
+        // this one removes their tombstones.
         self.db().compact_all()?;
         let db = self.db();
         let retired = db.catalog().retired();
@@ -187,7 +193,8 @@ impl World {
         self.check_files(files)
     }
 
-    /// No file is stored but those of the tree, which are `files`, and of transactions under way.
+    /// Checks that only the tree, which has `files` SSTs, and open or prepared transactions own
+    /// SSTs on disk.
     fn check_files(&self, files: u64) -> Result<(), StepEnd> {
         let names = firn::env::Env::list_dir(&self.env, Path::new(DIR))?;
         let stored = names.iter().filter(|name| name.ends_with(".sst")).count() as u64;
@@ -200,7 +207,7 @@ impl World {
         Ok(())
     }
 
-    /// After a recovery: what transactions had spilled is gone.
+    /// Checks that recovery removed the files that lost transactions had spilled.
     pub(super) fn check_recovered_files(&self) -> Result<(), StepEnd> {
         let levels = self.db().levels();
         self.check_files(levels.iter().map(|level| level.files).sum())

@@ -1,4 +1,5 @@
-//! Checkpoints: what they hold at once, after crashes, and when both sides go on writing.
+//! Checkpoints: their contents when made and after crashes, and their independence from the
+//! database when both are written.
 
 use super::check::DatabaseContents;
 use super::{DIR, StepEnd, World};
@@ -11,24 +12,24 @@ use rand::Rng;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Checkpoints that are kept at the same time.
+/// Most checkpoints kept on disk at the same time.
 const KEPT_MAX: usize = 3;
 
-/// A checkpoint that is there for good.
+/// A finished checkpoint, with its contents.
 pub(super) struct KeptCheckpoint {
     dir: PathBuf,
     holds: DatabaseContents,
 }
 
 impl World {
-    /// Makes a checkpoint of what is there now.
+    /// Makes a checkpoint and compares its contents with the model.
     pub(super) fn checkpoint(&mut self) -> Result<(), StepEnd> {
         self.next_name += 1;
         let dir = PathBuf::from(format!("/c{}", self.next_name));
         let flush = self.lucky(50);
         self.db().checkpoint(&dir, flush)?;
         self.stats.checkpoints += 1;
-        // The log was cut behind the last record.
+        // The checkpoint made the log durable up to its last record.
         let now = self.history.now();
         self.history.acknowledge(now);
         let after = self.copy_of_disk();
@@ -57,9 +58,9 @@ impl World {
         Ok(())
     }
 
-    /// The checkpoints that were there before a crash are, and hold the same.
+    /// Checks that a checkpoint made before the crash still opens with the same contents.
     pub(super) fn check_kept(&mut self) -> Result<(), StepEnd> {
-        // One at a time is enough: there are many crashes.
+        // One checkpoint a crash is enough: there are many crashes.
         let Some(at) = self.checkpoints.len().checked_sub(1) else {
             return Ok(());
         };
@@ -72,7 +73,7 @@ impl World {
             seen.tables == holds.tables
                 && seen.prepared == holds.prepared
                 && holds.entries.iter().all(|(id, entries)| {
-                    // Of dropped indexes entries go one after the other.
+                    // Compactions remove the entries of dropped indexes one by one.
                     let live = holds.tables.values().flatten().any(|live| live == id);
                     !live || seen.entries.get(id) == Some(entries)
                 }),
@@ -82,7 +83,7 @@ impl World {
         Ok(())
     }
 
-    /// The disk as it is, or as a power cut now would leave it.
+    /// A copy of the disk, as it is or as a power cut would leave it now.
     fn copy_of_disk(&mut self) -> MemEnv {
         let copy = self.env.copy();
         match self.lucky(50) {
@@ -91,7 +92,7 @@ impl World {
         }
     }
 
-    /// What the checkpoint in `dir` holds on that disk.
+    /// Opens the checkpoint in `dir` on `disk` and reads its contents.
     fn look_at(&self, disk: &MemEnv, dir: &Path) -> Result<DatabaseContents, StepEnd> {
         let opened = Db::open(Arc::new(disk.clone()), dir, self.options.clone(), None);
         match opened {
@@ -107,7 +108,7 @@ impl World {
         }
     }
 
-    /// On a copy of the disk: whatever is done to the checkpoint, the database does not change.
+    /// Checks, on a copy of the disk, that writes to the checkpoint do not change the database.
     fn check_apart(&mut self, dir: &Path) -> Result<(), StepEnd> {
         let disk = self.env.copy();
         let env: Arc<dyn Env> = Arc::new(disk.clone());
@@ -127,7 +128,8 @@ impl World {
             }
         }
         drop(copy);
-        // The database in the copy is as a kill leaves it.
+        // The copy holds the database as a kill would leave it: any moment since the durable one
+        // may be its state.
         let db = Db::open(env, Path::new(DIR), options, None)?;
         let seen = self.see_in(&db)?;
         let found = (self.history.durable()..=self.history.now()).any(|at| {

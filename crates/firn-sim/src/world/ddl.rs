@@ -1,4 +1,4 @@
-//! Changes of the catalog, with a definition that needs no server.
+//! DDL: creates, drops, renames and truncates of tables, and changes of counters.
 
 use super::{StepEnd, World};
 use crate::ensure;
@@ -12,7 +12,7 @@ use firn::rowcode::{Column, ColumnKind, InstantDefault};
 use rand::Rng;
 use std::sync::Arc;
 
-/// The counter that index ids are taken from.
+/// The counter that assigns index ids.
 const INDEX_IDS: u64 = 0;
 
 /// A table of one integer column with `indexes` indexes on it.
@@ -33,8 +33,8 @@ fn schema(indexes: u32, primary: bool) -> TableSchema {
     };
     let index = |n: u32| IndexSchema {
         name: format!("i{n}"),
-        // Keys here are any bytes: the start of one would be locked as a value of a unique
-        // secondary index.
+        // Secondary indexes are not unique: keys are arbitrary bytes here, and in a unique
+        // secondary index a lock covers only the declared columns, the start of the key.
         unique: primary && n == 0,
         parts: vec![IndexPart {
             column: 0,
@@ -56,7 +56,8 @@ fn schema(indexes: u32, primary: bool) -> TableSchema {
 }
 
 impl World {
-    /// The ids that the next `count` indexes will get, in the order of [`TableEntry::index_ids`].
+    /// The ids that a new table with `indexes` indexes will get, in the order of
+    /// [`TableEntry::index_ids`].
     fn next_ids(&self, indexes: u32, primary: bool) -> Vec<IndexId> {
         let cell = self.db().catalog().counters().cell(INDEX_IDS);
         let next = cell.read().value as u32 + 1;
@@ -79,7 +80,8 @@ impl World {
         Ok(())
     }
 
-    /// As the server's metadata locks have it: no transaction may use a table that changes.
+    /// A random table that no session or prepared transaction uses: the server's metadata locks
+    /// keep DDL away from used tables.
     fn unused_table(&mut self) -> Option<(String, Vec<IndexId>)> {
         let side = self.history.side();
         let index_of = |key: &[u8]| u32::from_be_bytes(key[..4].try_into().expect("an index id"));
@@ -160,7 +162,7 @@ impl World {
         Self::same_ids(&entry, &ids)
     }
 
-    /// Changes that the catalog must refuse, without effect.
+    /// Tries changes that the catalog must refuse, and checks the kinds of the errors.
     fn refused(&mut self) -> Result<(), StepEnd> {
         let catalog = Arc::clone(self.db().catalog());
         let Some(name) = self.history.side().tables.keys().next().cloned() else {
@@ -180,7 +182,7 @@ impl World {
         Ok(())
     }
 
-    /// A change of the catalog is durable on return, whatever the flush mode.
+    /// DDL and changes of counters are durable on return, whatever the commit durability.
     fn ddl_is_durable(&mut self) {
         let now = self.history.now();
         self.history.acknowledge(now);
@@ -192,15 +194,16 @@ impl World {
         let mut value = counters.cell(counter).read();
         value.value += self.rng.random_range(1..9);
         self.note_counter(counter, value);
-        // A call that fails promises nothing, and a counter found higher than promised is no harm.
-        // (The value in memory stays raised: it says nothing about the log.)
+        // A failed call is not recorded: a counter may be found higher than promised. (In memory
+        // the value stays raised, which says nothing about the log.)
         self.db().catalog().persist_counter(counter, value.value)?;
         self.record(Event::Counter(counter, value));
         self.ddl_is_durable();
         Ok(())
     }
 
-    /// Sets a counter, back as a rule. Transactions that have raised it may commit later.
+    /// Sets a counter, mostly to a smaller value. Transactions that raised it before may still
+    /// commit afterwards.
     pub(super) fn set_counter(&mut self) -> Result<(), StepEnd> {
         let counter = one_of(&mut self.rng, &[1000, 1001, 1002, 2000, 2001]);
         let before = self.db().catalog().counters().cell(counter).read();
@@ -209,7 +212,7 @@ impl World {
             value: before.value.saturating_sub(self.rng.random_range(0..9)),
         };
         self.note_counter(counter, value);
-        // After a call that fails the counter is in yet another generation.
+        // A failed call restores the value in yet another generation.
         self.note_counter(
             counter,
             CounterValue {
@@ -223,7 +226,7 @@ impl World {
         Ok(())
     }
 
-    /// A counter gets to `value`, in memory at least.
+    /// Notes that a counter reaches `value`, at least in memory.
     pub(super) fn note_counter(&mut self, counter: u64, value: CounterValue) {
         let most = &mut self.counters_most;
         let most = most.entry((counter, value.generation)).or_default();

@@ -1,9 +1,12 @@
 //! A database under random work, next to its model.
 //!
 //! One thread does everything, background work included, so a run repeats exactly: the same seed
-//! gives the same calls, and the n-th sync is the same sync. What a call returns is compared with
-//! the model at once. A call that fails because the power is out, or because a fault was injected,
-//! ends the step with [`StepEnd::Engine`]; the owner of the world then crashes or inspects it.
+//! gives the same calls, and the n-th sync is the same sync. Each result is compared with the model
+//! at once. A call that fails, because the environment died or because a fault was injected, ends
+//! the step with [`StepEnd::Engine`]; the owner of the world then crashes it or inspects it.
+//!
+//! Rejected: threads. An exact model needs the order of commits, and a failure needs a seed that
+//! repeats it; `bank` and `concurrent` cover the races.
 
 mod bit_rot;
 mod blob_values;
@@ -33,16 +36,16 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Index ids of entries that belong to no table; the catalog's own ids stay far below.
+/// Index ids of entries that belong to no table. The catalog assigns ids far below them.
 const LOOSE: [IndexId; 3] = [1_000_000, 1_000_001, 1_000_255];
 
-/// Where the database lies.
+/// Directory of the database.
 pub const DIR: &str = "/db";
 
 /// Why a step ended early.
 #[derive(Debug)]
 pub enum StepEnd {
-    /// The database failed a call: the power is out, or a fault was injected.
+    /// A call of the database failed: the environment died, or a fault was injected.
     Engine(Error),
     /// A promise is broken.
     Failed(Failure),
@@ -60,7 +63,7 @@ impl From<Error> for StepEnd {
     }
 }
 
-/// Counts of what a world went through.
+/// Counts of a world's work.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Stats {
     /// Steps taken.
@@ -73,11 +76,11 @@ pub struct Stats {
     pub compared: u64,
     /// Power cuts and kills, those during recovery included.
     pub crashes: u64,
-    /// Events that a crash took, all of them unacknowledged.
+    /// Events that crashes took back, all of them unacknowledged.
     pub lost: u64,
     /// Prepared transactions found by recoveries.
     pub prepared: u64,
-    /// Checkpoints made, and opened.
+    /// Checkpoints made and opened.
     pub checkpoints: u64,
     /// Recoveries of a backup to a point in the archive of the log.
     pub points: u64,
@@ -98,7 +101,7 @@ impl Stats {
     }
 }
 
-/// Wraps the environment of a world, to inject faults.
+/// Wraps the environment of a world, to inject faults. Called at each start of the database.
 pub type Wrap = Box<dyn Fn(&MemEnv) -> Arc<dyn Env>>;
 
 /// A database, its model, and the sessions that use it.
@@ -110,26 +113,28 @@ pub struct World {
     db: Option<Arc<Db>>,
     history: Model,
     sessions: Vec<Session>,
-    /// Who holds which row lock, by the numbers of the owners.
+    /// Holders of each row lock: owner number and mode, by key.
     locks: BTreeMap<Vec<u8>, BTreeMap<u64, LockMode>>,
-    /// Locks of prepared transactions that no session owns, by xid.
+    /// Owner numbers of prepared transactions that no session owns, by xid.
     detached: BTreeMap<Vec<u8>, u64>,
     next_owner: u64,
     next_name: u64,
+    /// Number of keys of an index that the work uses.
     keys: u32,
-    /// Checkpoints that were made, and what is in them.
+    /// Checkpoints on disk, with their contents.
     checkpoints: Vec<KeptCheckpoint>,
-    /// With the log archived: backups, and states to recover to.
+    /// Backups and noted states, while the log is archived.
     points: point_in_time::RecoveryPoints,
-    /// Files may lie about until the next start, since a call to remove one failed.
+    /// A removal may have failed: until the next start, files that nothing names are allowed.
     strays: bool,
-    /// The largest value that a counter had in a generation, in memory at least.
+    /// The largest value that a counter reached in a generation, at least in memory. Keys: counter
+    /// id and generation.
     counters_most: BTreeMap<(u64, u64), u64>,
     stats: Stats,
 }
 
 impl World {
-    /// A world without a database; [`Self::recover`] makes it.
+    /// A world without a database; [`Self::recover`] creates it.
     pub fn new(seed: u64, flush_mode: CommitDurability) -> Self {
         Self::with_env(seed, flush_mode, Box::new(|env| Arc::new(env.clone())))
     }
@@ -162,12 +167,12 @@ impl World {
         }
     }
 
-    /// What it went through so far.
+    /// The counts so far.
     pub fn stats(&self) -> Stats {
         self.stats
     }
 
-    /// The environment of the current life.
+    /// The environment since the last crash.
     pub fn env(&self) -> &MemEnv {
         &self.env
     }
@@ -189,12 +194,17 @@ impl World {
         )
     }
 
-    /// Calls are about to fail: until the next start files may lie about that nobody needs.
+    /// Calls are about to fail, removals among them: until the next start, files that nothing names
+    /// are allowed.
     pub fn expect_strays(&mut self) {
         self.strays = true;
     }
 
     /// Takes `n` steps, or fewer if one ends early.
+    ///
+    /// # Errors
+    /// [`StepEnd::Engine`] if a call of the database fails; [`StepEnd::Failed`] if a result differs
+    /// from the model.
     pub fn steps(&mut self, n: usize) -> Result<(), StepEnd> {
         (0..n).try_for_each(|_| self.step())
     }
@@ -202,7 +212,7 @@ impl World {
     fn step(&mut self) -> Result<(), StepEnd> {
         self.stats.steps += 1;
         match self.rng.random_range(0..1000) {
-            // After a fault there may be nobody left to take a step.
+            // After a fault there may be no session left.
             0..900 if self.sessions.is_empty() => Ok(()),
             0..900 => {
                 let at = self.rng.random_range(0..self.sessions.len());
@@ -230,7 +240,7 @@ impl World {
         }
     }
 
-    /// Records an event that has happened, with what the flush mode acknowledges of it.
+    /// Records an event that succeeded, acknowledged as far as the commit durability promises.
     fn record(&mut self, event: Event) {
         let at = self.history.record(event);
         match self.options.mutable.commit_durability() {
@@ -240,7 +250,7 @@ impl World {
         }
     }
 
-    /// Records an event, and acknowledges it if `result` is good.
+    /// Records an event, and acknowledges it if `result` is `Ok`.
     fn record_if<T>(&mut self, result: Result<T>, event: Event) -> Result<T, StepEnd> {
         match result {
             Ok(done) => {
@@ -251,8 +261,8 @@ impl World {
         }
     }
 
-    /// Records an event unless `result` says that nothing happened. A failed log leaves open
-    /// whether it did; a full disk does not.
+    /// Records an event without acknowledgement. `NoSpace` says that the event did not happen;
+    /// after any other error its outcome is unknown.
     fn record_unacknowledged<T>(&mut self, result: Result<T>, event: Event) -> Result<T, StepEnd> {
         match &result {
             Ok(_) => {
@@ -294,25 +304,25 @@ impl World {
         Ok(())
     }
 
-    /// The model forgets what nothing can ask for any more.
+    /// Makes the model forget the moments that no session reads and no crash brings back.
     fn forget(&mut self) {
         let oldest = self.oldest_read().unwrap_or(self.history.now());
         self.history
             .forget_before(oldest.min(self.history.durable()));
     }
 
-    /// All indexes whose entries have a meaning now.
+    /// All indexes that are not dropped.
     fn live_indexes(&self) -> Vec<IndexId> {
         let tables = self.history.side().tables.values().flatten().copied();
         LOOSE.into_iter().chain(tables).collect()
     }
 
-    /// A key of one of the indexes there are, out of a small universe: some keys are prefixes of
-    /// others, some share a long prefix, one is empty.
+    /// A random key of a live index, from a small universe: some keys are prefixes of others, some
+    /// share a long prefix, one is empty.
     fn random_key(&mut self) -> Vec<u8> {
         let indexes = self.live_indexes();
         let index = one_of(&mut self.rng, &indexes);
-        // Half of the work falls on few keys, which so get many versions.
+        // Half of the draws go to twelve keys, so that these have many versions.
         let keys = if self.lucky(50) { 12 } else { self.keys };
         let n = self.rng.random_range(0..keys);
         let mut key = index.to_be_bytes().to_vec();

@@ -1,4 +1,4 @@
-//! Backups and states to recover to, with the log archived.
+//! Backups and noted states, for point-in-time recovery from an archived log.
 
 use super::check::DatabaseContents;
 use super::{StepEnd, World};
@@ -13,23 +13,23 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// A state to recover to.
+/// The contents of the database after commit `seqno`, at a wall-clock time.
 struct NotedState {
     seqno: Seqno,
     wall_ms: u64,
     seen: DatabaseContents,
 }
 
-/// What [`World::check_point`] chooses from.
+/// The backups and states that [`World::check_point`] chooses from.
 #[derive(Default)]
 pub(super) struct RecoveryPoints {
-    /// Directory and last commit, oldest first.
+    /// Directory and last commit of each backup, oldest first.
     backups: Vec<(PathBuf, Seqno)>,
     marks: Vec<NotedState>,
 }
 
 impl World {
-    /// From the next start on the log is archived, on a file system of its own if `apart`.
+    /// Archives the log from the next start on; with `apart`, on a separate file system.
     pub fn archive_log(&mut self, apart: bool) {
         self.options.log_archive_dir = Some(PathBuf::from(ARCHIVE));
         if apart {
@@ -48,12 +48,16 @@ impl World {
             .store(timeout_us, Ordering::Relaxed);
     }
 
-    /// A backup, a state to be noted, or some archiving.
+    /// Makes a backup, notes the state, or archives some of the log.
+    ///
+    /// # Errors
+    /// [`StepEnd::Engine`] if a call of the database fails; [`StepEnd::Failed`] if archiving
+    /// without an archive directory loses a segment, or if a read is wrong.
     pub fn point_step(&mut self) -> Result<(), StepEnd> {
         match self.rng.random_range(0..10) {
             0..3 => self.back_up(),
             3..7 => self.mark(),
-            // Not there yet: what is closed waits.
+            // The archive directory may not exist yet: closed segments must wait, or the call fail.
             7 if self.points.marks.is_empty() => {
                 let archived = self.db().archive_log();
                 let there = self.env.exists(Path::new(ARCHIVE))?;
@@ -85,12 +89,13 @@ impl World {
         Ok(())
     }
 
-    /// Notes the state as it is now. A commit and a tick of the clock follow.
+    /// Notes the current state. Then moves the clock and commits, so that the state's seqno as well
+    /// as its time identify it.
     fn mark(&mut self) -> Result<(), StepEnd> {
         self.end_sessions();
         self.sync_log()?;
         let mut seen = self.see()?;
-        // In memory they may be ahead of what was committed.
+        // Counters in memory may be ahead of the committed values.
         seen.counters.clone_from(&self.history.side().counters);
         let wall_ms = self.env.wall_micros() / 1000;
         self.env.advance_clock(20_000);
@@ -103,7 +108,12 @@ impl World {
         self.persist_counter()
     }
 
-    /// Brings a backup to a state that was noted, and compares.
+    /// Recovers a random backup to a random noted state, by seqno or by time, and compares. Then
+    /// opens the recovered database again and compares once more.
+    ///
+    /// # Errors
+    /// [`StepEnd::Failed`] if the recovery fails or its result differs; [`StepEnd::Engine`] if a
+    /// call of the database fails.
     pub fn check_point(&mut self) -> Result<(), StepEnd> {
         self.env.create_dir_all(Path::new(ARCHIVE))?;
         if self.points.backups.is_empty() {
@@ -129,7 +139,7 @@ impl World {
             false => RecoveryTarget::Time(mark.wall_ms),
         };
         let (wanted_seqno, seen) = (mark.seqno, mark.seen.clone());
-        // The machine is lost: what the archive has must be enough, durably.
+        // The machine is lost: the synced files of backup and archive must be enough.
         let disk = self.env.copy().crash(0);
         let env: Arc<dyn Env> = Arc::new(disk);
         let dir = Path::new("/recovered");
@@ -150,7 +160,7 @@ impl World {
             "{wanted:?} led to commit {reached}, expected {wanted_seqno}"
         );
         self.compare(&db, &seen, &format!("{} at {wanted:?}", backup.display()))?;
-        // What lies behind the point must not come back.
+        // Commits after the point must not come back with the next open.
         db.close()?;
         drop(db);
         let options = firn::base::options::Options {

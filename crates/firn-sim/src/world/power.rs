@@ -1,4 +1,4 @@
-//! Power cuts, kills, restarts, and what must be there afterwards.
+//! Power cuts, kills, restarts, and the checks of the recovered state.
 
 use super::{StepEnd, World};
 use crate::ensure;
@@ -8,28 +8,34 @@ use firn::base::ErrorKind;
 use firn::env::MemEnv;
 use rand::Rng;
 
-/// A counter that the model leaves alone.
+/// A counter that the model does not know.
 const UNKNOWN_COUNTER: u64 = 9999;
 
-/// How a life of the environment ends.
+/// A kind of crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// The power is cut: what was not synced may be gone, in whole or in parts.
+    /// The power is cut: unsynced changes may be lost, in whole or in part.
     PowerCut,
-    /// The process is killed: the operating system keeps what was written.
+    /// The process is killed: the operating system keeps all writes.
     Kill,
 }
 
 impl World {
-    /// The environment dies when the `n`-th sync from now begins.
+    /// Makes the environment die when the `n`-th sync from now begins.
     pub fn crash_at_sync(&self, n: u64) {
         self.env.crash_at_sync(self.env.sync_points() + n);
     }
 
-    /// Ends this life and starts the next one; with `during_recovery`, the power may go off again
-    /// while it starts, a few times. Checks what came back and opens sessions.
+    /// Crashes the environment and opens the database again; with `during_recovery`, the
+    /// environment may die again during the open, a few times. Then checks the recovered state and
+    /// opens sessions.
+    ///
+    /// # Errors
+    /// [`StepEnd::Failed`] if the database does not open or its state is not one of those allowed;
+    /// [`StepEnd::Engine`] if a read fails.
     pub fn crash(&mut self, end: End, during_recovery: bool) -> Result<(), StepEnd> {
-        // The dead do not tidy up: what transactions had spilled is still there.
+        // Drop the sessions after the environment has died: then they cannot remove the files that
+        // their transactions had spilled.
         let sessions = std::mem::take(&mut self.sessions);
         self.die(end);
         drop(sessions);
@@ -41,9 +47,9 @@ impl World {
                 self.crash_at_sync(after);
             }
             match self.start() {
-                // An open may end well although the last thing it tried failed: the mark behind a
-                // durable edit of the manifest, without which writes are refused until the next
-                // open.
+                // An open may succeed although the environment died in it: the last call, a mark
+                // behind a durable manifest edit, may fail without failing the open. Such a
+                // database refuses writes, so it is opened again.
                 Ok(db) if !self.env.is_dead() => self.db = Some(db),
                 Err(error) if !self.env.is_dead() => {
                     ensure!(false, "the database does not open after {end:?}: {error}");
@@ -55,7 +61,7 @@ impl World {
                     continue;
                 }
             }
-            // From here on this environment is to live until the caller says otherwise.
+            // Cancel the planned death: the environment lives until the caller plans another.
             self.env.crash_at_sync(0);
             break;
         }
@@ -69,7 +75,7 @@ impl World {
         Ok(())
     }
 
-    /// A power cut or a kill.
+    /// Chooses a power cut (70 %) or a kill.
     pub fn random_end(&mut self) -> End {
         match self.lucky(70) {
             true => End::PowerCut,
@@ -89,11 +95,15 @@ impl World {
     }
 
     /// Opens the database for the first time.
+    ///
+    /// # Errors
+    /// [`StepEnd::Engine`] if the open or a read fails; [`StepEnd::Failed`] if the database is not
+    /// empty.
     pub fn recover(&mut self) -> Result<(), StepEnd> {
         self.start_again(self.history.now())
     }
 
-    /// A restart in the same environment, after which the state is not older than `from`.
+    /// Opens the database again in the same environment. Its state must not be before `from`.
     fn start_again(&mut self, from: Moment) -> Result<(), StepEnd> {
         self.db = None;
         self.strays = false;
@@ -103,8 +113,13 @@ impl World {
         Ok(())
     }
 
-    /// A clean restart: nothing is lost. If the close fails, it is no clean one; a full disk only
-    /// keeps it from noting counters that nobody committed.
+    /// Closes the database and opens it again. After a successful close, or one that fails with
+    /// `NoSpace` (it could not store counters that no transaction committed), nothing may be lost;
+    /// after another failed close, the state must not be before the durable moment.
+    ///
+    /// # Errors
+    /// [`StepEnd::Engine`] if the environment has died, or if the open or a read fails;
+    /// [`StepEnd::Failed`] if the state is not one of those allowed.
     pub fn reopen(&mut self) -> Result<(), StepEnd> {
         self.end_sessions();
         self.sessions.clear();
@@ -117,8 +132,8 @@ impl World {
         self.start_again(from)
     }
 
-    /// Finds the moment the database came back to. It must not be before `from`. The latest one
-    /// that fits is taken: events without a visible effect leave a choice.
+    /// Finds the moment whose state the database shows, and takes the model back to it. It must not
+    /// be before `from`. Events without a visible effect leave several candidates: the latest wins.
     fn settle(&mut self, from: Moment) -> Result<(), StepEnd> {
         let seen = self.see()?;
         let now = self.history.now();
@@ -154,7 +169,11 @@ impl World {
         self.check_latest()
     }
 
-    /// Whether writes are accepted: writes something that the model does not know of.
+    /// Returns whether the database accepts writes: tries to persist a counter that the model does
+    /// not know.
+    ///
+    /// # Errors
+    /// [`StepEnd::Engine`] if the write fails with another kind than `Poisoned`.
     pub fn accepts_writes(&self) -> Result<bool, StepEnd> {
         match self.db().catalog().persist_counter(UNKNOWN_COUNTER, 1) {
             Ok(()) => Ok(true),
@@ -163,21 +182,28 @@ impl World {
         }
     }
 
-    /// Finds out what a failed call has left, without a restart, when writes are accepted.
+    /// Determines the outcome of a failed call without a restart. Writes must be accepted.
+    ///
+    /// # Errors
+    /// [`StepEnd::Engine`] if a sync or a read fails; [`StepEnd::Failed`] if the state fits no
+    /// moment since the durable one.
     pub fn settle_alive(&mut self) -> Result<(), StepEnd> {
         self.end_sessions();
         self.db().sync_log()?;
         self.settle(self.history.durable())
     }
 
-    /// Compares what can be read after a failure, without a restart: some state that is not older
-    /// than what was acknowledged, and without what has failed.
+    /// Checks, after a failed call and without a restart, that reads show the state of one moment
+    /// that is not before the durable one, without the event of the failed call.
+    ///
+    /// # Errors
+    /// [`StepEnd::Engine`] if a read fails; [`StepEnd::Failed`] if no such moment fits.
     pub fn check_readable(&mut self) -> Result<(), StepEnd> {
         let seen = self.see()?;
         let (from, now) = (self.history.durable(), self.history.last_visible());
         let mut differences = Vec::new();
         for at in (from..=now).rev() {
-            // The catalog in memory may be behind or ahead by the change that failed.
+            // Ignore the tables: the catalog in memory may or may not have the failed change.
             let mut side = self.history.side_at(at);
             side.tables.clone_from(&seen.tables);
             match self.difference(&seen, at, &side) {

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 /// Entries in key order.
 pub(super) type Entries = BTreeMap<Vec<u8>, OwnedValue>;
 
-/// A cursor over `range` at `point`, built as the table cursors build theirs.
+/// A cursor over `range` at `point`, built in the same way as the cursors of tables.
 pub(super) fn cursor(
     point: &ReadPoint,
     range: &ScanRange,
@@ -39,7 +39,7 @@ pub(super) fn entry(
     Ok((entries.user_key().to_vec(), value))
 }
 
-/// All of `range` at `point`, without own writes.
+/// All entries of `range` at `point`, without own writes.
 pub(super) fn read_all(point: &ReadPoint, range: &ScanRange, forward: bool) -> Result<Entries> {
     let mut entries = cursor(point, range, None, ReadAt::snapshot(point.seqno));
     let mut all = Entries::new();
@@ -58,7 +58,7 @@ pub(super) fn read_all(point: &ReadPoint, range: &ScanRange, forward: bool) -> R
     Ok(all)
 }
 
-/// The whole of an index.
+/// The range of a whole index.
 pub(super) fn range_of(index: IndexId) -> ScanRange {
     ScanRange {
         lower: index.to_be_bytes().to_vec(),
@@ -67,7 +67,7 @@ pub(super) fn range_of(index: IndexId) -> ScanRange {
 }
 
 impl World {
-    /// What the model has in a range at a moment, under own writes.
+    /// The model's entries of a range at moment `at`, overlaid with `own`.
     pub(super) fn expected(&self, range: &ScanRange, at: Moment, own: &Writes) -> Entries {
         let lower = &range.lower;
         let upper = range.upper.as_ref().expect("bounded");
@@ -85,7 +85,7 @@ impl World {
         entries
     }
 
-    /// Where the session's consistent reads read: the engine's point, and the moment it must show.
+    /// The session's read point for consistent reads, and the moment that it must show.
     fn read_point(&mut self, at: usize) -> (ReadPoint, Moment) {
         let now = self.history.now();
         let session = &mut self.sessions[at];
@@ -103,7 +103,7 @@ impl World {
         (point, moment)
     }
 
-    /// Now and then the latest point, as locking reads take it.
+    /// As [`Self::read_point`], but in one of five cases the latest point, as locking reads use it.
     fn any_point(&mut self, at: usize) -> (ReadPoint, Moment) {
         match self.lucky(20) {
             true => (self.sessions[at].txn.latest_point(), self.history.now()),
@@ -111,7 +111,7 @@ impl World {
         }
     }
 
-    /// Whether the entries of the index have a meaning at a moment.
+    /// Whether the index was not yet dropped at `moment`.
     fn readable(&self, index: IndexId, moment: Moment) -> bool {
         let dropped = self.history.side().dropped.get(&index);
         dropped.is_none_or(|dropped| moment < *dropped)
@@ -143,7 +143,7 @@ impl World {
         Ok(())
     }
 
-    /// A range of any index that has a meaning at `moment`, dropped ones included.
+    /// A random range of an index that is live at `moment`; it may have been dropped since.
     fn random_range(&mut self, moment: Moment) -> ScanRange {
         let all = self.history.side().dropped.keys().copied();
         let ids: Vec<IndexId> = self.live_indexes().into_iter().chain(all).collect();
@@ -170,13 +170,14 @@ impl World {
         }
     }
 
-    /// Reads a range from one end, or from a key in the middle, and compares every entry. Sometimes
-    /// it turns round half-way.
+    /// Scans a range from one end, or from a key in the middle, and compares every entry. Sometimes
+    /// changes direction on the way.
     pub(super) fn scan(&mut self, at: usize) -> Result<(), StepEnd> {
         let (point, moment) = self.any_point(at);
         let range = self.random_range(moment);
         let session = &self.sessions[at];
-        // As of an earlier savepoint, as a statement does not see its own writes.
+        // Sometimes with the own writes up to the last savepoint only: a statement reads like this,
+        // without its own writes.
         let early = session.savepoints.last().copied();
         let early = early.filter(|_| self.rng.random_range(0..4) == 0);
         let (read_at, own) = match early {
@@ -237,7 +238,8 @@ impl World {
         }
     }
 
-    /// Opens a scan that stays open while others commit, flush and compact, or goes on with it.
+    /// Continues the session's open scan, or opens one. It stays open while other sessions commit
+    /// and background work flushes and compacts.
     pub(super) fn continue_scan(&mut self, at: usize) -> Result<(), StepEnd> {
         let Some(mut scan) = self.sessions[at].scan.take() else {
             return self.open_scan(at);

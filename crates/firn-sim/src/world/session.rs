@@ -1,4 +1,4 @@
-//! Sessions: one transaction each, and what the model knows of it.
+//! Sessions: one transaction each, with the model's view of it.
 
 use super::{StepEnd, World};
 use crate::model::{Moment, Raised, Writes};
@@ -13,32 +13,36 @@ use std::sync::Arc;
 
 /// A scan that stays open between steps.
 pub(super) struct OpenScan {
-    /// Held as the cursors of tables hold theirs.
+    /// Pins the memtables and files that `entries` reads, as a table cursor does.
     pub point: ReadPoint,
     pub entries: MvccIter<MergeIter<ScanSource>>,
-    /// What it has still to show, in its order.
+    /// The remaining entries, in scan order.
     pub expected: std::vec::IntoIter<(Vec<u8>, OwnedValue)>,
     pub forward: bool,
 }
 
-/// A session.
+/// A session: a transaction of the engine, and the model's account of it.
 pub(super) struct Session {
     pub txn: Transaction,
-    /// Number of the owner of its locks.
+    /// Number under which the model holds its locks.
     pub owner: u64,
+    /// Set while the transaction is prepared.
     pub xid: Option<Vec<u8>>,
     pub active: bool,
     pub isolation: Isolation,
     pub autocommit: bool,
     pub statement: u64,
-    /// Where the transaction reads, if that is fixed.
+    /// The transaction's snapshot, once it has one.
     pub snapshot: Option<Moment>,
-    /// Where the statement reads, if it has read.
+    /// The moment of the statement's reads, once it has read.
     pub point: Option<Moment>,
-    /// Own writes in order.
+    /// Own writes in order, `None` for a deletion.
     pub own: Vec<(Vec<u8>, Option<OwnedValue>)>,
+    /// Length of `own` when the statement began.
     pub statement_mark: usize,
+    /// Savepoints, each with the length of `own` when it was set.
     pub savepoints: Vec<(Savepoint, usize)>,
+    /// Counters that the transaction raised.
     pub raised: Raised,
     pub scan: Option<OpenScan>,
 }
@@ -49,7 +53,7 @@ impl Session {
         self.own[..upto].iter().cloned().collect()
     }
 
-    /// The transaction is over.
+    /// Forgets the transaction after its end.
     pub fn reset(&mut self) {
         self.xid = None;
         self.active = false;
@@ -62,7 +66,7 @@ impl Session {
         self.scan = None;
     }
 
-    /// The oldest moment at which it may still read.
+    /// The oldest moment that the session may still read.
     pub fn oldest_read(&self) -> Option<Moment> {
         self.snapshot.into_iter().chain(self.point).min()
     }
@@ -72,7 +76,7 @@ impl World {
     pub(super) fn open_sessions(&mut self) {
         self.locks.clear();
         self.detached.clear();
-        // What is prepared has its locks back.
+        // Recovered prepared transactions hold their locks again.
         for (xid, writes) in &self.history.side().prepared {
             self.next_owner += 1;
             self.detached.insert(xid.clone(), self.next_owner);
@@ -108,7 +112,8 @@ impl World {
         }
     }
 
-    /// Ends all sessions; what is prepared waits in the database for its outcome.
+    /// Ends all sessions and replaces them with new ones. Prepared transactions stay in the
+    /// database until their outcome is decided.
     pub fn end_sessions(&mut self) {
         for at in 0..self.sessions.len() {
             self.end_session(at);
@@ -123,7 +128,7 @@ impl World {
         self.sessions[at] = self.new_session();
     }
 
-    /// A prepared transaction leaves its session.
+    /// Hands the session's prepared transaction, with its locks, over to the database.
     fn detach(&mut self, at: usize) {
         self.next_owner += 1;
         let db = Arc::clone(self.db());
@@ -136,7 +141,7 @@ impl World {
         session.reset();
     }
 
-    /// The oldest moment at which any session may still read.
+    /// The oldest moment that any session may still read.
     pub(super) fn oldest_read(&self) -> Option<Moment> {
         self.sessions.iter().filter_map(Session::oldest_read).min()
     }
@@ -151,8 +156,8 @@ impl World {
                     self.detach(at);
                     Ok(())
                 }
-                // Most of the time it waits, so that crashes find it, and its part of the log gets
-                // old.
+                // Mostly stay prepared, so that crashes find prepared transactions and the log
+                // segments that they pin grow old.
                 _ => Ok(()),
             };
         }
@@ -160,7 +165,7 @@ impl World {
             self.begin(at);
             return Ok(());
         }
-        // The first session keeps its snapshots long: it ends one transaction in many steps.
+        // The first session only reads and seldom commits, so it holds snapshots for long.
         let range = if at == 0 { 40..85 } else { 0..100 };
         match self.rng.random_range(range) {
             0..32 => self.put(at),
@@ -200,7 +205,7 @@ impl World {
         session.autocommit = autocommit;
         if consistent {
             session.txn.fix_snapshot();
-            // At READ COMMITTED there is none to fix.
+            // At READ COMMITTED a transaction has no snapshot of its own.
             session.snapshot = (isolation == Isolation::RepeatableRead).then_some(now);
         }
     }
@@ -267,7 +272,7 @@ impl World {
         let counter = 1000 + self.rng.random_range(0..3);
         let cell = self.db().catalog().counters().cell(counter);
         let value = cell.read().value + self.rng.random_range(0..9);
-        // As for AUTO_INCREMENT: the value counts as used from here on, and is durable with the
+        // As for AUTO_INCREMENT: the value counts as used from now on, and becomes durable with the
         // commit.
         let value = cell.raise(value);
         self.note_counter(counter, value);

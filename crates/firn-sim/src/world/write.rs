@@ -10,7 +10,8 @@ use rand::Rng;
 use std::sync::Arc;
 
 impl World {
-    /// Mostly small values; some are empty, some larger than a block, a memtable, a log segment.
+    /// A random value, mostly small; some are empty, some larger than a block, a memtable or a log
+    /// segment.
     fn random_value(&mut self) -> OwnedValue {
         let rng = &mut self.rng;
         let (head, tail) = match rng.random_range(0..100) {
@@ -29,7 +30,8 @@ impl World {
         OwnedValue::new(bytes.into(), head)
     }
 
-    /// Locks `key` for the session, if nobody else has it. Compares the answer with the model.
+    /// Requests a row lock without waiting and compares the answer with the known holders. Returns
+    /// whether it was granted.
     fn lock(&mut self, at: usize, key: &[u8], mode: LockMode) -> Result<bool, StepEnd> {
         let session = &self.sessions[at];
         let owner = session.owner;
@@ -125,11 +127,11 @@ impl World {
         let session = &mut self.sessions[at];
         let xid = session.xid.take();
         let result = session.txn.rollback();
-        // Also if it fails: a prepared transaction is left to the database then.
+        // Even if the call fails: a prepared transaction then stays with the database.
         self.end(at);
         match xid {
             None => Ok(result?),
-            // Nobody waits for the log here: a crash may bring the transaction back.
+            // The rollback does not wait for a sync: a crash may bring the transaction back.
             Some(xid) => self.record_unacknowledged(result, Event::RollbackPrepared(xid)),
         }
     }
@@ -155,8 +157,9 @@ impl World {
         Ok(())
     }
 
-    /// The second phase: in one step; or visible first, as the server's group commit does it. With
-    /// a position in the binary log nobody waits for it then.
+    /// The second phase of a commit: in one step, or first published with `commit_prepared`, as the
+    /// server's group commit does. A commit that was published with a binlog position does not wait
+    /// for a sync, since the binary log can repeat it.
     pub(super) fn finish_prepared(&mut self, at: usize) -> Result<(), StepEnd> {
         let (in_group, in_binlog) = (self.lucky(60), self.lucky(70));
         let session = &mut self.sessions[at];
@@ -180,7 +183,7 @@ impl World {
         Ok(())
     }
 
-    /// Ends a prepared transaction that no session owns.
+    /// Commits or rolls back, by xid, a prepared transaction that no session owns.
     pub(super) fn decide_detached(&mut self) -> Result<(), StepEnd> {
         let db = Arc::clone(self.db());
         let owned = |xid: &Vec<u8>| self.sessions.iter().any(|s| s.xid.as_ref() == Some(xid));

@@ -1,4 +1,4 @@
-//! Threads, on a file system and with crashes.
+//! Transfers by threads, on a file system and with crashes.
 
 use firn::env::{Env, PosixEnv};
 use firn_sim::bank;

@@ -1,4 +1,4 @@
-//! Loads and index changes, with crashes and failing calls.
+//! Bulk loads and index changes, with crashes and failing calls.
 
 use firn_sim::bulk_loads::{LoadStats, load_run};
 

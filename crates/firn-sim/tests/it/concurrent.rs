@@ -1,4 +1,4 @@
-//! What threads see of each other, judged.
+//! Histories of concurrent sessions.
 
 use firn_sim::concurrent;
 

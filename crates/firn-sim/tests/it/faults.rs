@@ -4,7 +4,7 @@ use firn_sim::faults::{fault_run, panic_run, stalled_run};
 
 #[test]
 fn failed_calls_and_full_disks_lose_nothing() {
-    // The last one fails to persist a counter, and lives on.
+    // The last seed fails to persist a counter, and goes on without a restart.
     for seed in (0..60).chain([905_267]) {
         fault_run(seed).unwrap();
     }

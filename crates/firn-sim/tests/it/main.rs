@@ -1,4 +1,4 @@
-//! Short runs of the simulation: one binary, since linking is the cost.
+//! Short runs of the simulation, in one binary, since linking is the cost.
 
 mod bank;
 mod bit_rot;

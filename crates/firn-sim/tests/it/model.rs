@@ -1,4 +1,4 @@
-//! Random work next to a model.
+//! Random work compared with the model.
 
 use firn_sim::crash::model_run;
 

@@ -1,4 +1,4 @@
-//! Backups brought to a point in the archive of the log.
+//! Recoveries of backups to a point in the log archive.
 
 use firn_sim::bulk_loads::{LoadStats, load_point_run};
 use firn_sim::point_in_time::point_run;

@@ -1,4 +1,4 @@
-//! Checkpoints: what they hold, what they share, what stands in their way.
+//! Checkpoints: their contents, the files they share, and targets that they refuse.
 
 use firn::backup::CheckpointInfo;
 use firn::base::options::Options;
@@ -78,7 +78,7 @@ fn a_checkpoint_shares_files_and_nobody_writes_to_them() {
     });
     assert_eq!(shared.count() as u64, made.files + made.segments);
 
-    // Both go on, far enough that each would have used the old segments again.
+    // Write to both, enough that each would recycle the shared segments.
     let copy = open(&env, &target);
     for round in 0..40 {
         write(&db, (0..200).map(|n| (n, 100 + round)));
@@ -127,7 +127,7 @@ fn a_checkpoint_taken_under_load_holds_every_commit_before_it_and_none_by_half()
                 let mut n = 0;
                 while !stop.load(Ordering::Acquire) {
                     n += 1;
-                    // The writer's number twice, and one key of its own for each commit.
+                    // Two keys hold the number of the commit, and each commit adds a key.
                     let base = (writer + 1) << 32;
                     write(db, [(base, n), (base + 1, n), (base + 1 + n, n)]);
                     done[writer as usize].store(n, Ordering::Release);
@@ -171,13 +171,13 @@ fn what_stands_in_the_way_stays() {
     assert_eq!(kind("/db"), ErrorKind::AlreadyExists);
     assert_eq!(kind("/nowhere/c"), ErrorKind::NotFound);
     assert_eq!(kind("/"), ErrorKind::AlreadyExists);
-    // It would look as if it had been cut short.
+    // A name with this suffix marks an unfinished checkpoint.
     assert_eq!(kind("/other.tmp"), ErrorKind::InvalidArgument);
     env.create_dir_all(Path::new("/c.tmp")).unwrap();
     drop(env.create(Path::new("/c.tmp/mine")).unwrap());
     assert_eq!(kind("/c"), ErrorKind::AlreadyExists);
     assert!(env.exists(Path::new("/c.tmp/mine")).unwrap());
-    // A leftover of ours does not.
+    // A leftover file of an unfinished checkpoint is replaced.
     drop(env.create(Path::new("/c.tmp/CURRENT.tmp")).unwrap());
     env.remove(Path::new("/c.tmp/mine")).unwrap();
     db.checkpoint(Path::new("/c"), false).unwrap();
@@ -212,14 +212,14 @@ fn a_checkpoint_that_fails_leaves_nothing_and_the_database_as_it_was() {
             let what = format!("{class:?} {nth}: {error}");
             assert!(!env.exists(Path::new("/c.tmp")).unwrap(), "{what}");
             assert_eq!(read(&db, 5), Some(2), "{what}");
-            // The log itself may have failed: then nothing is written until the next open.
+            // If the log itself has failed, writes are refused until the next open.
             let mut txn = begin(&db);
             txn.put(&key(5), Value::split(b"3", b"")).unwrap();
             if txn.commit().is_err() {
                 continue;
             }
             drop(txn);
-            // If the sync behind the rename alone has failed, the checkpoint is there, whole.
+            // If only the sync after the rename has failed, the complete checkpoint exists.
             if !env.exists(Path::new("/c")).unwrap() {
                 db.checkpoint(Path::new("/c"), false).unwrap();
             }

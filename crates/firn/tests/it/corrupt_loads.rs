@@ -1,4 +1,4 @@
-//! Files that loads and large transactions have made, where something is damaged.
+//! Damage in a database with files written by bulk loads and large transactions.
 
 use super::prepared::{begin, insert, open, record, schema};
 use crate::schema::open_or_create;
@@ -18,7 +18,7 @@ fn load(db: &Arc<Db>, table: &Arc<Table>, one_by_one: bool, count: i32) {
     let mut scratch = RowScratch::default();
     for id in 0..count {
         let record = record(id, Some(id));
-        // SAFETY: there are no blob columns.
+        // SAFETY: blob columns must point to their bytes; this table has none.
         unsafe { load.insert(&record, WriteFlags::default(), &mut scratch) }.unwrap();
     }
     load.finish(&mut |_, _| Ok(())).unwrap();
@@ -29,11 +29,11 @@ fn rows_that_were_loaded_outlive_the_manifest() {
     let env = MemEnv::new();
     let (db, table) = open(&env, false);
     load(&db, &table, false, 500);
-    // A table that was loaded and dropped: its files may be there still.
+    // A table that is loaded and dropped: its files may still be on disk.
     let gone = open_or_create(&db, "d/gone", schema());
     load(&db, &gone, false, 300);
     db.catalog().drop_table("d/gone").unwrap();
-    // Rows of the load that were changed since.
+    // Rows that are inserted after the load.
     let mut txn = begin(&db);
     for id in 500..510 {
         insert(&table, &mut txn, id, Some(id)).unwrap();
@@ -41,7 +41,7 @@ fn rows_that_were_loaded_outlive_the_manifest() {
     txn.commit().unwrap();
     db.close().unwrap();
     drop((db, table, gone));
-    // The manifest that this start writes names the files in its first edit.
+    // This open writes a new manifest, whose first edit names all files.
     let (db, table) = open(&env, false);
     db.close().unwrap();
     drop((db, table));
@@ -89,7 +89,7 @@ fn a_check_reads_files_that_wait_in_the_queue() {
     };
     assert_eq!(problems(), 0);
     for id in ids {
-        // Blocks that the rows are read from are in the cache by now.
+        // The check must read the file: the damaged blocks are also in the block cache by now.
         let path = Path::new("/db").join(file_name(FileKind::Sst, id));
         env.damage(&path, |bytes| bytes[20] ^= 1).unwrap();
     }
@@ -105,7 +105,7 @@ fn a_load_row_by_row_commits_pieces_whatever_a_transaction_may_take() {
         .store(16 << 10, Ordering::Relaxed);
     let before = visible(&db);
     load(&db, &table, true, 2000);
-    // Each piece is a commit, and none of them was large enough to spill.
+    // Each piece is a commit, and none is large enough to spill.
     assert!(visible(&db) - before > 10, "{}", visible(&db) - before);
     let store = db.context().ingest.versions().source().store().clone();
     assert_eq!(store.list().unwrap(), []);

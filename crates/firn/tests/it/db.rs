@@ -69,8 +69,8 @@ fn a_snapshot_stays_where_it_is() {
     assert_eq!(get(&mut begin(&db), "a").as_deref(), Some("1"));
 }
 
-/// An entry that no file can hold would keep the log from ever being let go: the database would not
-/// open again.
+/// No flush could write an entry that is too large for a file: the log could never be released, and
+/// the database would not open again.
 #[test]
 fn what_no_file_can_hold_is_refused_by_the_statement() {
     const BYTES_MAX: usize = 1000;
@@ -92,7 +92,7 @@ fn what_no_file_can_hold_is_refused_by_the_statement() {
         assert_eq!(*error.kind(), ErrorKind::TooLarge);
         txn.put(&key("c"), Value::split(&longest, b"")).unwrap();
         txn.commit().unwrap();
-        // The last line, for whoever writes without a transaction.
+        // The pipeline refuses it too, for callers without a transaction.
         let mut batch = Batch::new();
         batch.add(&key("b"), Kind::Put, Value::whole(&too_long));
         let pipeline = &db.context().pipeline;

@@ -1,5 +1,5 @@
-//! Rows per key beside a model: from sketches in files, from memtables, after compactions and
-//! reopens.
+//! Rows-per-key statistics compared with a model: from the sketches of files, from memtables, after
+//! compactions and reopens.
 
 use crate::schema::open_or_create;
 use firn::base::options::Options;
@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Letters weigh what their capitals do.
+/// A case-insensitive collation for ASCII: lower-case letters have the weights of upper-case ones.
 #[derive(Debug)]
 struct Folding;
 
@@ -44,7 +44,8 @@ const B_NULL: NullBit = NullBit { offset: 0, mask: 1 };
 const C_NULL: NullBit = NullBit { offset: 0, mask: 2 };
 const U_NULL: NullBit = NullBit { offset: 0, mask: 4 };
 
-/// The columns of a row but its id: numbers, text in any case, bytes, a number that is unique.
+/// The columns of a row without its id: `a` and `b` numbers, `c` case-insensitive text, `d` bytes,
+/// `u` a unique number.
 #[derive(Clone)]
 struct Row {
     a: i32,
@@ -75,7 +76,8 @@ fn text() -> PartSchema {
     })
 }
 
-/// PRIMARY (a, id), bc (b, c), cdb (c DESC, d(2), b DESC), u UNIQUE (u), d (d).
+/// A table with the indexes PRIMARY (a, id), bc (b, c), cdb (c DESC, d(2), b DESC), UNIQUE u (u),
+/// d (d).
 fn schema() -> TableSchema {
     let fixed = ColumnKind::Fixed { len: 4 };
     let var = ColumnKind::VarChar {
@@ -170,7 +172,7 @@ struct World {
     table: Arc<Table>,
     rows: BTreeMap<i32, Row>,
     rng: StdRng,
-    /// Different values of a column, about.
+    /// Approximate number of distinct values of a column.
     values: i32,
 }
 
@@ -217,7 +219,7 @@ impl World {
             let letters = digits.bytes().map(|d| d - b'0' + b'a');
             let fold = |b: u8| if upper { b.to_ascii_uppercase() } else { b };
             let mut text: Vec<u8> = letters.map(fold).take(max).collect();
-            // PAD SPACE: spaces at the end make no other value.
+            // With PAD SPACE, trailing spaces do not change the value.
             text.resize(text.len() + usize::from(upper), b' ');
             text
         };
@@ -231,7 +233,7 @@ impl World {
         }
     }
 
-    /// Writes rows with these ids, new or not; or deletes those that are there.
+    /// Inserts or updates the rows with these ids; with `delete`, deletes those that exist.
     fn write(&mut self, ids: impl Iterator<Item = i32>, delete: bool) {
         let mut txn = self.db().new_transaction(self.db().new_owner(0));
         txn.begin_statement(1, Isolation::RepeatableRead, 0, false);
@@ -242,7 +244,7 @@ impl World {
             let row = self.row(id);
             let new = record(id, &row);
             let table = &self.table;
-            // SAFETY: there are no blob columns.
+            // SAFETY: blob columns must point to their bytes; this table has none.
             let done = unsafe {
                 match old {
                     Some(old) if delete => {
@@ -273,7 +275,7 @@ impl World {
         self.db = Some(db);
     }
 
-    /// Distinct values of each prefix of each index.
+    /// The exact number of distinct values of each prefix of each index.
     fn truth(&self) -> Vec<Vec<usize>> {
         let c = |row: &Row| {
             let text = row.c.as_ref().map(|text| text.to_ascii_uppercase());
@@ -303,10 +305,11 @@ impl World {
         ]
     }
 
-    /// `at_rest`: no old version is left, so that not only too few values are an error.
+    /// Compares the statistics with the exact numbers. With `at_rest`, no old versions are left, so
+    /// that too many distinct values are an error too, not only too few.
     fn check(&self, what: &str, at_rest: bool) {
         let views = &self.db().context().super_versions;
-        // After a start the rows are an estimate until the table is at rest.
+        // After an open the number of rows is an estimate until the table is at rest.
         let rows = self.table.statistics(views).rows as f64;
         let stored = self.rows.len() as f64;
         assert!(
@@ -319,7 +322,7 @@ impl World {
             for (part, (&per_key, &distinct)) in per_key.iter().zip(prefixes).enumerate() {
                 let found = rows / per_key;
                 let distinct = (distinct as f64).min(rows);
-                // Three standard errors, and the rounding of small numbers.
+                // Three standard errors of the sketches, and the rounding of small numbers.
                 let margin = 3.0 * 0.065 * distinct + 0.5;
                 let context = format!(
                     "seed {}, {what}: {found} for {distinct} of {} in index {index}, part {part}",
@@ -333,7 +336,7 @@ impl World {
         }
     }
 
-    /// Every file has sketches of every index with something to count.
+    /// Checks that every file has sketches of every index of which it has entries.
     fn check_files(&self, what: &str) {
         let entry = self.db().catalog().get("d/t").unwrap();
         let version = &self.db().context().super_versions.pin().version;
@@ -371,14 +374,15 @@ fn rows_per_key_follow_the_rows_wherever_these_are() {
         world.check("at rest", true);
         world.reopen();
         world.check("opened", true);
-        // What does not change of a row is not written to its index: few values are double.
+        // An update writes no entry to an index whose columns do not change, so old versions add
+        // only some distinct values.
         world.write((0..3000).step_by(3), false);
         world.db().flush().unwrap();
         world.check("with old versions", false);
     }
 }
 
-/// Deletions do not count, and what a compaction has dropped does not either.
+/// Neither deleted values nor values that a compaction has dropped count.
 #[test]
 fn values_that_are_gone_are_forgotten() {
     let mut world = World::new(77);
@@ -395,7 +399,7 @@ fn values_that_are_gone_are_forgotten() {
     assert_eq!(world.table.rows_per_key(views, 1).unwrap(), [1.0, 1.0]);
 }
 
-/// More than is walked over in a memtable: a sample.
+/// A memtable with more entries than are counted one by one is sampled.
 #[test]
 fn large_memtables_are_sampled() {
     let mut world = World::new(78);

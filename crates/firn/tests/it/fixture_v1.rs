@@ -1,5 +1,5 @@
-//! A whole database of format version 1: files, manifest and a log with commits beyond the files.
-//! What was written once stays readable for ever.
+//! A whole database of format version 1: SSTs, manifest, and a log with commits that are not
+//! flushed. Old formats must stay readable for ever.
 
 use firn::base::options::Options;
 use firn::base::{Kind, Value};
@@ -66,7 +66,7 @@ fn definition() -> NewTable<'static> {
     }
 }
 
-/// Writes the fixture, unless it is there.
+/// Writes the fixture; fails if it exists.
 #[test]
 #[ignore = "writes the fixture that the other test reads"]
 fn write_fixture() {

@@ -1,5 +1,5 @@
-//! A disk that is full when a transaction whose changes are in files comes to its end: there is no
-//! room for the last of them, or in the log for the record that names them.
+//! Commit and prepare of a spilled transaction on a full disk: there is no room for its last file,
+//! or for the WAL record that names its files.
 
 use super::prepared::{begin, insert, open_in};
 use firn::base::options::Options;
@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// What there is no room for.
+/// The call for which there is no room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     Commit,
@@ -36,13 +36,13 @@ fn rows(db: &Db, table: &Table) -> u64 {
     report.rows
 }
 
-/// Tables on disk.
+/// Ids of the SSTs on disk.
 fn tables(db: &Db) -> BTreeSet<u64> {
     let store = db.context().ingest.versions().source().store().clone();
     store.list().unwrap().into_iter().collect()
 }
 
-/// Five rows, whose record is no longer than one that names files.
+/// Commits five rows. The WAL record is no longer than one that names files.
 fn small(db: &Db, table: &Table, number: i32) {
     let mut txn = begin(db);
     for id in 5 * number..5 * number + 5 {
@@ -51,8 +51,8 @@ fn small(db: &Db, table: &Table, number: i32) {
     txn.commit().unwrap();
 }
 
-/// The transaction comes after so many small ones, and no file can be made from the `nth` on. The
-/// error, if it met that.
+/// Runs the large transaction after `before` small ones; from the `nth` creation of a file on,
+/// creations fail. Returns the error of its end, if it failed.
 fn run(end: End, before: i32, nth: u64) -> Option<Error> {
     let context = format!("{end:?} after {before}, {nth}");
     let mem = MemEnv::new();
@@ -89,7 +89,7 @@ fn run(end: End, before: i32, nth: u64) -> Option<Error> {
             txn.rollback().unwrap();
             assert_eq!(tables(&db), BTreeSet::new(), "{context}");
         }
-        // The log has room for the outcome of what it has taken.
+        // The log has kept room for the outcome of a prepared transaction.
         None => {
             txn.commit().unwrap();
             expected += LARGE;

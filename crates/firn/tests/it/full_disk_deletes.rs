@@ -1,5 +1,5 @@
-//! A disk that is full to its last block: rows are deleted, tables emptied and dropped all the
-//! same, which gives room back; the database opens, and reads; and once there is room it writes.
+//! A disk that is full to its last block. Deletes, truncates and drops must still work, and give
+//! space back; the database must open and read; once there is room, it must write again.
 
 use super::prepared::{begin, insert, record, schema};
 use super::schema::open_or_create;
@@ -12,9 +12,9 @@ use firn::table::{RowScratch, Table, WriteFlags};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Rows that each table has at first.
+/// Number of rows that each table begins with.
 const ROWS: i32 = 600;
-/// Commits after which a disk that has not become full will not.
+/// Number of commits after which a run gives up waiting for the full disk.
 const COMMITS_MAX: i32 = 150;
 
 fn options(segment_size: u64) -> Options {
@@ -53,7 +53,7 @@ fn delete(db: &Db, table: &Table, ids: std::ops::Range<i32>) -> Result<()> {
     for id in ids {
         let flags = WriteFlags::default();
         let row = record(id, Some(id));
-        // SAFETY: there are no blob columns.
+        // SAFETY: blob columns must point to their bytes; this table has none.
         unsafe { table.delete(&mut txn, &row, None, flags, &mut RowScratch::default()) }?;
     }
     txn.commit()
@@ -71,8 +71,8 @@ fn is_full(error: &Error) -> bool {
     *error.kind() == ErrorKind::NoSpace
 }
 
-/// What background threads would do: what one of them frees, the others may take. Only a full disk
-/// may be in the way.
+/// Does the work of the background threads, in several rounds, since one step may take the space
+/// that another has freed. A step may fail, but only with `NoSpace`.
 fn work(db: &Db) {
     let full = |done: Result<()>| done.unwrap_or_else(|error| assert!(is_full(&error), "{error}"));
     for _ in 0..4 {
@@ -85,7 +85,7 @@ fn work(db: &Db) {
     }
 }
 
-/// Tables with some rows each, on disk.
+/// A database with four tables of [`ROWS`] rows each, flushed.
 fn filled(env: &MemEnv, segment_size: u64) -> Arc<Db> {
     let db = open(env, segment_size).unwrap();
     for name in ["d/kept", "d/deleted", "d/emptied", "d/dropped"] {
@@ -95,7 +95,7 @@ fn filled(env: &MemEnv, segment_size: u64) -> Arc<Db> {
             insert(&table, &mut txn, id, Some(id)).unwrap();
         }
         txn.commit().unwrap();
-        // In files of its own.
+        // Give the table files of its own.
         db.flush().unwrap();
     }
     db.flush().unwrap();
@@ -103,7 +103,7 @@ fn filled(env: &MemEnv, segment_size: u64) -> Arc<Db> {
     db
 }
 
-/// Checks what every state from the full disk on must show.
+/// Checks the tables after the deletions: `d/kept` has `kept` rows, the others none.
 fn check(db: &Db, kept: i32, context: &str) {
     assert_eq!(rows(db, &table(db, "d/kept")), kept, "{context}");
     assert_eq!(rows(db, &table(db, "d/deleted")), 0, "{context}");
@@ -111,7 +111,8 @@ fn check(db: &Db, kept: i32, context: &str) {
     assert!(db.catalog().get("d/dropped").is_err(), "{context}");
 }
 
-/// The disk becomes full when something is the `nth` to want room. Returns whether that was met.
+/// One run, in which the disk becomes full at the `nth` request for space. Returns whether there
+/// were that many requests.
 fn run(segment_size: u64, nth: u64) -> bool {
     let context = format!("segments of {segment_size} bytes, full at {nth}");
     let env = MemEnv::new();
@@ -146,7 +147,7 @@ fn run(segment_size: u64, nth: u64) -> bool {
     work(&db);
     assert!(env.used() < full, "{context}: no room came back");
     check(&db, next, &context);
-    // Others take what came back.
+    // Other programs take the freed space.
     env.fill();
     drop(db);
 
@@ -156,7 +157,7 @@ fn run(segment_size: u64, nth: u64) -> bool {
         env.fill();
         let db = open(&env, segment_size).unwrap_or_else(|e| panic!("{context}: {e}"));
         check(&db, next, &context);
-        // The reserve lasts for the first of them.
+        // The reserve suffices for the first delete only.
         match delete(&db, &table(&db, "d/kept"), next - 1..next) {
             Ok(()) => next -= 1,
             Err(error) => assert!(end > 0 && is_full(&error), "{context}: {error}"),
@@ -193,7 +194,7 @@ fn run(segment_size: u64, nth: u64) -> bool {
 #[test]
 fn a_full_disk_leaves_the_exits_open() {
     for (segment_size, from) in [(16 << 10, 1), (64 << 10, 6)] {
-        // Each of them takes its time; those in between are no different.
+        // Try every 19th request: runs take long, and those in between are no different.
         let calls = (from..400).step_by(19);
         let met = calls.take_while(|&nth| run(segment_size, nth)).count();
         assert!((3..20).contains(&met), "{met} of the calls wanted room");
@@ -208,8 +209,8 @@ fn the_segment_that_the_next_replay_begins_with_stays() {
     put(&db, &table(&db, "d/kept"), ROWS).unwrap();
     drop(db);
     let env = env.kill();
-    // It flushes the log's commits and begins a segment, from which on the log is needed; nothing
-    // is written to it.
+    // This open flushes the replayed commits and begins a new segment, where the next replay
+    // begins; nothing is written to it.
     drop(open(&env, 64 << 10).unwrap());
     let env = env.kill();
     env.fill();
@@ -223,7 +224,7 @@ fn the_segment_that_the_next_replay_begins_with_stays() {
     assert_eq!(rows(&db, &table(&db, "d/deleted")), 0);
 }
 
-/// Removes all that is set aside, as an older version would have left the directory.
+/// Removes the whole reserve: older versions leave a directory without one.
 fn without_reserve(env: &MemEnv) {
     for part in [
         ReservePart::Log,
@@ -236,7 +237,7 @@ fn without_reserve(env: &MemEnv) {
             env.remove(&path).unwrap();
         }
     }
-    // Empty segments that could be taken, too.
+    // Make the removals durable.
     env.sync_dir(Path::new("/db")).unwrap();
 }
 
@@ -269,13 +270,13 @@ fn without_any_room_it_opens_read_only_and_writes_once_there_is_some() {
         assert!(is_full(&put(&db, &kept, 8000).unwrap_err()));
         assert!(is_full(&delete(&db, &kept, 0..1).unwrap_err()));
         assert_eq!(db.prepared_xids().len(), 2);
-        // What is decided is seen, though it cannot be kept yet.
+        // The decisions take effect in memory, though they cannot be logged yet.
         assert!(is_full(&db.commit_xid(b"commits").unwrap_err()));
         assert!(is_full(&db.rollback_xid(b"rolls back").unwrap_err()));
         assert_eq!(rows(&db, &kept), next + 1);
         assert!(db.prepared_xids().is_empty());
         drop((kept, db));
-        // It is decided again.
+        // The kill takes the decisions back.
         env = env.kill();
     }
     env.fill();
@@ -297,7 +298,7 @@ fn without_any_room_it_opens_read_only_and_writes_once_there_is_some() {
 
 #[test]
 fn a_start_on_a_full_disk_may_be_killed_at_its_manifest() {
-    // From the first sync of the start to those behind the switch to its manifest.
+    // From the first sync of the open to those after the switch to its new manifest.
     for at in 1..=6 {
         let context = format!("killed at sync {at}");
         let env = MemEnv::new();
@@ -315,14 +316,14 @@ fn a_start_on_a_full_disk_may_be_killed_at_its_manifest() {
         db.catalog().drop_table("d/dropped").expect(&context);
         let files = files(&db);
         work(&db);
-        // The reserve may take what they leave.
+        // Count files instead of bytes: the reserve may take the freed space.
         assert!(self::files(&db) < files, "{context}: no room came back");
         assert_eq!(rows(&db, &table(&db, "d/emptied")), 0, "{context}");
         assert_eq!(rows(&db, &table(&db, "d/kept")), ROWS, "{context}");
     }
 }
 
-/// Tables' files on disk.
+/// Number of SSTs on disk.
 fn files(db: &Db) -> usize {
     let store = db.context().ingest.versions().source().store();
     store.list().unwrap().len()
@@ -375,7 +376,7 @@ fn the_condition_is_good_once_there_is_room_though_nobody_writes() {
         let db = filled(&env, 64 << 10);
         drop(db);
         let env = env.kill();
-        // It flushes what the log holds.
+        // This open flushes the replayed commits.
         let db = open(&env, 64 << 10).unwrap();
         let before = match replayed {
             true => {
@@ -393,7 +394,7 @@ fn the_condition_is_good_once_there_is_room_though_nobody_writes() {
         env.make_room(64 << 20);
         db.recheck_full_disk();
         assert_ne!(db.condition(), Condition::ReadOnly);
-        // What the background does: there may be something to flush.
+        // Do the work of the background threads.
         db.flush().unwrap();
         while db.compact_once().unwrap() {}
         assert_eq!(db.condition(), Condition::Good);

@@ -1,5 +1,5 @@
-//! The fuzz targets over seeded mutations of valid inputs, so that every test run exercises the
-//! decoders without a fuzzer. `fuzz/` has the targets proper.
+//! Runs the fuzz targets of `fuzz/` over seeded mutations of valid inputs, so that every test run
+//! exercises the decoders without a fuzzer.
 
 #[allow(dead_code)]
 #[path = "../../../../fuzz/targets/manifest.rs"]
@@ -21,7 +21,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Runs each seed, and `rounds` mutations of it.
+/// Runs each input of `seeds`, and `rounds` mutations of it.
 fn exercise(seeds: &[Vec<u8>], rounds: u64, run: fn(&[u8])) {
     for (at, seed) in seeds.iter().enumerate() {
         run(seed);
@@ -34,7 +34,8 @@ fn exercise(seeds: &[Vec<u8>], rounds: u64, run: fn(&[u8])) {
     }
 }
 
-/// One to four changes: a bit, a byte, a run of bytes copied, cut out or zeroed, a cut end.
+/// Applies one to four changes: flips a bit, replaces a byte, copies, removes or zeroes a run of
+/// bytes, or cuts the end off.
 fn mutated(input: &[u8], round: u64) -> Vec<u8> {
     let mut rng = StdRng::seed_from_u64(round);
     let mut bytes = input.to_vec();
@@ -42,7 +43,7 @@ fn mutated(input: &[u8], round: u64) -> Vec<u8> {
         if bytes.len() < 2 {
             break;
         }
-        // The first byte often chooses what the others mean: it stays.
+        // Keep the first byte, which in many targets selects the meaning of the others.
         let at = rng.random_range(1..bytes.len());
         let len = rng.random_range(1..=(bytes.len() - at).min(5000));
         match rng.random_range(0..6) {

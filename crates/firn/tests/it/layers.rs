@@ -1,4 +1,4 @@
-//! Fails when a module imports a module that is not on a lower layer.
+//! Fails if a module imports a module that is not on a lower layer.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -33,7 +33,8 @@ fn rust_files(dir: &Path, out: &mut Vec<PathBuf>) {
     }
 }
 
-/// Modules named after `crate::` in one source text: `crate::a::…` and `crate::{a, b::c}`.
+/// The modules that a source text names after `crate::`, as in `crate::a::…` and
+/// `crate::{a, b::c}`.
 fn imported_modules(source: &str) -> Vec<String> {
     let mut found = Vec::new();
     for (at, _) in source.match_indices("crate::") {

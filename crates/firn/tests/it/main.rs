@@ -1,4 +1,4 @@
-//! Integration tests: one binary, since linking is the cost.
+//! Integration tests, in one binary, since linking is the cost.
 
 mod blobs;
 mod checkpoint;

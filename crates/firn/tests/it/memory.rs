@@ -1,4 +1,4 @@
-//! One memory limit: what the engine counts stays below it.
+//! The memory limit: the counted memory stays below it.
 
 use firn::base::Value;
 use firn::base::options::Options;
@@ -62,7 +62,7 @@ fn read(db: &Db, row: u32, version: u32) {
     assert_eq!(found.unwrap(), Some(true), "row {row}");
 }
 
-/// Four times the limit in data, read and written at random; memory stays below it at every step.
+/// Data of four times the limit is read and written at random.
 #[test]
 fn the_limit_holds_under_random_load() {
     let env = MemEnv::new();
@@ -82,7 +82,7 @@ fn the_limit_holds_under_random_load() {
         rows.iter().for_each(|&row| versions[row as usize] = round);
         write(&db, rows.into_iter(), round);
         for _ in 0..200 {
-            // Half of the reads meet a hundred rows.
+            // Half of the reads go to a hundred rows.
             let hot = rng.random_bool(0.5);
             let row = rng.random_range(0..if hot { 100 } else { ROWS });
             read(&db, row, versions[row as usize]);
@@ -101,7 +101,8 @@ fn the_limit_holds_under_random_load() {
     );
 }
 
-/// Without room for pins every partition of every index comes and goes; reads and scans stay right.
+/// Without memory for pins, each partition of each index is loaded and evicted again; reads stay
+/// right.
 #[test]
 fn a_limit_far_below_the_indexes_only_slows() {
     let env = MemEnv::new();
@@ -133,8 +134,8 @@ fn a_limit_far_below_the_indexes_only_slows() {
     );
 }
 
-/// What open files keep follows a limit that is lowered while they are open, and files removed
-/// later are removed from the disk once.
+/// The pinned memory of open files follows a limit that is lowered while they are open. Files that
+/// a compaction removes meanwhile leave the disk with their last view.
 #[test]
 fn a_lowered_limit_unpins() {
     let env = MemEnv::new();
@@ -146,7 +147,8 @@ fn a_lowered_limit_unpins() {
     db.compact_all().unwrap();
     (0..rows).step_by(50).for_each(|row| read(&db, row, 0));
     let before = db.memory().pinned;
-    // A statement goes on with the files as they were open, also when a compaction removes them.
+    // A statement goes on reading the files as they were opened, even after a compaction has
+    // removed them.
     let old = db.context().super_versions.latest();
     db.set_memory_limit(256 << 10);
     assert_eq!(db.memory().pinned, before);
@@ -173,7 +175,7 @@ fn a_lowered_limit_unpins() {
         read(&db, rng.random_range(0..rows), 0);
         assert!(db.memory().pinned < 64 << 10);
     }
-    // And at once where no statement is under way.
+    // Without an open statement, pins are released at once.
     let db = reopened(&env, db);
     (0..rows).step_by(50).for_each(|row| read(&db, row, 0));
     assert!(db.memory().pinned > before / 2);
@@ -181,7 +183,7 @@ fn a_lowered_limit_unpins() {
     assert!(db.memory().pinned < 64 << 10);
 }
 
-/// Without a limit.
+/// Closes the database and opens it without a limit.
 fn reopened(env: &MemEnv, db: Arc<Db>) -> Arc<Db> {
     db.close().unwrap();
     drop(db);
@@ -197,7 +199,7 @@ fn write_unlimited(db: &Db, rows: std::ops::Range<u32>) {
     txn.commit().unwrap();
 }
 
-/// What transactions have written counts while it is not committed, and is given back.
+/// Uncommitted writes count, and their memory goes back to the caches afterwards.
 #[test]
 fn write_sets_take_their_memory_from_the_caches() {
     let db = open(&MemEnv::new(), 16 << 20);

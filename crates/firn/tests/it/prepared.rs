@@ -1,5 +1,5 @@
-//! What prepared transactions without a session keep: unique values, and the tables they have
-//! changed.
+//! Prepared transactions without a session: they keep their unique values locked, and DDL away from
+//! the tables they have changed.
 
 use super::schema::{column, int_index, open_or_create};
 use firn::base::options::Options;
@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering;
 const RECORD: usize = 9;
 const NULL: NullBit = NullBit { offset: 0, mask: 2 };
 
-/// id INT PRIMARY KEY, k INT NULL, UNIQUE (k).
+/// The schema `id INT PRIMARY KEY, k INT NULL, UNIQUE (k)`.
 pub(super) fn schema() -> TableSchema {
     let int = ColumnKind::Fixed { len: 4 };
     let mut k = column(2, "k", int, 5);
@@ -43,7 +43,7 @@ pub(super) fn record(id: i32, k: Option<i32>) -> [u8; RECORD] {
     record
 }
 
-/// `spills`: transactions of more than one entry are in files.
+/// Opens the database and its table; with `spills`, transactions with more than one entry spill.
 pub(super) fn open(env: &MemEnv, spills: bool) -> (Arc<Db>, Arc<Table>) {
     let (db, table) = open_in(Arc::new(env.clone()), Options::default());
     if spills {
@@ -53,7 +53,7 @@ pub(super) fn open(env: &MemEnv, spills: bool) -> (Arc<Db>, Arc<Table>) {
     (db, table)
 }
 
-/// Without background work.
+/// As [`open`], with these options but without background threads.
 pub(super) fn open_in(env: Arc<dyn Env>, options: Options) -> (Arc<Db>, Arc<Table>) {
     let options = Options {
         background_jobs: 0,
@@ -77,13 +77,13 @@ pub(super) fn insert(
     k: Option<i32>,
 ) -> Result<WriteOutcome> {
     let flags = WriteFlags::default();
-    // SAFETY: there are no blob columns.
+    // SAFETY: blob columns must point to their bytes; this table has none.
     unsafe { table.insert(txn, &record(id, k), flags, &mut RowScratch::default()) }
 }
 
 fn delete(table: &Table, txn: &mut Transaction, id: i32, k: Option<i32>) {
     let flags = WriteFlags::default();
-    // SAFETY: there are no blob columns.
+    // SAFETY: blob columns must point to their bytes; this table has none.
     unsafe { table.delete(txn, &record(id, k), None, flags, &mut RowScratch::default()) }.unwrap();
 }
 
@@ -91,7 +91,7 @@ fn is_done(written: Result<WriteOutcome>) -> bool {
     matches!(written.unwrap(), WriteOutcome::Done { .. })
 }
 
-/// Tries to insert in a transaction of its own, which is rolled back.
+/// Tries an insert in a transaction, and rolls it back.
 fn tried(db: &Db, table: &Table, id: i32, k: Option<i32>) -> Result<WriteOutcome> {
     let mut txn = begin(db);
     let written = insert(table, &mut txn, id, k);
@@ -99,8 +99,8 @@ fn tried(db: &Db, table: &Table, id: i32, k: Option<i32>) -> Result<WriteOutcome
     written
 }
 
-/// Row 1 has k = 5; the prepared transaction deletes it, or inserts row 2 with k = 7 and row 3
-/// without k.
+/// A database after a crash, with a prepared transaction `x`. Row 1 has k = 5; `x` deletes it, or
+/// inserts row 2 with k = 7 and row 3 with k NULL.
 fn prepared(spills: bool, deletes: bool) -> (MemEnv, Arc<Db>, Arc<Table>) {
     let env = MemEnv::new();
     let (db, table) = open(&env, spills);
@@ -130,7 +130,7 @@ fn unique_values_of_a_recovered_transaction_stay_taken() {
         let taken = if deletes { 5 } else { 7 };
         let refused = tried(&db, &table, 9, Some(taken)).unwrap_err();
         assert_eq!(*refused.kind(), ErrorKind::LockTimeout, "{context}");
-        // Its neighbours are free, and NULL is as often as one likes.
+        // Neighbouring values are free, and NULL may occur any number of times.
         assert!(is_done(tried(&db, &table, 9, Some(taken + 1))), "{context}");
         assert!(is_done(tried(&db, &table, 9, None)), "{context}");
         match deletes {
@@ -147,7 +147,7 @@ fn unique_values_of_a_recovered_transaction_stay_taken() {
     }
 }
 
-/// What would leave the changes of a prepared transaction behind.
+/// Tries each DDL that would orphan the changes of a prepared transaction.
 fn changes_of_the_table(db: &Arc<Db>) -> Vec<(&'static str, Result<()>)> {
     let catalog = db.catalog();
     let table = Table::open(catalog, "d/t", schema(), &[]).unwrap();
@@ -215,8 +215,8 @@ fn a_run_keeps_of_the_log_what_the_empty_memtable_before_it_kept() {
     };
     let (db, table) = open_in(Arc::new(env.clone()), options.clone());
     db.flush().unwrap();
-    // The memtable has no entry, but must keep what was prepared and rolled back until that is
-    // durable.
+    // The memtable stays empty, but must keep the log segments with the prepare and rollback
+    // records until these are durable.
     for _ in 0..10 {
         let mut txn = begin(&db);
         for id in 0..100 {

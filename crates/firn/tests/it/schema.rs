@@ -1,4 +1,4 @@
-//! The plain columns and indexes of test tables. `examples/reads.rs` has them, too.
+//! Plain columns and indexes of test tables. `examples/reads.rs` uses this file too.
 
 use firn::catalog::{ColumnSchema, IndexPart, IndexSchema, NewTable, PartSchema, TableSchema};
 use firn::db::Db;
@@ -6,7 +6,7 @@ use firn::rowcode::{Column, ColumnKind, InstantDefault};
 use firn::table::Table;
 use std::sync::Arc;
 
-/// The table of this name, created if it is not there.
+/// Opens the table `name`, and creates it if it does not exist.
 pub fn open_or_create(db: &Db, name: &str, schema: TableSchema) -> Arc<Table> {
     if db.catalog().get(name).is_err() {
         let definition = NewTable {
@@ -38,7 +38,7 @@ pub fn column(id: u32, name: &str, kind: ColumnKind, offset: usize) -> ColumnSch
     }
 }
 
-/// An index over the INT column at place `column`.
+/// An index over the INT column number `column`, counted from 0.
 pub fn int_index(name: &str, unique: bool, column: u32) -> IndexSchema {
     IndexSchema {
         name: name.to_owned(),

@@ -1,4 +1,4 @@
-//! Rows through tables and cursors, against a model.
+//! Tables and cursors, compared with a model.
 
 mod locking;
 
@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 const RECORD: usize = 13;
 
-/// id INT PRIMARY KEY, k INT, v INT, KEY (k).
+/// The schema `id INT PRIMARY KEY, k INT, v INT, KEY (k)`.
 fn schema() -> TableSchema {
     let columns = ["id", "k", "v"].iter().zip(0..).map(|(name, i)| {
         let int = ColumnKind::Fixed { len: 4 };
@@ -38,7 +38,7 @@ fn schema() -> TableSchema {
     }
 }
 
-/// id → (k, v)
+/// Rows by primary key: id → (k, v).
 type Rows = BTreeMap<i32, (i32, i32)>;
 
 fn record((id, (k, v)): (i32, (i32, i32))) -> [u8; RECORD] {
@@ -70,7 +70,7 @@ impl World {
     fn with_files(seed: u64, target_file_size: u64) -> Self {
         let options = Options {
             background_jobs: 0,
-            // Far less than the rows take: blocks are read again and again.
+            // Far smaller than the rows, so that blocks are evicted and read again.
             block_cache_size: 32 << 10,
             block_size: 512,
             target_file_size,
@@ -99,14 +99,14 @@ impl World {
         txn
     }
 
-    /// A transaction of its own.
+    /// Runs `f` in a transaction and commits it.
     fn change(&mut self, f: &dyn Fn(&mut Transaction)) {
         let mut txn = self.session();
         f(&mut txn);
         txn.commit().unwrap();
     }
 
-    /// Writes some rows, with a model of their own.
+    /// Makes `count` random inserts, updates and deletes in `txn`, and the same changes in `rows`.
     fn write(&mut self, txn: &mut Transaction, rows: &mut Rows, count: u32) {
         let mut scratch = RowScratch::default();
         for _ in 0..count {
@@ -115,7 +115,7 @@ impl World {
             let flags = WriteFlags::default();
             let (table, remove) = (&self.table, self.rng.random_bool(0.3));
             let fresh = record((id, new));
-            // SAFETY: there are no blob columns.
+            // SAFETY: blob columns must point to their bytes; this table has none.
             let done = unsafe {
                 match rows.get(&id).copied() {
                     None => table.insert(txn, &fresh, flags, &mut scratch),
@@ -190,7 +190,7 @@ impl World {
             if !on {
                 break;
             }
-            // A step back, and forward again.
+            // Sometimes move a step back; the next move goes forward again.
             if turns && place > 0 && self.rng.random_range(0..20) == 0 {
                 assert!(cursor.prev(txn, &mut buffer).unwrap());
                 place -= 1;
@@ -222,7 +222,7 @@ fn ranges_agree_with_a_model() {
             let mut txn = world.session();
             let mut cursor = Cursor::new(Arc::clone(&world.table));
             for scan in 0..12 {
-                // Own writes from the middle on.
+                // The second half of the scans sees own writes.
                 if scan == 6 {
                     world.write(&mut txn, &mut rows, 30);
                 }
@@ -236,7 +236,7 @@ fn ranges_agree_with_a_model() {
     }
 }
 
-/// A statement with several ranges seeks with one cursor, whose sources stay open from one to the
+/// A statement with several ranges uses one cursor, whose sources stay open from one range to the
 /// next.
 #[test]
 fn a_cursor_reads_ranges_that_lie_in_different_files() {
@@ -246,7 +246,7 @@ fn a_cursor_reads_ranges_that_lie_in_different_files() {
     for id in 0..6000 {
         let fresh = record((id, (id, world.rng.random())));
         let flags = WriteFlags::default();
-        // SAFETY: there are no blob columns.
+        // SAFETY: blob columns must point to their bytes; this table has none.
         unsafe { world.table.insert(&mut txn, &fresh, flags, &mut scratch) }.unwrap();
     }
     txn.commit().unwrap();
@@ -312,7 +312,7 @@ fn many_keys_at_once_are_what_single_gets_find() {
                         .unwrap();
                 }
             }
-            // One in three stays uncommitted, and sees its own writes.
+            // Every third transaction stays uncommitted and sees its own writes.
             if round % 3 == 2 {
                 snapshots.push(txn);
             } else {
@@ -375,7 +375,7 @@ fn blocks_are_announced_until_they_are_cached() {
     assert_eq!(announced(), 0, "all is in the cache");
 }
 
-/// The key of the entry of a row in the index over k.
+/// The key of a row's entry in the index over `k`.
 fn entry_key(world: &World, k: i32, id: i32) -> Vec<u8> {
     let index = world.table.entry().indexes[1].id;
     let part = |value: i32| (value as u32 ^ 0x8000_0000).to_be_bytes();
@@ -405,7 +405,7 @@ fn a_check_names_what_an_index_lacks_and_has_too_much() {
         world.change(&|txn| txn.delete(&own).unwrap());
         let found = problems(&world, extended);
         assert!(found.contains("has no entry"), "{extended}: {found}");
-        // As many entries, and each names its row, but one under another key.
+        // The number of entries is right and each names a row, but one has a wrong key.
         world.change(&|txn| txn.put(&other, value).unwrap());
         let found = problems(&world, extended);
         assert!(found.contains("has no entry"), "{extended}: {found}");
@@ -420,8 +420,7 @@ fn a_check_names_what_an_index_lacks_and_has_too_much() {
     }
 }
 
-/// A scan that changes what it passes reads on from where it began, but for rows that the
-/// transaction has changed meanwhile.
+/// A locking scan sees the changes that its own transaction makes after the scan has begun.
 #[test]
 fn a_locking_scan_sees_what_its_transaction_has_done_since() {
     for index in [0, 1] {
@@ -431,7 +430,7 @@ fn a_locking_scan_sees_what_its_transaction_has_done_since() {
         let table = Arc::clone(&world.table);
         let mut insert = |txn: &mut Transaction, id: i32, k: i32| {
             let row = record((id, (k, 0)));
-            // SAFETY: there are no blob columns.
+            // SAFETY: blob columns must point to their bytes; this table has none.
             unsafe { table.insert(txn, &row, flags, &mut scratch) }.unwrap();
         };
         let mut txn = world.session();
@@ -446,11 +445,11 @@ fn a_locking_scan_sees_what_its_transaction_has_done_since() {
         let mut buffer = [0; RECORD];
         let mut seen = Vec::new();
         let mut on = cursor.first(&mut txn, &mut buffer).unwrap();
-        // The cursor has opened what it reads: row 6 is taken back, row 3 goes, row 4 changes.
+        // The cursor's sources are open. Now roll row 6 back, delete row 3 and change row 4.
         txn.rollback_to(mark);
         let mut scratch = RowScratch::default();
         let (old, new) = (record((4, (4, 0))), record((4, (4, 9))));
-        // SAFETY: there are no blob columns.
+        // SAFETY: blob columns must point to their bytes; this table has none.
         unsafe {
             let third = record((3, (3, 0)));
             world

@@ -1,4 +1,4 @@
-//! Checkpoints of databases with values out of line.
+//! Checkpoints of databases with out-of-line values.
 
 use super::rows::*;
 use super::world::*;
@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// What `firn check` looks at beside the tables.
+/// Checks files, log and blob files in `dir`, as `firn check` does beside the tables.
 fn look_at(world: &World, dir: &str, spilled: bool) {
     let env: Arc<dyn Env> = Arc::new(world.fault.clone());
     let look = ReadOnlyDb::open(env, Path::new(dir)).unwrap();
@@ -29,8 +29,8 @@ fn look_at(world: &World, dir: &str, spilled: bool) {
     assert!(blobs.files.iter().any(|file| file.used.is_some()));
 }
 
-/// Holes, rewritten files, values that only the log names, spilled transactions, a prepared one:
-/// all of it is in the checkpoint as it was, whatever becomes of the database.
+/// The checkpoint keeps punched and rewritten blob files, values that only the log names, spilled
+/// transactions and a prepared one, whatever happens to the database afterwards.
 #[test]
 fn a_checkpoint_holds_values_and_spilled_transactions_as_they_were() {
     let (mut punched, mut rewritten) = (0, 0);
@@ -49,7 +49,7 @@ fn a_checkpoint_holds_values_and_spilled_transactions_as_they_were() {
         let stats = world.db.context().blobs.stats();
         punched += stats.punched_bytes.load(Ordering::Relaxed);
         rewritten += stats.rewritten_bytes.load(Ordering::Relaxed);
-        // From here on every write spills what was there before it.
+        // From here on, every write spills the earlier writes of its transaction.
         let mutable = Arc::clone(&world.db.options().mutable);
         mutable.txn_memory_limit.store(0, Ordering::Relaxed);
         let mut txn = world.session();
@@ -66,7 +66,7 @@ fn a_checkpoint_holds_values_and_spilled_transactions_as_they_were() {
         world.db.checkpoint(Path::new("/c"), flush).unwrap();
         look_at(&world, "/c", true);
 
-        // The database goes on, and gives back what it can.
+        // The database goes on and frees garbage.
         assert!(world.db.commit_xid(b"x").unwrap());
         let mut later = prepared.clone();
         for _ in 0..10 {
@@ -94,7 +94,7 @@ fn a_checkpoint_holds_values_and_spilled_transactions_as_they_were() {
         world.db.compact_all().unwrap();
         world.collect();
         world.check(&rows, "the checkpoint, compacted");
-        // What is not shared any more has gone from each side alone.
+        // Garbage collection in the checkpoint has not changed the database.
         let (db, table) = open(&world.fault);
         (world.db, world.table) = (db, table);
         world.check(&later, "the database once more");

@@ -1,4 +1,4 @@
-//! Calls that fail, and damaged files.
+//! Failing calls and damaged files.
 
 use super::rows::*;
 use super::world::*;
@@ -28,7 +28,7 @@ fn a_failed_write_or_sync_of_a_blob_fails_the_statement_alone() {
             let mut txn = world.session();
             let mut next = rows.clone();
             if class == CallClass::Sync {
-                // The first sync of a commit is that of its blobs.
+                // A commit syncs its blobs first.
                 world.write(&mut txn, &mut next, 8).unwrap();
                 let fault = Fault {
                     class,
@@ -48,7 +48,7 @@ fn a_failed_write_or_sync_of_a_blob_fails_the_statement_alone() {
                         failed += 1;
                         txn.rollback().unwrap();
                         if world.db.sync_log().is_err() {
-                            // It was the log's sync: nothing was written out of line.
+                            // The log's sync has failed: the transaction wrote no blobs.
                             world.crash();
                             rows = scan(&mut world);
                         }
@@ -93,7 +93,7 @@ fn damage_stays_with_its_value_and_a_repair_keeps_the_rest() {
     let mut txn = world.session();
     let mut scratch = RowScratch::default();
     for (id, row) in &rows {
-        // SAFETY: the blobs point into `rows`.
+        // SAFETY: the blob columns point into `rows`, which outlives the call.
         unsafe {
             let (table, flags) = (&world.table, WriteFlags::default());
             table.insert(&mut txn, &record(*id, row), flags, &mut scratch)
@@ -101,13 +101,13 @@ fn damage_stays_with_its_value_and_a_repair_keeps_the_rest() {
         .unwrap();
     }
     txn.commit().unwrap();
-    // A prepared one, which goes through the repair as well.
+    // A prepared transaction, which the repair must keep too.
     let mut txn = world.session();
     let prepared = Row {
         b: vec![9; 3000],
         ..rows[&0].clone()
     };
-    // SAFETY: the blobs point into `prepared`.
+    // SAFETY: the blob columns point into `prepared`, which outlives the call.
     unsafe {
         let (table, flags) = (&world.table, WriteFlags::default());
         table.insert(&mut txn, &record(77, &prepared), flags, &mut scratch)
@@ -121,7 +121,7 @@ fn damage_stays_with_its_value_and_a_repair_keeps_the_rest() {
     let env = world.env.kill();
     let names = env.list_dir(Path::new(DIR)).unwrap();
     let name = names.iter().find(|name| name.ends_with(".blob")).unwrap();
-    // In the third blob.
+    // Damage the third blob: the file header has 64 bytes, each blob 32 + 5000 bytes.
     let change = |bytes: &mut Vec<u8>| bytes[64 + 2 * 5032 + 400] ^= 1;
     env.damage(&Path::new(DIR).join(name), change).unwrap();
     world.fault = FaultEnv::new(Arc::new(env.clone()));
@@ -158,11 +158,10 @@ fn damage_stays_with_its_value_and_a_repair_keeps_the_rest() {
     world.check(&rows, "repaired");
 }
 
-/// Of values that were moved to another file nothing tells but an edit of the manifest, and the
-/// file.
+/// Only a manifest edit and the new file itself record that values were moved to another file.
 #[test]
 fn a_manifest_that_lost_its_end_costs_no_value() {
-    // No holes in this file system: what lives is moved.
+    // This seed's file system cannot punch holes, so garbage collection moves live values.
     let mut world = World::new(2);
     let mut rows = Rows::new();
     let stats = |world: &World| {

@@ -1,4 +1,4 @@
-//! What nothing refers to any more is given back, and nothing else.
+//! Garbage collection of blobs frees all unreferenced space, and nothing else.
 
 use super::rows::*;
 use super::world::*;
@@ -15,7 +15,7 @@ fn an_old_view_keeps_the_blobs_it_shows() {
         let mut txn = world.session();
         world.write(&mut txn, &mut rows, 60).unwrap();
         txn.commit().unwrap();
-        // A scan stays in the middle of the table.
+        // Keep a scan open on its first row.
         let mut reader = world.db.new_transaction(world.db.new_owner(0));
         world.statement += 1;
         reader.begin_statement(world.statement, Isolation::ReadCommitted, 0, true);
@@ -73,18 +73,19 @@ fn space_follows_what_lives() {
         let stats = world.db.context().blobs.stats();
         let written = stats.written_bytes.load(Ordering::Relaxed);
         assert!(written > 10 * report.allocated, "{written} bytes written");
-        // Small values leave parts of blocks behind; where there are no holes, less than a third.
+        // Small values leave parts of blocks unused. Without hole punching, up to a third of a file
+        // is garbage.
         let most_at_rest = report.live + report.live / 2 + 16 * 4096;
         assert!(report.allocated < most_at_rest, "seed {seed}: {report:?}");
         assert!(most < 3.0, "seed {seed}: {most} times the blobs");
         world.check(&rows, "at the end");
-        // Without a row nothing is left.
+        // Without rows, no blob file is left.
         let mut txn = world.session();
         let mut scratch = RowScratch::default();
         for (id, row) in &rows {
             let old = record(*id, row);
             let flags = WriteFlags::default();
-            // SAFETY: the blobs point into `row`.
+            // SAFETY: the blob columns point into `row`, which outlives the call.
             unsafe {
                 world
                     .table

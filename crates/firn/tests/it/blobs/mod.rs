@@ -1,4 +1,4 @@
-//! Rows with values out of line.
+//! Rows with out-of-line values.
 
 mod checkpoints;
 mod faults;

@@ -1,4 +1,4 @@
-//! Rows agree with a model, whatever happens.
+//! Random work on rows with blobs, compared with a model.
 
 use super::rows::*;
 use super::world::*;

@@ -1,4 +1,4 @@
-//! What reading a part of a value costs.
+//! The memory that reads of a part of a value take.
 
 use super::rows::*;
 use super::world::*;
@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 const PAGE: usize = 4096;
 
-/// Bytes of memory behind `bytes`, by the page table: 64 bits a page, of which the highest says
-/// whether it is there.
+/// Resident memory of `bytes`, in bytes of whole pages. `/proc/self/pagemap` has 64 bits for each
+/// page; the highest one says whether the page is present.
 fn resident(bytes: &[u8]) -> usize {
-    #[allow(clippy::disallowed_methods)] // No file of the engine.
+    #[allow(clippy::disallowed_methods)] // Not a file of the engine.
     let pages = File::open("/proc/self/pagemap").unwrap();
     let first = bytes.as_ptr() as usize / PAGE;
     let last = (bytes.as_ptr() as usize + bytes.len() - 1) / PAGE;
@@ -35,7 +35,7 @@ fn a_length_and_a_beginning_take_no_memory_for_the_rest() {
         };
         assert!(resident(&row.b) >= LEN);
         let (table, flags) = (&world.table, WriteFlags::default());
-        // SAFETY: the blobs point into `row`.
+        // SAFETY: the blob columns point into `row`, which outlives the call.
         unsafe { table.insert(&mut txn, &record(id, &row), flags, &mut scratch) }.unwrap();
     }
     txn.commit().unwrap();
@@ -57,11 +57,12 @@ fn a_length_and_a_beginning_take_no_memory_for_the_rest() {
         let number = |at: usize, len: usize| &record[at..at + len];
         let len = u32::from_le_bytes(number(B_AT, 4).try_into().unwrap());
         let address = usize::from_ne_bytes(number(B_AT + 4, 8).try_into().unwrap());
-        // SAFETY: the cursor has put them there, and has not moved since.
+        // SAFETY: `first` or `next` stored length and address of the cursor's own buffer, which
+        // stays valid until the cursor moves, below.
         let value = unsafe { std::slice::from_raw_parts(address as *const u8, len as usize) };
         assert_eq!(value.len(), LEN);
         assert_eq!(value[..1000], [5 + id; 1000]);
-        // A huge page at each end at the most.
+        // At most a huge page at each end.
         let memory = resident(value);
         assert!(memory < 8 << 20, "{memory} bytes");
         on = cursor.next(&mut txn, &mut record).unwrap();

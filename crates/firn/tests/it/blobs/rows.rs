@@ -1,4 +1,4 @@
-//! A table with columns that may lie out of line, and its rows as records.
+//! A table whose values may go out of line, and the conversion of its rows to records.
 
 use crate::schema::{column, int_index};
 use firn::catalog::{ColumnSchema, TableSchema};
@@ -15,7 +15,7 @@ pub const C_AT: usize = B_AT + 12;
 pub const RECORD: usize = C_AT + 11;
 pub const NULL: NullBit = NullBit { offset: 0, mask: 2 };
 
-/// id INT PRIMARY KEY, n INT, t VARCHAR(3000), b LONGBLOB, c MEDIUMTEXT NULL, KEY (n).
+/// The schema `id INT PRIMARY KEY, n INT, t VARCHAR(3000), b LONGBLOB, c MEDIUMTEXT NULL, KEY (n)`.
 pub fn schema() -> TableSchema {
     let varchar = ColumnKind::VarChar {
         len_bytes: 2,
@@ -58,7 +58,7 @@ pub struct Row {
 
 pub type Rows = BTreeMap<i32, Row>;
 
-/// The record of a row; its blobs point into `row`.
+/// The record of a row. Its blob columns point into `row`, which must outlive their use.
 pub fn record(id: i32, row: &Row) -> Vec<u8> {
     let mut record = vec![0; RECORD];
     record[1..5].copy_from_slice(&id.to_le_bytes());
@@ -79,7 +79,8 @@ pub fn record(id: i32, row: &Row) -> Vec<u8> {
     record
 }
 
-/// The columns of `record` whose bits `wanted` has; the others stay as they are by default.
+/// The id of a record, and its columns whose bits are set in `wanted`; the others have default
+/// values.
 pub fn row_of(record: &[u8], wanted: u8) -> (i32, Row) {
     let number = |at: usize| i32::from_le_bytes(record[at..at + 4].try_into().unwrap());
     let blob = |at: usize, len_bytes: usize| {
@@ -92,7 +93,8 @@ pub fn row_of(record: &[u8], wanted: u8) -> (i32, Row) {
         let address = usize::from_ne_bytes(address);
         match len {
             0 => Vec::new(),
-            // SAFETY: a cursor has put the pointer there, and has not moved since.
+            // SAFETY: the callers pass a record that a cursor has filled, and do not move the
+            // cursor before this returns, so the address is that of `len` bytes in its buffer.
             _ => unsafe { std::slice::from_raw_parts(address as *const u8, len) }.to_vec(),
         }
     };
@@ -130,7 +132,8 @@ pub fn masked(row: &Row, wanted: u8) -> Row {
     row
 }
 
-/// What a reader finds that is content with `parts` of what lies out of line.
+/// The row as a reader with `parts` gets it: out-of-line values are cut or filled with zeros after
+/// the prefix.
 pub fn in_parts(row: &Row, parts: &[PartialColumn]) -> Row {
     let mut row = row.clone();
     for part in parts {
@@ -148,7 +151,7 @@ pub fn in_parts(row: &Row, parts: &[PartialColumn]) -> Row {
         }
         match part.length {
             false => value.truncate(prefix),
-            // A VARCHAR is no longer than a chunk.
+            // A VARCHAR fits into one chunk, which is read as a whole.
             true if prefix > 0 && part.column == 2 => {}
             true => value[prefix..].fill(0),
         }

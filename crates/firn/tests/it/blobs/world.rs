@@ -1,4 +1,4 @@
-//! A database, its table, and what the tests do to them.
+//! A database with a table, and random work on it.
 
 use super::rows::*;
 use crate::schema::open_or_create;
@@ -37,7 +37,7 @@ pub fn options(threshold: u64) -> Options {
         base_level_size: 16 << 10,
         blob_file_size: 512 << 10,
         blob_garbage_min: 64 << 10,
-        // Nobody flushes but the tests.
+        // Only the tests flush: writers must never wait for it.
         frozen_memtables_max: 1000,
         ..Options::default()
     };
@@ -75,7 +75,7 @@ impl World {
         }
     }
 
-    /// The database after a power cut or a kill.
+    /// Crashes the environment with a power cut or a kill, and opens the database again.
     pub fn crash(&mut self) {
         self.env = match self.rng.random() {
             true => self.env.crash(self.rng.random()),
@@ -113,7 +113,7 @@ impl World {
             .collect()
     }
 
-    /// What a reader may find enough.
+    /// Random columns of which a reader wants a prefix or the length only.
     pub fn parts(&mut self) -> Vec<PartialColumn> {
         let mut parts = Vec::new();
         for column in 2..5 {
@@ -138,7 +138,7 @@ impl World {
         }
     }
 
-    /// The row with some columns changed.
+    /// A copy of `old` with random columns changed.
     pub fn changed(&mut self, old: &Row) -> Row {
         let fresh = self.row();
         let pick: u8 = self.rng.random();
@@ -158,7 +158,7 @@ impl World {
         new
     }
 
-    /// Some inserts, updates and deletes.
+    /// Makes random inserts, updates and deletes in `txn`, and the same changes in `rows`.
     pub fn write(
         &mut self,
         txn: &mut Transaction,
@@ -174,7 +174,7 @@ impl World {
             let Some(old) = rows.get(&id).cloned() else {
                 let row = self.row();
                 let record = record(id, &row);
-                // SAFETY: the blobs point into `row`.
+                // SAFETY: the blob columns point into `row`, which outlives the call.
                 unsafe { self.table.insert(txn, &record, flags, &mut scratch) }?;
                 rows.insert(id, row);
                 continue;
@@ -183,7 +183,7 @@ impl World {
             let mode = ReadMode::Locking(LockMode::Exclusive);
             cursor.reset(Some(0), mode, LockWait::Fail)?;
             let new = self.changed(&old);
-            // Of columns that the statement leaves alone the length may be enough.
+            // Of columns that do not change, the statement may read the length only.
             let same = [(3, new.b == old.b), (4, new.c == old.c)].into_iter();
             let same = same.filter(|(_, same)| *same && self.rng.random());
             let unread = same.map(|(column, _)| PartialColumn {
@@ -201,7 +201,7 @@ impl World {
                 .fold(0xff, |all, part| all & !(1 << part.column));
             assert_eq!(row_of(&before, wanted), (id, masked(&old, wanted)));
             if self.rng.random_bool(0.2) {
-                // SAFETY: the blobs are the cursor's.
+                // SAFETY: the blob columns point into the cursor's buffers, valid until it moves.
                 unsafe { self.table.delete(txn, &before, None, flags, &mut scratch) }?;
                 rows.remove(&id);
                 continue;
@@ -209,7 +209,7 @@ impl World {
             let moved = (0..60).find(|other| !rows.contains_key(other));
             let new_id = moved.filter(|_| self.rng.random_bool(0.1)).unwrap_or(id);
             let mut after = record(new_id, &new);
-            // A column that the statement leaves alone has the same pointer.
+            // A column that does not change keeps the pointer that was read.
             let is_unread = |column| unread.iter().any(|part| part.column == column);
             if is_unread(3) || new.b == old.b && self.rng.random() {
                 after[B_AT..C_AT].copy_from_slice(&before[B_AT..C_AT]);
@@ -217,7 +217,8 @@ impl World {
             if is_unread(4) {
                 after[C_AT..].copy_from_slice(&before[C_AT..]);
             }
-            // SAFETY: the blobs are the cursor's or point into `new`.
+            // SAFETY: the blob columns point into the cursor's buffers, valid until it moves, or
+            // into `new`.
             let done = unsafe {
                 self.table
                     .update(txn, &before, &after, None, flags, &mut scratch)
@@ -230,7 +231,7 @@ impl World {
         Ok(())
     }
 
-    /// Reads everything, some columns of it, both by index and by scan, and compares.
+    /// Compares all rows with `rows` in a new transaction, and checks the table.
     pub fn check(&mut self, rows: &Rows, context: &str) {
         let mut txn = self.session();
         self.check_in(&mut txn, rows, context);
@@ -243,6 +244,7 @@ impl World {
         assert_eq!(report.rows, rows.len() as u64, "{context}");
     }
 
+    /// Compares a scan of each index, with random columns and parts, with `rows`.
     pub fn check_in(&mut self, txn: &mut Transaction, rows: &Rows, context: &str) {
         let mut cursor = Cursor::new(Arc::clone(&self.table));
         for index in [0, 1] {
@@ -279,7 +281,7 @@ impl World {
     }
 }
 
-/// All rows there are.
+/// Reads all rows.
 pub fn scan(world: &mut World) -> Rows {
     let mut txn = world.session();
     let mut cursor = Cursor::new(Arc::clone(&world.table));

@@ -1,4 +1,4 @@
-//! What is written out of line, and what is not.
+//! Values that are written out of line, and values that are not.
 
 use super::rows::*;
 use super::world::*;
@@ -21,7 +21,7 @@ fn an_update_of_other_columns_writes_no_blob() {
     let mut scratch = RowScratch::default();
     let flags = WriteFlags::default();
     let mut txn = world.session();
-    // SAFETY: the blobs point into `row`.
+    // SAFETY: the blob columns point into `row`, which outlives the call.
     unsafe {
         let table = &world.table;
         table.insert(&mut txn, &record(1, &row), flags, &mut scratch)
@@ -43,7 +43,7 @@ fn an_update_of_other_columns_writes_no_blob() {
         };
         let new = Row { n, ..copy.clone() };
         let mut txn = world.session();
-        // SAFETY: the blobs point into the rows.
+        // SAFETY: the blob columns point into `old` and `new`, the rows, which outlive the call.
         unsafe {
             let (old, new) = (record(1, &old), record(1, &new));
             let table = &world.table;
@@ -55,7 +55,7 @@ fn an_update_of_other_columns_writes_no_blob() {
     assert_eq!(written(), 3);
     let read = || stats.read.load(Ordering::Relaxed);
     let before = read();
-    // A scan of other columns reads none.
+    // A seek that wants other columns reads no blob.
     let mut txn = world.session();
     let mut cursor = Cursor::new(Arc::clone(&world.table));
     cursor
@@ -89,7 +89,7 @@ fn what_an_update_has_not_read_stays_as_it_is_stored() {
     let flags = WriteFlags::default();
     let mut txn = world.session();
     for (id, row) in &rows {
-        // SAFETY: the blobs point into `row`.
+        // SAFETY: the blob columns point into `row`, which outlives the call.
         unsafe {
             world
                 .table
@@ -111,7 +111,7 @@ fn what_an_update_has_not_read_stays_as_it_is_stored() {
         prefix: 0,
         length: true,
     });
-    // Whatever would go out of line now.
+    // The current threshold does not matter to stored values.
     for (n, threshold) in [(1, THRESHOLD), (2, 200_000), (3, 4000)] {
         let mutable = &world.db.options().mutable;
         mutable.blob_threshold.store(threshold, Ordering::Relaxed);
@@ -129,7 +129,7 @@ fn what_an_update_has_not_read_stays_as_it_is_stored() {
             );
             let mut new = old.clone();
             new[N_AT..T_AT].copy_from_slice(&i32::to_le_bytes(n));
-            // SAFETY: the blobs are the cursor's.
+            // SAFETY: the blob columns point into the cursor's buffers, valid until it moves.
             unsafe {
                 world
                     .table
@@ -158,11 +158,11 @@ fn a_load_puts_large_values_out_of_line() {
         for id in 0..60 {
             let id = id * 7 % 60;
             let row = world.row();
-            // SAFETY: the blobs point into `row`.
+            // SAFETY: the blob columns point into `row`, which outlives the call.
             unsafe { load.insert(&record(id, &row), WriteFlags::default(), &mut scratch) }.unwrap();
             rows.insert(id, row);
         }
-        // Files that are held are not collected, though nothing names them yet.
+        // Garbage collection must leave the load's files alone, though no row names them yet.
         cx.blobs.seal_active();
         world.collect();
         load.finish(&mut |_, _| Ok(())).unwrap();
@@ -191,7 +191,7 @@ fn no_threshold_keeps_very_long_values_in_rows() {
         let mut txn = world.session();
         let (record, flags) = (record(id, &row), WriteFlags::default());
         let mut scratch = RowScratch::default();
-        // SAFETY: the blobs point into `row`.
+        // SAFETY: the blob columns point into `row`, which outlives the call.
         unsafe { world.table.insert(&mut txn, &record, flags, &mut scratch) }.unwrap();
         assert_eq!(txn.write_bytes() < LONG as u64 / 2, out_of_line, "{len}");
         txn.commit().unwrap();

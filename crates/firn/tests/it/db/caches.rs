@@ -1,12 +1,12 @@
-//! What reads find in caches after flushes and compactions, and direct I/O below them.
+//! The caches after flushes and compactions, and direct I/O.
 
 use super::*;
 use firn::env::PosixEnv;
 use firn::iter::{MergeIter, MvccIter, ReadAt};
 use firn::read::{ScanRange, scan_sources};
 
-/// Rows that are read again after a flush come from the row cache, and never in a stale version:
-/// not to a snapshot from before, not after the next flush, not after a compaction.
+/// After a flush, repeated reads of a row come from the row cache. No read gets a stale version:
+/// not by an older snapshot, not after the next flush, not after a compaction.
 #[test]
 fn the_row_cache_follows_flushes() {
     let db = open(&MemEnv::new());
@@ -31,7 +31,7 @@ fn the_row_cache_follows_flushes() {
     commit("2");
     assert_eq!((read(3).as_str(), hits()), ("2", 3));
     db.flush().unwrap();
-    // The flush has erased the row.
+    // The flush has removed the row from the cache.
     assert_eq!((read(3).as_str(), hits()), ("2", 5));
     assert_eq!(get(&mut old, "a").as_deref(), Some("1"));
     old.commit().unwrap();
@@ -43,7 +43,7 @@ fn the_row_cache_follows_flushes() {
     assert_eq!(read(3), "3");
 }
 
-/// Rows `0..count`, in as many runs of L0 as `rounds`, and a read of each of `range` twice.
+/// Writes rows 0 to 3999 in as many runs of L0 as `rounds`, and reads those of `range` twice.
 fn cached_rows(db: &Db, rounds: u32, range: std::ops::Range<u32>) {
     for round in 0..rounds {
         let mut txn = begin(db);
@@ -65,7 +65,7 @@ fn cached_rows(db: &Db, rounds: u32, range: std::ops::Range<u32>) {
     }
 }
 
-/// Blocks read from files while the rows are read once.
+/// Reads each row of `range`, and returns the number of block cache misses.
 fn misses(db: &Db, range: std::ops::Range<u32>) -> u64 {
     let before = db.counters().block_cache_misses;
     let mut txn = begin(db);
@@ -97,8 +97,8 @@ fn a_compaction_hands_cached_blocks_over() {
     assert!(after < before * 11 / 10, "{before} bytes became {after}");
 }
 
-/// The cache is about as large as the tree, so that what the inputs leave behind would be in the
-/// way.
+/// The cache is about as large as the tree: blocks of the inputs that stayed in it would displace
+/// those of the output.
 #[test]
 fn a_full_cache_is_handed_over() {
     let db = without_row_cache(64 << 20);
@@ -130,8 +130,8 @@ fn a_compaction_fills_no_cache() {
     assert!(cold > 100, "{cold} blocks of rows nobody had read");
 }
 
-/// Files on a disk, read past the page cache: point reads, batches, scans over many blocks,
-/// compactions, a restart; with `io_uring`, and as it is without.
+/// Direct reads of files on a disk: point reads, batches, scans over many blocks, compactions, a
+/// restart; with `io_uring` and without.
 #[test]
 fn direct_reads_show_what_was_written() {
     for ring in [true, false] {
@@ -212,8 +212,8 @@ fn direct_reads(ring: bool) {
     assert!(!line.contains(" 0 submitted"), "{line}");
 }
 
-/// A seek over several runs reads one block of each; those of all runs begin together, and only if
-/// more than one is not cached.
+/// A seek over several runs reads one block of each run. The reads begin together if more than one
+/// block is not cached.
 #[test]
 fn a_cold_seek_begins_with_all_runs() {
     for ring in [true, false] {

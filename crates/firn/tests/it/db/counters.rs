@@ -1,5 +1,5 @@
-//! Counters that are set back: whatever was noted of them before and after, in log and manifest,
-//! the last setting holds.
+//! Counters that are set back: the last setting holds, whatever values log and manifest recorded
+//! before and after it.
 
 use super::*;
 use firn::base::CounterValue;
@@ -15,7 +15,7 @@ fn known(db: &Db) -> CounterValue {
     db.catalog().counters().cell(COUNTER).read()
 }
 
-/// A commit that has used numbers up to `value`.
+/// Commits a row and raises the counter to `value`.
 fn commit(db: &Db, value: u64) {
     let raised = db.catalog().counters().raise(COUNTER, value);
     let mut txn = begin(db);
@@ -26,8 +26,8 @@ fn commit(db: &Db, value: u64) {
 
 #[test]
 fn a_counter_that_was_set_back_stays_there_over_crashes() {
-    // What happens to log and manifest before and after: nothing, a flush, a compaction, a
-    // checkpoint (which ends the segment), two flushes (the log before is gone).
+    // Events between the settings: nothing, a flush, a full compaction, a checkpoint (which ends
+    // the segment), two flushes (which release the earlier segments).
     let happen = |db: &Db, what: usize, round: usize| match what {
         0 => {}
         1 => db.flush().unwrap(),
@@ -91,8 +91,8 @@ fn checkpoints_and_repairs_have_the_counter_as_it_was_set() {
     assert_eq!(known(&repaired).value, 9);
 }
 
-/// The counter is raised by nothing that a transaction brings late, and a setting that fails leaves
-/// it where it was.
+/// A transaction that raised the counter before it was set, and commits afterwards, does not raise
+/// it again. A setting that fails leaves the counter as it was.
 #[test]
 fn late_commits_and_failures_neither_raise_nor_lower_it() {
     let env = MemEnv::new();
@@ -118,8 +118,8 @@ fn late_commits_and_failures_neither_raise_nor_lower_it() {
     assert_eq!(known(&db).value, 100);
 }
 
-/// Random work: the counter comes back as large as it was acknowledged, and no larger than it ever
-/// was in its generation.
+/// Random commits, settings, flushes and crashes: the counter always has its last acknowledged
+/// value.
 #[test]
 fn random_settings_and_crashes() {
     for seed in 0..40 {

@@ -1,5 +1,5 @@
-//! Records and entries that no server writes yet: of a log that others follow, of a database that
-//! another writer has taken over, of objects that the catalog keeps for the server.
+//! Records and entries that no server writes yet: for a log that readers follow, for a database
+//! that another writer takes over, and for server objects in the catalog.
 
 use super::*;
 use firn::base::Result;
@@ -80,7 +80,7 @@ fn an_epoch_that_the_log_begins_moves_all_numbers_and_stays() {
         let db = open(&env);
         assert_eq!(get(&mut begin(&db), "a").as_deref(), Some("1"));
         let mut txn = begin(&db);
-        // The first round writes nothing: the jump stays without a commit behind it.
+        // The first round writes nothing: the epoch must last without a later commit.
         if round > 0 {
             put(&mut txn, "a", "1");
             txn.commit().unwrap();
@@ -92,8 +92,7 @@ fn an_epoch_that_the_log_begins_moves_all_numbers_and_stays() {
         env = env.crash(round);
         let tree = look(&env).tree().unwrap();
         assert_eq!(tree.state.epoch(), 2, "round {round}");
-        // The manifest that the first open begins is older than the record that it reads in the
-        // log.
+        // The first open creates its manifest before it reads the epoch in the log.
         assert!(round == 0 || tree.manifest_id > 2 * IDS_PER_EPOCH);
         let newest = segments(&env).into_iter().max().unwrap();
         assert!(newest >= 2 * IDS_PER_EPOCH, "{newest}");
@@ -227,7 +226,7 @@ fn objects_of_the_server_and_partitions_are_state() {
         drop(db);
         env = env.crash(round);
     }
-    // What is saved of a damaged database has them, too.
+    // A repaired database has them too.
     let looked = look(&env);
     repair(&looked, Path::new("/new"), &mut |lost| panic!("{lost}")).unwrap();
     let db = Db::open(Arc::new(env), Path::new("/new"), options(), None).unwrap();
@@ -235,7 +234,8 @@ fn objects_of_the_server_and_partitions_are_state() {
     assert_eq!(db.catalog().partitioned(), ["d/u"]);
 }
 
-/// Repair leaves such a database alone: it would drop what it cannot read.
+/// Checks that repair refuses the database: it would drop data of a newer version that it cannot
+/// read.
 #[track_caller]
 fn repair_refuses(env: &MemEnv, said: &str) {
     let repaired = repair(&look(env), Path::new("/new"), &mut |_| {});
@@ -284,7 +284,9 @@ fn an_entry_of_a_newer_catalog_is_not_repaired_away() {
     repair_refuses(&env, "catalog entry kind 200");
 }
 
-/// A manifest in which the file lies elsewhere, and how much of it is left.
+/// The manifest says that a file lies in an object store. Repair refuses with the manifest whole
+/// (0), with the local file missing and a stray one in its place (1), and with a damaged manifest
+/// header (2).
 #[test]
 fn files_that_lie_elsewhere_are_not_repaired_away() {
     for damage in 0..3 {
@@ -302,14 +304,14 @@ fn files_that_lie_elsewhere_are_not_repaired_away() {
         let path = dir.join(manifest_name(state.next_file_id));
         match damage {
             0 => {}
-            // The file is missing, as it does where it lies elsewhere, and a newer one is there.
+            // The local file is missing, as for a remote one, and an unnamed newer file exists.
             1 => {
                 let content = env.read(&dir.join(&name)).unwrap();
                 env.remove(&dir.join(&name)).unwrap();
                 let newer = firn::store::file_name(firn::store::FileKind::Sst, 900);
                 env.place(&dir.join(newer), content);
             }
-            // Its header: edits are looked for.
+            // With a damaged header, repair searches the manifest for edits.
             _ => env.damage(&path, |bytes| bytes[13] ^= 1).unwrap(),
         }
         repair_refuses(&env, "lies in an object store");
@@ -394,8 +396,8 @@ fn global_transaction_ids_outlive_the_log() {
     flush();
     assert!(!look(&env).tree().unwrap().state.gtids.is_empty());
     assert_eq!(shown(&env), ["0-9-5", "3-9-77"]);
-    // Of two domains one goes on; the other comes from the manifest, which is another one at each
-    // open.
+    // The log has a newer id of one domain. The id of the other comes from the manifest; each open
+    // copies it into a new manifest.
     append(&env, &[record(3, 78)]);
     assert_eq!(shown(&env), ["0-9-5", "3-9-78"]);
     for _ in 0..2 {

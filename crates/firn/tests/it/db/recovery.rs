@@ -1,4 +1,4 @@
-//! What comes back after a crash, and what does not.
+//! Recovery after crashes.
 
 use super::*;
 use firn::base::blob_buf::BlobBuf;
@@ -105,7 +105,7 @@ fn a_recovery_keeps_prepared_transactions_durable_in_every_flush_mode() {
             let options = options();
             options.mutable.set_commit_durability(mode);
             let shared: Arc<dyn Env> = Arc::new(env.clone());
-            // The recovery flushes and lets go of the log that it read.
+            // The recovery flushes and releases the segments that it has replayed.
             let db = Db::open(shared, Path::new("/db"), options, None).unwrap();
             assert_eq!(db.prepared_xids(), [b"a".to_vec()], "{mode:?}");
             env = env.crash(0);
@@ -113,8 +113,7 @@ fn a_recovery_keeps_prepared_transactions_durable_in_every_flush_mode() {
     }
 }
 
-/// The binary log may have told others of the commit already: there is no way back for want of a
-/// few bytes.
+/// A commit that is already in the binary log must not fail for lack of space.
 #[test]
 fn prepared_transactions_are_ended_on_a_full_disk() {
     for spills in [false, true] {
@@ -234,8 +233,9 @@ fn a_rollback_is_not_durable_before_what_the_log_has_before_it() {
     assert_eq!(db.prepared_xids(), [b"second".to_vec()]);
 }
 
-/// After a kill, what replay has read may be in the page cache only: what it says goes no earlier
-/// than it is durable.
+/// After a kill, the records that replay reads may exist only in the page cache. So recovery must
+/// sync the log before it deletes the files of rolled-back transactions: a power cut may take the
+/// rollback record, and the transaction comes back.
 #[test]
 fn a_recovery_that_is_cut_off_leaves_the_files_of_what_comes_back() {
     let value = vec![7; 10_000];
@@ -310,8 +310,8 @@ fn counters_that_nobody_committed_survive_a_clean_close() {
     assert!(db.catalog().counters().snapshot().contains(&(99, 7.into())));
 }
 
-/// A commit of counters alone has a seqno, too. With the log that held it gone, no other commit
-/// gets that one: backups and the places to recover to are told apart by it.
+/// A commit of counters alone has a seqno too. After its log segment is released, no other commit
+/// may get the same seqno: backups and recovery points are identified by it.
 #[test]
 fn seqnos_of_commits_without_entries_are_not_given_out_again() {
     let env = MemEnv::new();
@@ -322,7 +322,7 @@ fn seqnos_of_commits_without_entries_are_not_given_out_again() {
     db.catalog().counters().raise(99, 7);
     db.catalog().persist_counters().unwrap();
     let last = db.context().pipeline.last_seqno();
-    // Moves the log to its next segment, so that the flush lets go of the one with both.
+    // The checkpoint ends the segment, so that the flush releases the one with both commits.
     db.checkpoint(Path::new("/backup"), false).unwrap();
     db.flush().unwrap();
     let db = open(&env.kill());

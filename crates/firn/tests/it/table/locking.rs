@@ -1,4 +1,4 @@
-//! Locking scans beside others who commit.
+//! Locking scans while other transactions commit.
 
 use super::*;
 use firn::base::ErrorKind;
@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc;
 
-/// The place of a row in an index: its key there, and its id.
+/// The position of a row in an index: the indexed value and the row's id.
 fn place(index: usize, (id, (k, _)): (i32, (i32, i32))) -> (i32, i32) {
     (if index == 0 { id } else { k }, id)
 }
@@ -22,11 +22,11 @@ impl World {
         txn
     }
 
-    /// Another transaction inserts, changes and deletes rows that nobody has locked, and commits.
+    /// Commits another transaction that inserts, changes and deletes rows that are not in `locked`.
     fn commit_beside(&mut self, rows: &mut Rows, locked: &BTreeSet<i32>) {
         let mut txn = self.begin_at(Isolation::ReadCommitted);
         if self.rng.random_bool(0.2) {
-            // Each of its writes goes to a file, and its commit replaces the memtable.
+            // The transaction spills each write to a file, and its commit replaces the memtable.
             let mutable = Arc::clone(&self.db.context().mutable);
             mutable.txn_memory_limit.store(1, Ordering::Relaxed);
         }
@@ -38,7 +38,7 @@ impl World {
             }
             let new = (id, (self.rng.random_range(-50..50), self.rng.random()));
             let table = &self.table;
-            // SAFETY: there are no blob columns.
+            // SAFETY: blob columns must point to their bytes; this table has none.
             let written = unsafe {
                 match rows.get(&id).copied() {
                     None => table.insert(&mut txn, &record(new), flags, &mut scratch),
@@ -65,7 +65,7 @@ impl World {
         txn.commit().unwrap();
         let mutable = &self.db.context().mutable;
         mutable.txn_memory_limit.store(64 << 20, Ordering::Relaxed);
-        // Nothing runs in the background here, and the stall gate counts what waits for it.
+        // There are no background threads: flush, or the stall gate slows the writers down.
         match self.statement % 6 {
             0 => self.db.compact_all().unwrap(),
             1 if self.rng.random_bool(0.5) => self.db.flush().unwrap(),
@@ -74,8 +74,8 @@ impl World {
     }
 }
 
-/// Whatever others commit in front of a locking scan, it meets, in both directions, through the
-/// rows and through an index.
+/// A locking scan meets the rows that others commit in front of it: in both directions, in the
+/// primary index and in a secondary one.
 #[test]
 fn a_locking_scan_reads_on_at_the_newest_point() {
     for seed in 0..20 {
@@ -90,7 +90,7 @@ fn a_locking_scan_reads_on_at_the_newest_point() {
             }
             let isolation = [Isolation::ReadCommitted, Isolation::RepeatableRead][scan % 2];
             let mut txn = world.begin_at(isolation);
-            // An older snapshot does not matter to reads that lock.
+            // Locking reads must ignore this older snapshot.
             txn.pin();
             let index = world.rng.random_range(0..2);
             let forward = world.rng.random_bool(0.6);
@@ -141,9 +141,9 @@ fn a_locking_scan_reads_on_at_the_newest_point() {
     }
 }
 
-/// The commit of the row's holder replaces the memtable between the two loads of the scan's point,
-/// so that the point has the seqno of that commit and a view without it. The row under the cursor
-/// is older than its lock, and must be read again.
+/// The lock holder's commit replaces the memtable after the scan has pinned its view and before it
+/// reads the visible seqno: the scan's read point has the seqno of that commit, but a view without
+/// it. The row under the cursor is older than its lock, so the scan must read it again.
 #[test]
 fn a_row_is_not_older_than_its_lock() {
     for index in [0, 1] {
@@ -153,7 +153,7 @@ fn a_row_is_not_older_than_its_lock() {
         let at = |id, v| record((id, (id, v)));
         let mut txn = world.session();
         for id in [1, 2] {
-            // SAFETY: there are no blob columns.
+            // SAFETY: blob columns must point to their bytes; this table has none.
             unsafe { table.insert(&mut txn, &at(id, 10), flags, &mut scratch) }.unwrap();
         }
         txn.commit().unwrap();
@@ -163,7 +163,7 @@ fn a_row_is_not_older_than_its_lock() {
         let mut holder = world.session();
         for id in [1, 2] {
             let (old, new) = (at(id, 10), at(id, 11));
-            // SAFETY: there are no blob columns.
+            // SAFETY: blob columns must point to their bytes; this table has none.
             unsafe { table.update(&mut holder, &old, &new, None, flags, &mut scratch) }.unwrap();
         }
         assert!(
@@ -196,8 +196,9 @@ fn a_row_is_not_older_than_its_lock() {
     }
 }
 
-/// The holder's commit is a file that the view has, and is visible only after the scan's point was
-/// taken. The row under the cursor is older than its lock, and must be read again.
+/// The lock holder's commit is a file that is already in the scan's view, but becomes visible only
+/// after the scan has taken its read point. The row under the cursor is older than its lock, so the
+/// scan must read it again.
 #[test]
 fn a_row_is_not_older_than_its_lock_if_the_commit_was_in_a_file_before_it_was_visible() {
     for index in [0, 1] {
@@ -206,14 +207,14 @@ fn a_row_is_not_older_than_its_lock_if_the_commit_was_in_a_file_before_it_was_vi
         let table = Arc::clone(&world.table);
         let (old, new) = (record((1, (1, 10))), record((1, (1, 11))));
         let mut txn = world.session();
-        // SAFETY: there are no blob columns.
+        // SAFETY: blob columns must point to their bytes; this table has none.
         unsafe { table.insert(&mut txn, &old, flags, &mut scratch) }.unwrap();
         txn.commit().unwrap();
 
         let mutable = Arc::clone(&world.db.context().mutable);
         mutable.txn_memory_limit.store(1, Ordering::Relaxed);
         let mut holder = world.session();
-        // SAFETY: there are no blob columns.
+        // SAFETY: blob columns must point to their bytes; this table has none.
         unsafe { table.update(&mut holder, &old, &new, None, flags, &mut scratch) }.unwrap();
         let (queued, is_queued) = mpsc::channel();
         let (allow, is_allowed) = mpsc::channel::<()>();
@@ -250,8 +251,9 @@ fn a_row_is_not_older_than_its_lock_if_the_commit_was_in_a_file_before_it_was_vi
     }
 }
 
-/// Between the look at an entry and the lock of its row another transaction moves the row behind
-/// the scan, which waits for nobody: the row is there all the time, and must be found.
+/// After the scan has read an entry and before it locks the row, another transaction moves the row
+/// behind the scan and commits, so the scan does not wait. The row exists all the time, so the scan
+/// must find it.
 #[test]
 fn a_row_that_moves_behind_the_scan_is_found() {
     for (unique, index, forward, renames) in [false, true]
@@ -274,7 +276,7 @@ fn a_row_that_moves_behind_the_scan_is_found() {
             record((if forward { 3 } else { 20 }, (5, 2))),
         );
         let mut txn = world.session();
-        // SAFETY: there are no blob columns.
+        // SAFETY: blob columns must point to their bytes; this table has none.
         unsafe { table.insert(&mut txn, &old, flags, &mut scratch) }.unwrap();
         txn.commit().unwrap();
 
@@ -287,7 +289,7 @@ fn a_row_that_moves_behind_the_scan_is_found() {
             if point == PausePoint::LockWanted
                 && let Some(mut txn) = mover.take()
             {
-                // SAFETY: there are no blob columns.
+                // SAFETY: blob columns must point to their bytes; this table has none.
                 unsafe {
                     if renames {
                         table
@@ -330,9 +332,9 @@ fn a_row_that_moves_behind_the_scan_is_found() {
     }
 }
 
-/// A scan waits for a row, goes back to one that was committed in front of it, and meets the first
-/// one again under its lock: if it does not match, the lock is given back. Unless the statement has
-/// written it meanwhile.
+/// A scan waits for the lock of a row, returns first a row that was committed before it in index
+/// order, and then meets the locked row again. If that row does not match, its lock is released,
+/// unless the statement has written the row meanwhile.
 #[test]
 fn a_row_that_is_met_again_is_unlocked_if_it_does_not_match() {
     for writes in [false, true] {
@@ -345,7 +347,7 @@ fn a_row_that_is_met_again_is_unlocked_if_it_does_not_match() {
             record((10, (10, 1))),
         );
         let mut txn = world.session();
-        // SAFETY: there are no blob columns.
+        // SAFETY: blob columns must point to their bytes; this table has none.
         unsafe { table.insert(&mut txn, &old, flags, &mut scratch) }.unwrap();
         txn.commit().unwrap();
 
@@ -355,7 +357,7 @@ fn a_row_that_is_met_again_is_unlocked_if_it_does_not_match() {
         let mut other = Cursor::new(Arc::clone(&world.table));
         other.reset(Some(0), mode, LockWait::Fail).unwrap();
         assert!(other.first(&mut holder, &mut buffer).unwrap());
-        // SAFETY: there are no blob columns.
+        // SAFETY: blob columns must point to their bytes; this table has none.
         unsafe { table.insert(&mut holder, &front, flags, &mut scratch) }.unwrap();
 
         let mut reader = world.db.new_transaction(world.db.new_owner(0));
@@ -373,7 +375,7 @@ fn a_row_that_is_met_again_is_unlocked_if_it_does_not_match() {
         assert_eq!(row(&buffer), (5, (5, 0)));
         cursor.unlock_row(&reader);
         if writes {
-            // SAFETY: there are no blob columns.
+            // SAFETY: blob columns must point to their bytes; this table has none.
             unsafe { table.update(&mut reader, &old, &new, None, flags, &mut scratch) }.unwrap();
         }
         assert!(cursor.next(&mut reader, &mut buffer).unwrap());
@@ -391,7 +393,7 @@ fn a_scan_that_skips_many_locked_rows_hears_a_kill() {
         let mut scratch = RowScratch::default();
         for id in 0..3000 {
             let new = record((id, (id, 0)));
-            // SAFETY: there are no blob columns.
+            // SAFETY: blob columns must point to their bytes; this table has none.
             unsafe { table.insert(txn, &new, WriteFlags::default(), &mut scratch) }.unwrap();
         }
     });
