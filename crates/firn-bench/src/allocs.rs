@@ -15,24 +15,28 @@ pub struct Counting;
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         COUNT.set(COUNT.get() + 1);
-        // SAFETY: as the caller promises.
+        // SAFETY: the layout is passed on unchanged, and the system allocator has the same
+        // contract.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: as the caller promises.
+        // SAFETY: the layout is passed on unchanged, and the system allocator has the same
+        // contract.
         unsafe { System.dealloc(pointer, layout) }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         COUNT.set(COUNT.get() + 1);
-        // SAFETY: as the caller promises.
+        // SAFETY: the layout is passed on unchanged, and the system allocator has the same
+        // contract.
         unsafe { System.realloc(pointer, layout, size) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         COUNT.set(COUNT.get() + 1);
-        // SAFETY: as the caller promises.
+        // SAFETY: the layout is passed on unchanged, and the system allocator has the same
+        // contract.
         unsafe { System.alloc_zeroed(layout) }
     }
 }

@@ -92,13 +92,14 @@ pub unsafe extern "C" fn firn_bulk_end(
     dup_index: *mut u32,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: as the caller promises.
+        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
+        // is unique.
         let (session, table) = unsafe { (session_mut(session)?, firn_table::get(table)?) };
         let Some(at) = bulk_position(session, table) else {
             return Ok(());
         };
         let written = session.bulks[at].finish(&mut |done, total| {
-            // SAFETY: as the caller promises.
+            // SAFETY: callback and context are the host's and stay valid during the call.
             match unsafe { progress(context, done, total) } {
                 true => Err(Error::new(
                     ErrorKind::Interrupted,
@@ -107,7 +108,7 @@ pub unsafe extern "C" fn firn_bulk_end(
                 false => Ok(()),
             }
         })?;
-        // SAFETY: as the caller promises.
+        // SAFETY: the out pointer is valid for writes, and only this call refers to its target.
         unsafe { outcome(written, dup_index) }?;
         session.bulks.swap_remove(at);
         Ok(())
@@ -126,13 +127,14 @@ pub unsafe extern "C" fn firn_bulk_duplicate(
     record: *mut u8,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: as the caller promises.
+        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
+        // is unique.
         let (session, table) = unsafe { (session_mut(session)?, firn_table::get(table)?) };
         let at = bulk_position(session, table).ok_or_else(|| Error::invalid("no load"))?;
         if record.is_null() {
             return Err(Error::invalid("no record").into());
         }
-        // SAFETY: as the caller promises.
+        // SAFETY: the buffer has the table's record length and stays valid during the call.
         let record = unsafe { std::slice::from_raw_parts_mut(record, table.record_len()) };
         Ok(session.bulks[at].duplicate_row(record, &mut session.duplicate_blobs)?)
     })
@@ -148,7 +150,8 @@ pub unsafe extern "C" fn firn_bulk_abort(
     table: *const firn_table,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: as the caller promises.
+        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
+        // is unique.
         let (session, table) = unsafe { (session_mut(session)?, firn_table::get(table)?) };
         if let Some(at) = bulk_position(session, table) {
             session.bulks.swap_remove(at);

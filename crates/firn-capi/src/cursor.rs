@@ -72,7 +72,7 @@ fn index_number(index: u32) -> Option<usize> {
 pub(crate) unsafe fn cursor_mut<'a>(
     cursor: *mut firn_cursor,
 ) -> Result<&'a mut firn_cursor, CallOutcome> {
-    // SAFETY: as the caller promises.
+    // SAFETY: NULL, or a live handle that this thread alone uses, so the borrow is unique.
     unsafe { cursor.as_mut() }.ok_or_else(|| Error::invalid("no cursor").into())
 }
 
@@ -91,14 +91,16 @@ pub unsafe extern "C" fn firn_cursor_open(
     out: *mut *mut firn_cursor,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: as the caller promises.
+        // SAFETY: the handle is live: the host frees it only after its last call with it.
         let table = unsafe { firn_table::get(table) }?;
         let mut cursor = Cursor::new(Arc::clone(table));
-        // SAFETY: as the caller promises.
+        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
+        // is unique.
         unsafe { session_mut(session) }?;
         cursor.reset(index_number(index), mode.into(), wait.into())?;
         let record_len = table.record_len();
-        // SAFETY: as the caller promises.
+        // SAFETY: the buffer has the table's record length and stays valid during the call; the out
+        // pointer is valid for writes, and only this call refers to its target.
         unsafe {
             out.write(boxed(firn_cursor {
                 cursor,
@@ -123,7 +125,8 @@ pub unsafe extern "C" fn firn_cursor_reset(
     wait: firn_wait,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: as the caller promises.
+        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
+        // is unique.
         let cursor = unsafe { cursor_mut(cursor) }?;
         cursor.session = session;
         Ok(cursor
@@ -139,7 +142,8 @@ pub unsafe extern "C" fn firn_cursor_reset(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_cursor_park(cursor: *mut firn_cursor) {
     guard_value((), || {
-        // SAFETY: as the caller promises.
+        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
+        // is unique.
         if let Ok(cursor) = unsafe { cursor_mut(cursor) } {
             cursor.session = std::ptr::null_mut();
             cursor.cursor.park();
@@ -160,10 +164,12 @@ pub unsafe extern "C" fn firn_cursor_resume(
     wait: firn_wait,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: as the caller promises.
+        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
+        // is unique.
         let cursor = unsafe { cursor_mut(cursor) }?;
         cursor.session = session;
-        Ok(cursor.cursor.resume(mode.into(), wait.into())?)
+        cursor.cursor.resume(mode.into(), wait.into());
+        Ok(())
     })
 }
 
@@ -173,7 +179,7 @@ pub unsafe extern "C" fn firn_cursor_resume(
 /// `cursor` is NULL or live, and not used afterwards.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_cursor_close(cursor: *mut firn_cursor) {
-    // SAFETY: as the caller promises.
+    // SAFETY: the handle came from `boxed`, and the host passes it here once, as its last use.
     guard_value((), || drop(unsafe { unbox(cursor) }));
 }
 
@@ -217,15 +223,18 @@ pub unsafe extern "C" fn firn_cursor_columns(
     part_count: u32,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: as the caller promises.
+        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
+        // is unique.
         let cursor = unsafe { cursor_mut(cursor) }?;
         let len = cursor.cursor.column_bitmap_len();
         let bitmap = (!bitmap.is_null())
-            // SAFETY: as the caller promises.
+            // SAFETY: pointer and length describe memory that the host keeps unchanged during the
+            // call.
             .then(|| unsafe { std::slice::from_raw_parts(bitmap, len) });
         let parts: Vec<PartialColumn> = match part_count {
             0 => Vec::new(),
-            // SAFETY: as the caller promises.
+            // SAFETY: pointer and length describe memory that the host keeps unchanged during the
+            // call.
             count => unsafe { std::slice::from_raw_parts(parts, count as usize) }
                 .iter()
                 .map(firn_partial_column::part)
@@ -249,9 +258,10 @@ pub unsafe extern "C" fn firn_cursor_end_range(
     flag: u32,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: as the caller promises.
+        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
+        // is unique.
         let cursor = unsafe { cursor_mut(cursor) }?;
-        // SAFETY: as the caller promises.
+        // SAFETY: pointer and length describe a key image that stays unchanged during the call.
         let key = unsafe { key_image(key, key_len) };
         Ok(cursor
             .cursor
@@ -277,7 +287,7 @@ pub(crate) fn seek_mode(find_flag: u32) -> Result<SeekMode, Error> {
 /// # Safety
 /// `key` is NULL or has `len` bytes.
 pub(crate) unsafe fn key_image<'a>(key: *const u8, len: u32) -> Option<KeyImage<'a>> {
-    // SAFETY: as the caller promises.
+    // SAFETY: pointer and length describe memory that the host keeps unchanged during the call.
     (!key.is_null())
         .then(|| KeyImage::image(unsafe { std::slice::from_raw_parts(key, len as usize) }))
 }
@@ -289,10 +299,11 @@ pub(crate) unsafe fn key_image<'a>(key: *const u8, len: u32) -> Option<KeyImage<
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_cursor_ref(cursor: *mut firn_cursor, out: *mut u8) -> firn_status {
     guard(|| {
-        // SAFETY: as the caller promises.
+        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
+        // is unique.
         let cursor = unsafe { cursor_mut(cursor) }?;
         let id = cursor.cursor.hidden_row_id()?;
-        // SAFETY: as the caller promises.
+        // SAFETY: the out pointer is valid for writes, and only this call refers to its target.
         unsafe { std::ptr::copy_nonoverlapping(id.to_be_bytes().as_ptr(), out, 8) };
         Ok(())
     })
@@ -310,7 +321,8 @@ pub unsafe extern "C" fn firn_cursor_set_semi_consistent(
     on: bool,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: as the caller promises.
+        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
+        // is unique.
         unsafe { cursor_mut(cursor) }?
             .cursor
             .set_semi_consistent(on);
@@ -324,9 +336,11 @@ pub unsafe extern "C" fn firn_cursor_set_semi_consistent(
 /// `cursor` is live and this thread's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_cursor_was_semi_consistent(cursor: *mut firn_cursor) -> bool {
-    // SAFETY: as the caller promises.
+    // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow is
+    // unique.
     guard_value(false, || {
-        // SAFETY: as the caller promises.
+        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
+        // is unique.
         unsafe { cursor_mut(cursor) }.is_ok_and(|c| c.cursor.was_semi_consistent())
     })
 }
@@ -338,9 +352,11 @@ pub unsafe extern "C" fn firn_cursor_was_semi_consistent(cursor: *mut firn_curso
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_cursor_unlock_row(cursor: *mut firn_cursor) -> firn_status {
     guard(|| {
-        // SAFETY: as the caller promises.
+        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
+        // is unique.
         let cursor = unsafe { cursor_mut(cursor) }?;
-        // SAFETY: as the caller promises.
+        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
+        // is unique.
         let session = unsafe { session_mut(cursor.session) }?;
         cursor.cursor.unlock_row(&session.transaction);
         Ok(())

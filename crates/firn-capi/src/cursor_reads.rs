@@ -18,14 +18,16 @@ unsafe fn read(
     f: impl FnOnce(&mut Cursor, &mut firn_session, &mut [u8]) -> Result<bool, Error>,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: as the caller promises.
+        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
+        // is unique.
         let cursor = unsafe { cursor_mut(cursor) }?;
-        // SAFETY: as the caller promises.
+        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
+        // is unique.
         let session = unsafe { session_mut(cursor.session) }?;
         if record.is_null() {
             return Err(Error::invalid("no record buffer").into());
         }
-        // SAFETY: as the caller promises.
+        // SAFETY: the buffer has the table's record length and stays valid during the call.
         let record = unsafe { std::slice::from_raw_parts_mut(record, cursor.record_len) };
         match f(&mut cursor.cursor, session, record)? {
             true => Ok(()),
@@ -48,7 +50,8 @@ pub unsafe extern "C" fn firn_cursor_seek(
     find_flag: u32,
     record: *mut u8,
 ) -> firn_status {
-    // SAFETY: as the caller promises.
+    // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow is
+    // unique.
     unsafe {
         read(
             cursor,
@@ -73,7 +76,8 @@ pub unsafe extern "C" fn firn_cursor_first(
     cursor: *mut firn_cursor,
     record: *mut u8,
 ) -> firn_status {
-    // SAFETY: as the caller promises.
+    // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow is
+    // unique.
     unsafe {
         read(cursor, record, FIRN_END, |cursor, session, record| {
             cursor.first(&mut session.transaction, record)
@@ -90,7 +94,8 @@ pub unsafe extern "C" fn firn_cursor_last(
     cursor: *mut firn_cursor,
     record: *mut u8,
 ) -> firn_status {
-    // SAFETY: as the caller promises.
+    // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow is
+    // unique.
     unsafe {
         read(cursor, record, FIRN_END, |cursor, session, record| {
             cursor.last(&mut session.transaction, record)
@@ -107,7 +112,8 @@ pub unsafe extern "C" fn firn_cursor_next(
     cursor: *mut firn_cursor,
     record: *mut u8,
 ) -> firn_status {
-    // SAFETY: as the caller promises.
+    // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow is
+    // unique.
     unsafe {
         read(cursor, record, FIRN_END, |cursor, session, record| {
             cursor.next(&mut session.transaction, record)
@@ -124,7 +130,8 @@ pub unsafe extern "C" fn firn_cursor_prev(
     cursor: *mut firn_cursor,
     record: *mut u8,
 ) -> firn_status {
-    // SAFETY: as the caller promises.
+    // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow is
+    // unique.
     unsafe {
         read(cursor, record, FIRN_END, |cursor, session, record| {
             cursor.prev(&mut session.transaction, record)
@@ -144,7 +151,8 @@ pub unsafe extern "C" fn firn_cursor_next_same(
     key_len: u32,
     record: *mut u8,
 ) -> firn_status {
-    // SAFETY: as the caller promises.
+    // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow is
+    // unique.
     unsafe {
         read(
             cursor,
@@ -170,7 +178,8 @@ pub unsafe extern "C" fn firn_cursor_get(
     key_len: u32,
     record: *mut u8,
 ) -> firn_status {
-    // SAFETY: as the caller promises.
+    // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow is
+    // unique.
     unsafe {
         read(
             cursor,
@@ -197,7 +206,8 @@ pub unsafe extern "C" fn firn_cursor_get_ref(
     len: u32,
     record: *mut u8,
 ) -> firn_status {
-    // SAFETY: as the caller promises.
+    // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow is
+    // unique.
     unsafe {
         read(
             cursor,

@@ -28,7 +28,7 @@ impl firn_db {
     /// # Safety
     /// `db` is NULL or from `firn_open` and not closed.
     pub(crate) unsafe fn get<'a>(db: *const firn_db) -> Result<&'a Arc<Db>, CallOutcome> {
-        // SAFETY: as the caller promises.
+        // SAFETY: the handle is live: the host frees it only after its last call with it.
         let db = unsafe { db.as_ref() };
         Ok(&db.ok_or_else(|| Error::invalid("no database"))?.db)
     }
@@ -137,20 +137,20 @@ pub unsafe extern "C" fn firn_open(
     out: *mut *mut firn_db,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: as the caller promises.
+        // SAFETY: the handle is live: the host frees it only after its last call with it.
         let (config, host) = unsafe { (&*config, &*host) };
-        // SAFETY: as the caller promises.
+        // SAFETY: the strings end with a NUL byte and stay valid during the call.
         let dir = unsafe { name(config.dir) }?;
         let waits = Arc::new(HostWaits::new(host));
         let env = Arc::new(PosixEnv::new());
         let archive = match config.log_archive_dir.is_null() {
             true => "",
-            // SAFETY: as the caller promises.
+            // SAFETY: the strings end with a NUL byte and stay valid during the call.
             false => unsafe { name(config.log_archive_dir) }?,
         };
         let archive = (!archive.is_empty()).then(|| PathBuf::from(archive));
         let options = options(config, archive, host)?;
-        // SAFETY: as the caller promises.
+        // SAFETY: the strings end with a NUL byte and stay valid during the call.
         let binlog_index = unsafe { path(config.binlog_index) };
         let start = ServerStart {
             asks: config.server_asks,
@@ -163,7 +163,7 @@ pub unsafe extern "C" fn firn_open(
             let _ = db.close();
             return Err(error.into());
         }
-        // SAFETY: as the caller promises.
+        // SAFETY: the out pointer is valid for writes, and only this call refers to its target.
         unsafe { out.write(boxed(firn_db { db })) };
         Ok(())
     })
@@ -179,13 +179,13 @@ pub unsafe extern "C" fn firn_open(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_close(db: *mut firn_db, thread_left: *mut bool) -> firn_status {
     guard(|| {
-        // SAFETY: as the caller promises.
+        // SAFETY: the handle came from `boxed`, and the host passes it here once, as its last use.
         let Some(db) = (unsafe { unbox(db) }) else {
             return Ok(());
         };
         let closed = db.db.close();
         if !thread_left.is_null() {
-            // SAFETY: as the caller promises.
+            // SAFETY: the out pointer is valid for writes, and only this call refers to its target.
             unsafe { thread_left.write(db.db.archive_left()) };
         }
         Ok(closed?)
@@ -198,7 +198,7 @@ pub unsafe extern "C" fn firn_close(db: *mut firn_db, thread_left: *mut bool) ->
 /// `db` is open.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_sync_log(db: *const firn_db) -> firn_status {
-    // SAFETY: as the caller promises.
+    // SAFETY: the handle is live: the host frees it only after its last call with it.
     guard(|| Ok(unsafe { firn_db::get(db) }?.sync_log()?))
 }
 
@@ -214,7 +214,8 @@ pub unsafe extern "C" fn firn_checkpoint(
     flush: bool,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: as the caller promises.
+        // SAFETY: the handle is live: the host frees it only after its last call with it; the
+        // strings end with a NUL byte and stay valid during the call.
         let (db, target) = unsafe { (firn_db::get(db)?, name(target)?) };
         db.checkpoint(Path::new(target), flush)?;
         Ok(())
@@ -233,7 +234,8 @@ pub unsafe extern "C" fn firn_note_binlog_position(
     position: u64,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: as the caller promises.
+        // SAFETY: the handle is live: the host frees it only after its last call with it; the
+        // strings end with a NUL byte and stay valid during the call.
         let (db, file) = unsafe { (firn_db::get(db)?, name(file)?) };
         db.note_binlog_position(OwnedBinlogPosition {
             name: file.as_bytes().to_vec(),
@@ -255,7 +257,8 @@ pub unsafe extern "C" fn firn_note_server_run(
     file: *const c_char,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: as the caller promises.
+        // SAFETY: the handle is live: the host frees it only after its last call with it; the
+        // strings end with a NUL byte and stay valid during the call.
         let (db, file) = unsafe { (firn_db::get(db)?, path(file)) };
         Ok(db.note_server_run(file)?)
     })
@@ -267,7 +270,7 @@ pub unsafe extern "C" fn firn_note_server_run(
 /// `db` is open.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_flush(db: *const firn_db) -> firn_status {
-    // SAFETY: as the caller promises.
+    // SAFETY: the handle is live: the host frees it only after its last call with it.
     guard(|| Ok(unsafe { firn_db::get(db) }?.flush()?))
 }
 
@@ -306,7 +309,7 @@ pub unsafe extern "C" fn firn_set_option(
     value: u64,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: as the caller promises.
+        // SAFETY: the handle is live: the host frees it only after its last call with it.
         let db = unsafe { firn_db::get(db) }?;
         let mutable = &db.options().mutable;
         match option {
@@ -356,7 +359,7 @@ pub unsafe extern "C" fn firn_recover(
     skip: u32,
 ) -> u32 {
     guard_value(0, || {
-        // SAFETY: as the caller promises.
+        // SAFETY: the handle is live: the host frees it only after its last call with it.
         let Ok(db) = (unsafe { firn_db::get(db) }) else {
             return 0;
         };
@@ -390,7 +393,8 @@ pub unsafe extern "C" fn firn_commit_xid(
     xid: *const u8,
     len: usize,
 ) -> firn_status {
-    // SAFETY: as the caller promises.
+    // SAFETY: the handle is live: the host frees it only after its last call with it; pointer and
+    // length describe memory that the host keeps unchanged during the call.
     guard(|| known(unsafe { firn_db::get(db) }?.commit_xid(unsafe { borrow_bytes(xid, len) })?))
 }
 
@@ -404,7 +408,8 @@ pub unsafe extern "C" fn firn_rollback_xid(
     xid: *const u8,
     len: usize,
 ) -> firn_status {
-    // SAFETY: as the caller promises.
+    // SAFETY: the handle is live: the host frees it only after its last call with it; pointer and
+    // length describe memory that the host keeps unchanged during the call.
     guard(|| known(unsafe { firn_db::get(db) }?.rollback_xid(unsafe { borrow_bytes(xid, len) })?))
 }
 

@@ -26,13 +26,13 @@ pub unsafe extern "C" fn firn_create_table(
     autoincrement: u64,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: as the caller promises.
+        // SAFETY: the handle is live: the host frees it only after its last call with it.
         let db = unsafe { firn_db::get(db) }?;
-        // SAFETY: as the caller promises.
+        // SAFETY: the strings end with a NUL byte and stay valid during the call.
         let table_name = unsafe { name(table_name) }?;
-        // SAFETY: as the caller promises.
+        // SAFETY: the definition and all that it points to stay valid during the call.
         let schema = unsafe { table_schema(definition) }?;
-        // SAFETY: as the caller promises.
+        // SAFETY: pointer and length describe memory that the host keeps unchanged during the call.
         let (frm, version) = unsafe {
             (
                 borrow_bytes(frm, frm_len),
@@ -65,7 +65,8 @@ pub unsafe extern "C" fn firn_drop_table(
     table_name: *const c_char,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: as the caller promises.
+        // SAFETY: the handle is live: the host frees it only after its last call with it; the
+        // strings end with a NUL byte and stay valid during the call.
         let (db, table_name) = unsafe { (firn_db::get(db)?, name(table_name)?) };
         db.catalog().drop_table(table_name)?;
         Ok(())
@@ -83,7 +84,8 @@ pub unsafe extern "C" fn firn_rename_table(
     to: *const c_char,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: as the caller promises.
+        // SAFETY: the handle is live: the host frees it only after its last call with it; the
+        // strings end with a NUL byte and stay valid during the call.
         let (db, from, to) = unsafe { (firn_db::get(db)?, name(from)?, name(to)?) };
         db.catalog().rename(from, to)?;
         Ok(())
@@ -100,7 +102,8 @@ pub unsafe extern "C" fn firn_truncate_table(
     table_name: *const c_char,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: as the caller promises.
+        // SAFETY: the handle is live: the host frees it only after its last call with it; the
+        // strings end with a NUL byte and stay valid during the call.
         let (db, table_name) = unsafe { (firn_db::get(db)?, name(table_name)?) };
         db.catalog().truncate(table_name)?;
         Ok(())
@@ -119,12 +122,13 @@ pub unsafe extern "C" fn firn_list_table_names(
     context: *mut c_void,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: as the caller promises.
+        // SAFETY: the handle is live: the host frees it only after its last call with it; the
+        // strings end with a NUL byte and stay valid during the call.
         let (db, prefix) = unsafe { (firn_db::get(db)?, name(prefix)?) };
         for table in db.catalog().list(prefix) {
             let name =
                 CString::new(table.name.as_str()).map_err(|_| Error::invalid("table name"))?;
-            // SAFETY: as the caller promises.
+            // SAFETY: callback and context are the host's and stay valid during the call.
             unsafe { each(context, name.as_ptr()) };
         }
         Ok(())
@@ -145,11 +149,12 @@ pub unsafe extern "C" fn firn_table_version(
     len: *mut usize,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: as the caller promises.
+        // SAFETY: the handle is live: the host frees it only after its last call with it; the
+        // strings end with a NUL byte and stay valid during the call.
         let (db, table_name) = unsafe { (firn_db::get(db)?, name(table_name)?) };
         let entry = db.catalog().get(table_name)?;
         let copied = entry.version.len().min(cap);
-        // SAFETY: as the caller promises.
+        // SAFETY: the out pointer is valid for writes, and only this call refers to its target.
         unsafe {
             std::ptr::copy_nonoverlapping(entry.version.as_ptr(), out, copied);
             len.write(entry.version.len());

@@ -34,13 +34,14 @@ pub unsafe extern "C" fn firn_index_change_new(
     out: *mut *mut firn_index_change,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: as the caller promises.
+        // SAFETY: the handle is live: the host frees it only after its last call with it.
         let whole = unsafe { firn_table::whole(table) }?;
-        // SAFETY: as the caller promises.
+        // SAFETY: the definition and all that it points to stay valid during the call.
         let schema = unsafe { table_schema(definition) }?;
         let from = match schema.indexes.len() {
             0 => &[],
-            // SAFETY: as the caller promises.
+            // SAFETY: pointer and length describe memory that the host keeps unchanged during the
+            // call.
             count => unsafe { std::slice::from_raw_parts(from, count) },
         };
         let from = from
@@ -48,7 +49,7 @@ pub unsafe extern "C" fn firn_index_change_new(
             .map(|&old| (old != FIRN_NONE).then_some(old as usize));
         let table = Arc::clone(&whole.table);
         let build = IndexBuild::new(table, whole.db().context(), schema, from.collect())?;
-        // SAFETY: as the caller promises.
+        // SAFETY: the out pointer is valid for writes, and only this call refers to its target.
         unsafe { out.write(boxed(firn_index_change { build })) };
         Ok(())
     })
@@ -72,17 +73,18 @@ pub unsafe extern "C" fn firn_index_change_fill(
     dup_index: *mut u32,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: as the caller promises.
+        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
+        // is unique.
         let session = unsafe { session_mut(session) }?;
-        // SAFETY: as the caller promises.
+        // SAFETY: NULL, or a live handle that this thread alone uses, so the borrow is unique.
         let change = unsafe { change.as_mut() }.ok_or_else(|| Error::invalid("no change"))?;
         if record.is_null() {
             return Err(Error::invalid("no record").into());
         }
-        // SAFETY: as the caller promises.
+        // SAFETY: the buffer has the table's record length and stays valid during the call.
         let record = unsafe { std::slice::from_raw_parts_mut(record, record_len) };
         let mut report = |done, total| {
-            // SAFETY: as the caller promises.
+            // SAFETY: callback and context are the host's and stay valid during the call.
             match unsafe { progress(context, done, total) } {
                 true => Err(Error::new(
                     ErrorKind::Interrupted,
@@ -95,7 +97,8 @@ pub unsafe extern "C" fn firn_index_change_fill(
         let blobs = &mut session.duplicate_blobs;
         match change.build.fill(&owner, &mut report, record, blobs)? {
             WriteOutcome::Duplicate { index } => {
-                // SAFETY: as the caller promises.
+                // SAFETY: the out pointer is valid for writes, and only this call refers to its
+                // target.
                 unsafe { dup_index.write(index as u32) };
                 Err(firn_status::FIRN_DUPLICATE.into())
             }
@@ -116,7 +119,7 @@ pub unsafe extern "C" fn firn_index_change_autoinc(
     largest: u64,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: as the caller promises.
+        // SAFETY: NULL, or a live handle that this thread alone uses, so the borrow is unique.
         let change = unsafe { change.as_mut() }.ok_or_else(|| Error::invalid("no change"))?;
         change.build.set_autoincrement(next, largest);
         Ok(())
@@ -141,21 +144,21 @@ pub unsafe extern "C" fn firn_index_change_commit(
     version_len: usize,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: as the caller promises.
+        // SAFETY: the handle is live: the host frees it only after its last call with it.
         unsafe { firn_db::get(db) }?;
         if count == 0 {
             return Ok(());
         }
-        // SAFETY: as the caller promises.
+        // SAFETY: pointer and length describe memory that the host keeps unchanged during the call.
         let changes = unsafe { std::slice::from_raw_parts(changes, count) };
         let builds = changes.iter().map(|change| {
-            // SAFETY: as the caller promises; all are different.
+            // SAFETY: NULL, or a live handle that this thread alone uses, so the borrow is unique.
             let change = unsafe { change.as_mut() };
             change.map(|change| &mut change.build)
         });
         let builds: Option<Vec<_>> = builds.collect();
         let mut builds = builds.ok_or_else(|| Error::invalid("no change"))?;
-        // SAFETY: as the caller promises.
+        // SAFETY: pointer and length describe memory that the host keeps unchanged during the call.
         let (frm, version) = unsafe {
             (
                 borrow_bytes(frm, frm_len),
@@ -172,6 +175,6 @@ pub unsafe extern "C" fn firn_index_change_commit(
 /// `change` is NULL or from `firn_index_change_new`, and not used afterwards.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_index_change_free(change: *mut firn_index_change) {
-    // SAFETY: as the caller promises.
+    // SAFETY: the handle came from `boxed`, and the host passes it here once, as its last use.
     guard_value((), || drop(unsafe { unbox(change) }));
 }

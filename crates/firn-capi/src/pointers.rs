@@ -16,7 +16,7 @@ pub(crate) fn boxed<T>(value: T) -> *mut T {
 /// # Safety
 /// `pointer` is NULL or from [`boxed`], and not used afterwards.
 pub(crate) unsafe fn unbox<T>(pointer: *mut T) -> Option<Box<T>> {
-    // SAFETY: as the caller promises.
+    // SAFETY: the handle came from `boxed`, and the host passes it here once, as its last use.
     (!pointer.is_null()).then(|| unsafe { Box::from_raw(pointer) })
 }
 
@@ -28,7 +28,7 @@ pub(crate) unsafe fn borrow_bytes<'a>(pointer: *const u8, len: usize) -> &'a [u8
     if pointer.is_null() {
         return &[];
     }
-    // SAFETY: as the caller promises.
+    // SAFETY: pointer and length describe memory that the host keeps unchanged during the call.
     unsafe { std::slice::from_raw_parts(pointer, len) }
 }
 
@@ -40,7 +40,7 @@ pub(crate) unsafe fn c_str<'a>(pointer: *const c_char) -> Result<Option<&'a str>
     if pointer.is_null() {
         return Ok(None);
     }
-    // SAFETY: as the caller promises.
+    // SAFETY: the strings end with a NUL byte and stay valid during the call.
     let string = unsafe { CStr::from_ptr(pointer) };
     let string = string
         .to_str()
@@ -53,7 +53,7 @@ pub(crate) unsafe fn c_str<'a>(pointer: *const c_char) -> Result<Option<&'a str>
 /// # Safety
 /// As for [`c_str`].
 pub(crate) unsafe fn path<'a>(pointer: *const c_char) -> Option<&'a Path> {
-    // SAFETY: as the caller promises.
+    // SAFETY: the strings end with a NUL byte and stay valid during the call.
     let string = (!pointer.is_null()).then(|| unsafe { CStr::from_ptr(pointer) })?;
     Some(Path::new(OsStr::from_bytes(string.to_bytes())))
 }
@@ -63,6 +63,6 @@ pub(crate) unsafe fn path<'a>(pointer: *const c_char) -> Option<&'a Path> {
 /// # Safety
 /// As for [`c_str`].
 pub(crate) unsafe fn name<'a>(pointer: *const c_char) -> Result<&'a str, CallOutcome> {
-    // SAFETY: as the caller promises.
+    // SAFETY: NULL, or a string with a NUL byte at its end: the same promise, passed on.
     unsafe { c_str(pointer) }?.ok_or_else(|| Error::invalid("a name is missing").into())
 }

@@ -33,14 +33,14 @@ pub(crate) unsafe fn record_of<'a>(
     if record.is_null() {
         return Err(Error::invalid("no record").into());
     }
-    // SAFETY: as the caller promises.
+    // SAFETY: the buffer has the table's record length and stays valid during the call.
     Ok(unsafe { std::slice::from_raw_parts(record, table.record_len()) })
 }
 
 /// # Safety
 /// `reference` is NULL or has eight bytes.
 unsafe fn row_id(reference: *const u8) -> Option<u64> {
-    // SAFETY: as the caller promises.
+    // SAFETY: pointer and length describe memory that the host keeps unchanged during the call.
     (!reference.is_null())
         .then(|| u64::from_be_bytes(unsafe { reference.cast::<[u8; 8]>().read() }))
 }
@@ -56,7 +56,8 @@ pub(crate) unsafe fn outcome(
         WriteOutcome::Same => Err(firn_status::FIRN_SAME_ROW.into()),
         WriteOutcome::Duplicate { index } => {
             if !dup_index.is_null() {
-                // SAFETY: as the caller promises.
+                // SAFETY: the out pointer is valid for writes, and only this call refers to its
+                // target.
                 unsafe { dup_index.write(index as u32) };
             }
             Err(firn_status::FIRN_DUPLICATE.into())
@@ -80,7 +81,8 @@ pub unsafe extern "C" fn firn_insert(
     ref_out: *mut u8,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: as the caller promises.
+        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
+        // is unique.
         let (session, table) = unsafe { (session_mut(session)?, firn_table::get(table)?) };
         // SAFETY: the caller promises a record buffer of this table.
         let record = unsafe { record_of(table, record) }?;
@@ -103,7 +105,7 @@ pub(crate) unsafe fn inserted(
     dup_index: *mut u32,
     ref_out: *mut u8,
 ) -> Result<(), CallOutcome> {
-    // SAFETY: promised by the caller.
+    // SAFETY: the out pointer is valid for writes, and only this call refers to its target.
     let id = unsafe { outcome(written, dup_index) }?;
     if let (Some(id), false) = (id, ref_out.is_null()) {
         // SAFETY: eight bytes without alignment, promised by the caller.
@@ -134,18 +136,20 @@ pub unsafe extern "C" fn firn_update(
     dup_index: *mut u32,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: as the caller promises.
+        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
+        // is unique.
         let (session, table) = unsafe { (session_mut(session)?, firn_table::get(table)?) };
-        // SAFETY: as the caller promises.
+        // SAFETY: the buffer has the table's record length and stays valid during the call.
         let (old, new) = unsafe { (record_of(table, old_record)?, record_of(table, new_record)?) };
         let written = with_scratch(|scratch| {
-            // SAFETY: as the caller promises.
+            // SAFETY: pointer and length describe memory that the host keeps unchanged during the
+            // call; blob columns of the record point to their bytes: the same promise, passed on.
             unsafe {
                 let (txn, how) = (&mut session.transaction, write_flags(flags));
                 table.update(txn, old, new, row_id(old_ref), how, scratch)
             }
         })?;
-        // SAFETY: as the caller promises.
+        // SAFETY: the out pointer is valid for writes, and only this call refers to its target.
         unsafe { outcome(written, dup_index) }?;
         Ok(())
     })
@@ -164,12 +168,14 @@ pub unsafe extern "C" fn firn_delete(
     reference: *const u8,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: as the caller promises.
+        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
+        // is unique.
         let (session, table) = unsafe { (session_mut(session)?, firn_table::get(table)?) };
-        // SAFETY: as the caller promises.
+        // SAFETY: the buffer has the table's record length and stays valid during the call.
         let record = unsafe { record_of(table, record) }?;
         with_scratch(|scratch| {
-            // SAFETY: as the caller promises.
+            // SAFETY: pointer and length describe memory that the host keeps unchanged during the
+            // call; blob columns of the record point to their bytes: the same promise, passed on.
             unsafe {
                 let txn = &mut session.transaction;
                 table.delete(

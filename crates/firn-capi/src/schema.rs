@@ -195,18 +195,18 @@ pub struct firn_table_def {
 /// # Errors
 /// `InvalidArgument`, with words for the user.
 pub unsafe fn table_schema(def: *const firn_table_def) -> Result<TableSchema> {
-    // SAFETY: promised by the caller.
+    // SAFETY: the handle is live: the host frees it only after its last call with it.
     let def = unsafe { def.as_ref() }.ok_or_else(|| Error::invalid("no table definition"))?;
-    // SAFETY: promised by the caller.
+    // SAFETY: the definition and all that it points to stay valid during the call.
     let columns = unsafe { list(def.columns, def.column_count) };
-    // SAFETY: promised by the caller.
+    // SAFETY: the definition and all that it points to stay valid during the call.
     let indexes = unsafe { list(def.indexes, def.index_count) };
     let columns = (0..).zip(columns).map(|(id, column)| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the definition and all that it points to stay valid during the call.
         unsafe { column_schema(id, column) }
     });
     let indexes = indexes.iter().map(|index| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the definition and all that it points to stay valid during the call.
         unsafe { index_schema(index, def.collator) }
     });
     let schema = TableSchema {
@@ -228,7 +228,7 @@ unsafe fn list<'a, T>(first: *const T, count: u32) -> &'a [T] {
     if count == 0 || first.is_null() {
         return &[];
     }
-    // SAFETY: promised by the caller.
+    // SAFETY: pointer and length describe memory that the host keeps unchanged during the call.
     unsafe { std::slice::from_raw_parts(first, count as usize) }
 }
 
@@ -238,7 +238,7 @@ unsafe fn text(name: *const c_char) -> Result<String> {
     if name.is_null() {
         return Err(Error::invalid("a name is missing"));
     }
-    // SAFETY: promised by the caller.
+    // SAFETY: the strings end with a NUL byte and stay valid during the call.
     Ok(unsafe { CStr::from_ptr(name) }
         .to_string_lossy()
         .into_owned())
@@ -275,7 +275,7 @@ unsafe fn column_schema(id: u32, column: &firn_column) -> Result<ColumnSchema> {
         _ => return Err(Error::invalid("a NULL mask of several bits")),
     };
     Ok(ColumnSchema {
-        // SAFETY: promised by the caller.
+        // SAFETY: the strings end with a NUL byte and stay valid during the call.
         name: unsafe { text(column.name) }?,
         type_code: column.type_code,
         chars: column.chars,
@@ -294,7 +294,7 @@ unsafe fn column_schema(id: u32, column: &firn_column) -> Result<ColumnSchema> {
 /// # Safety
 /// As for [`table_schema`].
 unsafe fn index_schema(index: &firn_index, collator: *const firn_collator) -> Result<IndexSchema> {
-    // SAFETY: promised by the caller.
+    // SAFETY: the definition and all that it points to stay valid during the call.
     let parts = unsafe { list(index.parts, index.part_count) }.iter();
     let parts = parts.map(|part| {
         let kind = match part.kind {
@@ -303,7 +303,8 @@ unsafe fn index_schema(index: &firn_index, collator: *const firn_collator) -> Re
             FIRN_PART_FLOAT => PartSchema::Float,
             FIRN_PART_FIXED => PartSchema::Fixed,
             FIRN_PART_VARBYTES => PartSchema::VarBytes,
-            // SAFETY: promised by the caller.
+            // SAFETY: the part's collation and the collator stay valid during the call, and its
+            // handles as long as the schema.
             FIRN_PART_TEXT => PartSchema::Text(unsafe { collation(part.collation, collator) }?),
             other => return Err(Error::invalid(format_args!("key part kind {other}"))),
         };
@@ -316,7 +317,7 @@ unsafe fn index_schema(index: &firn_index, collator: *const firn_collator) -> Re
         })
     });
     Ok(IndexSchema {
-        // SAFETY: promised by the caller.
+        // SAFETY: the strings end with a NUL byte and stay valid during the call.
         name: unsafe { text(index.name) }?,
         unique: index.unique,
         parts: parts.collect::<Result<_>>()?,
@@ -330,9 +331,9 @@ unsafe fn collation(
     collator: *const firn_collator,
 ) -> Result<CollationSchema> {
     let instant_default = || Error::invalid("a text part without collation");
-    // SAFETY: promised by the caller.
+    // SAFETY: the handle is live: the host frees it only after its last call with it.
     let collation = unsafe { collation.as_ref() }.ok_or_else(instant_default)?;
-    // SAFETY: promised by the caller.
+    // SAFETY: the handle is live: the host frees it only after its last call with it.
     let collator = unsafe { collator.as_ref() }.ok_or_else(instant_default)?;
     let number = |n: u32| usize::try_from(n).unwrap_or(usize::MAX);
     let levels = collation.levels.get(..number(collation.level_count));
@@ -347,7 +348,7 @@ unsafe fn collation(
     };
     let spec = CollationSpec {
         id: collation.id,
-        // SAFETY: promised by the caller.
+        // SAFETY: the strings end with a NUL byte and stay valid during the call.
         name: unsafe { text(collation.name) }?.into(),
         pad: pad(&collation.pad, collation.pad_len)?,
         levels: levels.iter().map(level).collect(),

@@ -49,7 +49,7 @@ impl From<firn_isolation> for Isolation {
 pub(crate) unsafe fn session_mut<'a>(
     session: *mut firn_session,
 ) -> Result<&'a mut firn_session, CallOutcome> {
-    // SAFETY: as the caller promises.
+    // SAFETY: NULL, or a live handle that this thread alone uses, so the borrow is unique.
     unsafe { session.as_mut() }.ok_or_else(|| Error::invalid("no session").into())
 }
 
@@ -64,7 +64,7 @@ pub unsafe extern "C" fn firn_session_new(
     out: *mut *mut firn_session,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: as the caller promises.
+        // SAFETY: the handle is live: the host frees it only after its last call with it.
         let db = unsafe { firn_db::get(db) }?;
         let host = host as usize as u64;
         let owner = db.new_owner(host);
@@ -78,7 +78,7 @@ pub unsafe extern "C" fn firn_session_new(
             owner,
             marks: Vec::new(),
         };
-        // SAFETY: as the caller promises.
+        // SAFETY: the out pointer is valid for writes, and only this call refers to its target.
         unsafe { out.write(boxed(session)) };
         Ok(())
     })
@@ -93,7 +93,7 @@ pub unsafe extern "C" fn firn_session_new(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_session_free(session: *mut firn_session) {
     guard_value((), || {
-        // SAFETY: as the caller promises.
+        // SAFETY: the handle came from `boxed`, and the host passes it here once, as its last use.
         let Some(mut session) = (unsafe { unbox(session) }) else {
             return;
         };
@@ -123,7 +123,8 @@ pub unsafe extern "C" fn firn_begin_statement(
     autocommit: bool,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: as the caller promises.
+        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
+        // is unique.
         let session = unsafe { session_mut(session) }?;
         session.transaction.begin_statement(
             statement_id,
@@ -143,7 +144,8 @@ unsafe fn with(
     session: *mut firn_session,
     f: impl FnOnce(&mut firn_session) -> Result<(), CallOutcome>,
 ) -> firn_status {
-    // SAFETY: as the caller promises.
+    // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow is
+    // unique.
     guard(|| f(unsafe { session_mut(session) }?))
 }
 
@@ -153,7 +155,8 @@ unsafe fn with(
 /// `session` is a live session of this thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_end_statement(session: *mut firn_session) -> firn_status {
-    // SAFETY: as the caller promises.
+    // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow is
+    // unique.
     unsafe {
         with(session, |session| {
             session.transaction.end_statement();
@@ -168,7 +171,8 @@ pub unsafe extern "C" fn firn_end_statement(session: *mut firn_session) -> firn_
 /// `session` is a live session of this thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_rollback_statement(session: *mut firn_session) -> firn_status {
-    // SAFETY: as the caller promises.
+    // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow is
+    // unique.
     unsafe {
         with(session, |session| {
             session.transaction.rollback_statement();
@@ -184,7 +188,8 @@ pub unsafe extern "C" fn firn_rollback_statement(session: *mut firn_session) -> 
 /// `session` is a live session of this thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_consistent_snapshot(session: *mut firn_session) -> firn_status {
-    // SAFETY: as the caller promises.
+    // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow is
+    // unique.
     unsafe {
         with(session, |session| {
             session.transaction.fix_snapshot();
@@ -200,7 +205,8 @@ pub unsafe extern "C" fn firn_consistent_snapshot(session: *mut firn_session) ->
 /// `session` is a live session of this thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_commit(session: *mut firn_session) -> firn_status {
-    // SAFETY: as the caller promises.
+    // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow is
+    // unique.
     unsafe {
         with(session, |session| {
             session.marks.clear();
@@ -215,7 +221,8 @@ pub unsafe extern "C" fn firn_commit(session: *mut firn_session) -> firn_status 
 /// `session` is a live session of this thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_leave_prepared(session: *mut firn_session) -> firn_status {
-    // SAFETY: as the caller promises.
+    // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow is
+    // unique.
     unsafe {
         with(session, |session| {
             session.marks.clear();
@@ -238,7 +245,8 @@ pub unsafe extern "C" fn firn_prepare(
     xid_len: usize,
     may_stay: bool,
 ) -> firn_status {
-    // SAFETY: as the caller promises.
+    // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow is
+    // unique; pointer and length describe memory that the host keeps unchanged during the call.
     unsafe {
         with(session, |session| {
             let xid = borrow_bytes(xid, xid_len);
@@ -262,7 +270,8 @@ pub unsafe extern "C" fn firn_commit_ordered(
     binlog_file: *const c_char,
     binlog_pos: u64,
 ) -> firn_status {
-    // SAFETY: as the caller promises.
+    // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow is
+    // unique.
     unsafe {
         with(session, |session| {
             let file = c_str(binlog_file)?;
@@ -278,7 +287,8 @@ pub unsafe extern "C" fn firn_commit_ordered(
 /// `session` is a live session of this thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_rollback(session: *mut firn_session) -> firn_status {
-    // SAFETY: as the caller promises.
+    // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow is
+    // unique.
     unsafe {
         with(session, |session| {
             session.marks.clear();
@@ -293,7 +303,8 @@ pub unsafe extern "C" fn firn_rollback(session: *mut firn_session) -> firn_statu
 /// `session` is a live session of this thread; pointers are valid for what they name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_savepoint(session: *mut firn_session, mark: *mut u64) -> firn_status {
-    // SAFETY: as the caller promises.
+    // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow is
+    // unique; the out pointer is valid for writes, and only this call refers to its target.
     unsafe {
         with(session, |session| {
             session.marks.push(session.transaction.set_savepoint());
@@ -312,7 +323,8 @@ pub unsafe extern "C" fn firn_rollback_to_savepoint(
     session: *mut firn_session,
     mark: u64,
 ) -> firn_status {
-    // SAFETY: as the caller promises.
+    // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow is
+    // unique.
     unsafe {
         with(session, |session| {
             let mark = session.marks.get(mark as usize).copied();
@@ -355,7 +367,7 @@ pub unsafe extern "C" fn firn_kill(session: *const firn_session) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_clear_kill(session: *mut firn_session) {
     guard_value((), || {
-        // SAFETY: as the caller promises.
+        // SAFETY: the handle is live: the host frees it only after its last call with it.
         if let Some(session) = unsafe { session.as_ref() } {
             session.owner.clear_interrupt();
         }

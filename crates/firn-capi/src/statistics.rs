@@ -36,13 +36,13 @@ pub unsafe extern "C" fn firn_table_statistics(
     out: *mut firn_table_stats,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: as the caller promises.
+        // SAFETY: the handle is live: the host frees it only after its last call with it.
         let whole = unsafe { firn_table::whole(table) }?;
-        // SAFETY: as the caller promises.
+        // SAFETY: the handle is live: the host frees it only after its last call with it.
         let table = unsafe { firn_table::get(table) }?;
         let stats = table.statistics(&whole.db().context().super_versions);
         let average = (stats.raw_bytes + stats.blob_bytes) / stats.rows.max(1);
-        // SAFETY: as the caller promises.
+        // SAFETY: the out pointer is valid for writes, and only this call refers to its target.
         unsafe {
             out.write(firn_table_stats {
                 rows: stats.rows,
@@ -77,7 +77,7 @@ pub unsafe extern "C" fn firn_records_in_range(
     max_flag: u32,
 ) -> u64 {
     guard_value(1, || {
-        // SAFETY: as the caller promises.
+        // SAFETY: the handle is live: the host frees it only after its last call with it.
         let (Ok(whole), Ok(table)) = (unsafe { firn_table::whole(table) }, unsafe {
             firn_table::get(table)
         }) else {
@@ -85,7 +85,8 @@ pub unsafe extern "C" fn firn_records_in_range(
         };
         let end = |key: *const u8, len: u32, flag: u32| {
             (!key.is_null()).then(|| RangeEnd {
-                // SAFETY: as the caller promises.
+                // SAFETY: pointer and length describe memory that the host keeps unchanged during
+                // the call.
                 key: KeyImage::image(unsafe { std::slice::from_raw_parts(key, len as usize) }),
                 after: flag == HA_READ_AFTER_KEY,
             })
@@ -117,13 +118,13 @@ pub unsafe extern "C" fn firn_index_statistics(
     parts: u32,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: as the caller promises.
+        // SAFETY: the handle is live: the host frees it only after its last call with it.
         let whole = unsafe { firn_table::whole(table) }?;
-        // SAFETY: as the caller promises.
+        // SAFETY: the handle is live: the host frees it only after its last call with it.
         let table = unsafe { firn_table::get(table) }?;
         let all = table.rows_per_key(&whole.db().context().super_versions, index as usize)?;
         for (i, rows) in all.iter().take(parts as usize).enumerate() {
-            // SAFETY: as the caller promises.
+            // SAFETY: the out pointer is valid for writes, and only this call refers to its target.
             unsafe { rows_per_key.add(i).write(*rows) };
         }
         Ok(())
@@ -219,7 +220,7 @@ pub unsafe extern "C" fn firn_read_counters(
     out: *mut firn_counters,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: as the caller promises.
+        // SAFETY: the handle is live: the host frees it only after its last call with it.
         let db = unsafe { firn_db::get(db) }?;
         let (c, memory) = (db.counters(), db.memory());
         let blobs = db.blob_store().stats();
@@ -262,7 +263,7 @@ pub unsafe extern "C" fn firn_read_counters(
             reserve_bytes: db.reserve_bytes().0,
             condition: db.condition() as u64,
         };
-        // SAFETY: as the caller promises.
+        // SAFETY: the out pointer is valid for writes, and only this call refers to its target.
         unsafe { out.write(counters) };
         Ok(())
     })
@@ -279,9 +280,9 @@ pub unsafe extern "C" fn firn_status_text(
     context: *mut c_void,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: as the caller promises.
+        // SAFETY: the handle is live: the host frees it only after its last call with it.
         let text = unsafe { firn_db::get(db) }?.status_text();
-        // SAFETY: as the caller promises.
+        // SAFETY: callback and context are the host's and stay valid during the call.
         unsafe { emit(context, text.as_ptr().cast(), text.len()) };
         Ok(())
     })
@@ -315,7 +316,8 @@ pub unsafe extern "C" fn firn_list_indexes(
     context: *mut c_void,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: as the caller promises.
+        // SAFETY: the handle is live: the host frees it only after its last call with it; callback
+        // and context are the host's and stay valid during the call.
         for index in unsafe { firn_db::get(db) }?.indexes() {
             let table = CString::new(index.table).unwrap_or_default();
             let name = CString::new(index.index).unwrap_or_default();
@@ -327,7 +329,7 @@ pub unsafe extern "C" fn firn_list_indexes(
                 stored_bytes: index.stored_bytes,
                 blob_bytes: index.blob_bytes,
             };
-            // SAFETY: as the caller promises.
+            // SAFETY: callback and context are the host's and stay valid during the call.
             unsafe { each(context, &info) };
         }
         Ok(())
@@ -364,7 +366,8 @@ pub unsafe extern "C" fn firn_list_levels(
     context: *mut c_void,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: as the caller promises.
+        // SAFETY: the handle is live: the host frees it only after its last call with it; callback
+        // and context are the host's and stay valid during the call.
         for level in unsafe { firn_db::get(db) }?.levels() {
             let info = firn_level_info {
                 level: level.level,
@@ -375,7 +378,7 @@ pub unsafe extern "C" fn firn_list_levels(
                 deletes: level.deletes,
                 target_bytes: level.target_bytes,
             };
-            // SAFETY: as the caller promises.
+            // SAFETY: callback and context are the host's and stay valid during the call.
             unsafe { each(context, &info) };
         }
         Ok(())

@@ -22,7 +22,7 @@ impl firn_table {
     /// # Safety
     /// `table` is NULL or from `firn_table_open` and not closed.
     pub(crate) unsafe fn get<'a>(table: *const firn_table) -> Result<&'a Arc<Table>, CallOutcome> {
-        // SAFETY: as the caller promises.
+        // SAFETY: the handle is live: the host frees it only after its last call with it.
         Ok(&unsafe { Self::whole(table) }?.table)
     }
 
@@ -31,7 +31,7 @@ impl firn_table {
     pub(crate) unsafe fn whole<'a>(
         table: *const firn_table,
     ) -> Result<&'a firn_table, CallOutcome> {
-        // SAFETY: as the caller promises.
+        // SAFETY: the handle is live: the host frees it only after its last call with it.
         unsafe { table.as_ref() }.ok_or_else(|| Error::invalid("no table").into())
     }
 
@@ -53,16 +53,17 @@ pub unsafe extern "C" fn firn_table_open(
     out: *mut *mut firn_table,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: as the caller promises.
+        // SAFETY: the handle is live: the host frees it only after its last call with it; the
+        // strings end with a NUL byte and stay valid during the call.
         let (db, table_name) = unsafe { (firn_db::get(db)?, name(table_name)?) };
-        // SAFETY: as the caller promises.
+        // SAFETY: the definition and all that it points to stay valid during the call.
         let schema = unsafe { table_schema(definition) }?;
         let len = schema.record_len as usize;
         // SAFETY: the definition is valid, and its default record as long as every record.
         let defaults = unsafe { borrow_bytes((*definition).default_record, len) };
         let table = Table::open(db.catalog(), table_name, schema, defaults)?;
         let warning = table.warning().and_then(|words| CString::new(words).ok());
-        // SAFETY: as the caller promises.
+        // SAFETY: the out pointer is valid for writes, and only this call refers to its target.
         unsafe {
             out.write(boxed(firn_table {
                 table,
@@ -82,7 +83,7 @@ pub unsafe extern "C" fn firn_table_open(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_table_warning(table: *const firn_table) -> *const c_char {
     guard_value(std::ptr::null(), || {
-        // SAFETY: as the caller promises.
+        // SAFETY: the handle is live: the host frees it only after its last call with it.
         let table = unsafe { firn_table::whole(table) }.ok();
         let warning = table.and_then(|table| table.warning.as_ref());
         warning.map_or(std::ptr::null(), |words| words.as_ptr())
@@ -95,7 +96,7 @@ pub unsafe extern "C" fn firn_table_warning(table: *const firn_table) -> *const 
 /// `table` is NULL or from `firn_table_open`, and not used afterwards but by its cursors.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_table_close(table: *mut firn_table) {
-    // SAFETY: as the caller promises.
+    // SAFETY: the handle came from `boxed`, and the host passes it here once, as its last use.
     guard_value((), || drop(unsafe { unbox(table) }));
 }
 
@@ -114,12 +115,12 @@ pub unsafe extern "C" fn firn_autoinc_reserve(
     reserved: *mut u64,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: as the caller promises.
+        // SAFETY: the handle is live: the host frees it only after its last call with it.
         let table = unsafe { firn_table::get(table) }?;
         let count = count.max(1);
         let value = table.reserve_autoincrement(offset, increment, count);
         let value = value.ok_or(firn_status::FIRN_AUTOINC_EXHAUSTED)?;
-        // SAFETY: as the caller promises.
+        // SAFETY: the out pointer is valid for writes, and only this call refers to its target.
         unsafe {
             first.write(value);
             reserved.write(count);
@@ -139,7 +140,8 @@ pub unsafe extern "C" fn firn_autoinc_raise(
     used: u64,
 ) {
     guard(|| {
-        // SAFETY: as the caller promises.
+        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
+        // is unique.
         let (session, table) = unsafe { (session_mut(session)?, firn_table::get(table)?) };
         match bulk_position(session, table) {
             Some(at) => session.bulks[at].use_autoincrement(used),
@@ -156,7 +158,7 @@ pub unsafe extern "C" fn firn_autoinc_raise(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_autoinc_next_value(table: *const firn_table) -> u64 {
     guard_value(0, || {
-        // SAFETY: as the caller promises.
+        // SAFETY: the handle is live: the host frees it only after its last call with it.
         unsafe { firn_table::get(table) }.map_or(0, |t| t.next_autoincrement())
     })
 }
@@ -173,7 +175,7 @@ pub unsafe extern "C" fn firn_autoinc_set(
     largest: u64,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: as the caller promises.
+        // SAFETY: the handle is live: the host frees it only after its last call with it.
         let whole = unsafe { firn_table::whole(table) }?;
         let cx = whole.db().context();
         Ok(whole.table.set_autoincrement(next, largest, cx)?)
@@ -209,18 +211,19 @@ pub unsafe extern "C" fn firn_check_table(
     rows: *mut u64,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: as the caller promises.
+        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
+        // is unique.
         let (session, whole) = unsafe { (session_mut(session)?, firn_table::whole(table)?) };
         let owner = Arc::clone(session.transaction.owner());
         let views = &whole.db.context().super_versions;
         let report = whole
             .table
             .check(views, extended, &|| owner.is_interrupted())?;
-        // SAFETY: as the caller promises.
+        // SAFETY: the out pointer is valid for writes, and only this call refers to its target.
         unsafe { rows.write(report.rows) };
         for text in &report.problems {
             let text = CString::new(text.as_str()).unwrap_or_default();
-            // SAFETY: as the caller promises.
+            // SAFETY: callback and context are the host's and stay valid during the call.
             unsafe { problem(context, text.as_ptr()) };
         }
         match report.problem_count {
@@ -244,7 +247,7 @@ pub unsafe extern "C" fn firn_optimize_table(
     db: *const firn_db,
     _table: *const firn_table,
 ) -> firn_status {
-    // SAFETY: as the caller promises.
+    // SAFETY: the handle is live: the host frees it only after its last call with it.
     guard(|| match unsafe { firn_db::get(db) }?.compact_all() {
         // A passing job was canceled by a close.
         Err(e) if *e.kind() == ErrorKind::Interrupted => Err(e.into()),

@@ -111,9 +111,9 @@ pub unsafe extern "C" fn firn_text_key(
     capacity: usize,
 ) -> usize {
     let key = std::panic::catch_unwind(|| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the collation and the collator are valid: the same promise, passed on.
         let schema = unsafe { super::collation(collation, collator) }.ok()?;
-        // SAFETY: promised by the caller.
+        // SAFETY: the definition and all that it points to stay valid during the call.
         let text = unsafe { super::list(text, len as u32) };
         key(
             Collation::new(schema.spec, schema.collator?).ok()?,

@@ -273,6 +273,10 @@ impl SstReader {
 
     /// Calls `f` with the newest version of `user_key` whose seqno is at most `seqno`, a deletion
     /// included; `None` if the file has none. `hash` is that of `user_key`.
+    ///
+    /// # Errors
+    /// Those of reading blocks: `Corruption`, `Unsupported` for a format or a key of encryption
+    /// that this version does not have, `Io`.
     pub fn get<R>(
         &self,
         user_key: &[u8],
@@ -382,6 +386,9 @@ impl SstReader {
     }
 
     /// Whether the file may hold `user_key`; `false` is certain. Reads no data block.
+    ///
+    /// # Errors
+    /// Those of reading an index partition or filter: `Corruption`, `Unsupported`, `Io`.
     pub fn may_contain(&self, user_key: &[u8]) -> Result<bool> {
         let Some(number) = self.index.partition_of(user_key) else {
             return Ok(false);
@@ -392,6 +399,9 @@ impl SstReader {
 
     /// Number of entries whose user key lies before `user_key`: at least, at most. They differ by
     /// the entries of one block. Reads no data block.
+    ///
+    /// # Errors
+    /// Those of reading an index partition: `Corruption`, `Unsupported`, `Io`.
     pub fn rank_bounds(&self, user_key: &[u8]) -> Result<(u64, u64)> {
         let Some(number) = self.index.partition_of(user_key) else {
             return Ok((self.index.entries(), self.index.entries()));
@@ -403,6 +413,9 @@ impl SstReader {
     }
 
     /// Number of entries whose user key lies before `user_key`, exactly; reads up to one block.
+    ///
+    /// # Errors
+    /// Those of reading an index partition and a data block: `Corruption`, `Unsupported`, `Io`.
     pub fn rank(self: &Arc<Self>, user_key: &[u8]) -> Result<u64> {
         let mut iter = self.iter(true);
         Ok(match iter.seek_ranked(user_key)? {
@@ -412,6 +425,9 @@ impl SstReader {
     }
 
     /// The data blocks, from the index alone.
+    ///
+    /// # Errors
+    /// Those of reading the index: `Corruption`, `Unsupported`, `Io`.
     pub fn blocks(&self) -> Result<DataBlocks<'_>> {
         Ok(DataBlocks {
             index: self.whole_index()?,

@@ -67,7 +67,7 @@ impl Table {
         let threshold = mutable.blob_threshold.load(Ordering::Relaxed);
         let layout = self.format().current();
         for &number in &self.candidates {
-            // SAFETY: as the caller promises.
+            // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
             let bytes = unsafe { layout.variable(number, record) }?;
             let column = layout.columns()[number].id;
             let is_large = bytes.len() as u64 >= threshold.clamp(1, INLINE_BYTES_MAX);
@@ -89,7 +89,7 @@ impl Table {
         let layout = self.format().current();
         let mut unread = Vec::new();
         for &number in &self.candidates {
-            // SAFETY: as the caller promises.
+            // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
             let (old, new) =
                 unsafe { (layout.variable(number, old)?, layout.variable(number, new)?) };
             if std::ptr::eq(old, new) && new.first() == Some(&0) {
@@ -117,7 +117,7 @@ impl Table {
             Some(blob) => Ok(blob),
             None => txn.write_blob(value.column, value.bytes),
         };
-        // SAFETY: as the caller promises.
+        // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
         let kind = unsafe { self.encode_with_large(record, large, write, head, tail) }?;
         let value = Value::split(head, tail);
         match kind {
@@ -144,7 +144,7 @@ impl Table {
         let layout = self.format().current();
         head.clear();
         tail.clear();
-        // SAFETY: as the caller promises.
+        // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
         unsafe { layout.encode_without(record, &columns, head, tail) }?;
         if refs.is_empty() {
             return Ok(Kind::Put);

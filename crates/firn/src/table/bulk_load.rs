@@ -98,7 +98,7 @@ impl BulkLoad {
         flags: WriteFlags,
         scratch: &mut RowScratch,
     ) -> Result<WriteOutcome> {
-        // SAFETY: as the caller promises.
+        // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
         unsafe {
             match &mut self.way {
                 LoadMethod::Sorted(load) => load.insert(&self.table, record, flags, scratch),
@@ -201,7 +201,7 @@ impl SortedLoad {
         table.check_record(record)?;
         let row_id = table.next_row_id(&self.current);
         self.row_id = self.row_id.max(row_id.unwrap_or(0));
-        // SAFETY: as the caller promises.
+        // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
         match unsafe { self.add(table, record, row_id, flags, scratch) } {
             Ok(()) => {
                 self.rows += 1;
@@ -224,9 +224,9 @@ impl SortedLoad {
         let current = &self.current;
         let row_key = &mut self.row_key;
         row_key.clear();
-        // SAFETY: as the caller promises.
+        // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
         unsafe { current.clustered.row_key(record, row_id, row_key) }?;
-        // SAFETY: as the caller promises.
+        // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
         let row = unsafe { table.encode_row(&self.cx, &mut self.blobs, record, scratch) };
         let (kind, value) = row?;
         let entry = LoadEntry {
@@ -237,7 +237,7 @@ impl SortedLoad {
         };
         load.add(0, entry)?;
         for (sorter, (_, index)) in (1..).zip(Table::secondaries(current)) {
-            // SAFETY: as the caller promises.
+            // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
             let entry = unsafe { index_entry(index, record, row_key, flags, scratch) }?;
             load.add(sorter, entry)?;
         }

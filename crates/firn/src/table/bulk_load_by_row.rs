@@ -61,7 +61,7 @@ impl RowLoad {
             private: true,
             ..flags
         };
-        // SAFETY: as the caller promises.
+        // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
         unsafe {
             self.table
                 .insert(&mut self.transaction, record, flags, scratch)

@@ -107,6 +107,9 @@ impl Cursor {
 
     /// Points the cursor at index number `index`, or at the hidden clustered index, for a new
     /// statement or scan.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if there is no such index.
     pub fn reset(&mut self, index: Option<usize>, mode: ReadMode, wait: LockWait) -> Result<()> {
         self.scan.close();
         self.end.clear();
@@ -137,9 +140,8 @@ impl Cursor {
     }
 
     /// Goes on from the key kept by [`Self::park`].
-    pub fn resume(&mut self, mode: ReadMode, wait: LockWait) -> Result<()> {
+    pub fn resume(&mut self, mode: ReadMode, wait: LockWait) {
         self.fetch.set_mode(mode, wait);
-        Ok(())
     }
 
     /// Bytes of a column bitmap.
@@ -150,6 +152,9 @@ impl Cursor {
     /// Chooses the columns to decode; `None` for all. `key_only`: from the index entry alone.
     /// `parts`: what is enough of values out of line where nothing is locked; anything may be whole
     /// nevertheless.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if a partial column is no column of the table.
     pub fn set_columns(
         &mut self,
         bitmap: Option<&[u8]>,
@@ -160,6 +165,9 @@ impl Cursor {
     }
 
     /// Bounds forward scans at `key`, whose prefix is `included` or not.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the key image is not one of the index.
     pub fn set_end_range(&mut self, key: Option<KeyImage<'_>>, included: bool) -> Result<()> {
         self.end.clear();
         if let Some(key) = key {
@@ -192,6 +200,11 @@ impl Cursor {
     }
 
     /// Moves to the entry that `key` and `mode` name and reads its row.
+    ///
+    /// # Errors
+    /// Those of reading: `Corruption`, `Unsupported`, `Io`. Those of lock waits: `LockTimeout`,
+    /// `LockNotAvailable`, `Deadlock`, `Interrupted`. `TableDefChanged` if the index is newer than
+    /// the snapshot. `InvalidArgument` for a malformed key image.
     pub fn seek(
         &mut self,
         txn: &mut Transaction,
@@ -229,6 +242,9 @@ impl Cursor {
     }
 
     /// Reads the row of the first entry.
+    ///
+    /// # Errors
+    /// Those of [`Self::seek`].
     pub fn first(&mut self, txn: &mut Transaction, record: &mut [u8]) -> Result<bool> {
         self.parked = false;
         self.bound_to_index();
@@ -238,6 +254,9 @@ impl Cursor {
     }
 
     /// Reads the row of the last entry.
+    ///
+    /// # Errors
+    /// Those of [`Self::seek`].
     pub fn last(&mut self, txn: &mut Transaction, record: &mut [u8]) -> Result<bool> {
         self.parked = false;
         self.bound_to_index();
@@ -247,6 +266,9 @@ impl Cursor {
     }
 
     /// Reads the row of the next entry.
+    ///
+    /// # Errors
+    /// Those of [`Self::seek`].
     pub fn next(&mut self, txn: &mut Transaction, record: &mut [u8]) -> Result<bool> {
         let glides =
             self.fetch.is_plain() && self.scan.reaches_on() && self.scan.entries_mut().rows_ahead();
@@ -264,6 +286,9 @@ impl Cursor {
     }
 
     /// Reads the row of the previous entry.
+    ///
+    /// # Errors
+    /// Those of [`Self::seek`].
     pub fn prev(&mut self, txn: &mut Transaction, record: &mut [u8]) -> Result<bool> {
         let found = match self.has_shown() {
             true => self.again(txn, false)?,
@@ -273,6 +298,9 @@ impl Cursor {
     }
 
     /// Reads the row of the next entry if its key starts with `key`.
+    ///
+    /// # Errors
+    /// Those of [`Self::seek`].
     pub fn next_same(
         &mut self,
         txn: &mut Transaction,
@@ -293,6 +321,9 @@ impl Cursor {
     }
 
     /// Reads the row that `key`, all declared columns of a unique index, names.
+    ///
+    /// # Errors
+    /// Those of [`Self::seek`].
     pub fn get(
         &mut self,
         txn: &mut Transaction,
@@ -307,6 +338,9 @@ impl Cursor {
 
     /// Reads the row of a reference: the key image of the primary key, or the hidden row id in
     /// eight bytes, big-endian.
+    ///
+    /// # Errors
+    /// Those of [`Self::seek`].
     pub fn get_row(
         &mut self,
         txn: &mut Transaction,
@@ -318,6 +352,9 @@ impl Cursor {
     }
 
     /// Id of the row last read from a table with a hidden primary key.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the table has a primary key, or no row was read.
     pub fn hidden_row_id(&self) -> Result<u64> {
         self.fetch.hidden_row_id()
     }

@@ -67,7 +67,7 @@ impl IndexInfo {
     /// Blob columns of `record` point to their bytes.
     pub(super) unsafe fn declared_key(&self, record: &[u8], out: &mut Vec<u8>) -> Result<bool> {
         out.extend_from_slice(&index_prefix(self.id()));
-        // SAFETY: as the caller promises.
+        // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
         unsafe { self.codec()?.encode_record(record, out) }
     }
 
@@ -82,7 +82,7 @@ impl IndexInfo {
         out: &mut Vec<u8>,
     ) -> Result<()> {
         match (&self.keys, row_id) {
-            // SAFETY: as the caller promises.
+            // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
             (IndexKeys::Columns(_), _) => unsafe { self.declared_key(record, out) }.map(|_| ()),
             (IndexKeys::Hidden, Some(id)) => {
                 out.extend_from_slice(&index_prefix(self.id()));
@@ -100,7 +100,7 @@ impl IndexInfo {
     /// # Safety
     /// Blob columns of `record` point to their bytes.
     pub(super) unsafe fn entry_value(&self, record: &[u8], out: &mut Vec<u8>) -> Result<()> {
-        // SAFETY: as the caller promises.
+        // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
         unsafe { self.codec()?.encode_value(record, out) }
     }
 

@@ -185,6 +185,10 @@ impl Table {
     }
 
     /// Estimates the rows of a range of index number `index`, see [`estimate_rows`].
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a malformed key image; those of reading index partitions:
+    /// `Corruption`, `Unsupported`, `Io`.
     pub fn estimate_range(
         &self,
         super_versions: &SuperVersions,

@@ -91,10 +91,10 @@ impl Table {
         let current = self.current();
         let row_id = self.next_row_id(&current);
         let mut row_key = Vec::with_capacity(32);
-        // SAFETY: as the caller promises.
+        // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
         unsafe { current.clustered.row_key(record, row_id, &mut row_key) }?;
         let mark = txn.savepoint();
-        // SAFETY: as the caller promises.
+        // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
         let done =
             unsafe { self.insert_at(txn, &current, record, &row_key, row_id, flags, scratch) };
         if !matches!(done, Ok(WriteOutcome::Done { .. })) {
@@ -122,7 +122,7 @@ impl Table {
             return Ok(WriteOutcome::Duplicate { index });
         }
         for (number, index) in Self::secondaries(current) {
-            // SAFETY: as the caller promises.
+            // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
             let parts = unsafe { entry_key(index, record, row_key, &mut scratch.new_entry) }?;
             let entry = &scratch.new_entry;
             if index.unique
@@ -133,11 +133,11 @@ impl Table {
                 return Ok(WriteOutcome::Duplicate { index: number });
             }
             scratch.new_value.clear();
-            // SAFETY: as the caller promises.
+            // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
             unsafe { index.entry_value(record, &mut scratch.new_value) }?;
             txn.put(&scratch.new_entry, Value::whole(&scratch.new_value))?;
         }
-        // SAFETY: as the caller promises.
+        // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
         unsafe { self.put_row(txn, record, row_key, scratch) }?;
         current.count_rows(txn, 1);
         Ok(WriteOutcome::Done { row_id })
@@ -166,14 +166,14 @@ impl Table {
         let current = self.current();
         let mut old_key = Vec::with_capacity(32);
         let mut new_key = Vec::with_capacity(32);
-        // SAFETY: as the caller promises.
+        // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
         unsafe {
             current.clustered.row_key(old, row_id, &mut old_key)?;
             current.clustered.row_key(new, row_id, &mut new_key)?;
         }
         let mark = txn.savepoint();
         let keys = (&old_key[..], &new_key[..]);
-        // SAFETY: as the caller promises.
+        // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
         let done = unsafe { self.update_at(txn, &current, old, new, keys, flags, scratch) };
         if !matches!(done, Ok(WriteOutcome::Done { .. })) {
             txn.rollback_to(mark);
@@ -193,7 +193,7 @@ impl Table {
         scratch: &mut RowScratch,
     ) -> Result<WriteOutcome> {
         let live = &txn.context().mutable;
-        // SAFETY: as the caller promises.
+        // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
         let (mut old_large, mut new_large, unread) = unsafe {
             (
                 self.large_values(live, old, &[])?,
@@ -209,7 +209,7 @@ impl Table {
         // Large values were just compared.
         let large: Vec<u32> = new_large.iter().map(|value| value.column).collect();
         let layout = self.format().current();
-        // SAFETY: as the caller promises.
+        // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
         let same_row = same_large && unsafe { layout.is_same(old, new, &large) }?;
         if same_row && old_key == new_key {
             return Ok(WriteOutcome::Same);
@@ -231,7 +231,7 @@ impl Table {
                 .filter(|id| stored.iter().any(|blob| blob.column == *id))
                 .collect();
             let live = &txn.context().mutable;
-            // SAFETY: as the caller promises.
+            // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
             (old_large, new_large) = unsafe {
                 (
                     self.large_values(live, old, &stay)?,
@@ -258,7 +258,7 @@ impl Table {
                 return Ok(WriteOutcome::Duplicate { index: number });
             }
         }
-        // SAFETY: as the caller promises.
+        // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
         unsafe {
             self.put_with_large(
                 txn,
@@ -293,7 +293,7 @@ impl Table {
         } = *update;
         scratch.old_value.clear();
         scratch.new_value.clear();
-        // SAFETY: promised by the caller.
+        // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
         let (before, after) = unsafe {
             index.entry_value(old, &mut scratch.old_value)?;
             index.entry_value(new, &mut scratch.new_value)?;
@@ -343,13 +343,13 @@ impl Table {
         txn.before_delete()?;
         let current = self.current();
         let mut row_key = Vec::with_capacity(32);
-        // SAFETY: as the caller promises.
+        // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
         unsafe { current.clustered.row_key(record, row_id, &mut row_key) }?;
         if !flags.private {
             txn.lock(&row_key, LockMode::Exclusive, None)?;
         }
         let mark = txn.savepoint();
-        // SAFETY: as the caller promises.
+        // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
         let done = unsafe { self.delete_at(txn, &current, record, &row_key, flags, scratch) };
         if done.is_err() {
             txn.rollback_to(mark);
@@ -368,7 +368,7 @@ impl Table {
     ) -> Result<()> {
         self.hide_if_newer(txn, row_key)?;
         for (_, index) in Self::secondaries(current) {
-            // SAFETY: as the caller promises.
+            // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
             let parts = unsafe { entry_key(index, record, row_key, &mut scratch.old_entry) }?;
             if index.unique {
                 let declared = &scratch.old_entry[..parts.declared_len];
@@ -525,7 +525,7 @@ impl Table {
     ) -> Result<(Kind, Value<'a>)> {
         let (head, tail) = (&mut scratch.head, &mut scratch.tail);
         let write = |value: &LargeValue<'_>| cx.blobs.write(session, value.column, value.bytes);
-        // SAFETY: as the caller promises.
+        // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
         let kind = unsafe {
             let large = self.large_values(&cx.mutable, record, &[])?;
             self.encode_with_large(record, &large, write, head, tail)
@@ -540,7 +540,7 @@ impl Table {
         row_key: &[u8],
         scratch: &mut RowScratch,
     ) -> Result<()> {
-        // SAFETY: as the caller promises.
+        // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
         unsafe {
             let large = self.large_values(&txn.context().mutable, record, &[])?;
             let row = (&mut scratch.head, &mut scratch.tail);
@@ -568,7 +568,7 @@ unsafe fn entry_key(
     out: &mut Vec<u8>,
 ) -> Result<EntryParts> {
     out.clear();
-    // SAFETY: as the caller promises.
+    // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
     let has_null = unsafe { index.declared_key(record, out) }?;
     let declared_len = out.len();
     out.extend_from_slice(&row_key[INDEX_ID_LEN..]);
@@ -589,10 +589,10 @@ pub(super) unsafe fn index_entry<'a>(
     flags: WriteFlags,
     scratch: &'a mut RowScratch,
 ) -> Result<LoadEntry<'a>> {
-    // SAFETY: as the caller promises.
+    // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
     let parts = unsafe { entry_key(index, record, row_key, &mut scratch.new_entry) }?;
     scratch.new_value.clear();
-    // SAFETY: as the caller promises.
+    // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
     unsafe { index.entry_value(record, &mut scratch.new_value) }?;
     let unique = index.unique && !parts.has_null && !flags.skip_unique_secondary;
     Ok(LoadEntry {

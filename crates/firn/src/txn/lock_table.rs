@@ -167,8 +167,9 @@ impl LockTable {
 
     /// Locks `key`, or strengthens the lock that `owner` has on it.
     ///
-    /// Fails with [`ErrorKind::LockTimeout`] or [`ErrorKind::LockNotAvailable`] as `policy` says;
-    /// with [`ErrorKind::Deadlock`], after which the transaction must roll back; or with
+    /// # Errors
+    /// [`ErrorKind::LockTimeout`] or [`ErrorKind::LockNotAvailable`] as `policy` says;
+    /// [`ErrorKind::Deadlock`], after which the transaction must roll back;
     /// [`ErrorKind::Interrupted`]. Locks that the owner held before stay held.
     pub fn acquire(
         &self,

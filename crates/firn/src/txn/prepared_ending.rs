@@ -8,6 +8,10 @@ use crate::write::{Changes, CommitRecord};
 
 impl PreparedTransactions {
     /// Commits the transaction. Returns whether `xid` was known.
+    ///
+    /// # Errors
+    /// Those of the log: `NoSpace`, `Io`, `Poisoned`. The transaction stays prepared, unless the
+    /// error is that of waiting for durability.
     pub fn commit(&self, xid: &[u8], cx: &TransactionContext) -> Result<bool> {
         let Some(transaction) = self.take_to_commit(xid)? else {
             return Ok(false);
@@ -53,6 +57,10 @@ impl PreparedTransactions {
     }
 
     /// Rolls the transaction back. Returns whether `xid` was known.
+    ///
+    /// # Errors
+    /// Those of the log: `NoSpace`, `Io`, `Poisoned`. The transaction stays prepared, unless the
+    /// rollback was already logged.
     pub fn rollback(&self, xid: &[u8], cx: &TransactionContext) -> Result<bool> {
         let Some(transaction) = self.by_xid.lock().remove(xid) else {
             return Ok(false);

@@ -71,6 +71,9 @@ impl SegmentHeader {
 
     /// Reads the header block of segment `id`: `None` if it is not one (never written, torn or
     /// damaged), an error if a newer version wrote it.
+    ///
+    /// # Errors
+    /// `Unsupported` if a newer version wrote the block.
     pub fn decode(block: &[u8], id: SegmentId, file: &str) -> Result<Option<Self>> {
         if block.len() != BLOCK || !is_sealed(block, SEGMENT_MAGIC, id, 0) {
             return Ok(None);
@@ -162,6 +165,9 @@ impl GroupHeader {
 
     /// Reads the header of a whole group (as long as [`GroupHeader::peek_len`] says): `None` if its
     /// checksum fails.
+    ///
+    /// # Errors
+    /// `Unsupported` if the group is encrypted, or a newer version wrote it.
     pub fn decode(
         group: &[u8],
         id: SegmentId,

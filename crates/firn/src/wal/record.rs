@@ -247,6 +247,9 @@ impl<'a> Record<'a> {
     /// Takes a record from the front of `input`, which lies in the group at `offset` of `file`.
     /// Damaged bytes are a corruption error; an unknown kind is
     /// [`crate::base::ErrorKind::Unsupported`], never skipped.
+    ///
+    /// # Errors
+    /// `Corruption` for damaged bytes; `Unsupported` for an unknown kind, which is never skipped.
     pub fn decode(input: &mut &'a [u8], file: &str, offset: u64) -> Result<Self> {
         let head = varint::take_u8(input).zip(varint::take_bytes(input));
         let (kind, mut body) =

@@ -169,6 +169,9 @@ impl Wal {
     ///
     /// The segments found are synced: what replay read may so far be in the page cache only, while
     /// the new segment's header says that the log reaches so far.
+    ///
+    /// # Errors
+    /// Those of the file system: `Io`, `NoSpace`.
     pub fn create(
         env: Arc<dyn Env>,
         dir: &Path,
@@ -309,6 +312,9 @@ impl Wal {
     }
 
     /// Returns when everything up to `lsn` is with the operating system. Errors as for `sync_to`.
+    ///
+    /// # Errors
+    /// As for [`Self::sync_to`].
     pub fn write_to(&self, lsn: Lsn) -> Result<()> {
         self.shared.wait_for(lsn, false)
     }
@@ -337,6 +343,9 @@ impl Wal {
     /// made durable that replay begins at `segment` or later. Segments with groups that are not
     /// durable stay for a later call; so do all while [`Self::hold_segments`] is in force, and
     /// those from [`Self::keep_from`] on.
+    ///
+    /// # Errors
+    /// Those of the file system: `Io`. The segments stay for a later call.
     pub fn release_before(&self, segment: SegmentId) -> Result<()> {
         let released = {
             let mut state = self.shared.state.lock();
@@ -365,6 +374,9 @@ impl Wal {
     /// Makes everything durable and ends the log: later appends fail with `ShutDown`. An empty last
     /// group vouches for all before it, so that damage to the last records is not taken for a torn
     /// tail. Further calls do nothing.
+    ///
+    /// # Errors
+    /// Those of [`Self::sync_to`].
     pub fn close(&self) -> Result<()> {
         if std::mem::replace(&mut self.shared.state.lock().closed, true) {
             return Ok(());

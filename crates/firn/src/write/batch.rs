@@ -40,6 +40,9 @@ impl Batch {
     }
 
     /// Takes over encoded bytes after checking every entry.
+    ///
+    /// # Errors
+    /// `Corruption` for a malformed entry.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Self> {
         let batch = Self { bytes };
         let mut entries = batch.try_iter()?;
@@ -86,6 +89,9 @@ impl Batch {
     }
 
     /// Calls `f` for each entry.
+    ///
+    /// # Errors
+    /// `Corruption` for a malformed entry.
     pub fn for_each(&self, mut f: impl FnMut(BatchEntry<'_>)) -> Result<()> {
         let mut entries = self.try_iter()?;
         while let Some(entry) = entries.next_entry()? {

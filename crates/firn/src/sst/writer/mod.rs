@@ -364,11 +364,17 @@ impl SstWriter {
 
     /// Writes what follows the data blocks, syncs the file and says what it holds. The caller syncs
     /// the directory. A file without entries is allowed.
+    ///
+    /// # Errors
+    /// Those of writing and syncing: `Io`, `NoSpace`.
     pub fn finish(self) -> Result<SstSummary> {
         self.end(true)
     }
 
     /// As [`Self::finish`], but the file is not synced: a power cut may take it.
+    ///
+    /// # Errors
+    /// Those of writing: `Io`, `NoSpace`.
     pub fn finish_unsynced(self) -> Result<SstSummary> {
         self.end(false)
     }

@@ -36,6 +36,9 @@ impl Transaction {
     }
 
     /// Commits what nobody else sees yet; durable with whatever is synced later.
+    ///
+    /// # Errors
+    /// Those of the log: `NoSpace`, `Io`, `Poisoned`; the transaction is still active.
     pub fn commit_unsynced(&mut self) -> Result<()> {
         if matches!(self.phase, Phase::Active) && self.has_writes() {
             self.commit_active()?;
@@ -123,6 +126,10 @@ impl Transaction {
 
     /// Second phase: assigns the seqno and makes the changes visible, without I/O. `binlog` is the
     /// name and position in the binary log.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if it is not prepared; those of the log: `Io`, `Poisoned`; the transaction
+    /// is still prepared.
     pub fn commit_prepared(&mut self, binlog: Option<(&[u8], u64)>) -> Result<()> {
         let Phase::Prepared {
             xid,

@@ -67,6 +67,9 @@ impl Transaction {
     }
 
     /// Newest own version of `user_key`, else the newest at `point`; deletions are hits.
+    ///
+    /// # Errors
+    /// Those of reading: `Corruption`, `Unsupported`, `Io`.
     pub fn get<R>(
         &self,
         point: &ReadPoint,

@@ -4,6 +4,10 @@ use super::*;
 
 impl Transaction {
     /// Takes a row lock; waits as `policy` says, `None` for the session's timeout.
+    ///
+    /// # Errors
+    /// Those of [`LockTable::acquire`](crate::txn::LockTable::acquire): `LockTimeout`,
+    /// `LockNotAvailable`, `Deadlock`, `Interrupted`.
     pub fn lock(&self, key: &[u8], mode: LockMode, policy: Option<WaitPolicy>) -> Result<Granted> {
         let default = WaitPolicy::Wait {
             timeout_micros: self.lock_timeout_us,
@@ -23,6 +27,10 @@ impl Transaction {
     }
 
     /// Waits at the stall gate, once a statement, before its first write.
+    ///
+    /// # Errors
+    /// `Interrupted`; `NoSpace`, `Poisoned` or `ShutDown` if the work that the gate waits for has
+    /// failed.
     pub fn before_write(&mut self) -> Result<()> {
         if !self.gate_passed {
             let owner = Arc::clone(&self.owner);
@@ -35,6 +43,9 @@ impl Transaction {
     }
 
     /// As [`Self::before_write`], of a deletion: that goes on where the disk is full.
+    ///
+    /// # Errors
+    /// As for [`Self::before_write`], but a full disk is none.
     pub fn before_delete(&mut self) -> Result<()> {
         if !self.gate_passed {
             let owner = Arc::clone(&self.owner);
@@ -77,6 +88,10 @@ impl Transaction {
     }
 
     /// Adds a value whose tail ends with references to blobs.
+    ///
+    /// # Errors
+    /// Those of spilling to files: `NoSpace`, `Io`, `Interrupted`; `TooLarge` for an entry that no
+    /// block can hold.
     pub fn put_with_blobs(&mut self, user_key: &[u8], value: Value<'_>) -> Result<()> {
         self.write(|writes| writes.write(user_key, Kind::PutBlobs, value))
     }

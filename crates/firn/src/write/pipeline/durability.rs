@@ -45,11 +45,17 @@ impl Pipeline {
     }
 
     /// Makes everything appended so far durable, whatever the flush mode.
+    ///
+    /// # Errors
+    /// Those of the log: `Io`, `NoSpace`, `Poisoned`.
     pub fn sync_all(&self) -> Result<()> {
         self.sync_to(self.wal.appended_lsn())
     }
 
     /// Makes the log up to `lsn` durable, whatever the flush mode.
+    ///
+    /// # Errors
+    /// Those of the log: `Io`, `NoSpace`, `Poisoned`.
     pub fn sync_to(&self, lsn: Lsn) -> Result<()> {
         self.wal
             .sync_to(lsn)

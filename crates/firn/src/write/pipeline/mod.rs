@@ -144,11 +144,18 @@ impl Pipeline {
     }
 
     /// Waits at the gate of the stall control. Before a commit, with nothing held in the pipeline.
+    ///
+    /// # Errors
+    /// `Interrupted`; the error of the background work that the gate waits for (`NoSpace`,
+    /// `Corruption`, `Io`), `Poisoned`, `ShutDown`.
     pub fn pass_gate(&self, interrupted: &dyn Fn() -> bool) -> Result<()> {
         self.stall.pass(interrupted)
     }
 
     /// As [`Self::pass_gate`], for a deletion: a full disk does not stop it.
+    ///
+    /// # Errors
+    /// As for [`Self::pass_gate`], without `NoSpace`.
     pub fn pass_gate_deleting(&self, interrupted: &dyn Fn() -> bool) -> Result<()> {
         match self.stall.pass(interrupted) {
             Err(full) if *full.kind() == ErrorKind::NoSpace => Ok(()),

@@ -47,6 +47,9 @@ impl Pipeline {
 
     /// As [`Self::prepare_changes`], of a transaction that recovery has found prepared: it may take
     /// the room that is kept for a full disk.
+    ///
+    /// # Errors
+    /// Those of the log: `NoSpace`, `Io`, `Poisoned`.
     pub fn prepare_recovered(&self, xid: &[u8], changes: &Changes) -> Result<PreparedLogPin> {
         match changes {
             Changes::Batch(batch) => {
@@ -83,6 +86,9 @@ impl Pipeline {
     }
 
     /// Writes a transaction's batch to the log under `xid`; durable on return.
+    ///
+    /// # Errors
+    /// Those of the log: `NoSpace`, `Io`, `Poisoned`; the transaction is not prepared.
     pub fn prepare(
         &self,
         xid: &[u8],
@@ -128,6 +134,9 @@ impl Pipeline {
     }
 
     /// Ends a prepared transaction without its changes.
+    ///
+    /// # Errors
+    /// Those of the log: `NoSpace`, `Io`, `Poisoned`; the transaction stays prepared.
     pub fn rollback_prepared(&self, xid: &[u8], prepared: PreparedLogPin) -> Result<Lsn> {
         let mut state = self.state.lock();
         self.health.check()?;
