@@ -2,9 +2,10 @@
 
 use crate::cursor::{cursor_mut, firn_cursor, key_image, seek_mode};
 use crate::error::{firn_status, guard};
-use crate::session::{firn_session, session_mut};
+use crate::session::session_mut;
 use firn::base::Error;
 use firn::table::Cursor;
+use firn::txn::Transaction;
 use firn_status::{FIRN_END, FIRN_NO_ROW};
 
 /// Runs a move of the cursor that ends on a row or on nothing.
@@ -15,7 +16,7 @@ unsafe fn read(
     cursor: *mut firn_cursor,
     record: *mut u8,
     nothing: firn_status,
-    f: impl FnOnce(&mut Cursor, &mut firn_session, &mut [u8]) -> Result<bool, Error>,
+    f: impl FnOnce(&mut Cursor, &mut Transaction, &mut [u8]) -> Result<bool, Error>,
 ) -> firn_status {
     guard(|| {
         // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
@@ -29,7 +30,7 @@ unsafe fn read(
         }
         // SAFETY: the buffer has the table's record length and stays valid during the call.
         let record = unsafe { std::slice::from_raw_parts_mut(record, cursor.record_len) };
-        match f(&mut cursor.cursor, session, record)? {
+        match f(&mut cursor.cursor, &mut session.transaction, record)? {
             true => Ok(()),
             false => Err(nothing.into()),
         }
@@ -57,11 +58,9 @@ pub unsafe extern "C" fn firn_cursor_seek(
             cursor,
             record,
             FIRN_NO_ROW,
-            |cursor, session, record| match key_image(key, key_len) {
-                Some(key) => {
-                    cursor.seek(&mut session.transaction, key, seek_mode(find_flag)?, record)
-                }
-                None => cursor.first(&mut session.transaction, record),
+            |cursor, txn, record| match key_image(key, key_len) {
+                Some(key) => cursor.seek(txn, key, seek_mode(find_flag)?, record),
+                None => cursor.first(txn, record),
             },
         )
     }
@@ -78,11 +77,7 @@ pub unsafe extern "C" fn firn_cursor_first(
 ) -> firn_status {
     // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow is
     // unique.
-    unsafe {
-        read(cursor, record, FIRN_END, |cursor, session, record| {
-            cursor.first(&mut session.transaction, record)
-        })
-    }
+    unsafe { read(cursor, record, FIRN_END, Cursor::first) }
 }
 
 /// Reads the row of the last entry.
@@ -96,11 +91,7 @@ pub unsafe extern "C" fn firn_cursor_last(
 ) -> firn_status {
     // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow is
     // unique.
-    unsafe {
-        read(cursor, record, FIRN_END, |cursor, session, record| {
-            cursor.last(&mut session.transaction, record)
-        })
-    }
+    unsafe { read(cursor, record, FIRN_END, Cursor::last) }
 }
 
 /// Reads the row of the next entry.
@@ -114,11 +105,7 @@ pub unsafe extern "C" fn firn_cursor_next(
 ) -> firn_status {
     // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow is
     // unique.
-    unsafe {
-        read(cursor, record, FIRN_END, |cursor, session, record| {
-            cursor.next(&mut session.transaction, record)
-        })
-    }
+    unsafe { read(cursor, record, FIRN_END, Cursor::next) }
 }
 
 /// Reads the row of the previous entry.
@@ -132,11 +119,7 @@ pub unsafe extern "C" fn firn_cursor_prev(
 ) -> firn_status {
     // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow is
     // unique.
-    unsafe {
-        read(cursor, record, FIRN_END, |cursor, session, record| {
-            cursor.prev(&mut session.transaction, record)
-        })
-    }
+    unsafe { read(cursor, record, FIRN_END, Cursor::prev) }
 }
 
 /// Reads the row of the next entry if it has the same key prefix.
@@ -158,9 +141,9 @@ pub unsafe extern "C" fn firn_cursor_next_same(
             cursor,
             record,
             FIRN_END,
-            |cursor, session, record| match key_image(key, key_len) {
-                Some(key) => cursor.next_same(&mut session.transaction, key, record),
-                None => cursor.next(&mut session.transaction, record),
+            |cursor, txn, record| match key_image(key, key_len) {
+                Some(key) => cursor.next_same(txn, key, record),
+                None => cursor.next(txn, record),
             },
         )
     }
@@ -185,8 +168,8 @@ pub unsafe extern "C" fn firn_cursor_get(
             cursor,
             record,
             FIRN_NO_ROW,
-            |cursor, session, record| match key_image(key, key_len) {
-                Some(key) => cursor.get(&mut session.transaction, key, record),
+            |cursor, txn, record| match key_image(key, key_len) {
+                Some(key) => cursor.get(txn, key, record),
                 None => Err(Error::invalid("no key")),
             },
         )
@@ -213,8 +196,8 @@ pub unsafe extern "C" fn firn_cursor_get_ref(
             cursor,
             record,
             FIRN_NO_ROW,
-            |cursor, session, record| match key_image(reference, len) {
-                Some(key) => cursor.get_row(&mut session.transaction, key, record),
+            |cursor, txn, record| match key_image(reference, len) {
+                Some(key) => cursor.get_row(txn, key, record),
                 None => Err(Error::invalid("no row reference")),
             },
         )

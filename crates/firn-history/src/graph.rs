@@ -94,10 +94,6 @@ impl Graph {
                         low[node] = low[node].min(order[edge.to]);
                     }
                 };
-                if *at == 0 {
-                    // The node has no edges.
-                    *at = 1;
-                }
                 if let Some(to) = descend {
                     path.push((to, 0));
                     continue;

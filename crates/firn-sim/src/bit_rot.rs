@@ -11,7 +11,7 @@
 
 use crate::crash::failure_of;
 use crate::failure::Failure;
-use crate::world::{DIR, StepEnd, World};
+use crate::world::{DIR, FlipOutcome, StepEnd, World};
 use firn::base::options::CommitDurability;
 use firn::env::{Env, MemEnv};
 use rand::rngs::StdRng;
@@ -47,19 +47,6 @@ impl RotStats {
     }
 }
 
-/// Outcome of one flip.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
-    /// The open failed with an error that names the file.
-    Refused,
-    /// Some read failed with an error that names the file.
-    Found,
-    /// Every read is right, and nothing written is missing.
-    Harmless,
-    /// Every read is right as of a moment before the last written one.
-    Shortened,
-}
-
 /// Runs random work, then flips single bits in the stored files, each on its own copy.
 ///
 /// # Errors
@@ -84,10 +71,10 @@ pub fn rot_run(seed: u64) -> Result<RotStats, Failure> {
         })?;
         stats.flips += 1;
         match outcome {
-            Outcome::Refused => stats.refused += 1,
-            Outcome::Found => stats.found += 1,
-            Outcome::Harmless => stats.harmless += 1,
-            Outcome::Shortened => stats.shortened += 1,
+            FlipOutcome::Refused => stats.refused += 1,
+            FlipOutcome::Found => stats.found += 1,
+            FlipOutcome::Harmless => stats.harmless += 1,
+            FlipOutcome::Shortened => stats.shortened += 1,
         }
     }
     Ok(stats)

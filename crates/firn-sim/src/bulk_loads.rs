@@ -13,9 +13,9 @@
 //! loaded                  {t1: full}
 //! ```
 
+use crate::archive_recovery::{self, ARCHIVE};
 use crate::ensure;
 use crate::failure::Failure;
-use crate::point_in_time::{self, ARCHIVE};
 use crate::tiny_options::{one_of, tiny};
 use firn::backup::RecoveryTarget;
 use firn::base::blob_buf::BlobBuf;
@@ -631,7 +631,7 @@ fn run_to_point(seed: u64) -> Result<LoadStats, Stop> {
         let (seqno, state) = later[run.rng.random_range(0..later.len())];
         let wanted = RecoveryTarget::Seqno(*seqno);
         let dir = PathBuf::from(format!("/recovered{n}"));
-        let recovered = point_in_time::recover(&disk, backup, *from, &wanted, &dir, &options);
+        let recovered = archive_recovery::recover(&disk, backup, *from, &wanted, &dir, &options);
         let (db, _) = match recovered {
             Ok(recovered) => recovered,
             Err(error) => {

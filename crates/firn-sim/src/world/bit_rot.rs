@@ -4,7 +4,6 @@ use super::blob_values::Stored;
 use super::check::DatabaseContents;
 use super::read::{Entries, range_of, read_all};
 use super::{LOOSE, StepEnd, World};
-use crate::bit_rot::Outcome;
 use crate::ensure;
 use crate::model::{Moment, Writes};
 use firn::base::{Error, ErrorKind, IndexId, Value};
@@ -14,6 +13,19 @@ use firn::store::{FileKind, file_name};
 use firn::txn::Isolation;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// Outcome of one flip.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FlipOutcome {
+    /// The open failed with an error that names the file.
+    Refused,
+    /// Some read failed with an error that names the file.
+    Found,
+    /// Every read is right, and nothing written is missing.
+    Harmless,
+    /// Every read is right as of a moment before the last written one.
+    Shortened,
+}
 
 /// An index that the model does not know, for writes after the damage.
 const NEW_INDEX: IndexId = 2_000_000;
@@ -89,7 +101,7 @@ impl World {
         env: MemEnv,
         file: &str,
         may_refuse: bool,
-    ) -> Result<Outcome, StepEnd> {
+    ) -> Result<FlipOutcome, StepEnd> {
         self.db = None;
         self.env = env;
         match self.start() {
@@ -97,7 +109,7 @@ impl World {
             Err(error) => {
                 ensure!(may_refuse, "the open fails: {error:?}");
                 blame(&error, file, "the open")?;
-                return Ok(Outcome::Refused);
+                return Ok(FlipOutcome::Refused);
             }
         }
         let (seen, mut failed) = self.see_what_reads(file)?;
@@ -128,9 +140,9 @@ impl World {
         }
         self.db = None;
         Ok(match (failed, moment >= whole) {
-            (true, _) => Outcome::Found,
-            (false, true) => Outcome::Harmless,
-            (false, false) => Outcome::Shortened,
+            (true, _) => FlipOutcome::Found,
+            (false, true) => FlipOutcome::Harmless,
+            (false, false) => FlipOutcome::Shortened,
         })
     }
 

@@ -175,8 +175,8 @@ impl World {
             created_micros: 1,
         };
         let again = catalog.create(&name, definition).err();
-        let instant_default = catalog.drop_table("db/none").err();
-        let kinds = [again, instant_default].map(|error| error.map(|e| e.kind().clone()));
+        let missing = catalog.drop_table("db/none").err();
+        let kinds = [again, missing].map(|error| error.map(|e| e.kind().clone()));
         let expected = [ErrorKind::AlreadyExists, ErrorKind::NotFound].map(Some);
         ensure!(kinds == expected, "refused changes gave {kinds:?}");
         Ok(())

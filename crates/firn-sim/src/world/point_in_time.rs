@@ -2,8 +2,8 @@
 
 use super::check::DatabaseContents;
 use super::{StepEnd, World};
+use crate::archive_recovery::{self, ARCHIVE};
 use crate::ensure;
-use crate::point_in_time::{self, ARCHIVE};
 use firn::backup::RecoveryTarget;
 use firn::base::Seqno;
 use firn::db::Db;
@@ -143,7 +143,8 @@ impl World {
         let disk = self.env.copy().crash(0);
         let env: Arc<dyn Env> = Arc::new(disk);
         let dir = Path::new("/recovered");
-        let recovered = point_in_time::recover(&env, &backup, seqno, &wanted, dir, &self.options);
+        let recovered =
+            archive_recovery::recover(&env, &backup, seqno, &wanted, dir, &self.options);
         let (db, reached) = match recovered {
             Ok(recovered) => recovered,
             Err(error) => {

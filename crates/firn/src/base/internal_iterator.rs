@@ -11,6 +11,7 @@ use super::{InternalKey, Result, Seqno, Value};
 /// # Errors
 /// Every move that returns a `Result` fails with the errors of reading its source: `Corruption`,
 /// `Unsupported`, `NotFound` (a missing file) and `Io`.
+#[allow(clippy::missing_errors_doc)] // Named once, above.
 pub trait InternalIterator {
     /// Moves to the first entry.
     fn seek_to_first(&mut self) -> Result<bool>;

@@ -63,11 +63,13 @@ pub fn take_u8(input: &mut &[u8]) -> Option<u8> {
 }
 
 /// Takes a little-endian `u32`.
+#[allow(clippy::missing_panics_doc)] // No caller can cause it.
 pub fn take_u32_le(input: &mut &[u8]) -> Option<u32> {
     take_exact(input, 4).map(|b| u32::from_le_bytes(b.try_into().expect("four bytes")))
 }
 
 /// Takes a little-endian `u64`.
+#[allow(clippy::missing_panics_doc)] // No caller can cause it.
 pub fn take_u64_le(input: &mut &[u8]) -> Option<u64> {
     take_exact(input, 8).map(|b| u64::from_le_bytes(b.try_into().expect("eight bytes")))
 }

@@ -1,4 +1,10 @@
 //! Encodes and decodes blob files; `docs/formats/blob.md`.
+//!
+//! A file is a header, blobs from [`DATA_START`] on, and, if it was rewritten, a table of places
+//! with a footer. Each blob has a header of its own, so that a file whose table is lost can still
+//! be scanned. A blob is found by its logical file and offset; a rewrite moves it and notes where
+//! it was in the table, so references in rows never change. The checksum covers the logical file
+//! and offset too: bytes of another blob at the same place do not pass.
 
 use super::chunks;
 use crate::base::blob_ref::{BLOB_HEADER_LEN, BlobCodec, chunk_table_len};

@@ -293,8 +293,4 @@ fn readers(key: InternalKey<'_>, sealed: SealPoint) -> RowVisibility {
 }
 
 #[cfg(test)]
-mod loom_tests;
-#[cfg(test)]
-mod model_tests;
-#[cfg(test)]
 mod tests;

@@ -1,4 +1,14 @@
 //! Executes a compaction.
+//!
+//! One loop merges the inputs. For each position it first tries to reuse a stored block whole
+//! (`copy_block`): possible if no other input has a key within the block and the drop rule keeps
+//! all of its entries. Otherwise it decides entry by entry. The splitter ends output files at sizes
+//! and at boundaries of the next level.
+//!
+//! The counts of read entries are compared with the manifest's at the end: a job that read fewer
+//! than its inputs hold fails instead of dropping rows. A failed job removes its outputs; the
+//! inputs stay in the tree until the caller applies the edit, so a crash at any point loses
+//! nothing.
 
 use super::block_reuse::copy_block;
 use super::drop_rule::{DropDecision, DropRule, RetiredIndexes, Snapshots};

@@ -84,6 +84,9 @@ impl<O: ChildOpener> ConcatIter<O> {
     }
 
     /// The open source and its number. Only when positioned.
+    ///
+    /// # Panics
+    /// If it is not positioned.
     pub fn source(&self) -> (usize, &O::Iter) {
         debug_assert!(self.positioned);
         let (i, iter) = self.open.as_ref().expect("positioned");
@@ -91,6 +94,9 @@ impl<O: ChildOpener> ConcatIter<O> {
     }
 
     /// The open source. The caller must not move it. Only when positioned.
+    ///
+    /// # Panics
+    /// If it is not positioned.
     pub fn source_mut(&mut self) -> &mut O::Iter {
         debug_assert!(self.positioned);
         &mut self.open.as_mut().expect("positioned").1
@@ -101,6 +107,9 @@ impl<O: ChildOpener> ConcatIter<O> {
     ///
     /// # Errors
     /// Those of `f`, and those of opening and reading the next source.
+    ///
+    /// # Panics
+    /// If it is not positioned.
     pub fn advance(&mut self, f: impl FnOnce(&mut O::Iter) -> Result<bool>) -> Result<bool> {
         debug_assert!(self.positioned);
         self.positioned = false;

@@ -87,6 +87,9 @@ impl<I: InternalIterator> MergeIter<I> {
     }
 
     /// The index of the source in front. Only when positioned.
+    ///
+    /// # Panics
+    /// If it is not positioned.
     pub fn current_child(&self) -> usize {
         self.current.expect("positioned")
     }
@@ -100,6 +103,9 @@ impl<I: InternalIterator> MergeIter<I> {
     }
 
     /// The source in front. The caller must not move it. Only when positioned.
+    ///
+    /// # Panics
+    /// If it is not positioned.
     pub fn front_mut(&mut self) -> &mut I {
         &mut self.children[self.current.expect("positioned")]
     }
@@ -109,6 +115,9 @@ impl<I: InternalIterator> MergeIter<I> {
     ///
     /// # Errors
     /// Those of `f`.
+    ///
+    /// # Panics
+    /// If it is not positioned.
     pub fn advance(&mut self, f: impl FnOnce(&mut I) -> Result<bool>) -> Result<bool> {
         debug_assert!(!self.backward);
         let current = self.current.take().expect("positioned");

@@ -1,4 +1,10 @@
 //! One part of a key: the position of its value in the record and its encoding.
+//!
+//! The bytes of encoded parts compare as the values do (`docs/formats/key.md`), so that the tree
+//! compares keys with `memcmp` and knows no types. Worked example, an INT column that may be NULL:
+//! NULL is `00`; -2 is `01 7f ff ff fe` (marker, then big-endian with the sign bit flipped); 3 is
+//! `01 80 00 00 03`. Of a descending part all bytes are inverted: 3 is `fe 7f ff ff fc`, and NULL
+//! comes last as `ff`.
 
 use super::collation::{Collation, TextForm};
 use super::key_reader::KeyReader;

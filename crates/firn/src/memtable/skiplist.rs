@@ -326,8 +326,5 @@ impl<'a> SkiplistIter<'a> {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod tests;
-
-#[cfg(all(test, loom))]
-mod loom_tests;

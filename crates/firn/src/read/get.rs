@@ -15,6 +15,7 @@ use crate::version::Flushable;
 ///
 /// # Errors
 /// Those of reading the files: `Corruption`, `Unsupported`, `Io`.
+#[allow(clippy::missing_panics_doc)] // No caller can cause it.
 pub fn get<R>(
     super_version: &SuperVersion,
     user_key: &[u8],

@@ -1,4 +1,8 @@
-//! The sources of a range read. A source that cannot contain the range is never opened.
+//! The sources of a range read: own writes, memtables, and runs of files.
+//!
+//! A source that cannot contain the range is never opened. Bounds of files rule most runs out, the
+//! range of its index rules out a memtable. A run is one source however many files it has, and
+//! opens them one after the other, so the merge's width is the number of runs and not of files.
 
 use super::super_version::SuperVersion;
 use crate::base::key::index_id_of;

@@ -66,6 +66,7 @@ impl RowFormat {
 
     /// A plan for the columns whose bit is set in `wanted` (bit `i % 8` of byte `i / 8` for column
     /// `i`; missing bytes count as zero), or for all columns if `wanted` is `None`.
+    #[allow(clippy::missing_panics_doc)] // No caller can cause it.
     pub fn plan(&self, wanted: Option<&[u8]>) -> DecodePlan {
         let is_wanted = |i: usize| {
             wanted.is_none_or(|bits| bits.get(i / 8).is_some_and(|byte| byte >> (i % 8) & 1 == 1))

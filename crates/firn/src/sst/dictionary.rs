@@ -1,32 +1,15 @@
-//! Compression dictionaries: trained from a file's own blocks.
+//! Compression dictionaries, one to four in a file.
 //!
 //! The scope is one file: a neighbour's dictionary compresses clearly worse. The id is derived from
 //! the content and stored in each block, so that a block can be copied to another file together
 //! with its dictionary; a file may carry several.
 
-use super::block::StoredForm;
-use super::codec::{Codec, Compressor, Tuning};
 use super::decode_error::{DecodeError, Decoded};
 use crate::base::checksum;
 use zstd::zstd_safe::DDict;
-use zstd::zstd_safe::zstd_sys::{
-    ZDICT_fastCover_params_t, ZDICT_isError, ZDICT_params_t, ZDICT_trainFromBuffer_fastCover,
-};
 
 /// Dictionaries a file may carry.
 pub(super) const DICTIONARIES_MAX: usize = 4;
-
-const SIZE: usize = 16 << 10;
-/// ZSTD's advice: a hundred times the dictionary.
-const TRAINING_BYTES: usize = 32 * SIZE;
-/// Blocks are cut into samples of this size: the trainer wants many small ones.
-const SAMPLE: usize = 1 << 10;
-/// With less the dictionary costs more than it brings.
-const TRAINING_BYTES_MIN: usize = 8 * SIZE;
-/// Blocks compressed both ways to see whether the dictionary pays.
-const TRIAL_BLOCKS: usize = 16;
-/// It pays if the trial shrinks by at least this share.
-const GAIN_PERCENT_MIN: usize = 2;
 
 /// A dictionary, digested for reading.
 pub(super) struct Dictionary {
@@ -63,96 +46,6 @@ impl Dictionary {
     pub(super) fn memory(&self) -> usize {
         self.bytes.len() + self.digested.sizeof()
     }
-
-    /// Trains a dictionary from `blocks`. `None` if they are too few, or if it does not pay: random
-    /// data gains nothing and would cost the time for ever.
-    pub(super) fn train(blocks: &[StoredForm], codec: Codec, tuning: Tuning) -> Option<Self> {
-        let total: usize = blocks.iter().map(|b| b.raw.len()).sum();
-        if total < TRAINING_BYTES_MIN {
-            return None;
-        }
-        // Evenly spread blocks, whole: so all their sections are sampled.
-        let step = (total / TRAINING_BYTES).max(1);
-        let mut samples = Vec::with_capacity(TRAINING_BYTES.min(total));
-        let mut sizes = Vec::new();
-        let spread = blocks.iter().step_by(step);
-        for chunk in spread.flat_map(|b| b.raw.chunks(SAMPLE)) {
-            samples.extend_from_slice(chunk);
-            sizes.push(chunk.len());
-        }
-        let bytes = cover(&samples, &sizes)?;
-        let dictionary = Self::new(bytes).ok()?;
-        dictionary
-            .pays(blocks, total, codec, tuning)
-            .then_some(dictionary)
-    }
-
-    fn pays(&self, blocks: &[StoredForm], total: usize, codec: Codec, tuning: Tuning) -> bool {
-        let mut plain = Compressor::new(codec, tuning);
-        let mut with_dictionary = Compressor::new(codec, tuning);
-        with_dictionary.set_dictionary(self);
-        let (mut without, mut with, mut raw) = (0, 0, 0);
-        // Off the training step, so that most trial blocks were not trained on.
-        let step = (blocks.len() / TRIAL_BLOCKS).max(1);
-        for block in blocks.iter().skip(step / 2).step_by(step) {
-            raw += block.raw.len();
-            without += plain.data(block).2.len();
-            with += with_dictionary.data(block).2.len();
-        }
-        let saved = without.saturating_sub(with);
-        let saved_in_all = saved as u64 * total as u64 / raw.max(1) as u64;
-        saved * 100 >= without * GAIN_PERCENT_MIN && saved_in_all > self.bytes.len() as u64
-    }
-}
-
-/// Length of the pieces that make up a dictionary, bytes.
-const COVER_SEGMENT: u32 = 512;
-/// Bytes whose frequency decides.
-const COVER_WIDTH: u32 = 8;
-/// Binary logarithm of the frequency table: half a million entries, more than there are samples'
-/// bytes.
-const COVER_TABLE_LOG: u32 = 19;
-
-/// ZSTD's trainer with fixed parameters. The function of the safe binding tries five lengths of
-/// pieces and compresses the samples with each result, which took a fifth of the CPU time of
-/// compactions; the dictionaries differ by tenths of a percent.
-fn cover(samples: &[u8], sizes: &[usize]) -> Option<Vec<u8>> {
-    debug_assert_eq!(samples.len(), sizes.iter().sum());
-    let parameters = ZDICT_fastCover_params_t {
-        k: COVER_SEGMENT,
-        d: COVER_WIDTH,
-        f: COVER_TABLE_LOG,
-        steps: 1,
-        nbThreads: 1,
-        splitPoint: 1.0,
-        accel: 1,
-        shrinkDict: 0,
-        shrinkDictMaxRegression: 0,
-        zParams: ZDICT_params_t {
-            compressionLevel: 0,
-            notificationLevel: 0,
-            dictID: 0,
-        },
-    };
-    let mut bytes = vec![0u8; SIZE];
-    // SAFETY: the pointers and lengths are those of live slices; the sizes add up to no more than
-    // the samples, which the caller built together. The trainer keeps none of the pointers.
-    let len = unsafe {
-        ZDICT_trainFromBuffer_fastCover(
-            bytes.as_mut_ptr().cast(),
-            bytes.len(),
-            samples.as_ptr().cast(),
-            sizes.as_ptr(),
-            sizes.len() as u32,
-            parameters,
-        )
-    };
-    // SAFETY: takes a number.
-    let failed = unsafe { ZDICT_isError(len) } != 0;
-    (!failed).then(|| {
-        bytes.truncate(len);
-        bytes
-    })
 }
 
 fn id_of(bytes: &[u8]) -> u32 {

@@ -1,4 +1,4 @@
-//! Walking over an SST.
+//! Iteration over an SST.
 
 use super::block::{Block, BlockIter};
 use super::decode_error::Decoded;
@@ -12,10 +12,18 @@ use crate::env::PrefetchBatch;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A cursor over all entries of an SST.
+/// An iterator over all entries of an SST.
 ///
-/// With `fill_cache` blocks come through the cache and stay there. Without (compaction) blocks that
-/// are cached are used, others are read in large pieces and forgotten.
+/// A seek asks the index for the block and searches in it; `next` and `prev` leave the block only
+/// at its ends. After several blocks in a row the iterator reads ahead, more the longer it goes on.
+/// It keeps the block and the index partition under it alive, so an eviction from the cache never
+/// takes them away.
+///
+/// With `fill_cache` blocks come through the cache and stay there. Without (compaction) cached
+/// blocks are used, others are read in large pieces and forgotten: a compaction must not evict the
+/// blocks that queries need.
+///
+/// Invariant: after an error the iterator has no position. `enter` forgets the old block first.
 pub struct SstIter {
     reader: Arc<SstReader>,
     /// The seqno that all entries show instead of the stored one, if there is one.

@@ -1,4 +1,19 @@
 //! From an index entry to a row in the server's record buffer.
+//!
+//! A snapshot read decodes what the entry's view has: the entry of the clustered index is the row;
+//! an entry of a secondary index leads to it, or suffices if it covers the columns. An entry of a
+//! row that the transaction hides has no row, because the transaction has entries of its own.
+//!
+//! A locking read takes the row's lock first and decides afterwards which version to decode:
+//! 1. Lock the row key, or skip the row, or show it unlocked (semi-consistent reading).
+//! 2. If the view is still the newest, and the transaction has not written the row, the entry under
+//!    the cursor is current.
+//! 3. Otherwise read the row, and for a secondary index the entry too, at a fresh point: commits
+//!    before the lock count, and none can follow while it is held.
+//! 4. If the row is gone, release the lock. The caller looks again, since the row may have moved.
+//!
+//! Rejected: decoding before locking and comparing afterwards. It reads each row twice where rows
+//! are contended, and an equal row proves nothing about values out of line.
 
 use super::blob_columns::{PartialColumn, RowReader};
 use super::index_info::IndexInfo;
@@ -25,7 +40,8 @@ pub(super) enum FetchOutcome {
     Gone,
 }
 
-/// Reads rows for a cursor.
+/// Reads rows for a cursor. One lives as long as its cursor, so its buffers cost no allocation in a
+/// statement. `row_key` names the row of the entry last read, and its lock.
 pub(super) struct RowFetch {
     table: Arc<Table>,
     current: Arc<TableIds>,

@@ -208,6 +208,9 @@ impl LockTable {
     }
 
     /// Gives up the lock of `owner` on `key`. Returns whether there was one.
+    ///
+    /// # Panics
+    /// If the shard and the owner's list of keys disagree, which is a bug.
     pub fn release(&self, owner: &Arc<LockOwner>, key: &[u8]) -> bool {
         match self.shard(key).release(owner, key) {
             Released::Nothing => return false,

@@ -338,6 +338,9 @@ impl WriteSet {
     ///
     /// # Errors
     /// Those of the files; `Interrupted` after an interruption ([`Self::heed`]).
+    ///
+    /// # Panics
+    /// If the set has not spilled.
     pub fn seal(&mut self) -> Result<SealedWriteSet> {
         self.spill_all()?;
         let ingest = self.ingest.as_ref().expect("a set that has spilled");

@@ -181,8 +181,8 @@ impl ManifestWriter {
         Ok(())
     }
 
-    /// Appends an edit and syncs. On return it is durable, but until [`Self::mark`] damage to it
-    /// passes for a torn write.
+    /// Appends an edit and syncs. On return it is durable, but until [`Self::write_sync_marker`]
+    /// damage to it passes for a torn write.
     pub(super) fn add(&mut self, edit: &Edit) -> Result<()> {
         self.append(&edit.encode())?;
         self.file.sync()

@@ -1,4 +1,12 @@
 //! The reading end of the log: replay.
+//!
+//! A replay reads groups in the order of their numbers, over all runs of the engine (incarnations)
+//! that wrote to the log. The difficult question is where the log ends. A group that is missing or
+//! damaged may be the torn end that a crash leaves, or damage to acknowledged commits. It is an end
+//! only if nothing contradicts: each group records up to where the log was known to be synced, and
+//! each segment header names the last group before it. If a later group or segment of the same run
+//! says that the damaged group was durable, the replay fails with `Corruption` instead of losing
+//! it.
 
 mod dump;
 mod salvage;

@@ -4,6 +4,7 @@ mod closed_segments;
 mod group_commit;
 mod growing_group;
 mod log_cut;
+mod sealed_group;
 mod state;
 
 use super::frame::{FIRST_GROUP, GROUP_HEADER};
@@ -325,6 +326,7 @@ impl Wal {
     }
 
     /// Everything up to here is with the operating system: a kill of the process leaves it.
+    #[cfg(test)]
     pub fn written_lsn(&self) -> Lsn {
         self.shared.state.lock().progress.written().lsn
     }

@@ -1,3 +1,6 @@
+mod interleavings;
+mod model;
+
 use super::*;
 use crate::base::Kind;
 

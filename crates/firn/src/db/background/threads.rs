@@ -1,5 +1,14 @@
 //! The background threads: flush, compaction, log, deletion of files, blob collection, archive of
 //! the log.
+//!
+//! Each thread loops: do one piece of work, or wait for its signal with a timeout. The timeout
+//! makes a lost signal cost a delay and never a stall. An error of a transient kind (a full disk)
+//! is reported to the stall control, so that waiting writers fail with it, and the work is tried
+//! again after a pause. A panic poisons the engine: the thread ends, writes are refused, reads go
+//! on.
+//!
+//! Rejected: one pool for all kinds of work. A long unlink or a blob rewrite would then hold up a
+//! flush that writers wait for.
 
 use super::{BackgroundWork, WorkSignals};
 use crate::backup::Archiver;

@@ -139,4 +139,4 @@ impl std::fmt::Debug for LockOwner {
 }
 
 #[cfg(test)]
-mod loom_tests;
+mod tests;

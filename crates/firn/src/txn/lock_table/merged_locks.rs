@@ -210,4 +210,4 @@ impl RegistrySlot {
 }
 
 #[cfg(test)]
-mod loom_tests;
+mod tests;

@@ -1,4 +1,9 @@
 //! A part of the lock table under one mutex.
+//!
+//! A key's lock is either a queue in the shard's map, or a member of an owner's sorted set
+//! ([`super::merged_locks`]), never both. All changes of either happen with the key's shard locked,
+//! so an attempt that looks at both sees one consistent state. An attempt only grants what can be
+//! had at once; waiting begins in the lock table, under the graph lock.
 
 use super::lock_queue::{LockAttempt, LockQueue};
 use super::merged_locks::MergedLockRegistry;

@@ -1,4 +1,16 @@
 //! The end of a transaction: commit in one or two phases, rollback, detaching of a prepared one.
+//!
+//! A commit in one phase hands the writes to the log and is visible when the pipeline has published
+//! it. In two phases `prepare` makes the changes durable under an xid, `commit_prepared` publishes
+//! them without I/O, in the order of the binary log, and `commit` waits for the log.
+//!
+//! Invariants
+//! - Locks are held until the commit is visible: a waiter that gets one finds the new row.
+//! - Files of a spilled set belong to the log as soon as a record may name them. After a failure of
+//!   the log the record may have survived, so they stay; after any other failure they are the
+//!   set's.
+//! - A prepared transaction never loses its changes: if its rollback cannot be logged, it stays for
+//!   the next start, which finds it prepared.
 
 use super::*;
 
@@ -128,8 +140,8 @@ impl Transaction {
     /// name and position in the binary log.
     ///
     /// # Errors
-    /// `InvalidArgument` if it is not prepared; those of the log: `Io`, `Poisoned`; the transaction
-    /// is still prepared.
+    /// Those of the log: `Io`, `Poisoned`; the transaction is still prepared. One that is not
+    /// prepared is left alone.
     pub fn commit_prepared(&mut self, binlog: Option<(&[u8], u64)>) -> Result<()> {
         let Phase::Prepared {
             xid,

@@ -24,6 +24,7 @@ pub(super) fn identify(state: &mut ManifestState, env: &dyn Env) -> Result<()> {
 
 impl VersionSet {
     /// The identity of the database and the epoch of its writer.
+    #[allow(clippy::missing_panics_doc)] // No caller can cause it.
     pub fn identity(&self) -> DatabaseIdentity {
         let identity = self.inner.lock().state.identity;
         identity.expect("drawn when the database was opened, at the latest")

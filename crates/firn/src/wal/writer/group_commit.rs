@@ -1,8 +1,18 @@
-//! Waiting, leading, syncing.
+//! Group commit: committers wait, lead a write, or sync.
+//!
+//! Each committer loops: it returns if its position is reached; it leads if its records are in the
+//! open group, a write slot is free and enough others wait; it syncs if its group is written but
+//! not durable and no other thread syncs; otherwise it sleeps on its parker. The thread that ends a
+//! write or a sync wakes the satisfied waiters and at most one successor for each slot, so a
+//! wake-up is never shared by more threads than can work.
+//!
+//! No I/O happens under the log's mutex: a leader takes the open group out first, and the next
+//! records go to a fresh one.
 
 use super::super::Lsn;
 use super::super::waiter::{CommitWaiter, Parker, WakeList, WakeReason};
-use super::state::{SealedGroup, WalState};
+use super::sealed_group::SealedGroup;
+use super::state::WalState;
 use super::{FullDiskAccess, Shared};
 use crate::base::event_listener::Severity;
 use crate::base::{Error, ErrorKind, Result};

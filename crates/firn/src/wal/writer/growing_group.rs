@@ -6,57 +6,15 @@
 //! such a group may be there with later groups behind it; these tell how many records it should
 //! have.
 
-use super::super::frame::{GROUP_HEADER, GroupHeader};
-use super::super::{GroupNumber, Lsn};
+use super::super::Lsn;
 use super::Shared;
-use super::state::{SealedGroup, WalState};
-use crate::base::Result;
-use crate::env::{AlignedBuf, BLOCK};
-
-/// The last group written, while it may grow.
-///
-/// Invariants: it fills one block at most, so that the process can be killed before or after its
-/// block is in the page cache but not in between; it was never durable, and no sync has begun since
-/// it was written (a sync that has begun may be writing the block out, and what it makes durable
-/// must not be torn by a later version of it); no group lies behind it.
-pub(super) struct GrowingGroup {
-    /// The group, its buffer without padding.
-    group: SealedGroup,
-}
-
-impl GrowingGroup {
-    /// The group that was just written, if it leaves room in its block.
-    fn of(mut group: SealedGroup) -> Result<Self, SealedGroup> {
-        let len = GROUP_HEADER + group.header.payload_len as usize;
-        if len >= BLOCK {
-            return Err(group);
-        }
-        group.buf.truncate(len);
-        Ok(Self { group })
-    }
-
-    fn has_room_for(&self, open: &AlignedBuf) -> bool {
-        self.group.buf.len() + open.len() - GROUP_HEADER <= BLOCK
-    }
-
-    /// The group with the records of `open` behind its own.
-    fn grown(self, open: &AlignedBuf, records: u32, known_synced: GroupNumber) -> SealedGroup {
-        let mut group = self.group;
-        group
-            .buf
-            .extend_from_slice(&open.as_slice()[GROUP_HEADER..]);
-        let header: &mut GroupHeader = &mut group.header;
-        header.payload_len = (group.buf.len() - GROUP_HEADER) as u32;
-        header.records += records;
-        header.known_synced = known_synced;
-        group
-    }
-}
+use super::sealed_group::{GrowingGroup, SealedGroup};
+use super::state::WalState;
 
 impl Shared {
-    /// Hands the open group to the operating system, if that is all that is being written and
-    /// nobody waits to see it durable; those who come meanwhile append to the next one, and whoever
-    /// has the turn after this writes for all of them.
+    /// Hands the open group to the operating system, if no other write is under way and no
+    /// committer waits to see it durable. Commits that arrive meanwhile append to the next group,
+    /// and the thread that gets the turn next writes for all of them.
     pub(super) fn write_inline(&self, lsn: Lsn) {
         let _turn = self.turn.lock();
         let mut state = self.state.lock();

@@ -6,7 +6,7 @@
 
 use super::super::frame::FIRST_GROUP;
 use super::super::{Lsn, SegmentId};
-use super::state::SealedGroup;
+use super::sealed_group::SealedGroup;
 use super::{FullDiskAccess, Wal, outcome_room};
 use crate::base::{Error, ErrorKind, Result};
 use std::sync::Arc;

@@ -5,7 +5,7 @@ use super::super::frame::{FIRST_GROUP, GROUP_HEADER, GroupHeader, blocks_for};
 use super::super::segment::{OldSegment, Segment};
 use super::super::waiter::{CommitWaiter, WakeList, WakeReason};
 use super::super::{GroupNumber, LogEnd, Lsn, SegmentId};
-use super::growing_group::GrowingGroup;
+use super::sealed_group::{GrowingGroup, SealedGroup};
 use super::{FullDiskAccess, WalOptions, WalStats, has_room, margin, outcome_room, takes};
 use crate::base::Result;
 use crate::env::{AlignedBuf, BLOCK};
@@ -15,29 +15,12 @@ use std::sync::Arc;
 /// Spent buffers over this size are freed, not kept.
 const KEPT_BUFFER: usize = 4 << 20;
 
-/// A group taken out of the log, to be written without the mutex.
-pub(super) struct SealedGroup {
-    pub header: GroupHeader,
-    pub buf: AlignedBuf,
-    pub segment: Arc<Segment>,
-    pub offset: u64,
-    /// Durable when written; otherwise it waits for a sync.
-    pub durable: bool,
-}
-
-impl SealedGroup {
-    pub(super) fn write(&mut self) -> Result<()> {
-        let Self { buf, segment, .. } = self;
-        self.header.seal(buf, segment.id, self.offset, segment.unit);
-        if self.durable {
-            segment.file.write_durable_at(self.offset, buf)
-        } else {
-            buf.pad_to(BLOCK);
-            segment.file.write_at(self.offset, buf)
-        }
-    }
-}
-
+/// Everything about the log that changes with an append, a write or a sync.
+///
+/// Records move through it in three steps: `open` collects them (up to `appended`), a leader takes
+/// them out as a sealed group (up to `sealed`), and `progress` knows which groups are written and
+/// which are durable. Always `progress ≤ sealed ≤ appended`. `segment` and `offset` say where the
+/// open group will lie; a group never spans two segments.
 pub(super) struct WalState {
     /// The open group: room for its header, then records. Empty if there are none.
     pub open: AlignedBuf,

@@ -1,4 +1,13 @@
 //! Commits: of a batch and of files.
+//!
+//! Under the pipeline's mutex a commit draws its seqno, appends its record to the log's buffer and
+//! joins the queue, so the order of seqnos, of records and of publication is one. Insertion into
+//! the memtable happens outside the mutex, side by side with other commits. Then the commit marks
+//! itself written, and the head of the queue publishes all written commits behind it: the visible
+//! seqno never passes a commit that is not in its memtable.
+//!
+//! A panic or a broken batch in between poisons the engine and ends the waits of later commits
+//! (`panic_guard`): otherwise they would wait for ever for a commit that cannot be published.
 
 use super::archive_records::clock_records;
 use super::panic_guard::{CommitGuard, PoisonOnPanic};

@@ -14,6 +14,7 @@ mod codec;
 mod compression_tuning;
 mod decode_error;
 mod dictionary;
+mod dictionary_training;
 mod filter;
 mod format;
 mod fuzz_decoders;

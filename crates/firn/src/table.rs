@@ -1,4 +1,9 @@
-//! Rows and cursors: what a statement does to one table.
+//! Rows and cursors: the operations of statements on one table.
+//!
+//! A [`Table`] is an open table, a [`Cursor`] a scan or lookup of one session in one index. Writes
+//! go through [`Table::insert`] and its kin, which maintain all indexes; reads go index entry → row
+//! (`row_fetch`). The server's record buffer is the form of rows at this layer's upper side,
+//! encoded keys and values at its lower side.
 
 mod autoincrement;
 mod blob_columns;

@@ -22,6 +22,7 @@ mod write;
 use crate::failure::Failure;
 use crate::model::{Event, Model};
 use crate::tiny_options::{chance, one_of, tiny};
+pub use bit_rot::FlipOutcome;
 use checkpoint::KeptCheckpoint;
 use firn::base::options::{CommitDurability, Options};
 use firn::base::{Error, ErrorKind, IndexId, Result};

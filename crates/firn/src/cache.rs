@@ -79,6 +79,7 @@ const SHARD_MIN: u64 = 1 << 20;
 
 impl<V: Weighted + Clone + Send + Sync + 'static> BlockCache<V> {
     /// A cache with a capacity of `capacity` bytes.
+    #[allow(clippy::missing_panics_doc)] // No caller can cause it.
     pub fn new(capacity: u64) -> Self {
         let cores = available_parallelism().map_or(1, |n| n.get() as u64);
         let shards = (cores * SHARDS_PER_CORE).min(capacity / SHARD_MIN).max(1);

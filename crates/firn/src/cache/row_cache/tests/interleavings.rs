@@ -7,8 +7,8 @@
 //! than its view contains. Shard and flush steps are the cache's own code. Each of the two ways to
 //! break them must make a test fail.
 
-use super::cached_row::{CachedRow, RowVisibility};
-use super::shard::{Shard, ShardLock, erase, raise, retire};
+use super::super::cached_row::{CachedRow, RowVisibility};
+use super::super::shard::{Shard, ShardLock, erase, raise, retire};
 use crate::base::{InternalKey, Kind, Seqno, Value};
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::sync::{Arc, Mutex};

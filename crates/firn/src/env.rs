@@ -30,6 +30,7 @@ pub use prefetch::{PrefetchBatch, PrefetchMethod, PrefetchStats};
 /// # Errors
 /// Unless a method says otherwise: `NotFound` for a missing path, `NoSpace` if a call that takes
 /// space finds none, `Io` for everything else.
+#[allow(clippy::missing_errors_doc)] // Named once, above.
 pub trait Env: Send + Sync + 'static {
     /// Creates a directory and its parents.
     fn create_dir_all(&self, path: &Path) -> Result<()>;
@@ -100,6 +101,10 @@ pub trait Env: Send + Sync + 'static {
 }
 
 /// A file that is written once, from start to end.
+///
+/// # Errors
+/// `NoSpace` if a call that takes space finds none, `Io` for everything else.
+#[allow(clippy::missing_errors_doc)] // Named once, above.
 pub trait AppendFile: Send {
     /// Appends bytes. They may stay in a buffer until `flush` or `sync`.
     fn append(&mut self, bytes: &[u8]) -> Result<()>;
@@ -122,6 +127,10 @@ pub trait AppendFile: Send {
 }
 
 /// A file that is read at offsets.
+///
+/// # Errors
+/// `Io`.
+#[allow(clippy::missing_errors_doc)] // Named once, above.
 pub trait ReadFile: Send + Sync {
     /// Fills `buf` with the bytes from `offset` on. A file that ends earlier is an `Io` error.
     fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> Result<()>;
@@ -147,6 +156,10 @@ pub struct FileUsage {
 
 /// A file of spans. Each span is written once, by the one caller it was given to; several callers
 /// may write at the same time.
+///
+/// # Errors
+/// `NoSpace` if a call that takes space finds none, `Io` for everything else.
+#[allow(clippy::missing_errors_doc)] // Named once, above.
 pub trait SpanFile: Send + Sync {
     /// Writes at an offset. The bytes are durable after a `sync` that begins after this call has
     /// returned.
@@ -162,6 +175,10 @@ pub trait SpanFile: Send + Sync {
 }
 
 /// A log segment, written at offsets in whole units, with several writes in flight.
+///
+/// # Errors
+/// `NoSpace` if a call that takes space finds none, `Io` for everything else.
+#[allow(clippy::missing_errors_doc)] // Named once, above.
 pub trait LogFile: Send + Sync {
     /// Size of a write unit, bytes: [`SECTOR`] if writes bypass the page cache and the device
     /// writes such sectors, up to [`BLOCK`] otherwise.

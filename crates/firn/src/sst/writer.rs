@@ -156,6 +156,7 @@ impl SstWriter {
     }
 
     /// Keeps `value` under `name` in the file's properties.
+    #[cfg(test)]
     pub fn set_user_property(&mut self, name: &str, value: &[u8]) {
         self.properties.user.insert(name.to_owned(), value.to_vec());
     }

@@ -2,9 +2,9 @@
 //! reader must get the result that it would get without the cache. Each rule of the protocol is
 //! broken once, and the model must detect that.
 
-use super::cached_row::{CachedRow, RowVisibility};
-use super::shard::{ShardLock, erase, raise, shard_of};
-use super::*;
+use super::super::cached_row::{CachedRow, RowVisibility};
+use super::super::shard::{ShardLock, erase, raise, shard_of};
+use super::super::*;
 use crate::base::Kind;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};

@@ -5,7 +5,7 @@
 //!     cargo test -p firn --lib --release memtable::list
 //! ```
 
-use super::*;
+use super::super::*;
 use loom::sync::Arc;
 use loom::thread;
 

@@ -32,6 +32,6 @@ pub use store::{BlobStats, BlobStore, RewrittenBlobFile};
 pub use transaction_blobs::TransactionBlobs;
 
 #[cfg(test)]
-mod loom_tests;
-#[cfg(test)]
 mod race_tests;
+#[cfg(test)]
+mod tests;

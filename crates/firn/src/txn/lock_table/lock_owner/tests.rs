@@ -1,0 +1,3 @@
+//! Interleavings of threads.
+
+mod interleavings;
