@@ -1,4 +1,4 @@
-//! Transactions: snapshots, write sets, locks, deadlocks.
+//! Transactions: snapshots, private write sets, row locks, deadlocks, and prepared transactions.
 
 mod deadlock;
 pub mod lock_table;

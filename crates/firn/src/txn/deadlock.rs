@@ -1,10 +1,12 @@
-//! Cycles in the wait-for graph: pure functions, without locks of their own.
+//! Cycles in the wait-for graph: pure functions that take no locks.
 
 use std::collections::HashSet;
 use std::hash::Hash;
 
-/// The nodes of a cycle through `start`, from `start` on, each waiting for the next and the last
-/// for `start`; `None` if there is none. `blockers` gives whom a node waits for, and is asked once
+/// Searches depth-first for a cycle through `start`. Returns its nodes, `start` first: each node
+/// waits for the next one, and the last one waits for `start`. `None` if there is no such cycle.
+///
+/// `key` identifies a node. `blockers` returns the nodes that a node waits for; it is called once
 /// per node reached.
 pub(super) fn find_cycle<N: Clone, K: Hash + Eq>(
     start: &N,
@@ -33,8 +35,8 @@ pub(super) fn find_cycle<N: Clone, K: Hash + Eq>(
     None
 }
 
-/// Which of a cycle has to go, by index: the one with the least weight. The first, who asked, on a
-/// tie: the others have waited longer.
+/// Index of the victim in a cycle: the member with the least weight. On a tie it is the first one:
+/// index 0 is the requester, and the other members have waited longer.
 pub(super) fn victim(weights: &[u64]) -> usize {
     let least = weights.iter().min().expect("a cycle has members");
     weights.iter().position(|w| w == least).expect("the least")

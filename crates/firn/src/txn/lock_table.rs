@@ -1,4 +1,5 @@
-//! Row locks: shared and exclusive, first in, first out, deadlocks found when a wait begins.
+//! Row locks: shared and exclusive, granted first in, first out. Deadlocks are found when a wait
+//! begins.
 
 mod key_set;
 mod lock_owner;
@@ -26,20 +27,20 @@ use waiter::{LockWaiter, WaitOutcome};
 
 const SHARDS: usize = 128;
 
-/// Locks that stay in the hash table when the others are merged.
+/// Number of an owner's newest locks that stay in the hash table when the others are merged.
 const KEPT_ROWS: usize = 16;
 
-/// How a key is locked. Exclusive is more than shared.
+/// How a key is locked. The order is that of strength: exclusive is greater than shared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LockMode {
-    /// Together with other shared locks.
+    /// Compatible with other shared locks.
     Shared,
-    /// Alone.
+    /// Compatible with no other lock.
     Exclusive,
 }
 
 impl LockMode {
-    /// Whether two owners may not hold these modes at once.
+    /// Whether two owners must not hold these modes on one key at once.
     pub fn conflicts(self, other: Self) -> bool {
         self == Self::Exclusive || other == Self::Exclusive
     }
@@ -53,88 +54,96 @@ impl LockMode {
     }
 }
 
-/// How a request behaves if another owner's lock blocks it.
+/// How a request reacts when it cannot get a lock at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WaitPolicy {
-    /// Wait, at most this long in microseconds; 0 does not wait. [`ErrorKind::LockTimeout`] then.
+    /// Waits, then fails with [`ErrorKind::LockTimeout`].
     Wait {
-        /// Microseconds.
+        /// Longest wait in microseconds; 0 does not wait.
         timeout_micros: u64,
     },
-    /// [`ErrorKind::LockNotAvailable`] at once.
+    /// Fails with [`ErrorKind::LockNotAvailable`] at once.
     NoWait,
-    /// [`ErrorKind::LockNotAvailable`] at once; the caller passes the row over.
+    /// Fails with [`ErrorKind::LockNotAvailable`] at once; the caller skips the row.
     SkipLocked,
 }
 
 /// How a lock was granted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Granted {
-    /// The owner did not hold the key at all before. Only such a lock may be released if the row
-    /// does not match; one that was held before, even in shared mode, must stay.
+    /// Whether the owner held no lock on the key before. If it held one, even a shared one, the
+    /// caller must not release the lock because the row turned out not to match.
     pub newly: bool,
-    /// It could not be had at once; what was read before may be stale.
+    /// Whether the lock could not be had at once. Rows read before may be stale.
     pub waited: bool,
 }
 
-/// Told of waits, for a host with an order of its own between transactions (parallel replication).
+/// Receives reports of lock waits, for a host that prescribes an order of transactions (parallel
+/// replication).
 pub trait WaitObserver: Send + Sync {
     /// The transaction with context `waiter` is about to sleep until the one with context
-    /// `blocker` gives up a lock or its place in a queue. Called on the waiter's thread, once per
-    /// blocker, without any of the table's locks. `blocker` stays valid during the call, since
-    /// [`LockOwner::detach_host`] waits for it; an owner without context is not reported. The call
-    /// may interrupt the blocker.
+    /// `blocker` releases a lock or leaves a queue. Called on the waiter's thread, once per
+    /// blocker, without any of the lock table's locks. Both contexts are those of
+    /// [`LockOwner::new`]; an owner without context is not reported. `blocker` stays valid during
+    /// the call, since [`LockOwner::detach_host`] waits for it. The call may interrupt the blocker.
     fn waits_for(&self, waiter: u64, blocker: u64);
 
-    /// The transaction with context `waiter` goes to sleep, on this thread.
+    /// The transaction with context `waiter` goes to sleep. Called on its thread.
     fn sleeps(&self, _waiter: u64) {}
 
-    /// It is awake again.
+    /// The transaction with context `waiter` woke up. Called on its thread.
     fn wakes(&self, _waiter: u64) {}
 }
 
 /// Row locks of all transactions.
 ///
-/// Steps of a request: try under the shard's lock → if blocked and it may wait, take the graph
-/// lock, try again, join the row's queue → search for cycles → give up the graph lock → sleep on a
-/// parker of its own → the releasing owner grants from the front of the queue and wakes exactly the
-/// owners that it granted.
+/// A request takes these steps:
+/// 1. Try under the shard's lock.
+/// 2. If it is blocked and may wait: take the graph lock, try again, join the row's queue.
+/// 3. Search for cycles, then release the graph lock.
+/// 4. Sleep on its own condition variable. The thread that releases a lock grants requests from the
+///    front of the queue and wakes exactly those.
 ///
-/// Deadlocks: every wait begins under the graph lock and searches for cycles through itself. That
-/// is enough. A wait-for edge appears only (a) out of a request that begins to wait, (b) into an
-/// upgrade that goes ahead of others, as it begins to wait: both searched then; or (c) into an
-/// owner that is granted a lock, so does not wait, and which searches when it next begins to. And
-/// requests never overtake, upgrades apart, so a grant from the queue puts nobody behind an owner
-/// for whom it did not already wait.
+/// **Deadlocks.** Every wait begins under the graph lock with a search for cycles through its own
+/// request. This finds every cycle, since a wait-for edge can appear only
+/// - (a) from a request that begins to wait, which searches;
+/// - (b) to an upgrade that joins a queue ahead of others: it begins to wait, so it searches;
+/// - (c) to an owner that is granted a lock: it does not wait now, and it searches when it next
+///   begins to.
 ///
-/// A search reads the queues of rows one after the other, while locks are released and granted.
-/// That is sound: a member of a cycle releases nothing. But a request that leaves a queue without
-/// its lock (timeout, kill, victim) does so under the graph lock: a search follows only the nearest
-/// request ahead, and would miss the ones before it if that request left in between.
+/// Requests never overtake others, except upgrades. So a grant from the queue makes no request wait
+/// for an owner for which it did not wait before.
 ///
-/// The victim is the member with the least rows changed plus locks held, the requester on a tie.
-/// One request may close several cycles; it searches until none is left. The victim keeps its
-/// locks until its caller rolls it back.
+/// A search looks at the rows one after the other, while other threads release and grant locks.
+/// That is sound, since a member of a cycle releases nothing. But a request leaves a queue without
+/// its lock (timeout, kill, victim) only under the graph lock: the search follows only the nearest
+/// exclusive request ahead, which leads it to those before, and would lose this path if that
+/// request left in between.
 ///
-/// Large statements: past a number of rows, the locks of an owner leave the hash table for sorted
-/// sets of its own ([`key_set`]), and further ones in key order go straight there. They block other
-/// owners as before, but have no queue: a request that must wait first moves the lock back to the
-/// hash table. So waits, grants and deadlocks concern the hash table alone. A lock is in one of the
-/// two at a time, and moves while its shard is locked; `MergedLockRegistry` tells requests which
-/// owners have sorted sets.
+/// The victim is the member of the cycle with the least changed rows plus held locks, on a tie the
+/// requester. One request may close several cycles, so it searches until none is left. The victim
+/// keeps its locks until its caller rolls it back.
 ///
-/// Lock order: graph → shard → registry → merged locks of an owner → its rows, or a waiter. A
-/// request that need not wait takes one shard, and the registry only beside a large statement.
+/// **Large statements.** When an owner holds more than `merge_at` rows, most of its locks move from
+/// the hash table to sorted sets of its own ([`key_set`]): they are *merged*. Further locks in key
+/// order go straight to these sets. Merged locks block other owners as before, but have no queue: a
+/// request that has to wait first moves all merged locks of its key back to the row. So waits,
+/// grants and deadlock searches concern rows of the hash table only. A lock is in exactly one of
+/// the two, and moves under its shard's lock; `MergedLockRegistry` says how requests find it.
 ///
-/// Rejected: a condition variable per shard (wakes the herd), a detector thread (a deadlock then
-/// lasts as long as its period), granting shared requests past a waiting exclusive one (starves
-/// it, and adds edges no search has seen).
+/// Lock order: graph → shard → registry → merged locks of an owner → its held rows, or a waiter. A
+/// request that need not wait takes its shard's lock and that of its own held rows; registry and
+/// merged locks only while an owner is registered in the key's slot.
+///
+/// Rejected: a condition variable per shard (it wakes all waiters of the shard); a detector thread
+/// (a deadlock then lasts as long as the thread's period); granting shared requests past a waiting
+/// exclusive one (it starves, and edges appear that no search has seen).
 pub struct LockTable {
     shards: Box<[Shard]>,
     registry: MergedLockRegistry,
-    /// Rows that one owner may hold before they are merged.
+    /// An owner may hold this many rows in the hash table before they are merged.
     merge_at: usize,
-    /// Held while a wait begins.
+    /// Held while a wait begins, and while a request leaves a queue without its lock.
     graph: Mutex<()>,
     last_deadlock: Mutex<Option<String>>,
     observer: RwLock<Option<Arc<dyn WaitObserver>>>,
@@ -144,8 +153,8 @@ pub struct LockTable {
 }
 
 impl LockTable {
-    /// A table without locks. `rows`: how many locks of one owner have a row of the table each
-    /// before they are merged; 0 merges each at once.
+    /// A table without locks. `rows`: an owner's locks are merged when it holds more than this many
+    /// rows of the hash table; 0 merges each lock at once.
     pub fn merging_at(rows: usize) -> Self {
         Self {
             shards: (0..SHARDS).map(|_| Shard::default()).collect(),
@@ -160,17 +169,18 @@ impl LockTable {
         }
     }
 
-    /// Sets who is told of waits that begin from now on.
+    /// Sets the observer of waits that begin from now on.
     pub fn set_observer(&self, observer: Option<Arc<dyn WaitObserver>>) {
         *self.observer.write() = observer;
     }
 
-    /// Locks `key`, or strengthens the lock that `owner` has on it.
+    /// Locks `key`, or upgrades the lock that `owner` has on it.
     ///
     /// # Errors
-    /// [`ErrorKind::LockTimeout`] or [`ErrorKind::LockNotAvailable`] as `policy` says;
-    /// [`ErrorKind::Deadlock`], after which the transaction must roll back;
-    /// [`ErrorKind::Interrupted`]. Locks that the owner held before stay held.
+    /// [`ErrorKind::LockTimeout`] or [`ErrorKind::LockNotAvailable`], as `policy` says;
+    /// [`ErrorKind::Interrupted`] if the owner is interrupted and would have to wait;
+    /// [`ErrorKind::Deadlock`], after which the transaction must roll back. The owner keeps all
+    /// locks that it held before.
     pub fn acquire(
         &self,
         owner: &Arc<LockOwner>,
@@ -200,17 +210,17 @@ impl LockTable {
         }
     }
 
-    /// Locks `key` if that needs no wait. Returns whether `owner` holds it now. For recovery, which
-    /// locks the keys of a prepared transaction in their order, however many: past the first few
-    /// thousand each goes straight to the owner's sorted set.
+    /// Locks `key` if that needs no wait. Returns whether `owner` holds it in this mode now. For
+    /// recovery, which locks all keys of a prepared transaction in key order: after the first merge
+    /// each key goes straight to the owner's sorted set.
     pub fn try_acquire(&self, owner: &Arc<LockOwner>, key: &[u8], mode: LockMode) -> bool {
         self.acquire(owner, key, mode, WaitPolicy::NoWait).is_ok()
     }
 
-    /// Gives up the lock of `owner` on `key`. Returns whether there was one.
+    /// Releases the lock of `owner` on `key`. Returns whether there was one.
     ///
     /// # Panics
-    /// If the shard and the owner's list of keys disagree, which is a bug.
+    /// If another thread acquires or releases locks of `owner` at the same time.
     pub fn release(&self, owner: &Arc<LockOwner>, key: &[u8]) -> bool {
         match self.shard(key).release(owner, key) {
             Released::Nothing => return false,
@@ -218,14 +228,14 @@ impl LockTable {
             Released::Row => {}
         }
         let mut held = owner.held.lock();
-        // As a rule the last one locked: a row that was read, locked, and found not to match.
+        // Search backwards: usually this is the newest lock, of a row that turned out not to match.
         let at = held.keys.iter().rposition(|other| &other[..] == key);
         held.keys.remove(at.expect("held"));
         true
     }
 
-    /// Moves the locks of `owner` from the hash table to its sorted sets, but for the last ones:
-    /// they may be asked for again or given back soon.
+    /// Moves the locks of `owner` from the hash table to its sorted sets, except the newest ones,
+    /// which may be requested again or released soon.
     fn merge(&self, owner: &Arc<LockOwner>) {
         let keep = KEPT_ROWS.min(self.merge_at.saturating_sub(1));
         let mut keys: Vec<_> = {
@@ -243,9 +253,9 @@ impl LockTable {
         held.keys.splice(..0, keys);
     }
 
-    /// Gives up all locks of `owner`.
+    /// Releases all locks of `owner`.
     pub fn release_all(&self, owner: &Arc<LockOwner>) {
-        // In this order: see `MergedLockRegistry::unmerge`.
+        // Merged locks first: see `MergedLockRegistry::unmerge`.
         self.registry.release_all(owner);
         let held = std::mem::take(&mut *owner.held.lock());
         for key in held.keys {
@@ -254,7 +264,7 @@ impl LockTable {
         }
     }
 
-    /// How `owner` holds `key`.
+    /// The mode in which `owner` holds `key`; `None` if it does not.
     pub fn holds(&self, owner: &Arc<LockOwner>, key: &[u8]) -> Option<LockMode> {
         let rows = self.shard(key).rows.lock();
         let row = rows.map.get(key);
@@ -262,7 +272,7 @@ impl LockTable {
             .or_else(|| owner.merged.lock().mode_of(key))
     }
 
-    /// Counts since the table was made.
+    /// Counts since the table was created.
     pub fn stats(&self) -> LockStats {
         LockStats {
             waits: self.waits.load(Ordering::Relaxed),
@@ -272,7 +282,7 @@ impl LockTable {
     }
 
     fn shard(&self, key: &[u8]) -> &Shard {
-        // The shard's map uses the low bits of the same hash.
+        // High bits, since the shard's map uses the low bits of the same hash.
         &self.shards[(xxh3(key) >> 48) as usize % SHARDS]
     }
 
@@ -290,7 +300,7 @@ impl LockTable {
         let shard = self.shard(key);
         let graph = self.graph.lock();
         let waiter = match shard.attempt_or_enqueue(&self.registry, owner, key, mode) {
-            // The holder released it since the first attempt, and may have committed.
+            // `waited` is true: the lock was released since the first attempt, perhaps by a commit.
             Ok(locked) => {
                 return Ok(Granted {
                     newly: locked.newly,
@@ -306,7 +316,7 @@ impl LockTable {
         if waiter.outcome() == WaitOutcome::Waiting {
             self.tell_observer(shard, &waiter);
         }
-        // An interrupt from before the waiter was registered did not kick it.
+        // An interrupt before `set_waiting` did not find this waiter to kick it.
         if !owner.is_interrupted() {
             let observer = self.observer.read().clone();
             let tell = |f: fn(&dyn WaitObserver, u64)| {
@@ -351,7 +361,7 @@ impl LockTable {
         Error::new(ErrorKind::LockTimeout, "waiting for a row lock")
     }
 
-    /// Chooses victims until no cycle goes through `requester`. Under the graph lock.
+    /// Chooses victims until no cycle goes through `requester`. The caller holds the graph lock.
     fn break_cycles(&self, requester: &Arc<LockWaiter>) {
         while requester.outcome() == WaitOutcome::Waiting {
             let cycle = deadlock::find_cycle(
@@ -371,7 +381,8 @@ impl LockTable {
         }
     }
 
-    /// The waits of those whom `waiter` waits for; one that does not wait closes no cycle.
+    /// The requests of the owners that `waiter` waits for. Owners that do not wait are left out,
+    /// since no cycle goes through them.
     fn waiters_ahead(&self, waiter: &Arc<LockWaiter>) -> Vec<Arc<LockWaiter>> {
         let blockers = self.shard(&waiter.key).nearest_blockers(waiter);
         let waiting = blockers.into_iter().filter_map(|owner| owner.waiting());
@@ -383,7 +394,8 @@ impl LockTable {
         let Some(observer) = observer else {
             return;
         };
-        // Its own context stays valid, this is its thread. Holding on to two could deadlock.
+        // Copy the own context, which stays valid, since this is its thread. Holding the locks of
+        // two contexts at once could deadlock.
         let mut waiting = 0;
         waiter.owner.with_host(|host| waiting = host);
         for blocker in shard.blockers(waiter) {

@@ -1,5 +1,5 @@
-//! Prepared transactions that may outlive their sessions: found by recovery, left by a session that
-//! ended, or to be left by one.
+//! Prepared transactions without a session: recovery found them, or their session ended. Also notes
+//! those that are still in a session but may outlive it.
 
 use super::lock_table::LockOwner;
 use crate::base::row_count::RowCount;
@@ -13,36 +13,44 @@ use std::sync::Arc;
 
 /// A prepared transaction that waits for its outcome.
 pub struct PreparedTransaction {
-    /// Its changes.
+    /// The changes that a commit publishes.
     pub changes: Changes,
-    /// Its place in the log.
+    /// Pins the WAL segment of its prepare record.
     pub prepared: PreparedLogPin,
-    /// Owner of its locks.
+    /// The owner of its row locks; `None` if it holds none.
     pub owner: Option<Arc<LockOwner>>,
-    /// The values that it wrote out of line.
+    /// Holds the blobs that it wrote.
     pub blobs: TransactionBlobs,
     /// The run of the host's server that prepared it, if recovery found it and the log names the
     /// run.
     pub run: Option<Arc<ServerRun>>,
-    /// By how many rows it changes tables; `None`: recovery does not know.
+    /// The row counts that a commit changes, with the net change; `None` if recovery does not know
+    /// it.
     pub rows: Vec<(Arc<RowCount>, Option<i64>)>,
 }
 
-/// All of them, by xid.
+/// All prepared transactions without a session, by xid.
 ///
-/// Tables that they have changed must stay as they are: a commit would write under ids that nothing
-/// reads any more. Against a transaction in its session the server's own locks stand, but it
-/// releases them before it tells the engine that the session ends. So a transaction that outlives
-/// its session is noted from its prepare on, and is in one of the maps at least until its changes
-/// are visible.
+/// DDL must not replace or drop a table that a prepared transaction has changed: a later commit
+/// would write under index ids that nothing reads any more. While the transaction is in its
+/// session, the server's metadata locks prevent such DDL. But the server releases them before it
+/// reports to the engine that the session ends. So a transaction that may outlive its session is
+/// noted when it is prepared, and passes through three maps; it enters the next one before it
+/// leaves the last one, or under the same lock:
+///
+/// 1. `Noted::in_sessions`, while it is in its session;
+/// 2. `by_xid`, while it waits for its outcome;
+/// 3. `Noted::committing`, from the begin of its commit until its changes are visible.
+///
+/// [`Self::refuse_if_changed`] looks into all of them. Recovery inserts into `by_xid` directly.
 #[derive(Default)]
 pub struct PreparedTransactions {
     pub(super) by_xid: Mutex<BTreeMap<Vec<u8>, PreparedTransaction>>,
-    /// Taken before `by_xid`.
+    /// Lock order: before `by_xid`.
     pub(super) noted: Mutex<Noted>,
 }
 
-/// The indexes that transactions changed which are not in the map of those that wait.
+/// The changed indexes of prepared transactions that are not in `by_xid`, by xid.
 #[derive(Default)]
 pub(super) struct Noted {
     in_sessions: BTreeMap<Vec<u8>, BTreeSet<IndexId>>,
@@ -50,28 +58,29 @@ pub(super) struct Noted {
 }
 
 impl PreparedTransactions {
-    /// Adds one.
+    /// Adds a transaction, which waits here for its outcome.
     pub fn insert(&self, xid: Vec<u8>, transaction: PreparedTransaction) {
         self.by_xid.lock().insert(xid, transaction);
     }
 
-    /// Notes one that is still in its session and has changed `indexes`.
+    /// Notes a transaction that is still in its session and has changed `indexes`.
     pub(super) fn note(&self, xid: Vec<u8>, indexes: BTreeSet<IndexId>) {
         self.noted.lock().in_sessions.insert(xid, indexes);
     }
 
-    /// It has its outcome, or was [inserted](Self::insert).
+    /// Removes the note: the transaction has its outcome, or was [inserted](Self::insert).
     pub(super) fn forget(&self, xid: &[u8]) {
         self.noted.lock().in_sessions.remove(xid);
     }
 
-    /// Refuses to go on if one of them has changed an entry of one of `indexes`.
+    /// Checks that no prepared transaction has changed an entry of one of `indexes`.
     ///
     /// # Errors
-    /// `LockTimeout` if so, where other engines would wait for a lock; damage of a batch.
+    /// `LockTimeout` if one has; other engines would wait for a lock here. `Corruption` of a
+    /// transaction's batch.
     pub fn refuse_if_changed(&self, indexes: &[IndexId]) -> Result<()> {
         let hit = |changed: &BTreeSet<IndexId>| indexes.iter().any(|id| changed.contains(id));
-        // All at once: a transaction goes from one map to the next.
+        // Both locks at once, since transactions move between the maps.
         let noted = self.noted.lock();
         let mut found = noted.in_sessions.values().any(hit) || noted.committing.values().any(hit);
         for transaction in self.by_xid.lock().values() {
@@ -86,12 +95,12 @@ impl PreparedTransactions {
         }
     }
 
-    /// The xids that wait for their outcome.
+    /// The xids of the transactions that wait for their outcome.
     pub fn xids(&self) -> Vec<Vec<u8>> {
         self.by_xid.lock().keys().cloned().collect()
     }
 
-    /// Those whose run of the host's server the log names.
+    /// The xids with a known server run ([`PreparedTransaction::run`]), and the run.
     pub fn runs(&self) -> Vec<(Vec<u8>, Arc<ServerRun>)> {
         let all = self.by_xid.lock();
         let named = all
@@ -102,7 +111,7 @@ impl PreparedTransactions {
             .collect()
     }
 
-    /// Ids of the files of all of them.
+    /// Ids of the spilled files of all transactions.
     pub fn files(&self) -> Vec<u64> {
         let all = self.by_xid.lock();
         let files = all.values().flat_map(|one| one.changes.files());

@@ -7,11 +7,14 @@ use crate::wal::Lsn;
 use crate::write::{Changes, CommitRecord};
 
 impl PreparedTransactions {
-    /// Commits the transaction. Returns whether `xid` was known.
+    /// Commits the transaction and waits until it is as durable as the flush mode says. Returns
+    /// whether `xid` was known.
     ///
     /// # Errors
-    /// Those of the log: `NoSpace`, `Io`, `Poisoned`. The transaction stays prepared, unless the
-    /// error is that of waiting for durability.
+    /// The transaction stays prepared if it cannot be published: `Poisoned` and `ShutDown` of the
+    /// log, `NoSpace` on a full disk, `Corruption` of its batch, `Unsupported` if no seqno is left.
+    /// `Poisoned` as well if it is published, but the log fails before it is durable: the outcome
+    /// is unknown until restart.
     pub fn commit(&self, xid: &[u8], cx: &TransactionContext) -> Result<bool> {
         let Some(transaction) = self.take_to_commit(xid)? else {
             return Ok(false);
@@ -44,8 +47,7 @@ impl PreparedTransactions {
         }
     }
 
-    /// Takes the transaction out, to be committed. The indexes that it changed stay noted
-    /// meanwhile.
+    /// Removes the transaction from `by_xid` and notes its indexes as committing.
     fn take_to_commit(&self, xid: &[u8]) -> Result<Option<PreparedTransaction>> {
         let mut noted = self.noted.lock();
         let mut by_xid = self.by_xid.lock();
@@ -59,8 +61,9 @@ impl PreparedTransactions {
     /// Rolls the transaction back. Returns whether `xid` was known.
     ///
     /// # Errors
-    /// Those of the log: `NoSpace`, `Io`, `Poisoned`. The transaction stays prepared, unless the
-    /// rollback was already logged.
+    /// If the rollback cannot be logged, the transaction stays prepared: `Poisoned` and `ShutDown`
+    /// of the log, `NoSpace` on a full disk. `Poisoned` as well if it is logged, but the log fails
+    /// before it is durable: the next open may find the transaction prepared again.
     pub fn rollback(&self, xid: &[u8], cx: &TransactionContext) -> Result<bool> {
         let Some(transaction) = self.by_xid.lock().remove(xid) else {
             return Ok(false);
@@ -81,11 +84,13 @@ impl PreparedTransactions {
     }
 }
 
-/// Removes the files of a prepared transaction whose rollback ends at `lsn` in the log. They stay
-/// until that is durable, in every flush mode: a crash may bring the transaction back.
+/// Removes the files of a prepared transaction whose rollback record ends at `lsn` in the log.
+/// Syncs the log first, in every flush mode: a crash before that brings the transaction back, and
+/// it needs its files.
 ///
 /// # Errors
-/// Those of the log: the next open removes them.
+/// `Poisoned` of the log. The files stay, and the next open removes those that the log does not
+/// need.
 pub(super) fn discard(cx: &TransactionContext, changes: &Changes, lsn: Lsn) -> Result<()> {
     if let Changes::Run(files) = changes {
         cx.pipeline.sync_to(lsn)?;

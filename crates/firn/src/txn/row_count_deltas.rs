@@ -1,4 +1,4 @@
-//! By how many rows a transaction has changed its tables, until it ends.
+//! How a transaction that has not ended changes the row counts of its tables.
 
 use super::write_set::Savepoint;
 use crate::base::IndexId;
@@ -6,42 +6,51 @@ use crate::base::row_count::RowCount;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Tables remembered from one transaction to the next.
+/// The tables are kept for the next transaction if they are at most this many.
 const TABLES_KEPT: usize = 64;
 
-/// Row counts that ended statements changed since a savepoint of the write set.
+/// The net change of one table by ended statements, the first of which began at `since`.
 struct Earlier {
     since: Savepoint,
+    /// Position in `RowCountDeltas::tables`.
     table: usize,
     net: i64,
 }
 
-/// The counts of one session's transactions.
+/// The row count changes of a session's current transaction.
 ///
-/// A statement's are apart, so that it can be taken back; those of ended statements are summed
-/// between savepoints. The tables stay known, so that a session which writes to the same ones again
-/// and again neither allocates nor touches a reference count, which all sessions share.
+/// The changes of the running statement are kept apart from those of ended statements, so that a
+/// statement rollback can undo them. The changes of ended statements are summed per table between
+/// savepoints, so that a rollback to a savepoint drops whole entries: with a savepoint at position
+/// 5, statements that began at 0 and 3 make one entry with `since` 0, and those that began at 5 and
+/// 8 one with `since` 5; a rollback to 5 drops the second.
+///
+/// The tables stay known after a transaction. So a session that writes to the same tables again and
+/// again does not allocate, and does not touch the reference count of a [`RowCount`], whose cache
+/// line all sessions share.
 #[derive(Default)]
 pub(super) struct RowCountDeltas {
     tables: Vec<Table>,
     by_index: HashMap<IndexId, usize>,
+    /// Position of the table that was counted last, which is usually the next one, too.
     last: usize,
+    /// Ascending by `since`.
     earlier: Vec<Earlier>,
     /// The newest savepoint.
     savepoint: Savepoint,
-    /// The running statement has counted.
+    /// Whether the running statement has counted.
     counted: bool,
 }
 
 struct Table {
     clustered: IndexId,
     rows: Arc<RowCount>,
-    /// Of the running statement.
+    /// Net change by the running statement.
     net: i64,
 }
 
 impl RowCountDeltas {
-    /// The running statement has changed the rows of a table by `net`.
+    /// The running statement has added `net` rows to a table; negative if it deleted rows.
     pub(super) fn count(&mut self, clustered: IndexId, rows: &Arc<RowCount>, net: i64) {
         let known = self.tables.get(self.last);
         if known.is_none_or(|table| table.clustered != clustered) {
@@ -65,7 +74,8 @@ impl RowCountDeltas {
         at
     }
 
-    /// The statement that began at `since` ended well.
+    /// Adds the changes of the running statement, which began at `since`, to those of ended
+    /// statements. The caller keeps the statement's changes.
     pub(super) fn end_statement(&mut self, since: Savepoint) {
         if !std::mem::take(&mut self.counted) {
             return;
@@ -88,12 +98,13 @@ impl RowCountDeltas {
         }
     }
 
-    /// A savepoint was set between two statements, at `mark`.
+    /// A savepoint was set at `mark`, between two statements.
     pub(super) fn set_savepoint(&mut self, mark: Savepoint) {
         self.savepoint = mark;
     }
 
-    /// The writes after `mark` were rolled back; the running statement began at `statement`.
+    /// Forgets the changes after `mark`, since the writes after it were rolled back. The running
+    /// statement began at `statement`; if `mark` is later, its changes stay counted.
     pub(super) fn rollback_to(&mut self, mark: Savepoint, statement: Savepoint) {
         if mark <= statement && std::mem::take(&mut self.counted) {
             self.tables.iter_mut().for_each(|table| table.net = 0);
@@ -102,14 +113,14 @@ impl RowCountDeltas {
         self.savepoint = self.savepoint.min(mark);
     }
 
-    /// The transaction is committed.
+    /// Adds the changes to the row counts of the tables, since the transaction is committed.
     pub(super) fn commit(&mut self) {
         for (rows, net) in self.take() {
             rows.count(net);
         }
     }
 
-    /// Hands over what is to be counted when the transaction commits.
+    /// Takes the non-zero changes of all tables, to be counted when the transaction commits.
     pub(super) fn take(&mut self) -> impl Iterator<Item = (&Arc<RowCount>, i64)> {
         for earlier in self.earlier.drain(..) {
             self.tables[earlier.table].net += earlier.net;
@@ -120,7 +131,7 @@ impl RowCountDeltas {
             .filter(|(_, net)| *net != 0)
     }
 
-    /// The transaction is over, however it ended.
+    /// Forgets all changes, since the transaction has ended.
     pub(super) fn clear(&mut self) {
         if self.counted || !self.earlier.is_empty() {
             self.take().for_each(drop);

@@ -1,17 +1,17 @@
-//! The snapshots that reads hold, as compaction must know them.
+//! The list of live snapshots, which tells compaction which versions it must keep.
 
 use crate::base::Seqno;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The live snapshots: seqnos with the number of their holders.
+/// The live snapshots: each seqno with the number of its holders.
 ///
-/// Reading the visible seqno and registering it is one step under the list's lock. Were it two, a
-/// compaction in between would take the list without the new snapshot and drop a version that only
-/// this snapshot sees.
+/// [`Self::acquire`] reads the visible seqno and registers it in one step, under the list's lock.
+/// If these were two steps, a compaction between them would read the list without the new snapshot
+/// and drop a version that only this snapshot sees.
 ///
-/// Cloning gives another handle to the same list.
+/// A clone is another handle to the same list.
 #[derive(Clone, Default)]
 pub struct SnapshotList {
     counts: Arc<Mutex<BTreeMap<Seqno, u64>>>,
@@ -23,8 +23,8 @@ impl SnapshotList {
         Self::default()
     }
 
-    /// Registers the seqno that `read` returns, atomically with the call. `read` must not come
-    /// back to this list.
+    /// Registers the seqno that `read` returns. `read` runs under the list's lock, so it must not
+    /// use this list.
     pub fn acquire(&self, read: impl FnOnce() -> Seqno) -> Snapshot {
         let mut counts = self.counts.lock();
         let seqno = read();
@@ -36,7 +36,7 @@ impl SnapshotList {
         }
     }
 
-    /// The live seqnos, ascending, each once.
+    /// The live seqnos, ascending, without duplicates.
     pub fn live(&self) -> Vec<Seqno> {
         self.counts.lock().keys().copied().collect()
     }
@@ -46,20 +46,20 @@ impl SnapshotList {
         self.counts.lock().keys().next().copied()
     }
 
-    /// Number of holders.
+    /// Number of snapshots that are held.
     pub fn holders(&self) -> u64 {
         self.counts.lock().values().sum()
     }
 }
 
-/// A registered seqno; leaves the list when dropped.
+/// A registered seqno; unregisters itself when dropped.
 pub struct Snapshot {
     seqno: Seqno,
     list: SnapshotList,
 }
 
 impl Snapshot {
-    /// Commits up to this one are visible.
+    /// The snapshot sees commits with seqnos up to and including this one.
     pub fn seqno(&self) -> Seqno {
         self.seqno
     }

@@ -1,14 +1,17 @@
-//! One transaction: snapshot, own writes, locks, and its end.
+//! One transaction: snapshot, own writes, row locks, commit and rollback.
 //!
-//! A session keeps one `Transaction` and begins it again and again; nothing is allocated for a
-//! transaction that only reads. Phases: idle → active → (prepared →) committed or rolled back →
-//! idle.
+//! A session keeps one [`Transaction`] and begins it again and again; a transaction that only reads
+//! allocates nothing. Phases: idle → active → (prepared →) committed or rolled back → idle.
 //!
-//! Isolation: at READ COMMITTED each statement reads at its own point; at REPEATABLE READ the first
-//! consistent read fixes the snapshot. Writes and locking reads see the latest committed version:
-//! lock, then refresh the view, then read again. A row that is changed although it is newer than
-//! the snapshot is *hidden* from the snapshot's point of view: its entries in every index come from
-//! the own write set from then on, so that the primary and every index tell the same story.
+//! Isolation: at READ COMMITTED each statement takes a read point of its own; at REPEATABLE READ
+//! the first consistent read fixes the snapshot. Writes and locking reads see the latest committed
+//! version: they lock, refresh the view, and read again. If the transaction changes a row that is
+//! newer than its snapshot, it puts all index entries of the row into its write set and *hides* the
+//! snapshot's version of the row and its entries. So the primary and every index show this
+//! transaction the same version.
+//!
+//! The write set has a mutex, since open cursors share it. It is held for one operation, and never
+//! while the transaction waits for a row lock or appends a batch to the log.
 
 mod ending;
 mod reads;
@@ -35,12 +38,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Isolation levels; READ UNCOMMITTED reads as READ COMMITTED.
+/// Isolation levels. READ UNCOMMITTED reads as READ COMMITTED does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Isolation {
-    /// A statement sees what was committed when it began.
+    /// A statement sees the data committed before its first consistent read.
     ReadCommitted,
-    /// A transaction sees what was committed at its first read.
+    /// A transaction sees the data committed before its first consistent read.
     RepeatableRead,
 }
 
@@ -52,8 +55,10 @@ enum Phase {
         changes: Changes,
         prepared: PreparedLogPin,
     },
+    /// Visible; [`Transaction::commit`] has yet to make it durable.
     Committed {
         lsn: Lsn,
+        /// After a crash, recovery commits it again from the binary log.
         in_binlog: bool,
     },
 }
@@ -67,23 +72,30 @@ pub struct Transaction {
     autocommit: bool,
     lock_timeout_us: u64,
     statement_id: u64,
+    /// Mark of the write set when the statement began.
     statement_mark: Savepoint,
+    /// Whether the statement has passed the write stall gate.
     gate_passed: bool,
+    /// Fixed at REPEATABLE READ only.
     snapshot: Option<Snapshot>,
+    /// Read point of the current statement.
     point: Option<ReadPoint>,
     writes: SharedWriteSet,
-    /// The place after the last own write: as the set has it, without its lock.
+    /// Copy of the write set's mark, to be read without its mutex.
     mark: Savepoint,
-    /// Something was written since the set was last cleared.
+    /// A write was tried since the set was last cleared.
     wrote: bool,
+    /// Keys of hidden rows, and the mark when each was hidden. A rollback to this mark or an
+    /// earlier one shows the row again.
     hidden: BTreeMap<Box<[u8]>, Savepoint>,
+    /// Counter ids and the maxima to persist at the commit.
     counters: Vec<(u64, CounterValue)>,
     changed_rows: u64,
-    /// By how many rows it changes its tables.
     row_counts: RowCountDeltas,
-    /// The values that it wrote out of line: their files are held until a view shows them.
+    /// Holds the blobs that it wrote until its changes are visible, since until then nothing else
+    /// refers to them.
     blobs: TransactionBlobs,
-    /// Its xid, if DDL must know that it is prepared.
+    /// Its xid, if [`PreparedTransactions`](super::PreparedTransactions) has a note of it.
     noted: Option<Vec<u8>>,
 }
 
@@ -122,18 +134,19 @@ impl Transaction {
         }
     }
 
-    /// The shared parts of the engine that the transaction uses.
+    /// The parts of the database that the transaction works with.
     pub fn context(&self) -> &Arc<TransactionContext> {
         &self.cx
     }
 
-    /// Whose locks it takes.
+    /// The owner of its row locks.
     pub fn owner(&self) -> &Arc<LockOwner> {
         &self.owner
     }
 
     /// Begins a transaction if none is active, and a statement if `statement_id` is new.
-    /// `autocommit` says that the statement is the whole transaction.
+    /// `autocommit`: the statement is the whole transaction. `isolation` has no effect once the
+    /// transaction has a snapshot.
     pub fn begin_statement(
         &mut self,
         statement_id: u64,
@@ -162,25 +175,25 @@ impl Transaction {
         }
     }
 
-    /// The statement ended well; its changes stay.
+    /// Ends a successful statement; its changes stay.
     pub fn end_statement(&mut self) {
         self.point = None;
         self.row_counts.end_statement(self.statement_mark);
         self.statement_mark = self.mark;
     }
 
-    /// Takes the statement's changes back; its locks stay.
+    /// Rolls back the statement's changes; its locks stay.
     pub fn rollback_statement(&mut self) {
         self.rollback_to(self.statement_mark);
         self.point = None;
     }
 
-    /// A place to roll back to.
+    /// The current mark, for [`Self::rollback_to`] within the statement.
     pub fn savepoint(&self) -> Savepoint {
         self.mark
     }
 
-    /// As [`Self::savepoint`], for one that outlives the statement.
+    /// Sets a savepoint that outlives the statement. Call it between statements.
     pub fn set_savepoint(&mut self) -> Savepoint {
         self.row_counts.set_savepoint(self.mark);
         self.mark
@@ -206,7 +219,7 @@ impl Transaction {
         self.wrote && !self.writes.lock().is_empty()
     }
 
-    /// Whether it waits for its outcome.
+    /// Whether it is prepared and waits for its outcome.
     pub fn is_prepared(&self) -> bool {
         matches!(self.phase, Phase::Prepared { .. })
     }

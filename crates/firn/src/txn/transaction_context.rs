@@ -12,28 +12,29 @@ use crate::read::SuperVersions;
 use crate::write::Pipeline;
 use std::sync::Arc;
 
-/// The parts of a database that its transactions work with.
+/// The parts of a database that its transactions work with. All transactions of a database share
+/// one context.
 pub struct TransactionContext {
-    /// Current super versions.
+    /// Gives reads their views.
     pub super_versions: Arc<SuperVersions>,
-    /// Where commits go.
+    /// Writes commits to the WAL and the memtable, and publishes them.
     pub pipeline: Arc<Pipeline>,
     /// Row locks.
     pub locks: LockTable,
-    /// Snapshots that compaction must keep.
+    /// Live snapshots; compaction keeps the versions that they see.
     pub snapshots: Arc<SnapshotList>,
-    /// Options that may change.
+    /// Options that may change while the database is open.
     pub mutable: Arc<MutableOptions>,
-    /// Memory of all write sets.
+    /// Sum of the memory of all write sets, bytes.
     pub write_sets: Arc<MemoryTracker>,
     /// Prepared transactions that no session owns.
     pub prepared: Arc<PreparedTransactions>,
-    /// Ranges in which scans skipped too much.
+    /// Key ranges in which scans skipped too many tombstones; compaction takes them first.
     pub tombstone_reports: Arc<TombstoneReports>,
-    /// Where files outside of flush and compaction come from.
+    /// Creates SSTs for spills and bulk loads.
     pub ingest: Arc<Ingest>,
-    /// Where loads are installed.
+    /// Installs the SSTs of bulk loads.
     pub loads: Arc<dyn LoadHost>,
-    /// Values out of line.
+    /// Stores large values out of line.
     pub blobs: Arc<BlobStore>,
 }

@@ -1,4 +1,4 @@
-//! The uncommitted writes of a transaction, which no other session sees.
+//! The private writes of a transaction, in memory and in spilled runs.
 
 mod iter;
 mod largest_keys;
@@ -24,68 +24,75 @@ use spilling::SpillingMemory;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// A larger write set spills whatever the limit: a log record cannot hold more.
+/// Upper bound of the memory limit, bytes: a commit of a set that has not spilled must fit into one
+/// log record.
 const MEMORY_MAX: u64 = 512 << 20;
 
-/// A place in the history of a write set, to come back to.
+/// The position of the last write at some time; [`WriteSet::rollback_to`] goes back to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Savepoint(u64);
 
 impl Savepoint {
-    /// As a bound on own writes: a reader with it sees what was written up to the mark.
+    /// The mark as an upper bound of seqnos: a reader with it sees own writes up to the mark.
     pub fn own_bound(self) -> Seqno {
         UNCOMMITTED_BIT | self.0
     }
 }
 
-/// An ordered map of own writes. Each write gets the next *position*; statement rollback and
-/// savepoints are "forget everything after position n".
+/// An ordered map of own writes. Each write gets the next *position*. Statement rollback and
+/// rollback to a savepoint forget all writes after a position.
 ///
 /// Invariants:
-/// - Positions rise and are never used twice, not even after a rollback: a reader or a spilled run
-///   that names a position never means another write by it.
+/// - Positions rise and are never used twice, not even after a rollback. So a position that a
+///   reader or a spilled run has never denotes another write.
 /// - A failed write leaves no trace.
 ///
-/// All versions of a key are kept, not only the newest: a rollback brings the older one back, and
-/// a statement reads as of its start (`own_bound`), else an UPDATE would meet its own rows again.
+/// The set keeps all versions of a key: a rollback brings an older one back, and a statement reads
+/// as of its start ([`Savepoint::own_bound`]), since an UPDATE must not see its own changes.
 ///
-/// **Spilled runs.** A write that finds the memory over its limit first makes all of it an
-/// immutable sorted run of files with seqnos `UNCOMMITTED_BIT | position`. So the positions of two
-/// runs never interleave, and memory is newer than every run: a read asks memory, then the runs,
-/// newest first. From the second spill on a run is written beside the statement: at half the limit
-/// the memory is *frozen*, a thread writes it, and a new one takes the writes. Reads ask for the
-/// frozen one between memory and runs. If it cannot be written, both become one memory again. A
-/// rollback to a mark below the last position of a run adds the interval (mark, last] to the *dead*
-/// positions, which reads and merges pass over; a run wholly dead is removed at once. Of sixteen
-/// runs one is made, whose files that overlap nothing move over as they are. Before the commit one
-/// merge ([`WriteSet::seal`]) leaves one version of each key.
+/// **Spilled runs.** When a write exceeds the memory limit, the set first writes its memory to an
+/// immutable sorted run of files, with seqnos `UNCOMMITTED_BIT | position`. So the positions of two
+/// runs do not interleave, and memory is newer than every run: a read searches memory, then the
+/// runs, newest first. From the second spill on, a background thread writes the run: at half the
+/// limit the memory is *frozen* for it, and a new memory takes the writes. Reads search the frozen
+/// memory between memory and runs. If it cannot be written, it is joined with the memory again.
+///
+/// A rollback to a mark below the last position of the runs adds the interval (mark, last] to the
+/// *dead* positions, which reads and merges skip; a run with dead positions only is removed at
+/// once. Example: after spills of the positions 1 to 100 and 101 to 200, a rollback to 150 makes
+/// (150, 200] dead; one to 80 removes the second run and makes (80, 100] dead.
+///
+/// Sixteen runs of a tier are merged into one of the next; files that overlap no other file move
+/// to it unchanged. Before the commit one merge ([`WriteSet::seal`]) leaves one version of each
+/// key.
 ///
 /// Rejected: undo records that restore the older value in place (reads as of a statement's start
-/// would need them too); spilling the largest part of the keys only (its reads would have to ask
-/// two places for one range of positions); rewriting runs at a rollback (it must be fast).
+/// would need them too); spilling only the key range with the most data (a read would have to
+/// search memory and runs for one range of positions); rewriting runs at a rollback (too slow).
 pub struct WriteSet {
     memory: InMemoryWrites,
     /// Older than `memory`, newer than `runs`.
     frozen: Option<SpillingMemory>,
     runs: SpilledRuns,
-    /// Of memory, frozen memory and runs.
+    /// Covers memory, frozen memory and runs.
     tops: LargestKeys,
-    /// Where spilled files come from; without, everything stays in memory.
+    /// Creates spilled files; without it, all writes stay in memory.
     ingest: Option<Arc<Ingest>>,
-    /// Ends merges of runs.
+    /// Interrupts merges of runs.
     interrupted: Arc<AtomicBool>,
+    /// Position of the last write.
     position: u64,
     charge: MemoryCharge,
     limit: u64,
     entry_bytes_max: u64,
     /// Changes whenever the memory does.
     generation: u64,
-    /// Changes whenever runs or dead positions do. Read without the set's lock.
+    /// Changes whenever frozen memory, runs or dead positions do. Read without the set's mutex.
     source_generation: Arc<AtomicU64>,
 }
 
 impl WriteSet {
-    /// An empty set that spills to files of `ingest` what exceeds `limit` bytes of memory.
+    /// An empty set that spills to files of `ingest` when it exceeds `limit` bytes of memory.
     pub fn new(limit: u64, ingest: Option<Arc<Ingest>>) -> Self {
         Self {
             memory: InMemoryWrites::default(),
@@ -103,19 +110,19 @@ impl WriteSet {
         }
     }
 
-    /// Once `flag` is set, merges of spilled runs end with `Interrupted`: in a write, or in
-    /// [`Self::seal`].
+    /// Sets the interrupt flag. Once `flag` is true, merges of spilled runs, in a write or in
+    /// [`Self::seal`], end with `Interrupted`.
     pub fn heed(&mut self, flag: Arc<AtomicBool>) {
         self.interrupted = flag;
     }
 
-    /// Counts its bytes in `gauge`, too.
+    /// Counts the set's memory in `gauge` from now on.
     pub fn count_in(&mut self, gauge: &Arc<MemoryTracker>) {
         self.charge = MemoryCharge::new(Arc::clone(gauge));
         self.charge.set(self.bytes());
     }
 
-    /// Changes for the writes that follow how much memory they take, and how long an entry may be.
+    /// Sets the memory limit and the longest entry, in bytes, for later writes.
     pub fn set_limits(&mut self, limit: u64, entry_bytes_max: u64) {
         self.limit = limit;
         self.entry_bytes_max = entry_bytes_max;
@@ -124,7 +131,8 @@ impl WriteSet {
     /// Writes a value.
     ///
     /// # Errors
-    /// `TooLarge`, and those of spilling; nothing is written then.
+    /// `TooLarge` for an entry over the limit. `NoSpace` and `Io` of spilling, `ShutDown` if it
+    /// panics, `Interrupted` while runs are merged. Nothing is written then.
     pub fn put(&mut self, user_key: &[u8], value: Value<'_>) -> Result<()> {
         self.write(user_key, Kind::Put, value)
     }
@@ -142,8 +150,8 @@ impl WriteSet {
     /// # Errors
     /// As [`Self::put`].
     pub fn write(&mut self, user_key: &[u8], kind: Kind, value: Value<'_>) -> Result<()> {
-        // Once committed, what no file can hold would keep the database from flushing and from
-        // opening.
+        // Refuse an entry that no file can hold: once committed, it would keep the database from
+        // flushing and from opening.
         check_entry(user_key.len() + value.len(), self.entry_bytes_max)?;
         let bytes = version_bytes(user_key.len(), value.len());
         if self.memory.bytes() + bytes > self.room() {
@@ -167,8 +175,8 @@ impl WriteSet {
         self.limit.min(MEMORY_MAX)
     }
 
-    /// Bytes that the memory may take: the limit, or half of it while the other half belongs to
-    /// memory that is being written as a run.
+    /// Bytes that `memory` may take: the whole limit before the first spill, then half of it, since
+    /// the other half is for frozen memory.
     fn room(&self) -> u64 {
         let threads = self.ingest.as_ref().is_some_and(|i| i.has_threads());
         match threads && self.has_spilled() {
@@ -177,7 +185,7 @@ impl WriteSet {
         }
     }
 
-    /// Begins to make a run of what is in memory.
+    /// Freezes the memory and begins to write it as a run.
     fn freeze(&mut self) {
         debug_assert!(self.frozen.is_none());
         let (Some(ingest), false) = (&self.ingest, self.memory.is_empty()) else {
@@ -188,7 +196,8 @@ impl WriteSet {
         self.changed();
     }
 
-    /// The memory that is being written becomes a run. After an error it is memory again.
+    /// Waits until the frozen memory is written, and adds its run. After an error its writes are
+    /// joined with the memory again.
     fn settle(&mut self) -> Result<()> {
         let (Some(ingest), Some(frozen)) = (&self.ingest, self.frozen.take()) else {
             return Ok(());
@@ -210,15 +219,15 @@ impl WriteSet {
         settled
     }
 
-    /// Makes all that is in memory runs.
+    /// Writes all memory to runs, and waits for it.
     fn spill_all(&mut self) -> Result<()> {
         self.settle()?;
         self.freeze();
         self.settle()
     }
 
-    /// Makes one run of many, if it can. That is for later reads and the commit: the write goes on
-    /// without it, when there is no room for instance.
+    /// Merges runs if there are many. Errors other than `Interrupted` are ignored, a full disk for
+    /// example: the merge only makes later reads and the commit cheaper.
     fn merge_if_many(&mut self) -> Result<()> {
         let Some(ingest) = &self.ingest else {
             return Ok(());
@@ -239,19 +248,20 @@ impl WriteSet {
         self.source_generation.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The place after the last write.
+    /// The position of the last write, to be rolled back to.
     pub fn mark(&self) -> Savepoint {
         Savepoint(self.position)
     }
 
-    /// Forgets every write after `mark`: the memory it took, and the files that hold nothing else.
+    /// Forgets every write after `mark`, frees its memory, and removes the files that hold no other
+    /// writes.
     pub fn rollback_to(&mut self, mark: Savepoint) {
         if self
             .frozen
             .as_ref()
             .is_some_and(|f| mark.0 < f.memory().last())
         {
-            // After an error the writes are in memory again, and are forgotten there.
+            // Ignore the error: then the frozen writes are in memory again, and forgotten there.
             let _ = self.settle();
         }
         let mut forgot = self.memory.rollback_to(mark.0);
@@ -261,12 +271,13 @@ impl WriteSet {
             forgot = true;
         }
         if forgot {
-            // Also for what merges memory and runs, and may wait on an entry that is gone.
+            // Also if only memory changed: a cursor's merge of memory and runs may have read ahead
+            // to an entry that is gone.
             self.changed();
         }
     }
 
-    /// Forgets everything, and gives memory and files back.
+    /// Forgets all writes, frees the memory and removes the files.
     pub fn clear(&mut self) {
         self.memory = InMemoryWrites::default();
         self.frozen = None;
@@ -281,11 +292,11 @@ impl WriteSet {
         std::iter::once(&self.memory).chain(frozen)
     }
 
-    /// Gives `f` the newest own version of `user_key`, a delete too. The key's seqno is
-    /// `UNCOMMITTED_BIT | position`.
+    /// Calls `f` with the newest own version of `user_key`, which may be a delete. The key's seqno
+    /// is `UNCOMMITTED_BIT | position`.
     ///
     /// # Errors
-    /// Those of reading spilled files.
+    /// Those of reading spilled files: `Corruption`, `Unsupported`, `Io`.
     pub fn get<R>(
         &self,
         user_key: &[u8],
@@ -319,13 +330,13 @@ impl WriteSet {
         }
     }
 
-    /// Whether a part of it is on disk, or on its way there, and is committed by [`Self::seal`].
+    /// Whether a part of the set is on disk or being written. Then a commit needs [`Self::seal`].
     pub fn has_spilled(&self) -> bool {
         self.frozen.is_some() || !self.runs.is_empty()
     }
 
-    /// Calls `f` with the newest version of each key, in key order: what a commit writes of a set
-    /// that has not spilled.
+    /// Calls `f` with the newest version of each key, in key order, for the commit of a set that
+    /// has not spilled.
     pub fn for_each_final(&self, mut f: impl FnMut(&[u8], Kind, Value<'_>)) {
         debug_assert!(!self.has_spilled());
         for (key, versions) in self.memory.iter() {
@@ -333,43 +344,46 @@ impl WriteSet {
         }
     }
 
-    /// The files that the commit of a spilled set installs: the newest version of each key,
-    /// durable. The set stays as it is, so that the commit may be tried again.
+    /// Writes the newest version of each key to durable files, for the commit of a set that has
+    /// spilled. The set keeps all writes, so the caller may try again after an error.
     ///
     /// # Errors
-    /// Those of the files; `Interrupted` after an interruption ([`Self::heed`]).
+    /// Those of the files: `NoSpace`, `Io`, `Corruption`, `Unsupported`. `Interrupted` if the flag
+    /// of [`Self::heed`] is set. `ShutDown` after a panic of the spill.
     ///
     /// # Panics
-    /// If the set has not spilled.
+    /// If the set has no [`Ingest`], since then it has not spilled.
     pub fn seal(&mut self) -> Result<SealedWriteSet> {
         self.spill_all()?;
         let ingest = self.ingest.as_ref().expect("a set that has spilled");
         self.runs.seal(ingest, &self.interrupted)
     }
 
-    /// The log names the files of `sealed`: they are no longer the set's to remove.
+    /// Gives up the ownership of the files of `sealed`, since a log record names them: dropping the
+    /// set does not remove them any more.
     pub fn release(&mut self, sealed: SealedWriteSet) {
         self.runs.release(sealed);
     }
 
-    /// Ids of the files that it has spilled to, those under way aside.
+    /// Ids of the spilled files, without those of a spill under way.
     pub fn spilled_files(&self) -> Vec<u64> {
         let files = self.runs.list.iter().flat_map(|run| run.files.files());
         files.map(|file| file.file_id).collect()
     }
 
-    /// Memory taken, in bytes, about.
+    /// Approximate memory in bytes.
     pub fn bytes(&self) -> u64 {
         self.memories().map(InMemoryWrites::bytes).sum()
     }
 
-    /// Whether nothing is written.
+    /// Whether the set has no writes. Spilled writes count even if they were rolled back, until
+    /// their files are removed.
     pub fn is_empty(&self) -> bool {
         self.memory.is_empty() && !self.has_spilled()
     }
 
-    /// Whether a key of the index is written. Of spilled writes some that were taken back count,
-    /// too.
+    /// Whether a key of the index is written. May be wrongly true after a rollback of spilled
+    /// writes.
     pub fn touches(&self, index: IndexId) -> bool {
         let prefix = index_prefix(index);
         let begins = |(key, _): (&Arc<[u8]>, _)| key.starts_with(&prefix);
@@ -378,8 +392,8 @@ impl WriteSet {
             || self.runs.may_touch(index)
     }
 
-    /// Whether a user key `k` with `lower ≤ k < upper` is written. Spilled writes count by the
-    /// bounds of their files.
+    /// Whether a user key `k` with `lower ≤ k < upper` is written. For spilled writes it compares
+    /// only the bounds of their files, so it may be wrongly true.
     pub fn touches_range(&self, lower: &[u8], upper: Option<&[u8]>) -> bool {
         let mut memories = self.memories();
         memories.any(|memory| memory.touches_range(lower, upper))
@@ -404,7 +418,8 @@ impl SharedWriteSet {
         }
     }
 
-    /// The set. Not to be held across a move of one of its iterators.
+    /// Locks the set. Do not move one of its iterators while holding the guard: it locks the set,
+    /// too.
     pub fn lock(&self) -> MutexGuard<'_, WriteSet> {
         self.set.lock()
     }
@@ -413,13 +428,13 @@ impl SharedWriteSet {
         self.source_generation.load(Ordering::Relaxed)
     }
 
-    /// An iterator that stays valid while the set changes; not positioned.
+    /// An iterator that stays valid while the set changes. It is not positioned yet.
     pub fn iter(&self) -> WriteSetIter {
         WriteSetIter::within(self.clone(), Bounds::default())
     }
 
-    /// As [`Self::iter`], for whoever asks for user keys `k` with `lower ≤ k < upper` only; others
-    /// may or may not appear. Spilled files outside are not opened.
+    /// As [`Self::iter`], for a caller that needs only user keys `k` with `lower ≤ k < upper`. Keys
+    /// outside may appear or not. Spilled files outside the bounds are not opened.
     pub fn iter_within(&self, lower: &[u8], upper: Option<&[u8]>) -> WriteSetIter {
         let bounds = Bounds {
             lower: lower.to_vec(),

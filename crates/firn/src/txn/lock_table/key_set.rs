@@ -1,8 +1,10 @@
-//! A sorted set of keys in little memory: what a large statement has locked.
+//! A sorted set of keys in little memory, for the locks of a large statement.
 //!
-//! Keys 7, 8, 9, 10, 20 and "x" behind one index id are the block `7 | 3 × +1 | +10 | "x"`: a
-//! million rows with consecutive numbers take one block of a few bytes, keys without such order two
-//! to some ten bytes more than what they do not share with the key before.
+//! Example: the keys 7, 8, 9, 10, 20 (as 8-byte numbers) and "x" behind one index id make one block
+//! `7 | 3 × +1 | 1 × +10 | "x"`, with the bytes `06 01`, `02 0a`, `09 01 78` for the steps after
+//! the first key. A million rows with consecutive numbers take one block of a few bytes. A key
+//! without such order takes two to about ten bytes more than the suffix that differs from the key
+//! before.
 
 mod block;
 
@@ -11,16 +13,16 @@ use block::{Block, KeyRemoval};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-/// Keys in blocks, by the first key of each.
+/// A sorted set of keys in blocks, by the first key of each block.
 ///
-/// Invariants: blocks are not empty, ascend, do not overlap and do not leave their index; the set
-/// holds exactly the keys put into it, so nothing is ever locked that its owner did not ask for.
+/// Invariants: blocks are not empty, ascend, do not overlap, and each has keys of one index only.
+/// The set holds exactly the keys put into it, so no key is locked that its owner did not request.
 ///
 /// Rejected: intervals that stand for all keys between two bounds. They are smaller where keys have
-/// no arithmetic order, but lock what is not there: inserts between two rows would wait at READ
-/// COMMITTED, where they need not wait in InnoDB, and rows that others hold in between would have
-/// to be found before every merge. Hashes of the keys: no order, so no bounds to show, and 16 bytes
-/// where a run needs none.
+/// no arithmetic order, but also lock keys without rows: inserts between two rows would wait at
+/// READ COMMITTED, where they need not wait in InnoDB; and each merge would have to look for rows
+/// in between that other owners hold. Rejected as well: hashes of the keys. They have no order, so
+/// there would be no bounds to report, and take 16 bytes per key where a run takes none.
 #[derive(Default)]
 pub(super) struct KeySet {
     blocks: BTreeMap<Box<[u8]>, Block>,
@@ -45,9 +47,9 @@ impl KeySet {
         self.blocks.len()
     }
 
-    /// Memory, bytes.
+    /// Memory, in bytes.
     pub(super) fn bytes(&self) -> u64 {
-        // An entry of the map and the header of its key's allocation.
+        // The key in the map, and the header of its allocation.
         const ENTRY: usize = size_of::<Box<[u8]>>() + 16;
         let blocks = self.blocks.iter();
         blocks
@@ -74,7 +76,8 @@ impl KeySet {
         Some((first, block))
     }
 
-    /// Adds `key` if it belongs behind the last key of a block, which is cheap.
+    /// Adds `key` if that is cheap: if it comes after the last key of the last block that begins
+    /// before it. Returns whether it did. `key` is not in the set.
     pub(super) fn append(&mut self, key: &[u8]) -> bool {
         match self.before_mut(key) {
             Some((first, block))
@@ -93,6 +96,7 @@ impl KeySet {
         }
     }
 
+    /// Adds a new block for `key`.
     fn begin(&mut self, key: &[u8]) {
         let before = self.blocks.insert(key.into(), Block::new(key));
         debug_assert!(before.is_none(), "a key is locked once");
@@ -129,7 +133,7 @@ impl KeySet {
         }
     }
 
-    /// Takes `key` out. Returns whether it was in the set.
+    /// Removes `key`. Returns whether it was in the set.
     pub(super) fn remove(&mut self, key: &[u8]) -> bool {
         let Some((first, block)) = self.before_mut(key) else {
             return false;

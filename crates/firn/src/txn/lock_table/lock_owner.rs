@@ -1,4 +1,4 @@
-//! An owner of locks: a transaction, as the lock table sees it.
+//! The owner of locks: a transaction, as the lock table sees it.
 
 use super::merged_locks::MergedLocks;
 use super::waiter::LockWaiter;
@@ -6,40 +6,47 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// A transaction, as the lock table knows it. One per transaction; only its own thread acquires
-/// and releases.
+/// A transaction, as the lock table sees it.
+///
+/// Only one thread at a time acquires and releases locks for an owner. Other threads move its locks
+/// between `merged` and `held` when they have to wait for one of them, read its weight in a
+/// deadlock search, and interrupt it. Lock order: `merged` → `held`. `waiting` is a leaf. `host` is
+/// held while a callback of the host runs, so it is taken without any other lock.
 pub struct LockOwner {
     id: u64,
     interrupted: Arc<AtomicBool>,
     changed_rows: AtomicU64,
-    /// 0 once detached.
+    /// The host's context; 0 once detached.
     host: Mutex<u64>,
     pub(super) held: Mutex<HeldLocks>,
     /// Locks that have left the hash table.
     pub(super) merged: Mutex<MergedLocks>,
-    /// The slots of the registry that name it, a bit each; only who acquires and releases looks.
+    /// One bit for each slot of the registry that lists the owner. Only the thread that acquires
+    /// and releases uses it.
     pub(super) registered: AtomicU64,
+    /// The request that waits.
     waiting: Mutex<Option<Arc<LockWaiter>>>,
 }
 
 /// The locks of an owner that are rows of the hash table.
 #[derive(Default)]
 pub(super) struct HeldLocks {
-    /// Each once, in the order granted.
+    /// Each key once, in the order in which they were granted or moved back.
     pub(super) keys: Vec<Arc<[u8]>>,
-    /// Merge when there are more than the table's threshold and this many.
+    /// Number of keys that the last merge left here since their rows have queues. They do not count
+    /// towards the merge threshold; otherwise each further lock would try to merge them again.
     pub(super) stuck: usize,
 }
 
 impl LockOwner {
-    /// An owner without locks. `id` is for reports and unique among live transactions; `host` is
-    /// opaque, handed to [`super::WaitObserver`], 0 for none.
+    /// An owner without locks. `id` appears in reports and is unique among live transactions.
+    /// `host` is the host's opaque context for [`super::WaitObserver`]; 0 for none.
     pub fn new(id: u64, host: u64) -> Arc<Self> {
         Self::with_interrupt(id, host, Arc::default())
     }
 
-    /// An owner for what the session of `self` does beside its transaction: a kill of the session
-    /// is heard there, too, by those who ask now and then.
+    /// An owner for work of the same session outside its transaction. It shares the interrupt flag,
+    /// so work that polls the flag ends when the session is killed.
     pub fn helper(&self, id: u64) -> Arc<Self> {
         Self::with_interrupt(id, 0, self.interrupt_flag())
     }
@@ -62,11 +69,12 @@ impl LockOwner {
         self.id
     }
 
-    /// The session was killed: a wait under way, and every later one until
-    /// [`LockOwner::clear_interrupt`], ends with
-    /// [`Interrupted`](crate::base::ErrorKind::Interrupted). From any thread.
+    /// Interrupts the owner, since its session was killed: the current wait, and every later one
+    /// until [`LockOwner::clear_interrupt`], ends with
+    /// [`Interrupted`](crate::base::ErrorKind::Interrupted). Any thread may call it.
     pub fn interrupt(&self) {
-        // Before looking for a waiter; `LockTable` registers its waiter before it looks here.
+        // Set the flag before looking for a waiter: the lock table registers the waiter before it
+        // checks the flag, so one of the two sees the other.
         self.interrupted.store(true, Ordering::SeqCst);
         let waiter = self.waiting();
         if let Some(waiter) = waiter {
@@ -74,7 +82,7 @@ impl LockOwner {
         }
     }
 
-    /// Waits may happen again.
+    /// Ends the effect of [`LockOwner::interrupt`].
     pub fn clear_interrupt(&self) {
         self.interrupted.store(false, Ordering::SeqCst);
     }
@@ -84,31 +92,32 @@ impl LockOwner {
         self.interrupted.load(Ordering::SeqCst)
     }
 
-    /// The flag behind [`LockOwner::is_interrupted`], for threads that work for the session.
+    /// The flag that [`LockOwner::is_interrupted`] reads, for threads that work for the session.
     pub fn interrupt_flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.interrupted)
     }
 
-    /// Sets how many rows the transaction changed so far: what a deadlock's victim would lose.
+    /// Sets the number of rows that the transaction has changed so far. The deadlock search prefers
+    /// victims with few changed rows.
     pub fn set_changed_rows(&self, rows: u64) {
         self.changed_rows.store(rows, Ordering::Relaxed);
     }
 
     /// Number of keys locked.
     pub fn locks_held(&self) -> usize {
-        // Together: others move locks from the one to the other.
+        // Both mutexes at once, since other threads move locks from `merged` to `held`.
         let merged = self.merged.lock();
         merged.len() as usize + self.held.lock().keys.len()
     }
 
-    /// Cost of a rollback: rows changed plus locks held.
+    /// Estimated cost of a rollback: changed rows plus held locks.
     pub(super) fn weight(&self) -> u64 {
         let rows = self.changed_rows.load(Ordering::Relaxed);
         rows.saturating_add(self.locks_held() as u64)
     }
 
-    /// The host's context, unless detached. The context stays valid while `f` runs: detaching
-    /// waits for it.
+    /// Calls `f` with the host's context, if there is one. The context stays valid while `f` runs:
+    /// [`Self::detach_host`] waits for the mutex that is held meanwhile.
     pub fn with_host(&self, f: impl FnOnce(u64)) {
         let host = self.host.lock();
         if *host != 0 {
@@ -116,7 +125,8 @@ impl LockOwner {
         }
     }
 
-    /// The host's context is about to go away; nobody is given it after this returns.
+    /// Forgets the host's context, which is about to become invalid. Waits for calls of
+    /// [`Self::with_host`] that use it; later ones do not get it.
     pub fn detach_host(&self) {
         *self.host.lock() = 0;
     }

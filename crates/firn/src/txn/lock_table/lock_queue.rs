@@ -1,4 +1,4 @@
-//! The lock of one key: holders and queue.
+//! The lock of one key: its holders and the queue of waiting requests.
 
 use super::waiter::{LockWaiter, WaitOutcome};
 use super::{LockMode, LockOwner};
@@ -10,46 +10,52 @@ pub(super) struct LockHolder {
     pub(super) mode: LockMode,
 }
 
-/// Result of an attempt to lock.
+/// Result of an attempt to lock without waiting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LockAttempt {
-    /// The owner holds as much already.
+    /// The owner holds the row in this or a stronger mode already.
     Held,
     /// The owner's shared lock became exclusive.
     Upgraded,
-    /// The owner holds the row now.
+    /// The owner did not hold the row and holds it now.
     Granted,
-    /// It has to wait.
+    /// The request has to wait.
     Blocked {
-        /// The owner holds the row shared.
+        /// Whether the owner holds the row shared.
         upgrade: bool,
     },
 }
 
 /// Holders and waiting requests of a key.
 ///
-/// Rules:
-/// - Either one holder, or any number of shared ones.
-/// - The queue is first in, first out, and a request joins it whenever it is not empty, even one
-///   that the holders would admit; so nobody is overtaken, and no grant adds an edge to the
-///   wait-for graph that a search has not seen. Upgrades alone go before the other requests: those
-///   wait for the upgrader's shared lock anyway.
-/// - A row without holders has no queue; it is removed.
+/// Invariants:
+/// - There is one exclusive holder, or any number of shared ones.
+/// - The queue is first in, first out. A request joins it whenever it is not empty, even if the
+///   request conflicts with no holder. So no request is overtaken, and no grant adds an edge to the
+///   wait-for graph that no search has seen. Only upgrades go before the other requests: these wait
+///   for the upgrader's shared lock anyway, directly or behind a request that does.
+/// - A row without holders has no queue; the shard removes it.
 ///
-/// The common row has one holder and nothing else, and keeps its lists unallocated.
+/// Example: A holds S; B requests X and waits; C requests S and waits behind B, though S is
+/// compatible with A. If A requests X, it is the only holder and gets it at once. If D held S, too,
+/// A's upgrade would wait before B and C.
+///
+/// Most rows have one holder and nothing else; their lists are not allocated.
 pub(super) struct LockQueue {
+    /// `None` only if there is no holder at all.
     first: Option<LockHolder>,
     rare: Option<Box<Rare>>,
 }
 
 #[derive(Default)]
 struct Rare {
+    /// Shared holders other than `first`.
     sharers: Vec<LockHolder>,
     queue: VecDeque<Arc<LockWaiter>>,
 }
 
 impl LockQueue {
-    /// A row that gets a holder before its shard is unlocked.
+    /// A row without holder. The caller adds one before it unlocks the shard.
     pub(super) fn empty() -> Self {
         Self {
             first: None,
@@ -88,7 +94,7 @@ impl LockQueue {
         Some(holder.mode)
     }
 
-    /// Adds a holder who is not among them.
+    /// Adds `owner`, which does not hold the row, to the holders.
     pub(super) fn add_holder(&mut self, owner: &Arc<LockOwner>, mode: LockMode) {
         let holder = LockHolder {
             owner: Arc::clone(owner),
@@ -101,13 +107,13 @@ impl LockQueue {
         }
     }
 
-    /// Whether another owner's hold keeps `owner` from `mode`.
+    /// Whether another owner holds the row in a mode that conflicts with `mode`.
     fn blocked_by_holders(&self, owner: &Arc<LockOwner>, mode: LockMode) -> bool {
         self.holders()
             .any(|holder| !Arc::ptr_eq(&holder.owner, owner) && holder.mode.conflicts(mode))
     }
 
-    /// Locks if it can be had at once.
+    /// Locks the row if that needs no wait.
     pub(super) fn attempt(&mut self, owner: &Arc<LockOwner>, mode: LockMode) -> LockAttempt {
         match self.mode_of(owner) {
             Some(held) if held >= mode => LockAttempt::Held,
@@ -137,14 +143,14 @@ impl LockQueue {
         queue.insert(at, Arc::clone(waiter));
     }
 
-    /// Takes `waiter` out of the queue. Call [`LockQueue::grant`] afterwards.
+    /// Removes `waiter` from the queue. Call [`LockQueue::grant`] afterwards.
     pub(super) fn remove_waiter(&mut self, waiter: &Arc<LockWaiter>) {
         let queue = &mut self.rare.as_mut().expect("has a queue").queue;
         let at = queue.iter().position(|other| Arc::ptr_eq(other, waiter));
         queue.remove(at.expect("in the queue"));
     }
 
-    /// Takes the hold of `owner` away. Returns whether there was one. Call [`LockQueue::grant`]
+    /// Removes `owner` from the holders. Returns whether it was one. Call [`LockQueue::grant`]
     /// afterwards.
     pub(super) fn remove_holder(&mut self, owner: &Arc<LockOwner>) -> bool {
         let is_owner = |holder: &LockHolder| Arc::ptr_eq(&holder.owner, owner);
@@ -162,14 +168,15 @@ impl LockQueue {
         true
     }
 
-    /// Whether somebody waits whom no holder blocks.
+    /// Whether there is a first request in the queue that no holder blocks.
     fn front_is_free(&self) -> bool {
         let mut queue = self.queue();
         let front = queue.next();
         front.is_some_and(|front| !self.blocked_by_holders(&front.owner, front.mode))
     }
 
-    /// Grants from the front of the queue what can be had, and adds it to `woken`.
+    /// Grants requests from the front of the queue until a holder blocks one, and adds them to
+    /// `woken`. The caller notifies these once it has unlocked the shard.
     pub(super) fn grant(&mut self, woken: &mut Vec<Arc<LockWaiter>>) {
         while self.front_is_free() {
             let rare = self.rare.as_mut().expect("has a queue");
@@ -189,12 +196,13 @@ impl LockQueue {
         }
     }
 
-    /// Whether nobody holds it; then nobody waits for it either.
+    /// Whether there is no holder; then there is no queue either.
     pub(super) fn is_free(&self) -> bool {
         self.first.is_none()
     }
 
-    /// Everyone `waiter` waits for: conflicting requests ahead of it, then conflicting holders.
+    /// All owners that `waiter` waits for: those of conflicting requests ahead of it, then
+    /// conflicting holders.
     pub(super) fn blockers(&self, waiter: &Arc<LockWaiter>) -> Vec<Arc<LockOwner>> {
         let ahead = self.queue().take_while(|other| !Arc::ptr_eq(other, waiter));
         let ahead = ahead.filter(|other| other.mode.conflicts(waiter.mode));
@@ -203,9 +211,9 @@ impl LockQueue {
         blockers
     }
 
-    /// Enough of [`LockQueue::blockers`] to reach all of them: an exclusive request ahead waits
-    /// itself for everything before it, so the nearest one stands for the rest. Keeps a search
-    /// through a queue of n at n edges instead of n².
+    /// Those of [`LockQueue::blockers`] from which a search reaches all others: an exclusive
+    /// request waits for everything before it, so the nearest one ahead stands for the rest. A
+    /// search through a queue of n requests then follows about n edges instead of n².
     pub(super) fn nearest_blockers(&self, waiter: &Arc<LockWaiter>) -> Vec<Arc<LockOwner>> {
         let mut blockers = Vec::new();
         let behind = self.queue().rev();
@@ -224,6 +232,7 @@ impl LockQueue {
         blockers
     }
 
+    /// Owners of the holds that conflict with `waiter`.
     fn holders_against(&self, waiter: &Arc<LockWaiter>) -> impl Iterator<Item = Arc<LockOwner>> {
         let holders = self.holders().filter(|holder| {
             !Arc::ptr_eq(&holder.owner, &waiter.owner) && holder.mode.conflicts(waiter.mode)

@@ -1,4 +1,4 @@
-//! Locks that have left the hash table for their owner's sorted sets.
+//! Merged locks: locks that have moved from the hash table to their owner's sorted sets.
 
 use super::key_set::KeySet;
 use super::lock_queue::LockQueue;
@@ -7,7 +7,8 @@ use parking_lot::RwLock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Slots of the registry; indexes share them by id.
+/// Slots of the registry. An index uses the slot of its id modulo this number. At most 64, since
+/// [`LockOwner`] has one bit for each.
 const SLOTS: usize = 64;
 
 /// The merged locks of one owner.
@@ -37,7 +38,7 @@ impl MergedLocks {
         self.shared.len() + self.exclusive.len()
     }
 
-    /// Memory, bytes.
+    /// Memory, in bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.shared.bytes() + self.exclusive.bytes()
     }
@@ -53,50 +54,53 @@ impl MergedLocks {
         self.set_mut(mode).insert(key);
     }
 
-    /// Takes `key` out. Call with the key's shard locked.
+    /// Removes `key` and returns its mode. Call with the key's shard locked.
     pub(super) fn remove(&mut self, key: &[u8]) -> Option<LockMode> {
         let modes = [LockMode::Exclusive, LockMode::Shared];
         modes.into_iter().find(|m| self.set_mut(*m).remove(key))
     }
 }
 
-/// The owners that hold a key in their merged locks.
+/// How merged locks hold a key.
 #[derive(Default)]
 pub(super) struct MergedHolders {
-    /// How the one who asks holds it.
+    /// Mode in which the requesting owner holds it.
     pub(super) own: Option<LockMode>,
-    /// How others hold it; exclusive if one of them does.
+    /// Strongest mode in which another owner holds it.
     pub(super) others: Option<LockMode>,
 }
 
-/// Names the owners of merged locks, by the index of the key.
+/// Lists the owners with merged locks, in slots by the index id of the keys.
 ///
-/// The ordinary request pays one load: that of the number of owners named for its index.
+/// A request in an index without merged locks pays one atomic load, of its slot's number of owners.
 ///
-/// - No lock is overlooked: an owner names itself before it moves the first lock, and moves each
-///   lock with the key's shard locked. A request looks with the same shard locked. So either it
-///   comes first, and finds the lock in the hash table, or it comes after the move and sees the
-///   number that was raised before. For this the load could be relaxed.
-/// - The number falls, with release order, after the owner has given up its merged locks, and is
-///   loaded with acquire order: who finds it 0 sees what the owner did before, its commit above
-///   all.
-/// - No waiter is forgotten: only a row of the hash table is ever waited for. A request that has to
-///   wait brings all merged locks of its key back into the row first, and no lock of a row with a
-///   queue is merged. An owner gives up its merged locks before its rows.
+/// - **No lock is overlooked.** An owner registers before it moves its first lock of an index, and
+///   moves each lock under the key's shard lock. A request reads the number under the same shard
+///   lock. So it comes before the move and finds the lock in the hash table, or after the move and
+///   sees the raised number. For this a relaxed load would do.
+/// - **The holder's work is visible.** The number falls, with release order, after the owner has
+///   released its merged locks, and is loaded with acquire order. So a request that reads 0 sees
+///   everything that the owner did before, above all its commit.
+/// - **No waiter is forgotten.** Requests wait for rows of the hash table only. A request that has
+///   to wait first moves all merged locks of its key to the row, and a lock is not merged while its
+///   row has a queue. An owner releases its merged locks before its rows.
+///
+/// Lock order: a slot's `owners` → an owner's merged locks.
 #[derive(Default)]
 pub(super) struct MergedLockRegistry {
     slots: Box<[RegistrySlot]>,
 }
 
-/// On cache lines of its own.
+/// Aligned to a cache line, so that a change of one slot does not slow down readers of another.
 #[derive(Default)]
 #[repr(align(64))]
 struct RegistrySlot {
+    /// Number of owners, read without the lock of `owners`.
     number: AtomicUsize,
     owners: RwLock<Vec<Arc<LockOwner>>>,
 }
 
-/// The slot of the index that `key` begins with.
+/// The number of the slot for the index id at the start of `key`.
 fn slot_of(key: &[u8]) -> usize {
     let id = key.iter().take(4).fold(0u32, |n, b| n << 8 | u32::from(*b));
     id as usize % SLOTS
@@ -114,7 +118,7 @@ impl MergedLockRegistry {
         (slot.number.load(Ordering::Acquire) != 0).then_some(slot)
     }
 
-    /// Names `owner` for the index of `key`. Without any shard locked.
+    /// Registers `owner` in the slot of `key`. The caller holds no shard's lock.
     pub(super) fn register(&self, owner: &Arc<LockOwner>, key: &[u8]) {
         let at = slot_of(key);
         let registered = owner.registered.load(Ordering::Relaxed);
@@ -128,14 +132,14 @@ impl MergedLockRegistry {
         }
     }
 
-    /// Gives up all merged locks of `owner`. Nobody waits for them: who does has moved the lock to
-    /// the hash table.
+    /// Releases all merged locks of `owner`. No request waits for them: one that has to wait moves
+    /// the lock to the hash table first.
     pub(super) fn release_all(&self, owner: &Arc<LockOwner>) {
         let registered = owner.registered.load(Ordering::Relaxed);
         if registered == 0 {
             return;
         }
-        // Freed at the end, when nobody has to wait for it.
+        // Kept until the end: freeing many keys takes time, in which no mutex should be held.
         let _merged = std::mem::take(&mut *owner.merged.lock());
         owner.registered.store(0, Ordering::Relaxed);
         for (at, slot) in self.slots.iter().enumerate() {
@@ -147,7 +151,7 @@ impl MergedLockRegistry {
         }
     }
 
-    /// The holders of `key`. Call with the key's shard locked.
+    /// How `owner` and others hold `key`. Call with the key's shard locked.
     #[inline]
     pub(super) fn holders_of(&self, owner: &Arc<LockOwner>, key: &[u8]) -> MergedHolders {
         match self.slot(key) {
@@ -156,23 +160,24 @@ impl MergedLockRegistry {
         }
     }
 
-    /// Adds `key`, which nobody holds, to the merged locks of `owner` if that is cheap and there
-    /// are such near it. Call with the key's shard locked.
+    /// Adds `key`, which no owner holds, to the merged locks of `owner` if the owner is registered
+    /// in the key's slot and [`KeySet::append`] accepts it. Returns whether it did. Call with the
+    /// key's shard locked.
     #[inline]
     pub(super) fn append(&self, owner: &Arc<LockOwner>, key: &[u8], mode: LockMode) -> bool {
         let registered = owner.registered.load(Ordering::Relaxed);
         registered & 1 << slot_of(key) != 0 && owner.merged.lock().set_mut(mode).append(key)
     }
 
-    /// Moves all merged locks of `key` to its `row`, since somebody is about to wait. Call with the
-    /// key's shard locked.
+    /// Moves all merged locks of `key` to its `row`, since a request is about to wait for it. Call
+    /// with the key's shard locked.
     pub(super) fn unmerge(&self, key: &Arc<[u8]>, row: &mut LockQueue) {
         let Some(slot) = self.slot(key) else {
             return;
         };
         for owner in slot.owners.read().iter() {
-            // An owner that gives up everything lets go of its merged locks first: under one lock
-            // the key is among those, or among the others by the time the owner looks there.
+            // `release_all` takes the merged locks first and `held` last. So it either takes the
+            // key from `merged`, or finds it in `held`: the mutex is held until the key is there.
             let mut merged = owner.merged.lock();
             if let Some(mode) = merged.remove(key) {
                 row.add_holder(owner, mode);
@@ -181,7 +186,7 @@ impl MergedLockRegistry {
         }
     }
 
-    /// Owners named, each once, by id.
+    /// All registered owners without duplicates, by id.
     pub(super) fn owners(&self) -> Vec<Arc<LockOwner>> {
         let mut all: Vec<_> = self
             .slots

@@ -1,44 +1,45 @@
-//! Statistics of the lock table, for status variables.
+//! Views of the lock table for status output: locks, waits, memory, the last deadlock.
 
 use super::key_set::{KeySet, same_index};
 use super::{LockMode, LockTable, LockWaiter};
 use std::fmt::Write;
 use std::sync::Arc;
 
-/// A lock that is held, or many of one owner in one index.
+/// One held lock, or all merged locks of one owner, index and mode.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LockInfo {
     /// Id of the owner.
     pub owner: u64,
-    /// The user key locked, the first of many.
+    /// The locked user key; the first of several.
     pub key: Vec<u8>,
-    /// The last of many; keys between that are not among the rows are free.
+    /// The last of several keys. Not all keys between the two are locked.
     pub last: Option<Vec<u8>>,
-    /// Number of keys.
+    /// Number of locked keys.
     pub rows: u64,
-    /// How it is held.
+    /// Mode of all the locks.
     pub mode: LockMode,
 }
 
-/// A request that waits.
+/// A waiting request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WaitInfo {
     /// Id of the owner.
     pub owner: u64,
-    /// The user key waited for.
+    /// The user key to lock.
     pub key: Vec<u8>,
-    /// How it is wanted.
+    /// The requested mode.
     pub mode: LockMode,
-    /// Ids of those it waits for: requests ahead in the queue, then holders.
+    /// Ids of the owners that it waits for: first those of requests ahead in the queue, then
+    /// holders.
     pub blockers: Vec<u64>,
 }
 
-/// Counts since the table was made.
+/// Counts since the lock table was created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LockStats {
-    /// Requests that slept.
+    /// Requests that joined a queue.
     pub waits: u64,
-    /// Waits whose time ran out.
+    /// Requests that failed because their time ran out, those with timeout 0 included.
     pub timeouts: u64,
     /// Deadlocks found.
     pub deadlocks: u64,
@@ -47,17 +48,17 @@ pub struct LockStats {
 /// Number and memory of the locks held at the moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LockMemory {
-    /// Keys locked one by one; a key that several share counts once.
+    /// Rows of the hash table; a row with several holders counts once.
     pub rows: u64,
-    /// Keys locked as parts of sorted sets, each for its owner.
+    /// Merged locks; a key counts once per owner.
     pub merged_rows: u64,
-    /// Memory of those sets, bytes.
+    /// Memory of the merged locks, in bytes.
     pub merged_bytes: u64,
 }
 
 impl LockTable {
-    /// All locks held, at most `max`; those that large statements have taken in one index make one
-    /// entry. One shard after the other, so not one instant.
+    /// At most `max` entries for held locks; the merged locks of an owner in one index and mode
+    /// make one entry. Not a consistent snapshot: it locks one shard or owner after the other.
     pub fn locks(&self, max: usize) -> Vec<LockInfo> {
         let mut locks = Vec::new();
         for owner in self.registry.owners() {
@@ -88,8 +89,7 @@ impl LockTable {
         locks
     }
 
-    /// How many keys are locked and what the sorted sets among them take; one shard and one owner
-    /// after the other, so not one instant.
+    /// Number and memory of the held locks. Not a consistent snapshot, as [`Self::locks`].
     pub fn memory(&self) -> LockMemory {
         let mut memory = LockMemory::default();
         for shard in &self.shards {
@@ -103,7 +103,7 @@ impl LockTable {
         memory
     }
 
-    /// All waiting requests, in queue order per key; one shard after the other, so not one instant.
+    /// All waiting requests, in queue order per key. Not a consistent snapshot, as [`Self::locks`].
     pub fn waits(&self) -> Vec<WaitInfo> {
         let mut waits = Vec::new();
         for shard in &self.shards {
@@ -119,7 +119,7 @@ impl LockTable {
         waits
     }
 
-    /// The last deadlock in words: who waited for what, and who had to go.
+    /// Describes the last deadlock: one line for each wait of the cycle, with the victim marked.
     pub fn last_deadlock(&self) -> Option<String> {
         self.last_deadlock.lock().clone()
     }
@@ -148,7 +148,7 @@ fn push_spans(locks: &mut Vec<LockInfo>, max: usize, owner: u64, mode: LockMode,
     }
 }
 
-/// The waits of a cycle, each for the next, in words.
+/// Describes a cycle: one line for each wait, whose blocker is the owner of the next one.
 pub(super) fn describe(cycle: &[Arc<LockWaiter>], victim: usize) -> String {
     let mut text = String::new();
     for (i, waiter) in cycle.iter().enumerate() {

@@ -1,9 +1,4 @@
-//! A part of the lock table under one mutex.
-//!
-//! A key's lock is either a queue in the shard's map, or a member of an owner's sorted set
-//! ([`super::merged_locks`]), never both. All changes of either happen with the key's shard locked,
-//! so an attempt that looks at both sees one consistent state. An attempt only grants what can be
-//! had at once; waiting begins in the lock table, under the graph lock.
+//! A shard of the lock table: the rows whose keys share some hash bits, under one mutex.
 
 use super::lock_queue::{LockAttempt, LockQueue};
 use super::merged_locks::MergedLockRegistry;
@@ -15,7 +10,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
-/// Rows by user key. Owners share the keys' allocations.
+/// Rows by user key. The owners' lists share the allocations of the keys.
 #[derive(Default)]
 pub(super) struct LockedRows {
     pub(super) map: HashMap<Arc<[u8]>, LockQueue, BuildHasherDefault<KeyHasher>>,
@@ -24,13 +19,15 @@ pub(super) struct LockedRows {
 /// A lock granted at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct GrantedAtOnce {
-    /// The owner did not hold the key before.
+    /// Whether the owner did not hold the key before.
     pub(super) newly: bool,
-    /// Rows of the table that the owner holds now and has not found stuck, if it got one.
+    /// If the owner got a row of the hash table: the number of rows that it holds now, without the
+    /// stuck ones. Otherwise 0.
     pub(super) rows: usize,
 }
 
 impl GrantedAtOnce {
+    /// The owner held the key before.
     fn before() -> Self {
         Self {
             newly: false,
@@ -38,7 +35,7 @@ impl GrantedAtOnce {
         }
     }
 
-    /// `owner` got the row of `key`.
+    /// `owner` got the row of `key`; adds it to the owner's held rows.
     fn row(owner: &Arc<LockOwner>, key: Arc<[u8]>) -> Self {
         let mut held = owner.held.lock();
         held.keys.push(key);
@@ -49,7 +46,7 @@ impl GrantedAtOnce {
     }
 }
 
-/// Where a lock was that was given up.
+/// Where a released lock was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Released {
     Nothing,
@@ -57,7 +54,7 @@ pub(super) enum Released {
     Merged,
 }
 
-/// Locks if it can be had at once. `None` if it has to wait.
+/// Locks `key` if that needs no wait; `None` if the request has to wait.
 fn attempt(
     rows: &mut LockedRows,
     registry: &MergedLockRegistry,
@@ -74,7 +71,7 @@ fn attempt(
             return None;
         }
         if merged.own.is_some() {
-            // A shared lock that nobody shares.
+            // An upgrade of a shared lock that no other owner holds.
             let mut own = owner.merged.lock();
             own.remove(key);
             own.insert(key, mode);
@@ -93,7 +90,7 @@ fn attempt(
     };
     let own = row.mode_of(owner);
     if merged.own.is_some() {
-        // An upgrade beside others who share the row: has to wait for them.
+        // An upgrade of a merged shared lock. The row has holders, so it has to wait for them.
         return None;
     }
     if own < Some(mode) && merged.others.is_some_and(|held| held.conflicts(mode)) {
@@ -109,14 +106,15 @@ fn attempt(
     }
 }
 
-/// On cache lines of its own.
+/// Aligned to a cache line, so that threads that use different shards do not share one.
 #[derive(Default)]
 #[repr(align(64))]
 pub(super) struct Shard {
     pub(super) rows: Mutex<LockedRows>,
 }
 
-/// Hashes a key in one go; the length that a slice hashes first adds nothing.
+/// Hashes a key in one call. Ignores the length that a slice hashes first: it is needed only to
+/// separate the fields of compound keys.
 #[derive(Default)]
 pub(super) struct KeyHasher(u64);
 
@@ -132,17 +130,18 @@ impl Hasher for KeyHasher {
     }
 }
 
-/// Capacity that a map keeps however few rows it has.
+/// A map is not shrunk unless its capacity is larger than this.
 const CAPACITY_KEPT: usize = 256;
 
 impl LockedRows {
-    /// Grants what the row's queue can have after a change, and removes the row if it is free.
+    /// After a change of the row of `key`: grants requests from its queue, adds them to `woken`,
+    /// and removes the row if it is free.
     fn settle(&mut self, key: &[u8], woken: &mut Vec<Arc<LockWaiter>>) {
         let row = self.map.get_mut(key).expect("changed just now");
         row.grant(woken);
         if row.is_free() {
             self.map.remove(key);
-            // A transaction with a million locks must not leave its memory behind.
+            // Give back the memory that a transaction with a million locks needed.
             if self.map.capacity() > CAPACITY_KEPT && self.map.len() < self.map.capacity() / 8 {
                 let keep = (2 * self.map.len()).max(CAPACITY_KEPT / 2);
                 self.map.shrink_to(keep);
@@ -152,7 +151,7 @@ impl LockedRows {
 }
 
 impl Shard {
-    /// Locks if it can be had at once. `None` if it has to wait.
+    /// Locks `key` if that needs no wait; `None` if the request has to wait.
     pub(super) fn attempt(
         &self,
         registry: &MergedLockRegistry,
@@ -163,7 +162,8 @@ impl Shard {
         attempt(&mut self.rows.lock(), registry, owner, key, mode)
     }
 
-    /// As [`Shard::attempt`], but joins the queue if it has to wait.
+    /// As [`Shard::attempt`], but joins the queue if the request has to wait. The caller holds the
+    /// graph lock.
     pub(super) fn attempt_or_enqueue(
         &self,
         registry: &MergedLockRegistry,
@@ -184,7 +184,7 @@ impl Shard {
             .entry(Arc::clone(&key))
             .or_insert_with(LockQueue::empty);
         registry.unmerge(&key, row);
-        // A holder with merged locks may have given them up meanwhile.
+        // Try again: an owner may have released its merged locks before `unmerge`.
         match row.attempt(owner, mode) {
             LockAttempt::Held | LockAttempt::Upgraded => Ok(GrantedAtOnce::before()),
             LockAttempt::Granted => Ok(GrantedAtOnce::row(owner, key)),
@@ -196,8 +196,8 @@ impl Shard {
         }
     }
 
-    /// Moves the hold of `owner` on `key` to its merged locks, unless somebody waits for the row.
-    /// Returns whether. The owner is registered.
+    /// Moves the lock of `owner` on `key` to its merged locks, unless the row has a queue. Returns
+    /// whether it did. The owner is registered in the key's slot.
     pub(super) fn merge(&self, owner: &Arc<LockOwner>, key: &[u8]) -> bool {
         let mut rows = self.rows.lock();
         let row = rows.map.get_mut(key).expect("it is held");
@@ -211,7 +211,8 @@ impl Shard {
         true
     }
 
-    /// Takes the hold of `owner` away and grants what comes next. Returns where it was.
+    /// Releases the lock of `owner` on `key`, grants requests from the queue and wakes them.
+    /// Returns where the lock was.
     pub(super) fn release(&self, owner: &Arc<LockOwner>, key: &[u8]) -> Released {
         let mut woken = Vec::new();
         {
@@ -229,8 +230,8 @@ impl Shard {
         Released::Row
     }
 
-    /// If `waiter` still waits: takes it out of the queue with `outcome`, wakes it, and grants what
-    /// comes next. Returns its outcome. The caller holds the graph lock.
+    /// If `waiter` still waits: removes it from the queue with `outcome`, wakes it, and grants and
+    /// wakes the requests that it blocked. Returns its outcome. The caller holds the graph lock.
     pub(super) fn decide(&self, waiter: &Arc<LockWaiter>, outcome: WaitOutcome) -> WaitOutcome {
         let mut woken = Vec::new();
         {
@@ -249,12 +250,12 @@ impl Shard {
         outcome
     }
 
-    /// Everyone `waiter` waits for; nobody once it does not wait.
+    /// All owners that `waiter` waits for; none if it does not wait any more.
     pub(super) fn blockers(&self, waiter: &Arc<LockWaiter>) -> Vec<Arc<LockOwner>> {
         self.row_of(waiter, |row| row.blockers(waiter))
     }
 
-    /// Enough of [`Shard::blockers`] to reach all of them.
+    /// Those of [`Shard::blockers`] from which a search reaches all others.
     pub(super) fn nearest_blockers(&self, waiter: &Arc<LockWaiter>) -> Vec<Arc<LockOwner>> {
         self.row_of(waiter, |row| row.nearest_blockers(waiter))
     }

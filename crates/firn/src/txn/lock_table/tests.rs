@@ -6,12 +6,12 @@ mod stress;
 
 use super::*;
 
-/// Long enough that no test ends by it.
+/// Waits so long that no test reaches the timeout.
 pub const LONG: WaitPolicy = WaitPolicy::Wait {
     timeout_micros: 600_000_000,
 };
 
-/// Tables that merge each lock at once, merge early, and do not merge in small tests.
+/// Tables that merge each lock at once, that merge early, and that do not merge in small tests.
 pub fn tables() -> impl Iterator<Item = LockTable> {
     [0, 1, 2, 4096].into_iter().map(|rows| {
         println!("merging at {rows}");

@@ -1,31 +1,31 @@
-//! One waiting request and its parker.
+//! One waiting request, and its condition variable.
 
 use super::{LockMode, LockOwner};
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Outcome of a waiting request.
+/// The outcome of a waiting request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WaitOutcome {
-    /// Nothing yet: it is in its row's queue.
+    /// None yet: the request is in its row's queue.
     Waiting,
     Granted,
-    /// Chosen as a deadlock's victim.
+    /// Chosen as the victim of a deadlock.
     Victim,
-    /// Left by itself: time ran out, or the session was killed.
+    /// Left the queue itself: time ran out, or the session was killed.
     Left,
 }
 
 /// A request in the queue of a row.
 ///
-/// The outcome leaves `Waiting` once, under the lock of the row's shard and together with the
-/// removal from the queue; then the sleeper is woken, once.
+/// The outcome changes once, from `Waiting`, in the same critical section of the row's shard that
+/// removes the request from the queue. Then the sleeper is woken once.
 pub(super) struct LockWaiter {
     pub(super) owner: Arc<LockOwner>,
     pub(super) key: Arc<[u8]>,
     pub(super) mode: LockMode,
-    /// The owner holds the row shared and asks for exclusive.
+    /// The owner holds the row shared and requests it exclusive.
     pub(super) upgrade: bool,
     signal: Mutex<WaitState>,
     wake: Condvar,
@@ -33,6 +33,7 @@ pub(super) struct LockWaiter {
 
 struct WaitState {
     outcome: WaitOutcome,
+    /// [`LockWaiter::kick`] was called.
     kicked: bool,
 }
 
@@ -60,25 +61,27 @@ impl LockWaiter {
         self.signal.lock().outcome
     }
 
-    /// Decides. The caller holds the shard's lock and took the waiter out of the queue.
+    /// Sets the outcome. The caller holds the shard's lock and has removed the waiter from the
+    /// queue.
     pub(super) fn decide(&self, outcome: WaitOutcome) {
         let mut signal = self.signal.lock();
         debug_assert_eq!(signal.outcome, WaitOutcome::Waiting);
         signal.outcome = outcome;
     }
 
-    /// Wakes the sleeper after a decision; best without the shard's lock.
+    /// Wakes the sleeper after [`Self::decide`]. Call it without the shard's lock, which the
+    /// sleeper may take next.
     pub(super) fn notify(&self) {
         self.wake.notify_one();
     }
 
-    /// Makes the sleeper look around.
+    /// Wakes the sleeper without an outcome, so that it sees that it is interrupted.
     pub(super) fn kick(&self) {
         self.signal.lock().kicked = true;
         self.wake.notify_one();
     }
 
-    /// Sleeps until a decision, a kick, or the end of `timeout`. The outcome may still be
+    /// Sleeps until there is an outcome, a kick, or `timeout` is over. The outcome may still be
     /// `Waiting` afterwards. (The condition variable has no spurious wake-ups, so the timeout
     /// starts over at most once.)
     pub(super) fn sleep(&self, timeout: Duration) -> WaitOutcome {

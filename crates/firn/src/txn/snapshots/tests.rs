@@ -19,7 +19,7 @@ fn counts_holders_of_a_seqno() {
     assert!(list.live().is_empty());
 }
 
-/// A thread that takes the list after the visible seqno moved on sees every snapshot below it.
+/// A list that is read after the visible seqno has risen has every snapshot below it.
 #[test]
 fn a_snapshot_is_never_read_but_not_listed() {
     let list = SnapshotList::new();
@@ -37,7 +37,7 @@ fn a_snapshot_is_never_read_but_not_listed() {
             .collect();
         while readers.iter().any(|reader| !reader.is_finished()) {
             let before = visible.fetch_add(1, Ordering::SeqCst);
-            // From here on no snapshot at `before` or below can appear, only vanish.
+            // From here on snapshots at `before` or below can only disappear.
             let live = list.live();
             let later = list.live();
             for old in later.iter().filter(|&&seqno| seqno <= before) {

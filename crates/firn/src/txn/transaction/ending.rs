@@ -15,12 +15,14 @@
 use super::*;
 
 impl Transaction {
-    /// Commits: visible, locks released, then as durable as the flush mode says.
+    /// Commits: makes the changes visible, releases the locks, and waits until the commit is as
+    /// durable as the flush mode says.
     ///
     /// # Errors
-    /// After an error of the log the outcome is unknown until the database is reopened. After
-    /// others nothing is committed: those of writing what has spilled, a full disk, a kill of the
-    /// session.
+    /// `Poisoned` and `ShutDown`: the log failed, and the outcome may be unknown until the database
+    /// is reopened. After all other errors nothing is committed: `NoSpace`; `TooLarge`; `Io` or
+    /// `Corruption` of spilled files or blobs; `Interrupted` while spilled runs are merged;
+    /// `Unsupported` for a log record over 1 GiB, or if no seqno is left.
     pub fn commit(&mut self) -> Result<()> {
         let lsn = match &self.phase {
             Phase::Idle => return Ok(()),
@@ -33,7 +35,7 @@ impl Transaction {
                     _ => None,
                 }
             }
-            // The binary log repeats a commit that is lost; nothing else does.
+            // If it is lost, recovery commits it again from the binary log. Any other must wait.
             Phase::Committed { lsn, in_binlog } => (!in_binlog).then_some(*lsn),
         };
         self.finish();
@@ -47,10 +49,11 @@ impl Transaction {
         }
     }
 
-    /// Commits what nobody else sees yet; durable with whatever is synced later.
+    /// Commits without waiting for durability: a later sync of the log makes it durable. For data
+    /// of a table that no other session can see yet.
     ///
     /// # Errors
-    /// Those of the log: `NoSpace`, `Io`, `Poisoned`; the transaction is still active.
+    /// As [`Self::commit`].
     pub fn commit_unsynced(&mut self) -> Result<()> {
         if matches!(self.phase, Phase::Active) && self.has_writes() {
             self.commit_active()?;
@@ -59,7 +62,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Commits the own writes in one step. Returns the end of the record.
+    /// Commits the own writes without a prepare. Returns the end of the commit record in the log.
     pub(super) fn commit_active(&mut self) -> Result<Option<Lsn>> {
         let source = Arc::clone(self.cx.ingest.versions().source());
         let committed = self.hand_over(|cx, changes, counters| {
@@ -70,8 +73,8 @@ impl Transaction {
         Ok(Some(committed.0.lsn))
     }
 
-    /// As [`Self::prepare`], for a transaction whose outcome another session may tell: DDL sees
-    /// from here on which tables it has changed.
+    /// As [`Self::prepare`], for a transaction whose outcome another session may decide. From here
+    /// on DDL refuses to change the tables that it has changed.
     ///
     /// # Errors
     /// As [`Self::commit`].
@@ -84,10 +87,12 @@ impl Transaction {
         Ok(())
     }
 
-    /// First phase of a two-phase commit: the changes are durable under `xid`.
+    /// First phase of a two-phase commit: on return the changes are in the log under `xid`, as
+    /// durable as the flush mode says. Does nothing for a transaction without writes.
     ///
     /// # Errors
-    /// As [`Self::commit`].
+    /// As [`Self::commit`]. The transaction stays active; but after `Poisoned` and `ShutDown`
+    /// recovery may find it prepared.
     pub fn prepare(&mut self, xid: &[u8]) -> Result<()> {
         if !matches!(self.phase, Phase::Active) || !self.has_writes() {
             return Ok(());
@@ -103,13 +108,13 @@ impl Transaction {
         Ok(())
     }
 
-    /// Hands the own writes to `log`, which names them in the log: files are the log's from there
-    /// on.
+    /// Passes the own writes to `log`, which appends them to the log, or appends the names of their
+    /// files. Once that record is appended, the log owns the files.
     pub(super) fn hand_over<T>(
         &mut self,
         log: impl FnOnce(&TransactionContext, &Changes, &[(u64, CounterValue)]) -> Result<T>,
     ) -> Result<(T, Changes)> {
-        // In every flush mode: a record that survives must find its blobs.
+        // Sync in every flush mode: if the record survives a crash, its blobs must, too.
         self.blobs.sync()?;
         let mut writes = self.writes.lock();
         if !writes.has_spilled() {
@@ -121,13 +126,13 @@ impl Transaction {
             return Ok((logged, changes));
         }
         let sealed = writes.seal()?;
-        // Of what was spilled, all may have been taken back.
+        // There is no file if all spilled writes were rolled back.
         let changes = match sealed.files() {
             [] => Changes::Batch(Batch::new()),
             files => Changes::Run(files.to_vec()),
         };
         let logged = log(&self.cx, &changes, &self.counters);
-        // After a failure of the log the record may be there all the same.
+        // After a failure of the log the record may survive, so its files must stay.
         let unknown =
             |error: &Error| self.cx.pipeline.is_poisoned() || *error.kind() == ErrorKind::ShutDown;
         if logged.as_ref().err().is_none_or(unknown) {
@@ -137,11 +142,12 @@ impl Transaction {
     }
 
     /// Second phase: assigns the seqno and makes the changes visible, without I/O. `binlog` is the
-    /// name and position in the binary log.
+    /// file name and the position of the commit in the binary log. Does nothing if the transaction
+    /// is not prepared.
     ///
     /// # Errors
-    /// Those of the log: `Io`, `Poisoned`; the transaction is still prepared. One that is not
-    /// prepared is left alone.
+    /// `Poisoned` and `ShutDown` of the log, `Unsupported` if no seqno is left. The transaction
+    /// stays prepared.
     pub fn commit_prepared(&mut self, binlog: Option<(&[u8], u64)>) -> Result<()> {
         let Phase::Prepared {
             xid,
@@ -152,7 +158,8 @@ impl Transaction {
             return Ok(());
         };
         let binlog = binlog.map(|(name, pos)| BinlogPosition { name, pos });
-        // It repeats transactions by the server's numbers, and none that a client has named.
+        // Recovery from the binary log commits transactions that the server numbered, but not those
+        // whose xid a client chose.
         let in_binlog = binlog.is_some() && self.noted.is_none();
         let what = CommitRecord::Prepared {
             xid,
@@ -170,11 +177,11 @@ impl Transaction {
         Ok(())
     }
 
-    /// Gives up all changes and locks.
+    /// Forgets all changes and releases the locks.
     ///
     /// # Errors
-    /// Those of a log that has failed, if the transaction was prepared: the next start finds it
-    /// prepared.
+    /// `Poisoned` and `ShutDown` of the log, if the transaction was prepared: the next open may
+    /// find it prepared again.
     pub fn rollback(&mut self) -> Result<()> {
         let Phase::Prepared {
             xid,
@@ -199,8 +206,9 @@ impl Transaction {
         discarded
     }
 
-    /// Leaves a prepared transaction to the next start, without its locks: the log has failed, and
-    /// takes no outcome, nor anybody's changes. Others are rolled back.
+    /// Leaves a prepared transaction to the next open, since the failed log cannot take its
+    /// outcome. Its locks are released: nothing can be committed until then. An active transaction
+    /// is rolled back.
     pub fn leave_prepared(&mut self) {
         if let Phase::Prepared {
             xid,
@@ -221,8 +229,10 @@ impl Transaction {
         self.finish();
     }
 
-    /// Hands a prepared transaction over to the database, where its outcome is asked for by xid;
-    /// a session that ends between the phases does so. Its locks stay with it.
+    /// Moves a prepared transaction with its locks to the database's [`PreparedTransaction`]s,
+    /// where another session commits it or rolls it back by xid. For a session that ends between
+    /// the two phases. `fresh_owner` owns the locks of this session from here on. An active
+    /// transaction is rolled back.
     pub fn detach(&mut self, fresh_owner: Arc<LockOwner>) {
         if let Phase::Prepared {
             xid,

@@ -4,7 +4,7 @@ use super::*;
 
 impl Transaction {
     /// Fixes the snapshot now, for START TRANSACTION WITH CONSISTENT SNAPSHOT. At READ COMMITTED
-    /// there is none to fix: the next statement reads at a point of its own.
+    /// it does nothing, since each statement takes a read point of its own.
     pub fn fix_snapshot(&mut self) {
         if self.isolation == Isolation::RepeatableRead {
             self.take_snapshot();
@@ -18,21 +18,21 @@ impl Transaction {
         self.point = None;
     }
 
-    /// Where the current statement's consistent reads read.
+    /// The read point of the current statement's consistent reads; pins it first.
     pub fn read_point(&mut self) -> ReadPoint {
         self.pin();
         self.pinned().clone()
     }
 
-    /// Pins what the current statement's consistent reads read, unless it is pinned.
+    /// Pins the read point of the current statement's consistent reads, unless it is pinned.
     pub fn pin(&mut self) {
         if self.point.is_none() {
             self.point = Some(self.new_point());
         }
     }
 
-    /// The read point that [`Self::pin`] pinned. Borrowing it avoids a reference count, whose cache
-    /// line all sessions would share.
+    /// The read point that [`Self::pin`] pinned. Borrowing it, unlike cloning, does not touch its
+    /// reference count, whose cache line all sessions share.
     ///
     /// # Panics
     /// If nothing is pinned.
@@ -56,7 +56,7 @@ impl Transaction {
         }
     }
 
-    /// Where locking reads read: everything committed by now.
+    /// A new read point that sees everything committed by now, for locking reads.
     pub fn latest_point(&self) -> ReadPoint {
         self.cx.super_versions.latest()
     }
@@ -66,10 +66,11 @@ impl Transaction {
         self.snapshot.as_ref().map(Snapshot::seqno)
     }
 
-    /// Newest own version of `user_key`, else the newest at `point`; deletions are hits.
+    /// Calls `f` with the newest own version of `user_key`; if there is none, with the newest one
+    /// at `point`. Both may be deletions. `None` if neither exists.
     ///
     /// # Errors
-    /// Those of reading: `Corruption`, `Unsupported`, `Io`.
+    /// Those of reading files: `Corruption`, `Unsupported`, `Io`.
     pub fn get<R>(
         &self,
         point: &ReadPoint,
@@ -93,10 +94,10 @@ impl Transaction {
         }
     }
 
-    /// Whether it has written, or deleted, the key.
+    /// Whether the transaction has written or deleted the key.
     ///
     /// # Errors
-    /// Those of reading what was spilled.
+    /// Those of reading spilled files: `Corruption`, `Unsupported`, `Io`.
     pub fn has_written(&self, user_key: &[u8]) -> Result<bool> {
         if !self.wrote {
             return Ok(false);
@@ -105,9 +106,9 @@ impl Transaction {
         Ok(found.is_some())
     }
 
-    /// As [`Self::get`] for each of `keys`, in any order; the blocks that several keys need are
-    /// read at the same time. Results are in the order of the keys; `f` gets the number of the key
-    /// too. An error is that of its key alone.
+    /// As [`Self::get`] for each of `keys`, which may be in any order. The blocks that a batch of
+    /// keys needs are prefetched together. `f` also gets the position of the key in `keys`, and the
+    /// results are in the order of `keys`. An error concerns its key only.
     pub fn multi_get<R>(
         &self,
         point: &ReadPoint,
@@ -121,7 +122,8 @@ impl Transaction {
         results
     }
 
-    /// Own writes as a source for scans; it sees those that follow, too.
+    /// A cursor over the own writes, for scans. It also sees later own writes; if some were
+    /// spilled, it may skip those since its last seek.
     pub fn own_writes(&self) -> WriteSetIter {
         self.writes.iter()
     }
@@ -131,7 +133,8 @@ impl Transaction {
         self.writes.iter_within(lower, upper)
     }
 
-    /// Whether the own writes touch `index`.
+    /// Whether the own writes touch `index`. May be wrongly true after a rollback of writes that
+    /// were spilled.
     pub fn writes_touch(&self, index: IndexId) -> bool {
         self.wrote && self.writes.lock().touches(index)
     }

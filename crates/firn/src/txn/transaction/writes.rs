@@ -3,11 +3,11 @@
 use super::*;
 
 impl Transaction {
-    /// Takes a row lock; waits as `policy` says, `None` for the session's timeout.
+    /// Takes a row lock and waits as `policy` says; `None` waits for the session's timeout.
     ///
     /// # Errors
-    /// Those of [`LockTable::acquire`](crate::txn::LockTable::acquire): `LockTimeout`,
-    /// `LockNotAvailable`, `Deadlock`, `Interrupted`.
+    /// `LockTimeout`, `LockNotAvailable`, `Interrupted`. `Deadlock`: the transaction must roll
+    /// back.
     pub fn lock(&self, key: &[u8], mode: LockMode, policy: Option<WaitPolicy>) -> Result<Granted> {
         let default = WaitPolicy::Wait {
             timeout_micros: self.lock_timeout_us,
@@ -21,16 +21,16 @@ impl Transaction {
         granted
     }
 
-    /// Gives one lock back early.
+    /// Releases one row lock before the end of the transaction.
     pub fn unlock(&self, key: &[u8]) {
         self.cx.locks.release(&self.owner, key);
     }
 
-    /// Waits at the stall gate, once a statement, before its first write.
+    /// Waits at the write stall gate. A statement passes it once, before its first write.
     ///
     /// # Errors
-    /// `Interrupted`; `NoSpace`, `Poisoned` or `ShutDown` if the work that the gate waits for has
-    /// failed.
+    /// `Interrupted`; `NoSpace` on a full disk; the error of background work that fails again and
+    /// again.
     pub fn before_write(&mut self) -> Result<()> {
         if !self.gate_passed {
             let owner = Arc::clone(&self.owner);
@@ -42,30 +42,30 @@ impl Transaction {
         Ok(())
     }
 
-    /// As [`Self::before_write`], of a deletion: that goes on where the disk is full.
+    /// As [`Self::before_write`], before a deletion, which a full disk does not stop.
     ///
     /// # Errors
-    /// As for [`Self::before_write`], but a full disk is none.
+    /// As [`Self::before_write`], without `NoSpace`.
     pub fn before_delete(&mut self) -> Result<()> {
         if !self.gate_passed {
             let owner = Arc::clone(&self.owner);
             self.cx
                 .pipeline
                 .pass_gate_deleting(&move || owner.is_interrupted())?;
-            // Further writes of the statement pass without asking.
+            // On a full disk, other writes of the statement must pass the gate themselves.
             self.gate_passed = !self.cx.pipeline.is_disk_full();
         }
         Ok(())
     }
 
-    /// Counts a row changed, which makes the transaction a worse victim of a deadlock.
+    /// Counts one changed row. The deadlock search prefers victims with few changed rows.
     pub fn count_changed_row(&mut self) {
         self.changed_rows += 1;
         self.owner.set_changed_rows(self.changed_rows);
     }
 
-    /// Counts `net` rows more in the table whose rows are in `clustered`, once the transaction
-    /// commits.
+    /// Adds `net` to the row count of the table with clustered index `clustered` when the
+    /// transaction commits.
     pub fn count_rows(&mut self, clustered: IndexId, rows: &Arc<RowCount>, net: i64) {
         self.row_counts.count(clustered, rows, net);
     }
@@ -73,16 +73,17 @@ impl Transaction {
     /// Adds a value to the own writes.
     ///
     /// # Errors
-    /// `TooLarge`, and those of spilling; nothing is written then.
+    /// As for [`WriteSet::put`]; nothing is written then.
     pub fn put(&mut self, user_key: &[u8], value: Value<'_>) -> Result<()> {
         self.write(|writes| writes.put(user_key, value))
     }
 
-    /// Writes a value of `column` out of line, for a row that goes to [`Self::put_with_blobs`].
-    /// A rollback turns the value into garbage of its blob file.
+    /// Writes a value of `column` to a blob file. The caller puts the returned reference into a row
+    /// and adds that with [`Self::put_with_blobs`]. After a rollback the blob is garbage.
     ///
     /// # Errors
-    /// As for [`BlobStore::write`].
+    /// `NoSpace` and `Io`: the value is not stored. `InvalidArgument` for a value of 4 GiB or more.
+    /// `Unsupported` in a read-only store.
     pub fn write_blob(&mut self, column: u32, value: &[u8]) -> Result<BlobRef> {
         self.cx.blobs.write(&mut self.blobs, column, value)
     }
@@ -90,8 +91,7 @@ impl Transaction {
     /// Adds a value whose tail ends with references to blobs.
     ///
     /// # Errors
-    /// Those of spilling to files: `NoSpace`, `Io`, `Interrupted`; `TooLarge` for an entry that no
-    /// block can hold.
+    /// As [`Self::put`].
     pub fn put_with_blobs(&mut self, user_key: &[u8], value: Value<'_>) -> Result<()> {
         self.write(|writes| writes.write(user_key, Kind::PutBlobs, value))
     }
@@ -118,12 +118,12 @@ impl Transaction {
         written
     }
 
-    /// Memory of the own writes, bytes.
+    /// Memory of the own writes, in bytes.
     pub fn write_bytes(&self) -> u64 {
         self.writes.lock().bytes()
     }
 
-    /// Ids of the files that it has spilled to and not committed.
+    /// Ids of its spilled files that are not committed; of a spill under way, none.
     pub fn spilled_files(&self) -> Vec<u64> {
         let mut files = self.writes.lock().spilled_files();
         if let Phase::Prepared { changes, .. } = &self.phase {
@@ -137,7 +137,8 @@ impl Transaction {
         self.hidden.entry(row_key.into()).or_insert(self.mark);
     }
 
-    /// Persists that `counter` has got to `value` when the transaction commits.
+    /// Persists `value` as a new maximum of `counter` when the transaction commits or prepares. A
+    /// transaction without writes drops it.
     pub fn raise_counter(&mut self, counter: u64, value: CounterValue) {
         match self.counters.iter_mut().find(|(c, _)| *c == counter) {
             Some((_, max)) => *max = value.max(*max),

@@ -1,4 +1,4 @@
-//! Iterators over a write set that changes under them.
+//! Iterators over a write set that stay valid while the set changes.
 
 use super::SharedWriteSet;
 use super::memory::{InMemoryWrites, OwnVersion};
@@ -8,10 +8,11 @@ use crate::base::{InternalIterator, InternalKey, Result, Seqno, Value};
 use crate::iter::{MergeIter, iterator_of_variants};
 use std::sync::Arc;
 
-/// Entries fetched at once by a long scan.
+/// Largest number of entries that a scan fetches at once.
 const BATCH_MAX: usize = 64;
 
-/// An entry, shared with the set: what it holds stays after the set forgot it.
+/// An entry that shares its allocations with the set, so it stays readable after the set has
+/// forgotten it.
 struct Fetched {
     key: Arc<[u8]>,
     version: OwnVersion,
@@ -19,27 +20,28 @@ struct Fetched {
 
 /// A cursor over the own versions in memory, with seqnos `UNCOMMITTED_BIT | position`.
 ///
-/// It holds on to the entry under it, and each move goes on from that entry's place in the order,
-/// whether or not the set still holds it. Entries are fetched in batches that grow while a scan
-/// goes on; a batch is dropped as soon as the set has changed. So a scan of an unchanged set costs
-/// a search per batch, and one which writes as it reads a search per step.
+/// It keeps the entry under the cursor, and each move continues from the key and seqno of that
+/// entry, whether or not the set still has it. It fetches entries in batches, which grow during a
+/// scan, and drops a batch once the set has changed. So a scan of an unchanged set costs one search
+/// per batch, and a scan that writes while it reads one search per step.
 struct MemoryIter {
     place: MemoryIterSource,
     batch: Vec<Fetched>,
-    /// The entry under the cursor; `batch.len()` when it stands nowhere.
+    /// Position in `batch` of the entry under the cursor; `batch.len()` if there is none.
     at: usize,
+    /// Whether the batch was fetched backwards, so that its entries descend.
     backward: bool,
-    /// Of the set when the batch was fetched.
+    /// Generation of the set when the batch was fetched.
     generation: u64,
     /// Size of the next batch.
     want: usize,
 }
 
-/// Whose entries a [`MemoryIter`] shows.
+/// The memory that a [`MemoryIter`] reads.
 enum MemoryIterSource {
-    /// Those of the set's memory, which changes.
+    /// The memory of the set, which changes.
     Set(SharedWriteSet),
-    /// Those of one that is being written.
+    /// Frozen memory, which does not change.
     Frozen(Arc<InMemoryWrites>),
 }
 
@@ -51,7 +53,8 @@ impl MemoryIterSource {
         }
     }
 
-    /// Returns the generation of what was shown.
+    /// Calls `f` with the memory, under the set's mutex if it belongs to a set. Returns its
+    /// generation.
     fn show(&self, f: impl FnOnce(&InMemoryWrites)) -> u64 {
         match self {
             Self::Set(set) => {
@@ -79,6 +82,7 @@ impl MemoryIter {
         }
     }
 
+    /// Replaces the batch by a new one from `fill`. Returns whether it has an entry.
     fn fetch(
         &mut self,
         backward: bool,
@@ -96,6 +100,7 @@ impl MemoryIter {
         !self.batch.is_empty()
     }
 
+    /// As [`Self::fetch`], for a seek, which begins with the smallest batch.
     fn seek_fetch(
         &mut self,
         backward: bool,
@@ -105,7 +110,8 @@ impl MemoryIter {
         self.fetch(backward, fill)
     }
 
-    /// One step within the batch, if it may.
+    /// Moves within the batch, if it has a next entry in this direction and the set has not
+    /// changed. Returns whether it moved.
     fn step(&mut self, backward: bool) -> bool {
         let usable = self.backward == backward
             && self.at + 1 < self.batch.len()
@@ -114,7 +120,7 @@ impl MemoryIter {
         usable
     }
 
-    /// The place to go on from, and a larger batch.
+    /// Key and seqno of the entry under the cursor, to continue from with a larger batch.
     fn leave(&mut self) -> (Arc<[u8]>, Seqno) {
         self.want = (self.want * 4).min(BATCH_MAX);
         let entry = self.current();
@@ -126,13 +132,14 @@ impl MemoryIter {
     }
 }
 
+/// A batch while it is filled.
 struct FetchedBatch {
     entries: Vec<Fetched>,
     want: usize,
 }
 
 impl FetchedBatch {
-    /// Takes an entry. Returns whether there is room for more.
+    /// Adds an entry. Returns whether there is room for more.
     fn take(&mut self, key: &Arc<[u8]>, version: &OwnVersion) -> bool {
         self.entries.push(Fetched {
             key: Arc::clone(key),
@@ -143,7 +150,7 @@ impl FetchedBatch {
 }
 
 impl InMemoryWrites {
-    /// Entries at or after (user key, seqno) in internal order.
+    /// Fills `batch` with entries at or after (user key, seqno) in internal order.
     fn forward_from(&self, user_key: &[u8], seqno: Seqno, batch: &mut FetchedBatch) {
         for (key, versions) in self.from(user_key) {
             for version in versions.newest_first() {
@@ -157,7 +164,8 @@ impl InMemoryWrites {
         }
     }
 
-    /// Entries before (user key, seqno) in internal order, backwards.
+    /// Fills `batch` with entries before (user key, seqno) in internal order, backwards. `None`
+    /// begins at the last entry.
     fn backward_from(&self, user_key: Option<&[u8]>, seqno: Seqno, batch: &mut FetchedBatch) {
         for (key, versions) in self.until(user_key) {
             for version in versions.newest_first().rev() {
@@ -229,7 +237,7 @@ impl InternalIterator for MemoryIter {
     }
 }
 
-/// A source of a set that has spilled.
+/// A source of the merge over a set that has spilled.
 enum Child {
     Memory(MemoryIter),
     Run(Box<SpilledRunIter>),
@@ -237,7 +245,9 @@ enum Child {
 
 iterator_of_variants!(Child: Memory, Run);
 
+/// The sources of a [`WriteSetIter`].
 enum IterSources {
+    /// The set has not spilled.
     Memory(MemoryIter),
     Merged(Box<MergeIter<Child>>),
 }
@@ -253,15 +263,19 @@ macro_rules! on_sources {
 
 /// A cursor over all own versions, with seqnos `UNCOMMITTED_BIT | position`.
 ///
-/// The versions in memory and those in spilled runs are merged. When the runs have changed (a
-/// spill, a merge, a rollback), the next move makes the sources anew and goes on from the place of
-/// the entry under the cursor, whether or not the set still holds it. Until then the entry stays
-/// readable, also if its file is gone: the block is held.
+/// It merges the versions in memory, frozen memory and spilled runs. After a spill, a merge or a
+/// rollback the next move creates new sources and continues from the key and seqno of the entry
+/// under the cursor, whether or not the set still has it. Until then the entry stays readable, even
+/// if its file is removed, since the cursor holds the block. In a set that has spilled, the cursor
+/// may skip writes since the last seek: the merge has read ahead.
+///
+/// Each move locks the set's mutex if it needs entries of the memory or new sources, so the caller
+/// must not hold it.
 pub struct WriteSetIter {
     set: SharedWriteSet,
     bounds: Bounds,
     sources: IterSources,
-    /// Of the set when the sources were made.
+    /// The set's `source_generation` when the sources were created.
     source_generation: u64,
 }
 
@@ -280,7 +294,7 @@ impl WriteSetIter {
         self.source_generation == self.set.source_generation()
     }
 
-    /// Makes the sources anew.
+    /// Replaces the sources by new ones, which are not positioned.
     fn renew(&mut self) {
         (self.sources, self.source_generation) = sources(&self.set, &self.bounds);
     }
@@ -291,7 +305,7 @@ impl WriteSetIter {
         }
     }
 
-    /// Makes the sources anew; returns where the cursor stood.
+    /// As [`Self::renew`]. Returns key and seqno of the entry that was under the cursor.
     fn renewed(&mut self) -> (Vec<u8>, Seqno) {
         let key = self.key();
         let place = (key.user_key.to_vec(), key.seqno);
@@ -300,6 +314,7 @@ impl WriteSetIter {
     }
 }
 
+/// The current sources of the set, not positioned, and their generation.
 fn sources(set: &SharedWriteSet, bounds: &Bounds) -> (IterSources, u64) {
     let locked = set.lock();
     let source_generation = set.source_generation();

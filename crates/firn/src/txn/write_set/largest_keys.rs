@@ -1,27 +1,28 @@
-//! How far in each index a set has written.
+//! The largest key that a write set has in each index.
 
 use crate::base::IndexId;
 use crate::base::key::index_id_of;
 
-/// Bytes kept of a key. Fewer would tell less, never something wrong.
+/// Bytes kept of a key. With fewer, more answers would be "perhaps"; none would be wrong.
 const KEPT: usize = 40;
 
-/// Indexes kept. A statement seldom writes more of them.
+/// Number of indexes kept. A statement seldom writes to more.
 const INDEXES: usize = 8;
 
-/// The largest key written of each index.
+/// The largest key written to each index, as a filter for point reads: a key is "not written" or
+/// "perhaps written".
 ///
-/// A statement that writes in key order looks up each key first, and each lies beyond all keys that
-/// it has written. One comparison finds that; otherwise the memory, the memory that is being
-/// spilled and every run would be searched. A rollback lowers nothing, so the answer is "not
-/// written" or "perhaps".
+/// A statement that writes in key order looks each key up before it writes it. The key is greater
+/// than all written ones, so one comparison saves the search of memory, frozen memory and every
+/// run. A rollback does not lower the largest keys.
 #[derive(Default)]
 pub(super) struct LargestKeys {
     list: Vec<LargestKey>,
-    /// An index is written that is not in the list.
+    /// Whether an index was written that is not in the list.
     others: bool,
 }
 
+/// The first bytes of a key, at most [`KEPT`].
 struct LargestKey {
     index: Option<IndexId>,
     len: usize,
@@ -49,14 +50,14 @@ impl LargestKey {
     }
 }
 
-/// The prefix of a key that is kept and compared. If the prefix of a key is larger than that of
-/// another, so is the key: either they differ within the prefix, or the other key is all prefix.
+/// The bytes of a key that are compared. If they are greater than those of another key, the whole
+/// key is greater: either the keys differ in these bytes, or the other key is a proper prefix.
 fn kept(user_key: &[u8]) -> &[u8] {
     &user_key[..user_key.len().min(KEPT)]
 }
 
 impl LargestKeys {
-    /// `user_key` is written.
+    /// Records that `user_key` is written.
     pub(super) fn note(&mut self, user_key: &[u8]) {
         let (index, key) = (index_id_of(user_key), kept(user_key));
         let is_full = self.list.len() == INDEXES;
@@ -87,7 +88,7 @@ mod tests {
 
     fn random_key(rng: &mut StdRng, indexes: u32) -> Vec<u8> {
         let mut key = rng.random_range(0..indexes).to_be_bytes().to_vec();
-        // Long keys share what is kept of them.
+        // Long keys of an index share their kept bytes.
         key.resize(rng.random_range(2..2 * KEPT), 0);
         if let Some(last) = key.last_mut() {
             *last = rng.random_range(0..4);

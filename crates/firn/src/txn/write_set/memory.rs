@@ -1,4 +1,4 @@
-//! The part of a write set that is in memory.
+//! The writes of a write set that are in memory.
 
 use crate::base::key::UNCOMMITTED_BIT;
 use crate::base::{Kind, Seqno, Value};
@@ -7,8 +7,8 @@ use std::collections::btree_map::Entry;
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// Memory of a version beside key and value: map slot, log slot, headers of two allocations.
-/// Measured on a million rows in key order, after which the nodes of the map are half full.
+/// Memory of a version without key and value, in bytes: map slot, log slot, headers of two
+/// allocations. Measured with a million rows in key order, which leave the map's nodes half full.
 const VERSION_OVERHEAD: u64 = 212;
 
 #[derive(Clone)]
@@ -16,6 +16,7 @@ pub(super) struct OwnVersion {
     pub(super) position: u64,
     pub(super) kind: Kind,
     head_len: u32,
+    /// Head and tail of the value.
     bytes: Arc<[u8]>,
 }
 
@@ -30,8 +31,9 @@ impl OwnVersion {
     }
 }
 
-/// The versions of one user key, oldest first; never empty.
+/// The versions of one user key, at least one.
 pub(super) struct OwnVersions {
+    /// Oldest first.
     older: Vec<OwnVersion>,
     pub(super) newest: OwnVersion,
 }
@@ -44,17 +46,19 @@ impl OwnVersions {
 
 /// Writes in key order, and in the order of their positions.
 ///
-/// Invariant: `log` lists the writes by position, so that forgetting costs what is forgotten.
+/// Invariant: `log` lists position and key of every write in `map`, by position. So the cost of a
+/// rollback is proportional to the number of writes that it forgets.
 #[derive(Default)]
 pub(super) struct InMemoryWrites {
     map: BTreeMap<Arc<[u8]>, OwnVersions>,
     log: Vec<(u64, Arc<[u8]>)>,
     bytes: u64,
+    /// Buffer of [`Self::joined`].
     scratch: Vec<u8>,
 }
 
 impl InMemoryWrites {
-    /// Adds a write, later than all here.
+    /// Adds a write. `position` is greater than all others.
     pub(super) fn write(&mut self, position: u64, user_key: &[u8], kind: Kind, value: Value<'_>) {
         self.bytes += version_bytes(user_key.len(), value.len());
         let version = OwnVersion {
@@ -80,7 +84,7 @@ impl InMemoryWrites {
         }
     }
 
-    /// Both parts in one allocation.
+    /// Copies both parts of the value into one allocation.
     fn joined(&mut self, value: Value<'_>) -> Arc<[u8]> {
         if value.tail.is_empty() {
             return Arc::from(value.head);
@@ -113,7 +117,7 @@ impl InMemoryWrites {
         forgets
     }
 
-    /// Adds the writes of `later`, which came after all here.
+    /// Adds the writes of `later`, whose positions are greater than all here.
     pub(super) fn absorb(&mut self, later: &Self) {
         for (position, key) in &later.log {
             let versions = &later.map[key];
@@ -147,13 +151,13 @@ impl InMemoryWrites {
         self.map.iter().map(|(key, versions)| (&key[..], versions))
     }
 
-    /// Keys from `user_key` on.
+    /// Keys at or after `user_key`, ascending.
     pub(super) fn from(&self, user_key: &[u8]) -> impl Iterator<Item = (&Arc<[u8]>, &OwnVersions)> {
         let from = (Bound::Included(user_key), Bound::Unbounded);
         self.map.range::<[u8], _>(from)
     }
 
-    /// Keys up to `user_key`, backwards; all without one.
+    /// Keys at or before `user_key`, descending; all keys for `None`.
     pub(super) fn until(
         &self,
         user_key: Option<&[u8]>,
@@ -171,7 +175,7 @@ impl InMemoryWrites {
     }
 }
 
-/// Memory that a write takes.
+/// Memory of one write, in bytes.
 pub(super) fn version_bytes(key_len: usize, value_len: usize) -> u64 {
     (key_len + value_len) as u64 + VERSION_OVERHEAD
 }

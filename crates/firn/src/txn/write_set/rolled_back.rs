@@ -1,17 +1,17 @@
-//! Positions that a rollback has left behind in spilled runs.
+//! Positions of rolled back writes in spilled runs.
 
-/// Positions that count as never written, as intervals.
+/// The dead positions: those of spilled writes that were rolled back, as intervals.
 ///
-/// Invariant: ascending, apart, not empty. Positions are never used twice, so what is dead stays
-/// dead.
+/// Invariant: the intervals are not empty, ascend, and do not overlap. Positions are never used
+/// twice, so a dead position stays dead.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct RolledBackPositions {
-    /// Above the first number, up to the second.
+    /// (a, b) stands for the positions above a and up to b.
     intervals: Vec<(u64, u64)>,
 }
 
 impl RolledBackPositions {
-    /// Everything above `mark`, up to `last`, the largest position there is.
+    /// Adds the positions above `mark` up to `last`, the largest spilled position.
     pub(super) fn add(&mut self, mark: u64, last: u64) {
         let mut from = mark;
         while let Some(&(start, end)) = self.intervals.last() {
@@ -26,7 +26,7 @@ impl RolledBackPositions {
         }
     }
 
-    /// Positions above `last` are gone.
+    /// Removes positions above `last`, since their runs are removed.
     pub(super) fn cut(&mut self, last: u64) {
         self.intervals.retain(|(from, _)| *from < last);
         if let Some((_, to)) = self.intervals.last_mut() {

@@ -1,4 +1,4 @@
-//! From memory to disk: spilling, and merging what was spilled.
+//! Writes memory to spilled runs, and merges spilled runs: into fewer, or for the commit.
 
 use super::memory::InMemoryWrites;
 use super::spilled_runs::{SpilledRun, SpilledRunIter, SpilledRuns, positions};
@@ -13,33 +13,36 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// So many runs of a tier are merged into one of the next.
+/// This many runs of a tier are merged into one run of the next tier.
 pub(super) const FAN_IN: usize = 16;
 
-/// Entries between two questions whether to go on.
+/// Entries between two checks of the interrupt flag.
 const PACE: u64 = 1024;
 
-/// A part of a spill is worth the last level's codec from this size on, bytes before compression.
+/// Smallest part of a spill that may be written densely, in bytes before compression.
 const DENSE_MIN: u64 = 1 << 20;
 
-/// A part of this share of a spill begins a file: it would else hang together with the index before
-/// it, and be merged with that.
+/// An index with at least one part in this many of a spill's bytes gets files of its own. If it
+/// shared a file with a neighbouring index, that file would overlap the later files of both, and a
+/// merge would have to rewrite all of them.
 const OWN_FILE_SHARE: u64 = 16;
 
-/// Of a part in key order, so much may have been written out of order, in percent.
+/// A part counts as written in key order if at most this many percent of its keys were not.
 const DISORDER_MAX: u64 = 5;
 
-/// How the memory's entries are to be written.
+/// Decides how densely each index of a memory is written.
 ///
-/// Entries that were written in key order, beyond all others that the set has of the index, and in
-/// a range where the tree has nothing, are written like files of the last level: the commit
-/// installs these files as they are. All other entries are merged later, and get the light codec.
+/// An index is written as densely as the last level if its keys were written in key order, come
+/// after all of its keys that the set has spilled, and lie where the tree's files have no keys:
+/// such files are likely to be installed unchanged. All others are merged sooner or later, and are
+/// written lightly.
 pub(super) struct SpillPlan {
+    /// By index, ascending.
     parts: Vec<IndexSpill>,
 }
 
 impl SpillPlan {
-    /// For `memory`, which is newer than `runs`.
+    /// The plan for `memory`, which is newer than `runs`.
     pub(super) fn new(ingest: &Ingest, memory: &InMemoryWrites, runs: &SpilledRuns) -> Self {
         Self {
             parts: parts(ingest, memory, runs),
@@ -47,16 +50,16 @@ impl SpillPlan {
     }
 }
 
-/// The entries of one index in memory.
+/// The part of a spill that belongs to one index.
 struct IndexSpill {
     index: Option<IndexId>,
     density: Density,
+    /// Keys and newest values, before compression.
     bytes: u64,
 }
 
-/// Writes all of `memory` as a run, which nobody needs after a power cut: it is not synced.
-///
-/// `plan` is of the same memory.
+/// Writes all versions in `memory` as a run. It is not synced, since the run is useless after a
+/// power cut; [`SpilledRuns::seal`] syncs the files that a commit uses. `plan` is for this memory.
 pub(super) fn spill(
     ingest: &Arc<Ingest>,
     memory: &InMemoryWrites,
@@ -87,7 +90,7 @@ pub(super) fn spill(
     Ok(files.unwrap_or_else(|| ingest.no_files()))
 }
 
-/// Ends `writer` and adds what it has written to `files`.
+/// Finishes `writer`, if there is one, and adds its files to `files`.
 fn end(writer: Option<RunWriter>, files: &mut Option<NewFiles>) -> Result<()> {
     if let Some(writer) = writer {
         let written = writer.finish()?;
@@ -99,7 +102,7 @@ fn end(writer: Option<RunWriter>, files: &mut Option<NewFiles>) -> Result<()> {
     Ok(())
 }
 
-/// The indexes in memory, ascending, with the density of what is written of them.
+/// The parts of [`SpillPlan`].
 fn parts(ingest: &Ingest, memory: &InMemoryWrites, runs: &SpilledRuns) -> Vec<IndexSpill> {
     struct IndexTotals<'a> {
         index: Option<IndexId>,
@@ -160,36 +163,41 @@ fn parts(ingest: &Ingest, memory: &InMemoryWrites, runs: &SpilledRuns) -> Vec<In
         .collect()
 }
 
-/// Whether the files of the tree have nothing between these keys.
+/// Whether no file of the tree overlaps the range of these keys.
 fn is_new(ingest: &Ingest, smallest: &[u8], largest: &[u8]) -> bool {
     let version = ingest.versions().current();
     let mut found = version.overlapping(smallest, Bound::Included(largest));
     found.next().is_none()
 }
 
-/// Purpose of a merge.
+/// The purpose of a merge.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum MergePurpose {
-    /// Fewer runs: all versions stay.
+    /// Fewer runs: keeps all versions, with their positions.
     Fewer,
-    /// The commit: the newest version of each key, without its position.
+    /// A commit: keeps the newest version of each key, without its position.
     Commit,
 }
 
-/// Result of a merge: files of the runs that stay as they are, and new files in place of the rest.
+/// The files that a merge results in.
 struct MergeResult {
+    /// Ids of files of the merged runs that are reused unchanged.
     kept: HashSet<u64>,
+    /// New files in place of all others.
     written: NewFiles,
 }
 
-/// A file and the number of its run.
+/// A file and the position of its run in the list of merged runs.
 struct FileOfRun<'a> {
     run: usize,
     file: &'a Arc<FileHandle>,
 }
 
-/// Merges runs, oldest first. A file that shares no range of keys with another one stays as it is,
-/// if nothing in it must go.
+/// Merges `runs`, which are ordered oldest first. Reuses a file that overlaps no other one, if it
+/// [`stays`].
+///
+/// Example: the files a–c and m–p of one run and b–d and x–z of another make the groups {a–c, b–d},
+/// {m–p} and {x–z}: the first is rewritten, the others are reused.
 fn merge(
     ingest: &Arc<Ingest>,
     runs: &[SpilledRun],
@@ -224,7 +232,7 @@ fn merge(
         }
         let (group, others) = rest.split_at(len);
         if len == 1 && stays(first.file, dead, aim) {
-            // The next output file must not span it.
+            // End the current file: later keys in it would make it overlap the kept file.
             merging.end()?;
             kept.insert(first.file.file_id);
         } else {
@@ -239,7 +247,8 @@ fn merge(
     })
 }
 
-/// Whether a file that overlaps no other one is what is wanted.
+/// Whether a file that overlaps no other one can be reused: none of its entries must be dropped
+/// for a commit; not all of them are dead for a merge into fewer runs.
 fn stays(
     file: &FileMeta,
     dead: &super::rolled_back::RolledBackPositions,
@@ -252,6 +261,7 @@ fn stays(
     }
 }
 
+/// Fails with `Interrupted` if the flag is set.
 fn heed(interrupted: &AtomicBool) -> Result<()> {
     match interrupted.load(Ordering::Relaxed) {
         true => Err(Error::new(
@@ -262,23 +272,27 @@ fn heed(interrupted: &AtomicBool) -> Result<()> {
     }
 }
 
+/// A merge in progress.
 struct Merging<'a> {
     ingest: &'a Arc<Ingest>,
     dead: &'a Arc<super::rolled_back::RolledBackPositions>,
     aim: MergePurpose,
     interrupted: &'a AtomicBool,
+    /// Estimated size of the output, in bytes.
     expected: u64,
     writer: Option<(Density, RunWriter)>,
     written: Option<NewFiles>,
 }
 
 impl Merging<'_> {
+    /// Ends the current output file.
     fn end(&mut self) -> Result<()> {
         let writer = self.writer.take();
         end(writer.map(|(_, writer)| writer), &mut self.written)
     }
 
-    /// Merges files that hang together, ascending, up to the key `largest`.
+    /// Merges a group of files whose ranges form one connected range, which ends at the key
+    /// `largest`. They are ordered by their smallest key.
     fn group(&mut self, group: &[FileOfRun<'_>], runs: usize, largest: &[u8]) -> Result<()> {
         let smallest = &group[0].file.smallest;
         let dense = self.aim == MergePurpose::Commit && is_new(self.ingest, smallest, largest);
@@ -329,10 +343,12 @@ impl Merging<'_> {
 }
 
 impl SpilledRuns {
-    /// Merges the newest runs into one if there are many.
+    /// While at least [`FAN_IN`] of the newest runs have the same tier, merges them into one run of
+    /// the next tier.
     ///
     /// # Errors
-    /// Those of the files; `Interrupted` once the flag is set. The runs are as before then.
+    /// Those of the files: `NoSpace`, `Io`, `Corruption`, `Unsupported`. `Interrupted` once the
+    /// flag is set. The runs of the failed merge stay as they were.
     pub(super) fn merge_if_many(
         &mut self,
         ingest: &Arc<Ingest>,
@@ -379,11 +395,12 @@ impl SpilledRuns {
         }
     }
 
-    /// Makes the files of a commit: the newest version of each key, in files that share no key,
-    /// synced and with durable names. The runs stay as they are, so that it may be tried again.
+    /// Makes the files of a commit: the newest version of each key, in files that do not overlap,
+    /// with synced contents and names. The runs stay as they are, so that it can be tried again.
     ///
     /// # Errors
-    /// Those of the files; `Interrupted` once the flag is set.
+    /// Those of the files: `NoSpace`, `Io`, `Corruption`, `Unsupported`. `Interrupted` once the
+    /// flag is set.
     pub(super) fn seal(
         &self,
         ingest: &Arc<Ingest>,
@@ -400,8 +417,7 @@ impl SpilledRuns {
         let kept = all.filter(|meta| merged.kept.contains(&meta.file_id));
         let mut files: Vec<FileMeta> = kept.chain(merged.written.files()).cloned().collect();
         files.sort_by(|a, b| a.smallest.cmp(&b.smallest));
-        // Spilled files that stay are synced only now: most spilled files are merged or rolled back
-        // before anything needs them to be durable.
+        // Spilled files are synced only here, since most of them are merged or rolled back before.
         for file_id in &merged.kept {
             heed(interrupted)?;
             ingest.sync_file(*file_id)?;
@@ -410,7 +426,7 @@ impl SpilledRuns {
         Ok(SealedWriteSet { files, merged })
     }
 
-    /// The log names the files of `sealed`: they are no longer the set's to remove.
+    /// Gives up the ownership of the files of `sealed`, since a log record names them.
     pub(super) fn release(&mut self, sealed: SealedWriteSet) {
         for run in &mut self.list {
             let kept = run
@@ -422,15 +438,16 @@ impl SpilledRuns {
     }
 }
 
-/// The files that a spilled set commits. The new ones are removed if it is dropped.
+/// The files that the commit of a spilled set installs. A drop removes the files that the seal has
+/// written, unless [`WriteSet::release`](super::WriteSet::release) was called.
 pub struct SealedWriteSet {
-    /// Ascending, without a common user key.
+    /// Ascending, without overlap.
     files: Vec<FileMeta>,
     merged: MergeResult,
 }
 
 impl SealedWriteSet {
-    /// The files.
+    /// The files, ascending, without overlap.
     pub fn files(&self) -> &[FileMeta] {
         &self.files
     }

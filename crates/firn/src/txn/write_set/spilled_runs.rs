@@ -1,4 +1,4 @@
-//! The part of a write set that is on disk.
+//! The spilled runs of a write set.
 
 use super::rolled_back::RolledBackPositions;
 use crate::base::key::{SEQNO_MAX, UNCOMMITTED_BIT};
@@ -11,22 +11,25 @@ use crate::version::{FileHandle, FileMeta, Run};
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// User keys that a cursor is asked for: from `lower`, inclusive, to `upper`, exclusive.
+/// The range of user keys that a cursor's caller needs: from `lower`, inclusive, to `upper`,
+/// exclusive.
 #[derive(Default)]
 pub(super) struct Bounds {
     pub(super) lower: Vec<u8>,
     pub(super) upper: Option<Vec<u8>>,
 }
 
-/// One spill, or several merged: sorted files with stored positions.
+/// One spill, or several merged ones: sorted files whose entries have seqnos
+/// `UNCOMMITTED_BIT | position`.
 pub(super) struct SpilledRun {
-    /// Removed from disk with the run.
+    /// Owns the files: a drop of the run removes them from disk.
     pub(super) files: NewFiles,
     pub(super) run: Arc<Run>,
-    /// Smallest and largest position in it.
+    /// Smallest position in the run.
     pub(super) first: u64,
+    /// Largest position in the run.
     pub(super) last: u64,
-    /// How often its entries were merged.
+    /// Number of merges that its entries went through.
     pub(super) tier: u32,
 }
 
@@ -40,7 +43,7 @@ pub(super) fn positions(meta: &FileMeta) -> (u64, u64) {
 }
 
 impl SpilledRun {
-    /// The run of `files`, of which there is one at least.
+    /// The run of `files`; opens new handles for them.
     pub(super) fn new(ingest: &Ingest, files: NewFiles, tier: u32) -> Self {
         let source = ingest.versions().source();
         let handle = |meta: &FileMeta| FileHandle::new(Arc::new(meta.clone()), Arc::clone(source));
@@ -48,7 +51,7 @@ impl SpilledRun {
         Self::of_handles(files, handles, tier)
     }
 
-    /// The run of `files`, which these handles read.
+    /// The run of `files`, read through `handles`, which ascend.
     pub(super) fn of_handles(files: NewFiles, handles: Vec<Arc<FileHandle>>, tier: u32) -> Self {
         let ends = || files.files().iter().map(positions);
         Self {
@@ -61,10 +64,15 @@ impl SpilledRun {
     }
 }
 
-/// The spilled runs of a set, oldest first; their positions do not interleave.
+/// The spilled runs of a write set.
+///
+/// Invariant: the intervals of positions of the runs ascend and do not overlap, so a newer run has
+/// the newer version of a key.
 #[derive(Default)]
 pub(super) struct SpilledRuns {
+    /// Oldest first.
     pub(super) list: Vec<SpilledRun>,
+    /// Shared with cursors, which keep those of their creation.
     pub(super) dead: Arc<RolledBackPositions>,
 }
 
@@ -73,12 +81,12 @@ impl SpilledRuns {
         self.list.is_empty()
     }
 
-    /// The largest position spilled.
+    /// The largest spilled position; 0 without runs.
     pub(super) fn last(&self) -> u64 {
         self.list.last().map_or(0, |run| run.last)
     }
 
-    /// Forgets every write after `mark`; runs that hold nothing else are removed.
+    /// Forgets every write after `mark`, and removes runs that hold no other writes.
     pub(super) fn forget_after(&mut self, mark: u64) {
         while self.list.last().is_some_and(|run| run.first > mark) {
             self.list.pop();
@@ -93,7 +101,10 @@ impl SpilledRuns {
         }
     }
 
-    /// Gives `f` the newest version of `user_key` at or below `bound` that is not dead.
+    /// Calls `f` with the newest version of `user_key` at or below `bound` that is not dead.
+    ///
+    /// # Errors
+    /// Those of reading the files: `Corruption`, `Unsupported`, `Io`.
     pub(super) fn get<R>(
         &self,
         user_key: &[u8],
@@ -118,7 +129,7 @@ impl SpilledRuns {
                 match found {
                     None => break,
                     Some(Ok(result)) => return Ok(result),
-                    // Perhaps an older one is not.
+                    // Look for an older version in this run, which may not be dead.
                     Some(Err(dead)) => bound = dead - 1,
                 }
             }
@@ -149,7 +160,7 @@ impl SpilledRuns {
     }
 }
 
-/// Walks over the entries of a run that are not dead.
+/// A cursor over the entries of a run that are not dead.
 pub(super) struct SpilledRunIter {
     inner: ConcatIter<RunFiles>,
     dead: Arc<RolledBackPositions>,
@@ -174,10 +185,12 @@ impl SpilledRunIter {
         }
     }
 
+    /// Whether the entry under the cursor is dead.
     fn is_dead(&self) -> bool {
         self.dead.contains(position(self.inner.key().seqno))
     }
 
+    /// Skips dead entries. `on`: whether the cursor stands on an entry; returns the same.
     fn forward(&mut self, mut on: bool) -> Result<bool> {
         while on && self.is_dead() {
             on = self.inner.next()?;
@@ -185,6 +198,7 @@ impl SpilledRunIter {
         Ok(on)
     }
 
+    /// As [`Self::forward`], backwards.
     fn backward(&mut self, mut on: bool) -> Result<bool> {
         while on && self.is_dead() {
             on = self.inner.prev()?;

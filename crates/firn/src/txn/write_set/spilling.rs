@@ -1,4 +1,4 @@
-//! Memory on its way to disk.
+//! Frozen memory of a write set while it is written as a run.
 
 use super::memory::InMemoryWrites;
 use super::spill::{SpillPlan, spill};
@@ -9,23 +9,25 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
-/// The former memory of a write set, immutable while it is written as a run. A background thread
-/// writes it beside the statement, where there is one, because compression is most of a spill.
+/// Frozen memory while it is written as a run. A background thread writes it, if there is one, in
+/// parallel with the statement: a spill takes most of its time for compression.
 ///
-/// Until [`Self::finish`] reads go to the memory, whatever is on disk. A drop waits for the writer:
-/// nothing may be written to the directory of a database that is closed.
+/// Until [`Self::finish`] reads use the memory, even if the files are complete. A drop waits for
+/// the thread, since nothing must be written to the directory of a closed database.
 pub(super) struct SpillingMemory {
     memory: Arc<InMemoryWrites>,
     writing: Option<Writing>,
 }
 
 enum Writing {
+    /// In a background thread, which sends the result.
     Beside(Receiver<Result<NewFiles>>),
     Done(Result<NewFiles>),
 }
 
 impl SpillingMemory {
-    /// Begins to write `memory`, which is newer than `runs`.
+    /// Begins to write `memory`, which is newer than `runs`. Without a free background thread it
+    /// writes all of it before it returns.
     pub(super) fn begin(ingest: &Arc<Ingest>, memory: InMemoryWrites, runs: &SpilledRuns) -> Self {
         let memory = Arc::new(memory);
         let plan = SpillPlan::new(ingest, &memory, runs);
@@ -47,12 +49,12 @@ impl SpillingMemory {
         &self.memory
     }
 
-    /// Whether it was written, or failed, at once.
+    /// Whether [`Self::begin`] wrote the memory itself, with or without success.
     pub(super) fn is_done(&self) -> bool {
         matches!(self.writing, Some(Writing::Done(_)))
     }
 
-    /// The files, once they are written; the memory again if they could not be.
+    /// Waits for the files and returns them. If they could not be written, returns the memory.
     pub(super) fn finish(mut self) -> Result<NewFiles, (Error, Arc<InMemoryWrites>)> {
         let written = self.wait().unwrap_or_else(|| Err(panicked()));
         written.map_err(|error| (error, Arc::clone(&self.memory)))
@@ -68,12 +70,12 @@ impl SpillingMemory {
 
 impl Drop for SpillingMemory {
     fn drop(&mut self) {
-        // Files that nobody wants go with the result.
+        // Dropping the result removes its files.
         drop(self.wait());
     }
 }
 
-/// A panic is an error of the statement.
+/// Turns a panic into an error of the statement.
 fn guard(f: impl FnOnce() -> Result<NewFiles>) -> Result<NewFiles> {
     catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|_| Err(panicked()))
 }

@@ -22,7 +22,7 @@ fn at_or_after(e: &Entry, user_key: &[u8], seqno: Seqno) -> bool {
     compare(&e.0, e.1, user_key, seqno).is_ge()
 }
 
-/// All writes that are not forgotten, in the order written: position, key, kind, value.
+/// All writes that are not rolled back, in the order written: position, key, kind, value.
 #[derive(Default)]
 struct Model {
     writes: Vec<(u64, Vec<u8>, Kind, Vec<u8>)>,
@@ -36,7 +36,7 @@ impl Model {
             .map(|w| (UNCOMMITTED_BIT | w.0, w.2, w.3.clone()))
     }
 
-    /// In internal order.
+    /// All entries in internal order.
     fn entries(&self) -> Vec<Entry> {
         let mut all: Vec<_> = self
             .writes
@@ -69,7 +69,7 @@ fn random_key(rng: &mut StdRng) -> Vec<u8> {
 
 const DIR: &str = "/db";
 
-/// Where sets spill to: files of `piece` bytes, written by the caller's thread.
+/// An [`Ingest`] whose files have about `piece` bytes and are written by the caller's thread.
 fn ingest_in(env: Arc<dyn Env>, piece: u64) -> Arc<Ingest> {
     ingest_with(env, piece, false)
 }
@@ -99,7 +99,7 @@ fn ingest_with(env: Arc<dyn Env>, piece: u64, threads: bool) -> Arc<Ingest> {
     )
 }
 
-/// A limit of memory, and files to go to.
+/// A small random memory limit, and an [`Ingest`] to spill to.
 fn tiny(rng: &mut StdRng) -> (u64, Arc<Ingest>) {
     let piece = 1 << rng.random_range(6..12);
     let ingest = ingest_with(Arc::new(MemEnv::new()), piece, rng.random());
@@ -110,7 +110,7 @@ fn on_disk(ingest: &Ingest) -> Vec<u64> {
     ingest.versions().source().store().list().unwrap()
 }
 
-/// The files on disk are those of the runs, and what they commit is what the model says.
+/// Checks that the files on disk are those of the runs, and that a seal gives the model's entries.
 fn check_files(set: &mut WriteSet, ingest: &Arc<Ingest>, model: &Model, context: &str) {
     let named = |set: &WriteSet| {
         let files = set.runs.list.iter().flat_map(|run| run.files.files());
@@ -203,7 +203,7 @@ fn writes_marks_and_rollbacks_against_the_model() {
             match rng.random_range(0..20) {
                 0..=1 => marks.push((set.mark(), model.writes.len())),
                 2 => {
-                    // Back to any mark; those after it are void.
+                    // Roll back to any mark; later marks become invalid.
                     let at = rng.random_range(0..marks.len());
                     marks.truncate(at + 1);
                     let (mark, writes) = marks[at];
@@ -227,8 +227,8 @@ fn writes_marks_and_rollbacks_against_the_model() {
     }
 }
 
-/// Rows that come in key order are written once: their files are committed as they are. An index in
-/// another order beside them is merged.
+/// The files of rows written in key order are committed unchanged. Those of an index written in
+/// random order are merged.
 #[test]
 fn what_comes_in_order_is_committed_as_it_was_spilled() {
     let ingest = ingest_in(Arc::new(MemEnv::new()), 4 << 10);
@@ -253,7 +253,7 @@ fn what_comes_in_order_is_committed_as_it_was_spilled() {
     assert_eq!(of(1).map(|f| f.entries).sum::<u64>(), 8000);
     assert_eq!(of(2).map(|f| f.entries).sum::<u64>(), 8000);
     let kept = of(1).filter(|file| before.contains(&file.file_id)).count();
-    // The last ones were in memory until now.
+    // The last rows were in memory until the seal.
     assert!(kept + 3 >= of(1).count() && kept > 10, "{kept}");
     let mut ids: Vec<u64> = sealed.files().iter().map(|f| f.file_id).collect();
     ids.sort_unstable();
@@ -262,8 +262,8 @@ fn what_comes_in_order_is_committed_as_it_was_spilled() {
     assert_eq!(on_disk(&ingest), ids);
 }
 
-/// The set changes between moves; each move goes on from the entry the cursor stood on. Of a set
-/// that spills, writes since the last seek may be passed over.
+/// The set changes between moves; each move continues from the entry under the cursor. In a set
+/// that spills, the cursor may skip writes since the last seek.
 #[test]
 fn a_cursor_over_a_changing_set_against_the_model() {
     for seed in 0..400u64 {
@@ -358,7 +358,7 @@ fn an_interruption_ends_merges_and_takes_nothing() {
     let flag = Arc::new(AtomicBool::new(false));
     let mut set = WriteSet::new(version_bytes(4, 3), Some(Arc::clone(&ingest)));
     set.heed(Arc::clone(&flag));
-    // Every write spills the one before. The last one here is followed by the first merge.
+    // Every write spills the one before. The write after this loop makes the first merge.
     let value = |n: usize| format!("{n:03}").into_bytes();
     for n in 0..spill::FAN_IN {
         set.put(b"0000", Value::whole(&value(n))).unwrap();
@@ -393,7 +393,7 @@ fn a_spill_that_fails_leaves_no_trace() {
         assert_eq!((set.mark(), set.bytes()), before);
         assert_eq!(on_disk(&ingest), []);
         assert_eq!(set.get(b"index1", found).unwrap().unwrap().2, b"abc");
-        // There is room again.
+        // The fault is over.
         set.put(b"index1", Value::split(b"ab", b"cd")).unwrap();
         assert_eq!(set.get(b"index1", found).unwrap().unwrap().2, b"abcd");
         assert_eq!(on_disk(&ingest).len(), 1);
@@ -405,21 +405,22 @@ fn a_spill_that_fails_leaves_no_trace() {
     }
 }
 
-/// The statement goes on beside the spill, and hears of the error with a later write. Nothing is
-/// lost: what was to be written is memory again, below what came meanwhile.
+/// The statement continues during the spill; a later write returns its error. Nothing is lost: the
+/// frozen writes are in memory again, older than the writes since then.
 #[test]
 fn a_spill_that_fails_beside_the_statement_leaves_no_trace() {
     let env = FaultEnv::new(Arc::new(MemEnv::new()));
     let ingest = ingest_with(Arc::new(env.clone()), 1 << 20, true);
     let mut set = WriteSet::new(4 * version_bytes(4, 3), Some(Arc::clone(&ingest)));
-    // Four are the limit; the fifth waits for their spill, and is one of two in half of it.
+    // The limit is four writes. The fifth waits for their spill; from then on the memory may take
+    // two writes, half the limit.
     (0..6).for_each(|n| put(&mut set, n));
     set.put(b"0005", Value::whole(b"def")).unwrap();
     let (statement, frozen) = (set.mark(), set.frozen.is_some());
     assert!(frozen);
     set.settle().unwrap();
     env.inject(next(CallClass::Create));
-    // Frozen beside what follows: the second version of 0005.
+    // The frozen memory has the second version of 0005.
     put(&mut set, 6);
     put(&mut set, 7);
     set.put(b"0005", Value::whole(b"ghi")).unwrap();
@@ -441,7 +442,7 @@ fn a_spill_that_fails_beside_the_statement_leaves_no_trace() {
     assert_eq!(entries, 6);
 }
 
-/// A rollback to a place within what is being written waits for it.
+/// A rollback to a mark in frozen memory waits until it is written.
 #[test]
 fn a_rollback_into_a_spill_under_way() {
     let ingest = ingest_with(Arc::new(MemEnv::new()), 1 << 20, true);
@@ -469,7 +470,8 @@ fn put(set: &mut WriteSet, n: u32) {
     set.put(key.as_bytes(), Value::whole(b"abc")).unwrap();
 }
 
-/// Most of what is spilled is merged, or rolled back, and nobody asks for it after a power cut.
+/// Most spilled files are merged or removed before the commit, and none is needed after a power
+/// cut before it.
 #[test]
 fn what_is_spilled_is_synced_by_the_commit_alone() {
     let env = CountingEnv::new(Arc::new(MemEnv::new()));
@@ -478,13 +480,13 @@ fn what_is_spilled_is_synced_by_the_commit_alone() {
     let ingest = ingest_in(Arc::new(env), 1 << 20);
     let mut set = WriteSet::new(version_bytes(4, 3), Some(Arc::clone(&ingest)));
     let before = syncs();
-    // Enough for a merge of runs, and then keys of which some were spilled before.
+    // Enough keys for a merge of runs; the last ones were spilled before.
     for n in (0..40).chain(20..30) {
         put(&mut set, n);
     }
     assert!(set.has_spilled());
     assert_eq!(syncs(), before);
-    // Each file that a record may name, and the directory.
+    // One sync for each file that a log record may name, and one for the directory.
     let sealed = set.seal().unwrap();
     assert!(!sealed.files().is_empty());
     assert_eq!(syncs() - before, sealed.files().len() as u64 + 1);
@@ -495,7 +497,7 @@ fn a_commit_whose_sync_fails_may_be_tried_again() {
     let env = FaultEnv::new(Arc::new(MemEnv::new()));
     let ingest = ingest_in(Arc::new(env.clone()), 1 << 20);
     let mut set = WriteSet::new(version_bytes(4, 3), Some(Arc::clone(&ingest)));
-    // Two files that stay as they are, and the directory.
+    // The seal syncs two files that it reuses, and the directory.
     put(&mut set, 1);
     put(&mut set, 2);
     for nth in 1..=3 {
@@ -515,13 +517,13 @@ fn a_merge_that_finds_no_room_is_left_for_later() {
     let env = FaultEnv::new(Arc::new(MemEnv::new()));
     let ingest = ingest_in(Arc::new(env.clone()), 1 << 20);
     let mut set = WriteSet::new(version_bytes(4, 3), Some(Arc::clone(&ingest)));
-    // All of one key, so that no file stays as it is.
+    // All writes have one key, so that a merge reuses no file.
     let write = |set: &mut WriteSet| set.put(b"0001", Value::whole(b"abc"));
     for _ in 0..spill::FAN_IN {
         write(&mut set).unwrap();
     }
     assert_eq!(set.runs.list.len(), spill::FAN_IN - 1);
-    // The first file is the spill's, the second one the merge's.
+    // The spill creates the first file, the merge the second one.
     env.inject(Fault {
         nth: 2,
         ..next(CallClass::Create)
@@ -532,7 +534,7 @@ fn a_merge_that_finds_no_room_is_left_for_later() {
     let source_generation = set.source_generation.load(Ordering::Relaxed);
     write(&mut set).unwrap();
     assert_eq!(set.runs.list.len(), 1);
-    // Cursors hear of the memory that is frozen, of its run, and of the merge.
+    // It changes for the freeze, for the new run, and for the merge.
     assert_eq!(
         set.source_generation.load(Ordering::Relaxed),
         source_generation + 3
@@ -546,7 +548,7 @@ fn a_merge_that_finds_no_room_is_left_for_later() {
     assert_eq!(entries, spill::FAN_IN as u64 + 1);
 }
 
-/// A client waits for whoever gives files up.
+/// Files given up in a client's thread must not delay the client by their deletion.
 #[test]
 fn many_bytes_are_given_up_at_the_pace_of_deletions() {
     let ingest = ingest_in(Arc::new(MemEnv::new()), 1 << 20);

@@ -1,31 +1,33 @@
-//! One block of a key set: a first key, and how each following key comes from the one before.
+//! One block of a key set: a first key, and steps that lead from each key to the next.
 
 use crate::base::varint::{put_bytes, put_u64, take_bytes, take_u64};
 use std::cmp::Ordering;
 
-/// Bytes of steps at which a block is full.
+/// A block is full when its steps take this many bytes.
 const FULL: usize = 512;
 
-/// How following keys come from the key before.
+/// A step from a key to one or more following keys.
 ///
-/// Bytes: a number; if even, half of it is the count of a run, and the step follows; if odd, half
-/// of it is how many bytes are shared with the key before, and length and bytes of the rest follow.
+/// Bytes: a varint `n`. If it is even, the step is a run of `n / 2` keys, and `by` follows as a
+/// varint. If it is odd, the step is one key that shares `n / 2` bytes (rounded down) with the key
+/// before; the length of its rest (varint) and the rest follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step<'a> {
-    /// `count` keys, each `by` more than the one before: of the same length, with all but the last
-    /// eight bytes the same, which are a big-endian number.
+    /// `count` keys of the same length as the key before. They differ from it only in the last
+    /// eight bytes (all bytes, if there are fewer). These are a big-endian number, which grows by
+    /// `by` from key to key.
     Run { count: u64, by: u64 },
-    /// One key: this many bytes of the one before, then these.
+    /// One key: the first `shared` bytes of the key before, then `rest`.
     Key { shared: usize, rest: &'a [u8] },
 }
 
-/// Where a key lies with respect to a step.
+/// Position of a searched key relative to the keys of a step.
 enum StepPosition {
     /// After the step's last key.
     Beyond,
-    /// It is the step's n-th key, from 1.
+    /// It is the step's n-th key, counted from 1.
     Is(u64),
-    /// Right behind the step's n-th key; 0 is the key before the step.
+    /// Between the step's n-th key and the next one; key 0 is the key before the step.
     After(u64),
 }
 
@@ -33,48 +35,52 @@ enum StepPosition {
 pub(super) enum KeyRemoval {
     /// The key is not in the block.
     Absent,
-    /// The first key is the same as before.
+    /// The key was removed, and the first key is the same as before.
     Inner,
-    /// It was the first key; this is the first one now, or none is left.
+    /// The first key was removed. The value is the new first key; `None` if no key is left.
     First(Option<Box<[u8]>>),
 }
 
-/// Keys after a first one, which the owner of the block keeps.
+/// The keys of a block, except the first one: that is the block's key in the set's map, and the
+/// methods take it as the argument `first`.
 ///
-/// Invariant: neighbouring runs with the same step are one run, wherever they meet: a range filled
-/// in any order ends as one run. Only after removals at the end may two of them lie side by side.
+/// A change in the middle rewrites the steps around it and joins adjacent runs with the same `by`,
+/// so that a range filled in any order ends as one run. Two such runs may stay side by side where
+/// the last steps were changed or removed, since an append joins only the run in `tail`.
 pub(super) struct Block {
     steps: Vec<u8>,
     last: Vec<u8>,
     len: u64,
-    /// The last steps that are runs, newest last, as far as they are known: where, count, step.
+    /// Offset, count and `by` of the last two steps, the last step second; `None` for a step that
+    /// is not a run, or is not known. So an append need not walk through the steps.
     tail: [Option<(usize, u64, u64)>; 2],
 }
 
+/// Offset of the bytes of `key` that a run changes.
 fn tail_at(key: &[u8]) -> usize {
     key.len().saturating_sub(8)
 }
 
-/// The last eight bytes, or fewer, as a number.
+/// At most eight bytes as a big-endian number.
 fn number(tail: &[u8]) -> u64 {
     tail.iter().fold(0, |n, &byte| n << 8 | u64::from(byte))
 }
 
-/// How much more `to` is than `from`, if a run can lead there.
+/// The difference of the numbers of two keys; `None` if no run leads from `from` to `to`.
 fn difference(from: &[u8], to: &[u8]) -> Option<u64> {
     let at = tail_at(from);
     let same = from.len() == to.len() && from[..at] == to[..at];
     same.then(|| number(&to[at..]).wrapping_sub(number(&from[at..])))
 }
 
-/// The number that a run from `before` would have to reach to get to `key`; `None` if no run leads
-/// there.
+/// The number of `key`; `None` if no run leads from `before` to `key`.
 fn target(before: &[u8], key: &[u8]) -> Option<u64> {
     difference(before, key)?;
     Some(number(&key[tail_at(key)..]))
 }
 
-/// Moves `key` on by `by`. The sum fits: it is a key of the set.
+/// Adds `by` to the number of `key`. The sum fits into the bytes, since the result is a key of the
+/// set. A negated `by` subtracts, as the sum wraps around.
 fn advance(key: &mut [u8], by: u64) {
     let at = tail_at(key);
     let bytes = number(&key[at..]).wrapping_add(by).to_be_bytes();
@@ -134,7 +140,8 @@ impl<'a> Step<'a> {
         }
     }
 
-    /// Moves `key` from the key before the step to its n-th key; `n` may be 0.
+    /// Changes `key` from the key before the step to the step's n-th key. Key 0 is the key before
+    /// the step.
     fn go(self, key: &mut Vec<u8>, n: u64) {
         match self {
             Self::Run { by, .. } => advance(key, by.wrapping_mul(n)),
@@ -146,7 +153,7 @@ impl<'a> Step<'a> {
         }
     }
 
-    /// Where `key` lies; it is greater than `before`, the key before the step.
+    /// Position of `key`, which is greater than `before`, the key before the step.
     fn place(self, before: &[u8], key: &[u8]) -> StepPosition {
         let (count, by) = match self {
             Self::Run { count, by } => (count, by),
@@ -167,7 +174,8 @@ impl<'a> Step<'a> {
             Ordering::Greater => return StepPosition::Beyond,
             Ordering::Equal => {}
         }
-        // Equal, so at least as long as the front; cut or filled up with zeros to the run's length.
+        // `key` starts with the run's common prefix. Compare the rest as a number, cut or padded
+        // with zeros to the run's width.
         let width = before.len() - at;
         let mut filled = [0; 8];
         let there = (key.len() - at).min(width);
@@ -175,7 +183,7 @@ impl<'a> Step<'a> {
         let from = number(&before[at..]);
         let offset = number(&filled[..width]).wrapping_sub(from);
         let n = match key.len() < before.len() {
-            // The keys of the run below it are below the number, not equal to it.
+            // A shorter key sorts before the run's key with the same number.
             true => offset.saturating_sub(1) / by,
             false => offset / by,
         };
@@ -189,9 +197,10 @@ impl<'a> Step<'a> {
     }
 }
 
-/// Writes steps and joins runs.
+/// Writes steps, and joins adjacent runs with the same `by`.
 struct Writer {
     out: Vec<u8>,
+    /// Count and `by` of the last run, which is not written yet.
     run: Option<(u64, u64)>,
 }
 
@@ -230,15 +239,17 @@ impl Writer {
     }
 }
 
-/// A step found in a block.
+/// The step of a block to which a searched key belongs.
 struct StepMatch<'a> {
-    /// Where the step before it begins, or itself if it is the first.
+    /// Offset of the previous step, or of the step itself if it is the first.
     from: usize,
     previous: Option<Step<'a>>,
     step: Step<'a>,
+    /// Offset of the end of the step.
     end: usize,
     /// The key before the step.
     before: Vec<u8>,
+    /// Position of the searched key in the step.
     place: StepPosition,
 }
 
@@ -266,12 +277,12 @@ impl Block {
         self.steps.len() < FULL
     }
 
-    /// Nothing more will be appended.
+    /// Gives back unused memory, since nothing more will be appended.
     pub(super) fn close(&mut self) {
         self.steps.shrink_to_fit();
     }
 
-    /// Memory without the first key, bytes.
+    /// Memory without the first key, in bytes.
     pub(super) fn bytes(&self) -> usize {
         const ALLOCATIONS: usize = 32;
         size_of::<Self>() + self.steps.capacity() + self.last.capacity() + ALLOCATIONS
@@ -286,14 +297,16 @@ impl Block {
         }
     }
 
-    /// The step that `key`, between the first and the last one, belongs to.
+    /// Finds the step to which `key` belongs, which is greater than the first and at most the last
+    /// key.
     fn find<'a>(&'a self, first: &[u8], key: &[u8]) -> StepMatch<'a> {
         let mut input = &self.steps[..];
         let mut before = first.to_vec();
         let (mut from, mut previous, mut at) = (0, None, 0);
         while let Some(mut step) = Step::take(&mut input) {
             let mut end = self.steps.len() - input.len();
-            // Runs, most of all of one key, follow each other by the hundred.
+            // Skip runs that end before `key` by adding numbers only: a block may have hundreds of
+            // runs in a row, most of them of one key.
             if let (Step::Run { .. }, Some(target)) = (step, target(&before, key)) {
                 let tail = tail_at(&before);
                 let from_number = number(&before[tail..]);
@@ -348,7 +361,7 @@ impl Block {
         self.len += 1;
     }
 
-    /// Writes the last step, a run that begins at the end of the steps.
+    /// Writes a run at `at`, the end of the steps.
     fn put_tail_run(&mut self, at: usize, count: u64, by: u64) {
         Step::Run { count, by }.put(&mut self.steps);
         self.tail[1] = Some((at, count, by));
@@ -396,7 +409,7 @@ impl Block {
         self.len += 1;
     }
 
-    /// Adds the step that begins at `at`, if any, to `writer`. Returns where it ends.
+    /// Adds the step at offset `at`, if any, to `writer`. Returns the offset of its end.
     fn put_next(&self, at: usize, writer: &mut Writer) -> usize {
         let mut input = &self.steps[at..];
         if let Some(step) = Step::take(&mut input) {
@@ -405,6 +418,7 @@ impl Block {
         self.steps.len() - input.len()
     }
 
+    /// Replaces the steps between the offsets `from` and `to`, and corrects the offsets in `tail`.
     fn replace(&mut self, from: usize, to: usize, by: Writer) {
         let by = by.finish();
         if to == self.steps.len() {
@@ -417,7 +431,7 @@ impl Block {
         self.steps.splice(from..to, by);
     }
 
-    /// Takes `key` out.
+    /// Removes `key`.
     pub(super) fn remove(&mut self, first: &[u8], key: &[u8]) -> KeyRemoval {
         if key == first {
             return KeyRemoval::First(self.remove_first(first));
@@ -463,7 +477,7 @@ impl Block {
                             writer.put(Step::Run { count, by });
                         }
                     }
-                    // It was the last key of all.
+                    // `key` was the last key of the block.
                     None => last = Some(left),
                 }
                 input
@@ -481,7 +495,7 @@ impl Block {
         KeyRemoval::Inner
     }
 
-    /// Removes the last key if it ends a run that is known. Returns whether.
+    /// Removes the last key if it belongs to a run in `tail`. Returns whether it did.
     fn remove_last(&mut self) -> bool {
         let Some((at, count, by)) = self.tail[1] else {
             return false;
@@ -496,7 +510,7 @@ impl Block {
         true
     }
 
-    /// Removes the first key. Returns the one after it.
+    /// Removes the first key. Returns the new first key, if one is left.
     fn remove_first(&mut self, first: &[u8]) -> Option<Box<[u8]>> {
         self.len -= 1;
         let mut input = &self.steps[..];
@@ -513,8 +527,8 @@ impl Block {
         Some(next.into())
     }
 
-    /// Cuts the block in the middle of its steps: first key and block of the second half; nothing
-    /// if there is but one step.
+    /// Splits the block in the middle of its steps. Returns the first key and the block of the
+    /// second half, or `None` if there is only one step.
     pub(super) fn split(&mut self, first: &[u8]) -> Option<(Box<[u8]>, Self)> {
         let mut input = &self.steps[..];
         let mut key = first.to_vec();
@@ -537,7 +551,8 @@ impl Block {
         self.steps.shrink_to_fit();
         self.len = len;
         self.tail = [None; 2];
-        // Its first key is a key of its own, so one step less leads on.
+        // The first key of the second block leaves the steps: count `before` as its first key for a
+        // moment, and remove that.
         let before = self.last.clone();
         second.len += 1;
         let first = second.remove_first(&before).expect("a step is left");

@@ -10,8 +10,8 @@ fn row(index: u32, number: u64) -> Vec<u8> {
     key
 }
 
-/// Keys of many shapes: numbers of several widths, dense and sparse, prefixes of each other, long;
-/// most in one index, some without a whole index id.
+/// A key of one of many shapes: numbers of several widths, dense and sparse; prefixes of other
+/// keys; long keys. Most are in one index; some are shorter than an index id.
 fn random_key(rng: &mut StdRng) -> Vec<u8> {
     let number: u32 = rng.random_range(0..400);
     let mut key = match rng.random_range(0..20) {
@@ -97,7 +97,7 @@ fn a_run_of_any_length_takes_one_block() {
     assert!(!set.contains(&row(8, 1500)) && !set.contains(&row(6, 1500)));
 }
 
-/// In random order, in descending order, and with every second key taken out again at once.
+/// Fills it in random order, in descending order, and with every second key removed at once.
 #[test]
 fn a_range_ends_as_a_run_in_whatever_order_it_was_filled() {
     let mut numbers: Vec<u64> = (0..20_000).collect();
@@ -106,7 +106,7 @@ fn a_range_ends_as_a_run_in_whatever_order_it_was_filled() {
     let mut shuffled = KeySet::default();
     numbers.iter().for_each(|n| shuffled.insert(&row(7, *n)));
     assert_eq!(shuffled.len(), 20_000);
-    // Blocks that a split has made do not join again, but hold a run each.
+    // Split blocks are not joined again, but each holds one run.
     assert!(shuffled.bytes() < 40_000, "{} bytes", shuffled.bytes());
     let mut descending = KeySet::default();
     (0..20_000)

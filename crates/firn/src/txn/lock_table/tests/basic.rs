@@ -106,7 +106,7 @@ fn an_interrupt_before_the_wait_and_during_it() {
     }
 }
 
-/// Interrupts and grants that race: either way the wait ends and the table stays sound.
+/// The interrupt comes before, at the start of, or during the wait; the wait always ends.
 #[test]
 fn an_interrupt_races_with_the_wait() {
     for table in tables() {

@@ -34,7 +34,7 @@ fn a_million_rows_in_order_take_kilobytes() {
     assert_eq!((first.owner, first.mode), (1, Exclusive));
     assert_eq!(first.key, row(7, 0));
     assert_eq!(first.rows, memory.merged_rows);
-    // Keys between the locked ones are free.
+    // A key between two locked ones is free.
     assert!(table.acquire(&two, &row(7, 1001), Exclusive, TRY).is_ok());
     assert!(table.acquire(&two, &row(7, 1000), Shared, TRY).is_err());
     assert_eq!(table.holds(&one, &row(7, 1000)), Some(Exclusive));
@@ -74,7 +74,7 @@ fn a_lock_given_back_early_leaves_the_set() {
     }
     assert_eq!(one.locks_held(), 10_000);
     assert!(table.memory().merged_bytes < 1000, "{:?}", table.memory());
-    // From the middle, too.
+    // Release a key in the middle, too.
     assert!(table.release(&one, &row(7, 3000)));
     for number in 2990..3010 {
         let free = table.acquire(&two, &row(7, number), Exclusive, TRY).is_ok();
@@ -133,7 +133,7 @@ fn indexes_are_shown_apart() {
     assert!(table.locks(1).is_empty());
 }
 
-/// A merge meets rows that somebody waits for: they stay, and what is merged is the rest.
+/// A merge leaves rows with a queue in the hash table and moves all others.
 #[test]
 fn a_row_somebody_waits_for_stays_a_row() {
     let table = LockTable::merging_at(4);

@@ -1,5 +1,5 @@
-//! Random requests beside a simple reference: who holds what, who waits behind whom, who is granted
-//! when, and whether a deadlock was one.
+//! Random requests, compared with a simple model: holders, queues, the order of grants, and whether
+//! each reported deadlock was a cycle.
 
 use super::script::{Session, settle};
 use super::*;
@@ -19,7 +19,7 @@ impl Lock {
         others.all(|(_, held)| !held.conflicts(mode))
     }
 
-    /// Result of a request that may not wait.
+    /// The result of a request that need not wait; `None` if it has to.
     fn attempt(&mut self, owner: u64, mode: LockMode) -> Option<&'static str> {
         let held = self.holders.get(&owner).copied();
         if held >= Some(mode) {
@@ -46,7 +46,7 @@ impl Lock {
         self.queue.insert(at, (owner, mode));
     }
 
-    /// Grants from the front: who, and how that is told.
+    /// Grants requests from the front of the queue. Returns each owner and its result.
     fn grant(&mut self) -> Vec<(u64, &'static str)> {
         let mut granted = Vec::new();
         while let Some(&(owner, mode)) = self.queue.first() {
@@ -114,7 +114,7 @@ impl Model {
 const OWNERS: u64 = 6;
 
 fn key(rng: &mut StdRng, from: &mut u8) -> Vec<u8> {
-    // Often the next one, so that runs arise.
+    // Often the next key, so that runs arise.
     *from = match rng.random_bool(0.6) {
         true => (*from + 1) % 24,
         false => rng.random_range(0..24),
@@ -176,7 +176,8 @@ fn run(seed: u64, merge_at: usize, steps: usize) -> [usize; 4] {
                 } else {
                     lock.enqueue(id, mode);
                     counts[2] += 1;
-                    // Which member of a cycle goes is told by weights; that it is one, is checked.
+                    // The model has no weights, so it does not predict the victim, but checks that
+                    // the victim is in a cycle.
                     let deadlock = ErrorKind::Deadlock.words();
                     for (victim, result) in &happened {
                         if result == deadlock {
@@ -198,7 +199,8 @@ fn run(seed: u64, merge_at: usize, steps: usize) -> [usize; 4] {
                 let held: Vec<_> = held.map(|(key, _)| key.clone()).collect();
                 if !held.is_empty() {
                     let key = &held[rng.random_range(0..held.len())];
-                    // With its own requests answered, it cannot wait for an upgrade.
+                    // The owner has no outstanding request, so it does not wait for an upgrade of
+                    // this lock.
                     assert!(table.release(&session.owner, key), "{at}");
                     model.0.get_mut(key).unwrap().holders.remove(&id);
                     expected = model.grant_all();

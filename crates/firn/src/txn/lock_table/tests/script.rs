@@ -1,14 +1,14 @@
-//! Golden scripts: one command a line, and after `:` all that happens because of it.
+//! Golden scripts: one command per line, and after `:` its results.
 //!
-//! `T S key` / `T X key`: transaction T locks; `T unlock key`, `T rollback`, `T kill`;
-//! `T rows n`: T changed n rows. Results: `granted`, `held`, `waits`, an error, or `ok`; then what
-//! others get, by transaction.
+//! Commands: `T S key` and `T X key`: transaction T locks a key; `T unlock key`; `T rollback`;
+//! `T kill`; `T rows n`: T has changed n rows. Results: `granted`, `held`, `waits`, an error, or
+//! `ok`; then the results of other transactions, ordered by transaction.
 
 use super::*;
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 
-/// One lock that a session requests.
+/// A request for a session's thread.
 pub type Request = (Vec<u8>, LockMode, WaitPolicy);
 
 /// An owner with a thread of its own.
@@ -16,7 +16,7 @@ pub struct Session {
     pub owner: Arc<LockOwner>,
     pub requests: Sender<Request>,
     results: Receiver<Result<Granted>>,
-    /// It has not told what its last request came to.
+    /// The result of the last request has not been received yet.
     pub outstanding: bool,
 }
 
@@ -47,7 +47,7 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // A script that fails must not wait for its own sessions.
+        // End the session's wait, so that a failed script does not hang.
         if std::thread::panicking() {
             self.owner.interrupt();
         }
@@ -125,7 +125,7 @@ fn run_with(table: &LockTable, name: &str, script: &str) {
     });
 }
 
-/// Results that came, once every session either has one or waits.
+/// Waits until every session with a request either has a result or waits. Returns the new results.
 pub fn settle(table: &LockTable, sessions: &mut BTreeMap<u64, Session>) -> BTreeMap<u64, String> {
     let mut happened = BTreeMap::new();
     loop {
@@ -143,7 +143,8 @@ pub fn settle(table: &LockTable, sessions: &mut BTreeMap<u64, Session>) -> BTree
                 happened.insert(id, words(result));
             } else {
                 let waiting = waits.iter().any(|wait| wait.owner == id);
-                // Listed before its search for cycles is over: the graph lock says when it is.
+                // The request may be listed before its search for cycles has ended; taking the
+                // graph lock below waits for that.
                 settled &= waiting && !session.owner.is_interrupted();
             }
         }
@@ -181,7 +182,7 @@ scripts!(
     upgrade
 );
 
-/// A ring of n, closed by the last.
+/// A cycle of n transactions, closed by the last one.
 #[test]
 fn deadlock_of_many() {
     use std::fmt::Write;

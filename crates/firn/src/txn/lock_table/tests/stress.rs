@@ -1,4 +1,4 @@
-//! Many threads, few keys, and a checker that no lock ever lies.
+//! Many threads lock few keys, and a checker verifies that granted locks exclude each other.
 
 use super::*;
 use rand::rngs::StdRng;
@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicI64;
 
 const KEYS: usize = 6;
 
-/// Per key: holders if shared, -1 if exclusive.
+/// For each key: the number of shared holders, or -1 for an exclusive one.
 struct Checker([AtomicI64; KEYS]);
 
 impl Checker {

@@ -3,7 +3,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::collections::BTreeSet;
 
-/// Positions are written and taken back as a write set does it, beside a plain set of what is dead.
+/// Adds and cuts intervals as a write set does, and compares with a plain set of dead positions.
 #[test]
 fn intervals_against_a_set() {
     for seed in 0..300 {

@@ -1,10 +1,11 @@
-//! Every interleaving of a session that ends with a waiter that found it among its blockers, under
-//! `loom`.
+//! Checks with `loom` every interleaving of a session that ends, and a waiter that has found it
+//! among its blockers.
 //!
-//! The steps are those of `LockTable::tell_observer`, `LockOwner::with_host` and `detach_host`, in
-//! their order: the waiter finds the blocker under the shard and lets go of the shard; it looks for
-//! the host's context and hands it to the observer; the blocker gives up its lock, detaches, and
-//! the host frees the context. The ways to break them must be found out.
+//! The model repeats the steps of `LockTable::tell_observer`, `LockOwner::with_host` and
+//! `LockOwner::detach_host` in their order. The waiter finds the blocker under the shard's lock and
+//! unlocks the shard; then it takes the host's context and passes it to the observer. The blocker
+//! detaches and releases its lock; then the host frees the context. `loom` must also find the error
+//! in each broken variant.
 
 use loom::sync::atomic::{AtomicBool, Ordering};
 use loom::sync::{Arc, Mutex};
@@ -12,19 +13,19 @@ use loom::sync::{Arc, Mutex};
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Broken {
     Not,
-    /// The session ends without detaching: the lock that it gave up is to be enough.
+    /// The session ends without detaching; it only releases its lock.
     NotDetached,
-    /// The context is read under its lock and handed on behind it.
+    /// The waiter reads the context under its mutex, but uses it after unlocking.
     ToldBehindTheLock,
-    /// The context is freed, then detached.
+    /// The session detaches after the context is freed.
     DetachedLate,
 }
 
 struct World {
     broken: Broken,
-    /// The row: whether the blocker holds it.
+    /// Whether the blocker holds the row; the mutex stands for the shard's.
     held: Mutex<bool>,
-    /// The owner's context: whether there is one.
+    /// Whether the owner has a context.
     host: Mutex<bool>,
     freed: AtomicBool,
 }

@@ -1,8 +1,9 @@
-//! Every interleaving of an owner that merges and releases with requests of another, under `loom`.
+//! Checks with `loom` every interleaving of an owner that merges and releases its lock on a key,
+//! and another owner's request for the same key.
 //!
-//! One key. The steps are those of the registry and the shard, in their order: name the owner, move
-//! the lock under the shard, look under the shard, bring the lock back before a wait, give up the
-//! merged locks before the rows. The ways to break them must be found out.
+//! The model repeats the steps of the registry and the shard in their order: register the owner;
+//! move the lock under the shard's lock; search under the shard's lock; move the lock back before a
+//! wait; release merged locks before rows. `loom` must also find the error in each broken variant.
 
 use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use loom::sync::{Arc, Mutex};
@@ -10,21 +11,24 @@ use loom::sync::{Arc, Mutex};
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Broken {
     Not,
-    /// The owner is named after the first move.
+    /// The owner registers after the first move.
     NamedLate,
-    /// The lock leaves the row before it is merged, and not under one hold of the shard.
+    /// The shard is unlocked after the lock has left the row and before it is merged.
     GapInTheMove,
-    /// The rows are given up before the merged locks.
+    /// The owner releases its rows before its merged locks.
     RowsFirst,
-    /// A request that finds no owner registered does not see the writes made under the lock.
+    /// A request that finds no registered owner may not see the work done under the lock.
     Relaxed,
 }
 
-/// The key's row: whether the owner holds it, and whether the other waits.
+/// The key's row.
 #[derive(Default)]
 struct Row {
+    /// The owner holds it.
     held: bool,
+    /// The other owner waits for it.
     waiting: bool,
+    /// The other owner was granted it.
     granted: bool,
 }
 
@@ -33,16 +37,16 @@ struct World {
     row: Mutex<Row>,
     /// The registry's number of owners.
     number: AtomicUsize,
-    /// The owner's merged locks: whether the key is among them.
+    /// Whether the key is among the owner's merged locks.
     merged: Mutex<bool>,
-    /// The owner's list of rows: whether the key is among them.
+    /// Whether the key is in the owner's list of held rows.
     listed: Mutex<bool>,
-    /// The owner is inside what its lock protects.
+    /// Whether the owner is in the critical section that its lock protects.
     inside: AtomicBool,
 }
 
 impl World {
-    /// The owner holds the row.
+    /// The owner holds the row, and its list has the key.
     fn new(broken: Broken) -> Self {
         Self {
             broken,
@@ -62,7 +66,7 @@ impl World {
     }
 
     fn merge(&self) {
-        // Taken off the list before anything is moved, and put back if it stays.
+        // The key leaves the list before the lock moves, and comes back if the lock stays.
         *self.listed.lock().unwrap() = false;
         if self.broken != Broken::NamedLate {
             self.name();
@@ -117,14 +121,14 @@ impl World {
         self.number.load(order) != 0
     }
 
-    /// The other's request. It may wait, and is then granted by whoever releases.
+    /// The other owner's request. If it waits, the release grants it.
     fn request(&self) {
         let mut row = self.row.lock().unwrap();
         let merged = self.named() && *self.merged.lock().unwrap();
         if !row.held && !merged {
             return self.granted();
         }
-        // As it begins to wait, it brings the lock back.
+        // Before the wait, move the lock back to the row.
         if self.named() {
             let mut merged = self.merged.lock().unwrap();
             if std::mem::take(&mut *merged) {
