@@ -40,7 +40,8 @@ pub struct PreparedTransaction {
 ///
 /// 1. `Noted::in_sessions`, while it is in its session;
 /// 2. `by_xid`, while it waits for its outcome;
-/// 3. `Noted::committing`, from the begin of its commit until its changes are visible.
+/// 3. `Noted::ending`, from the begin of its commit or rollback until the changes are visible, or
+///    the rollback is in the log.
 ///
 /// [`Self::refuse_if_changed`] looks into all of them. Recovery inserts into `by_xid` directly.
 #[derive(Default)]
@@ -54,7 +55,7 @@ pub struct PreparedTransactions {
 #[derive(Default)]
 pub(super) struct Noted {
     in_sessions: BTreeMap<Vec<u8>, BTreeSet<IndexId>>,
-    pub(super) committing: BTreeMap<Vec<u8>, BTreeSet<IndexId>>,
+    pub(super) ending: BTreeMap<Vec<u8>, BTreeSet<IndexId>>,
 }
 
 impl PreparedTransactions {
@@ -82,7 +83,7 @@ impl PreparedTransactions {
         let hit = |changed: &BTreeSet<IndexId>| indexes.iter().any(|id| changed.contains(id));
         // Both locks at once, since transactions move between the maps.
         let noted = self.noted.lock();
-        let mut found = noted.in_sessions.values().any(hit) || noted.committing.values().any(hit);
+        let mut found = noted.in_sessions.values().any(hit) || noted.ending.values().any(hit);
         for transaction in self.by_xid.lock().values() {
             found = found || hit(&transaction.changes.indexes()?);
         }

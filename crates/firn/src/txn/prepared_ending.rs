@@ -2,9 +2,10 @@
 
 use super::prepared::{PreparedTransaction, PreparedTransactions};
 use super::transaction_context::TransactionContext;
-use crate::base::Result;
+use crate::base::{IndexId, Result};
 use crate::wal::Lsn;
-use crate::write::{Changes, CommitRecord};
+use crate::write::{Changes, CommitRecord, unknown_outcome};
+use std::collections::BTreeSet;
 
 impl PreparedTransactions {
     /// Commits the transaction and waits until it is as durable as the flush mode says. Returns
@@ -16,7 +17,8 @@ impl PreparedTransactions {
     /// `Poisoned` as well if it is published, but the log fails before it is durable: the outcome
     /// is unknown until restart.
     pub fn commit(&self, xid: &[u8], cx: &TransactionContext) -> Result<bool> {
-        let Some(transaction) = self.take_to_commit(xid)? else {
+        let indexes = |transaction: &PreparedTransaction| transaction.changes.indexes();
+        let Some(transaction) = self.take_out(xid, indexes)? else {
             return Ok(false);
         };
         let what = CommitRecord::Prepared {
@@ -28,7 +30,7 @@ impl PreparedTransactions {
         let changes = &transaction.changes;
         match cx.pipeline.commit_changes(what, changes, source, &[]) {
             Ok(committed) => {
-                self.noted.lock().committing.remove(xid);
+                self.noted.lock().ending.remove(xid);
                 for (rows, net) in &transaction.rows {
                     match net {
                         Some(net) => rows.count(*net),
@@ -36,24 +38,29 @@ impl PreparedTransactions {
                     }
                 }
                 release(&transaction, cx);
-                cx.pipeline.wait_durable(committed.lsn)?;
+                let durable = cx.pipeline.wait_durable(committed.lsn);
+                durable.map_err(|error| unknown_outcome(&error))?;
                 Ok(true)
             }
             Err(error) => {
                 self.insert(xid.to_vec(), transaction);
-                self.noted.lock().committing.remove(xid);
+                self.noted.lock().ending.remove(xid);
                 Err(error)
             }
         }
     }
 
-    /// Removes the transaction from `by_xid` and notes its indexes as committing.
-    fn take_to_commit(&self, xid: &[u8]) -> Result<Option<PreparedTransaction>> {
+    /// Removes the transaction from `by_xid` and notes its indexes: until its outcome is in the log,
+    /// DDL must not change the table, since the transaction may have to go back.
+    fn take_out(
+        &self,
+        xid: &[u8],
+        indexes: impl FnOnce(&PreparedTransaction) -> Result<BTreeSet<IndexId>>,
+    ) -> Result<Option<PreparedTransaction>> {
         let mut noted = self.noted.lock();
         let mut by_xid = self.by_xid.lock();
         if let Some(transaction) = by_xid.get(xid) {
-            let indexes = transaction.changes.indexes()?;
-            noted.committing.insert(xid.to_vec(), indexes);
+            noted.ending.insert(xid.to_vec(), indexes(transaction)?);
         }
         Ok(by_xid.remove(xid))
     }
@@ -65,11 +72,14 @@ impl PreparedTransactions {
     /// of the log, `NoSpace` on a full disk. `Poisoned` as well if it is logged, but the log fails
     /// before it is durable: the next open may find the transaction prepared again.
     pub fn rollback(&self, xid: &[u8], cx: &TransactionContext) -> Result<bool> {
-        let Some(transaction) = self.by_xid.lock().remove(xid) else {
+        // A damaged batch must not keep its transaction from being rolled back.
+        let indexes = |one: &PreparedTransaction| Ok(one.changes.indexes().unwrap_or_default());
+        let Some(transaction) = self.take_out(xid, indexes)? else {
             return Ok(false);
         };
         match cx.pipeline.rollback_prepared(xid, transaction.prepared) {
             Ok(lsn) => {
+                self.noted.lock().ending.remove(xid);
                 release(&transaction, cx);
                 cx.blobs.release_after(lsn, transaction.blobs);
                 discard(cx, &transaction.changes, lsn)?;
@@ -78,6 +88,7 @@ impl PreparedTransactions {
             }
             Err(error) => {
                 self.insert(xid.to_vec(), transaction);
+                self.noted.lock().ending.remove(xid);
                 Err(error)
             }
         }

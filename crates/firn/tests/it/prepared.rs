@@ -6,13 +6,13 @@ use firn::base::options::Options;
 use firn::base::{ErrorKind, Result};
 use firn::catalog::TableSchema;
 use firn::db::Db;
-use firn::env::{Env, MemEnv};
+use firn::env::{CallClass, Env, Errno, Fault, FaultEnv, MemEnv};
 use firn::rowcode::{ColumnKind, NullBit};
 use firn::table::{IndexBuild, RowScratch, Table, WriteFlags, WriteOutcome};
 use firn::txn::{Isolation, Transaction};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 const RECORD: usize = 9;
 const NULL: NullBit = NullBit { offset: 0, mask: 2 };
@@ -255,4 +255,39 @@ fn a_run_keeps_of_the_log_what_the_empty_memtable_before_it_kept() {
     let (db, table) = open_in(Arc::new(env.crash(3)), options);
     assert!(db.prepared_xids().is_empty());
     assert_eq!(rows(&db, &table), 100);
+}
+
+/// A rollback that the log refuses leaves the transaction prepared: DDL never slips in between.
+#[test]
+fn ddl_is_refused_while_a_rollback_fails() {
+    let fault = FaultEnv::new(Arc::new(MemEnv::new()));
+    let (db, table) = open_in(Arc::new(fault.clone()), Options::default());
+    let mut txn = begin(&db);
+    assert!(is_done(insert(&table, &mut txn, 1, Some(5))));
+    txn.prepare_to_stay(b"x").unwrap();
+    txn.detach(db.new_owner(0));
+    fault.inject(Fault {
+        class: CallClass::Sync,
+        nth: 1,
+        sticky: true,
+        errno: Errno::Io,
+    });
+    let mut other = begin(&db);
+    assert!(is_done(insert(&table, &mut other, 2, Some(6))));
+    assert!(other.commit().is_err(), "the log is poisoned");
+    drop(other);
+    let ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..3000 {
+                assert!(db.rollback_xid(b"x").is_err());
+            }
+            ended.store(true, Ordering::Release);
+        });
+        while !ended.load(Ordering::Acquire) {
+            let error = db.catalog().drop_table("d/t").unwrap_err();
+            assert_eq!(*error.kind(), ErrorKind::LockTimeout);
+        }
+    });
+    assert_eq!(db.prepared_xids(), [b"x".to_vec()]);
 }
