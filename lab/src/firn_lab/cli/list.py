@@ -1,4 +1,4 @@
-"""What can be run: plans, workloads with their options, targets, measures."""
+"""Lists plans, workloads with their options, targets and measures."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HELP = "plans, workloads, targets and measures"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """None."""
+    """This command has no options."""
 
 
 def main(chosen: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""What the results of a run cost: a million transactions, a TB stored, the break-even.
+"""Prices the results of a run: a million transactions, a TB stored, the break-even.
 
 firn-lab price --hour 0.10 --gb-month 0.08 --million-ios 0.20
 firn-lab price 3 --catalogue prices.toml
