@@ -1,6 +1,6 @@
-"""Prices, given one by one or in a small catalogue file.
+"""Prices from the command line, or from a small catalogue file.
 
-A catalogue is TOML; an offer lacks what it does not charge for:
+A catalogue is TOML; an offer omits the items that it does not charge for:
 
     [[offer]]
     name = "small machine, network volume"
@@ -27,7 +27,7 @@ _NUMBERS = (*_PRICES, "io_kib")
 
 @dataclass(frozen=True)
 class Prices:
-    """What one provider asks. `io_kib`: a larger request counts as several I/Os."""
+    """Prices of one provider. `io_kib`: a larger request counts as several I/Os."""
 
     name: str = "prices as given"
     hour: float = 0.0
@@ -48,7 +48,7 @@ class Prices:
 
 
 def load_catalogue(path: Path) -> list[Prices]:
-    """All offers of a file."""
+    """All offers of a catalogue file."""
     try:
         content = tomllib.loads(path.read_text())
     except OSError as error:

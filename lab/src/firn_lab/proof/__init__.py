@@ -1,1 +1,1 @@
-"""What the lab can tell apart, measured on servers of which the truth is known."""
+"""Measures which differences the lab can detect, on servers whose true ratio is known."""
