@@ -1,4 +1,4 @@
-"""A run as the page draws it: plain values that JSON can hold."""
+"""The run as plain JSON values, from which the page draws."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from firn_lab.report.remarks import (
     unsupported,
 )
 
-# Figures that are drawn block by block, beside the headline.
+# Figures that the page draws block by block, in addition to the headline.
 BY_BLOCK = ("cpu_us_per_transaction", "switches_per_transaction", "other_cores")
 
 
 def to_json(report: Report) -> dict[str, Any]:
-    """What the page draws from."""
+    """The data of the page."""
     kinds = report.store.figure_kinds(report.run.id)
     names = {target.id: target.name for target in report.targets}
     return {

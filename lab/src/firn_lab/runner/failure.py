@@ -10,8 +10,10 @@ from firn_lab.targets.base import Target
 
 
 def why(target: Target, error: Exception, require_space: Callable[[], None]) -> LabError:
-    """What really happened when work on a target failed: a full disk and a dead server come to
-    light as all kinds of errors."""
+    """The real cause of a failure on a target.
+
+    A full disk and a dead server surface as all kinds of errors, so both are checked first.
+    """
     try:
         require_space()
     except DiskFull as full:
