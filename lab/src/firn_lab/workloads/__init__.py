@@ -1,4 +1,4 @@
-"""What is run on targets: one file (or folder) a workload. See `base`."""
+"""The workloads: one file or folder each. See `base`."""
 
 from firn_lab.workloads.base import (
     WORKLOADS,
