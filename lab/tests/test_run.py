@@ -133,7 +133,7 @@ def test_space_is_taken_after_load_after_updates_and_at_rest(
         assert sum(tables) == innodb > 2 * 500 * 200
         assert 0 < state[second.id, moment, "data_bytes"] < innodb
         assert state[first.id, moment, "ssd_4k_bytes"] > 0
-    # The rows are the same on both.
+    # Both targets have the same rows.
     exports = {state[t.id, "load", "csv_bytes"] for t in (first, second)}
     assert len(exports) == 1
     assert state[first.id, "load", "load_seconds"] > 0
@@ -144,7 +144,7 @@ def test_settings_and_breaches_are_recorded(store: Reader) -> None:
         assert target.memory_bytes == SMALL.memory_bytes
         assert target.durable is True
         assert target.settings["innodb_flush_log_at_trx_commit"] == "1"
-    # Memory as it was given, durability and isolation are equal.
+    # Memory settings, durability and isolation are equal.
     warnings = [each for each in store.warnings(1) if each.rule not in ("client", "owed")]
     assert all(each.message.startswith("resident memory differs") for each in warnings)
 
