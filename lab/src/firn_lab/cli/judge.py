@@ -7,9 +7,9 @@
 
 A limit is met when the lower end of the 95 % interval of the paired ratios reaches it, and the
 ratio over all transactions of all blocks reaches it, too: a typical block shows no rare stalls. It
-is missed when the upper end does not reach it, otherwise undecided. Times and costs are inverted:
-reference ÷ target. Exit status 0 when every case meets the limit, 1 when one misses it, 3 when one
-is undecided.
+is missed when the upper end of either interval does not reach it, otherwise undecided. Times and
+costs are inverted: reference ÷ target. Exit status 0 when every case meets the limit, 1 when one
+misses it, 3 when one is undecided.
 """
 
 from __future__ import annotations
