@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Large things on FIRN beside InnoDB and MyRocks: loads, one huge transaction, large values.
+"""Large objects on FIRN, InnoDB and MyRocks: loads, one huge transaction, large values.
 
     make && scripts/bench-large.py loads --rows 10000000
     scripts/bench-large.py transaction --rows 20000000 --engines InnoDB FIRN
     scripts/bench-large.py values --values 2000 --seconds 600 --engines InnoDB FIRN
 
-Every step runs in a server that was just started and has this engine alone to do with, next to an
-InnoDB with a small buffer pool for what is read from InnoDB. Time is wall time. Written bytes are the
-device's count, until the server rests after the step and everything is synced: the machine must have
-nothing else to do. Memory is the peak of the resident set.
+Every step runs in a freshly started server that tests this one engine; if the engine is not InnoDB,
+InnoDB has only a small buffer pool for its source tables. Times are wall-clock times. Written bytes
+come from the device's counter, until the server rests after the step and everything is synced, so
+nothing else may use the disk. Memory is the peak of the resident set.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SYSBENCH_TABLE = (
 
 @dataclass(frozen=True)
 class Step:
-    """Time and memory of a statement."""
+    """Costs of one statement: times, bytes written and memory."""
 
     seconds: float
     settle_seconds: float
@@ -58,14 +58,14 @@ class Step:
 
 
 class Bench:
-    """One data directory; each step starts the server anew for one engine."""
+    """One data directory; each step restarts the server for one engine."""
 
     def __init__(self, chosen: argparse.Namespace) -> None:
         self.memory = chosen.memory << 20
         self.server = Server(engine="InnoDB")
 
     def start(self, engine: str) -> None:
-        """Starts the server for `engine`, with the chosen memory for it."""
+        """Starts the server for `engine` with the chosen memory."""
         self.server.stop()
         pool = self.memory if engine == "InnoDB" else 64 * MIB
         self.server.engine = engine
@@ -90,12 +90,12 @@ class Bench:
 
     @property
     def pid(self) -> int:
-        """The server's process."""
+        """Process id of the server."""
         assert self.server.process is not None
         return self.server.process.pid
 
     def written(self) -> int:
-        """Bytes written by the device so far, nothing being held back in the page cache."""
+        """Bytes that the device has written so far, after a sync of the page cache."""
         os.sync()
         return device_written_bytes(self.server.data)
 
@@ -104,13 +104,13 @@ class Bench:
         with contextlib.closing(self.server.connect("bench", read_timeout=36000)) as connection:
             with connection.cursor() as cursor:
                 if engine == "ROCKSDB":
-                    # Without it, a large transaction does not fit in memory there.
+                    # Without these settings MyRocks cannot hold a large transaction in memory.
                     cursor.execute("SET rocksdb_bulk_load_allow_unsorted = 1, rocksdb_commit_in_the_middle = 1")
                 cursor.execute(statement)
             connection.commit()
 
     def settle(self, engine: str) -> float:
-        """Waits until the server rests; returns the seconds it took."""
+        """Waits until the server rests; returns the seconds that this took."""
         began = time.monotonic()
         if engine == "InnoDB":
             self.server.query(
@@ -127,7 +127,7 @@ class Bench:
             busy = (
                 after.processor_seconds - before.processor_seconds > 0.1
                 or after.written_bytes - before.written_bytes > MIB
-                # Files may be removed at a pace.
+                # Files may be deleted gradually.
                 or abs(after_bytes - before_bytes) > MIB
             )
             quiet = 0 if busy else quiet + 1
@@ -168,7 +168,7 @@ def digits(source: random.Random, count: int) -> str:
 
 
 def groups(text: str) -> str:
-    """Eleven digits each, as sysbench fills its columns."""
+    """Groups of eleven digits, as in sysbench's columns."""
     return "-".join(text[at : at + 11] for at in range(0, len(text), 11))
 
 
@@ -183,7 +183,7 @@ def write_rows(path: Path, rows: int, seed: int) -> None:
 
 
 def shuffle(path: Path, out: Path) -> None:
-    """The lines of `path` in random order, always the same one."""
+    """The lines of `path` in random order, which is the same in every run."""
     source = random.Random(2)
     lines = path.read_bytes().splitlines(keepends=True)
     source.shuffle(lines)
@@ -265,7 +265,7 @@ def transaction(chosen: argparse.Namespace) -> None:
 
 
 class Clients:
-    """Threads that each repeat an operation until a moment."""
+    """Threads that repeat an operation for a given time."""
 
     def __init__(self, bench: Bench, threads: int) -> None:
         self.bench = bench
@@ -279,8 +279,10 @@ class Clients:
         arguments: Callable[[random.Random], tuple[Any, ...]],
         rate_max: float = 0.0,
     ) -> float:
-        """Repeats the statement for so many seconds, `rate_max` times a second at most if that is not 0; returns how
-        often a second it was done."""
+        """Repeats the statement for `seconds`, at most `rate_max` times a second unless that is 0.
+
+        Returns the number of executions per second.
+        """
         began = time.monotonic()
         until = began + seconds
         between = self.threads / rate_max if rate_max else 0.0
@@ -290,7 +292,7 @@ class Clients:
         seed = self.runs * self.threads
 
         def work(number: int) -> None:
-            # Not what the run before has drawn: an update to the same value writes nothing.
+            # Each run needs another seed: an update to the same value would write nothing.
             source = random.Random(seed + number)
             try:
                 with (

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Stock sysbench on InnoDB and on FIRN in one private server, workload by workload: make bench-sql
 #
-# WORKLOADS="oltp_point_select ..."  ROWS=1000000  THREADS=8  SECONDS_EACH=15  MEMORY=512M  (environment)
+# Environment: WORKLOADS="oltp_point_select ..."  ROWS=1000000  THREADS=8  SECONDS_EACH=15
+# MEMORY=512M
 set -euo pipefail
 THREADS=${THREADS:-8}
 . "$(dirname "$0")/lib.sh"
@@ -14,7 +15,7 @@ start_server
 load_tables
 results=()
 for workload in "${workloads[@]}"; do
-  # oltp_insert leaves the table larger; sysbench reads the ids it was told.
+  # After oltp_insert the table is larger, but sysbench still reads only the ids below ROWS.
   innodb=$(per_second "$workload" demo_innodb InnoDB)
   other=$(per_second "$workload" demo_firn "$engine")
   results+=("$(printf '%-24s %12s %12s %8s' "$workload" "$innodb" "$other" "$(ratio "$other" "$innodb")")")

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""FIRN beside InnoDB and MyRocks: stock sysbench, durable commits, interleaved rounds, medians.
+"""FIRN, InnoDB and MyRocks under stock sysbench: durable commits, interleaved rounds, medians.
 
     make && scripts/bench-sysbench.py --out build/cached.md
     scripts/bench-sysbench.py --rows 2500000 --memory 256 --threads 16 --direct --rounds 1 --seconds 60
 
-Each engine has a server of its own, with the same cache memory and one sync for every commit; only
-one server works at a time, the others are stopped where they stand, with warm caches. A round runs
-one workload on every engine in turn, so that a noisy machine hits all alike; the table shows medians
-and ratios to InnoDB of the same rounds. After each run the server is given time to pay what it owes
-(compactions, dirty pages): that time is not measured, the bytes and the processor time are.
+Each engine has a server of its own, with the same cache memory and one sync for every commit. Only
+one server runs at a time; the others are frozen with warm caches. A round runs one workload on
+every engine in turn, so that noise of the machine affects all alike. The table shows medians, and
+ratios to InnoDB within the same rounds. After each run the server gets time for its deferred work
+(compactions, dirty pages): that time is not measured, but its bytes and processor time are.
 """
 
 from __future__ import annotations
@@ -43,9 +43,11 @@ WORKLOADS = [
 
 
 def options(engine: str, memory: int, direct: bool) -> list[str]:
-    """Server options that give the engine `memory` bytes of cache and durable commits; with
-    `direct` it reads and writes past the page cache."""
-    # Pools of the other engine are small, so that the machine's memory serves the tested one.
+    """Server options that give the engine `memory` bytes of cache and durable commits.
+
+    With `direct` the engine bypasses the page cache.
+    """
+    # Keep the pool of an unused InnoDB small, so that it takes no memory from the tested engine.
     pool = memory if engine == "InnoDB" else 32 << 20
     shared = [
         f"--innodb-buffer-pool-size={pool}",
@@ -63,7 +65,7 @@ def options(engine: str, memory: int, direct: bool) -> list[str]:
             *(["--firn-direct-reads=ON"] if direct else []),
         ]
     if engine == "ROCKSDB":
-        # As its users tune it: light codec above, dense one below, filters, what the cache has.
+        # Usual tuning: LZ4 in the upper levels, ZSTD in the last one, filters.
         return [
             *shared,
             f"--rocksdb-block-cache-size={memory}",
@@ -86,7 +88,7 @@ SETTLE_SECONDS_MAX = 240
 
 @dataclass(frozen=True)
 class Run:
-    """One run of one workload: transactions per second, and what each of them took."""
+    """One run of one workload: transactions per second, and the costs of each."""
 
     speed: float
     processor_us: float
@@ -122,7 +124,7 @@ class Engine:
         return sum(path.stat().st_blocks * 512 for path in files)
 
     def _rest(self, tables: int) -> None:
-        """Brings the tables to rest. FIRN does so by itself, MyRocks has to be told."""
+        """Brings the tables to rest. FIRN does so by itself; MyRocks needs OPTIMIZE."""
         for number in range(1, tables + 1):
             if self.name == "ROCKSDB":
                 self.server.query(f"OPTIMIZE TABLE sbtest.sbtest{number}")
@@ -135,20 +137,22 @@ class Engine:
         return self.server.process.pid
 
     def freeze(self) -> None:
-        """Stops the server where it stands."""
+        """Stops the server with SIGSTOP."""
         os.kill(self._pid(), signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """Lets it go on."""
+        """Resumes the frozen server."""
         os.kill(self._pid(), signal.SIGCONT)
 
     def used(self) -> Used:
-        """The server's usage so far."""
+        """Resources that the server has used so far."""
         return used(self._pid())
 
     def settle(self) -> float:
-        """Has the server write what it holds in memory alone, and waits until it rests, a few
-        minutes at most; returns the seconds it took. FIRN does so by itself."""
+        """Makes the server write its dirty data, and waits a few minutes at most until it rests.
+
+        Returns the seconds that this took. FIRN reaches its resting state by itself.
+        """
         began = time.monotonic()
         if self.name == "InnoDB":
             self.server.query("SET GLOBAL innodb_max_dirty_pages_pct = 0")
@@ -164,7 +168,7 @@ class Engine:
         return time.monotonic() - began
 
     def run(self, workload: str, threads: int, seconds: int) -> Run:
-        """One run of a workload, with what it leaves to be done."""
+        """Runs a workload; its costs include the work that it leaves behind."""
         before = self.used()
         speed = self.load.run(workload, threads, seconds)
         if workload not in READS:
@@ -181,7 +185,7 @@ class Engine:
 
 
 def machine() -> str:
-    """Processor and kernel, in a line."""
+    """Processor and kernel in one line."""
     model = next(
         (line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
          if line.startswith("model name")),
@@ -192,7 +196,7 @@ def machine() -> str:
 
 
 def row(what: str, engines: list[Engine], form: str, value: Callable[[Engine], float | None]) -> str:
-    """A line of a table: a value of each engine, and the others' ratios to InnoDB."""
+    """A table row: a value per engine, and ratios to InnoDB."""
     values = {engine.name: value(engine) for engine in engines}
     base = values.get("InnoDB")
     cells = [what, *("" if v is None else format(v, form) for v in values.values())]
@@ -271,7 +275,7 @@ def arguments() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Loads, measures, prints."""
+    """Loads the engines, measures them, and prints the results."""
     chosen = arguments()
     engines: list[Engine] = []
     try:
@@ -282,7 +286,7 @@ def main() -> None:
         results: dict[tuple[str, str], list[Run]] = defaultdict(list)
         for number in range(chosen.rounds):
             for workload in chosen.workloads:
-                # Turn the order round by round: nobody always comes after the same neighbour.
+                # Rotate the order by round, so that no engine always follows the same neighbour.
                 for engine in engines[number % len(engines) :] + engines[: number % len(engines)]:
                     engine.thaw()
                     run = engine.run(workload, chosen.threads, chosen.seconds)

@@ -1,20 +1,22 @@
 #!/usr/bin/env bash
-# Benchmarks of the core without a server: scripts/bench.sh kv|budgets|steady (make bench, bench-budgets, bench-steady)
+# Benchmarks of the core without a server: scripts/bench.sh kv|budgets|steady
+# (make bench, bench-budgets, bench-steady)
 #
-# kv: the core beside RocksDB and fjall, line by line. In the environment:
-#   KEYS=5m  SECONDS_EACH=15  THREADS=4  BATCH=1      size of the run; BATCH is the entries of a commit
-#   ENGINES="firn rocksdb"    LINES="load-random get" what to measure (an unknown name lists the names)
-#   FULL=1                    redb, LMDB, YCSB A to F and 20 million keys besides
-#   KEEP=1                    keep the databases in DATA_DIR, and use those of an earlier run
+# kv compares the core with RocksDB and fjall. Environment:
+#   KEYS=5m  SECONDS_EACH=15  THREADS=4  BATCH=1   size of the run; BATCH: entries per commit
+#   ENGINES="firn rocksdb"                         engines to measure
+#   LINES="load-random get"                        lines to measure (an unknown name lists them)
+#   FULL=1                                         adds redb, LMDB, YCSB A to F, 20 million keys
+#   KEEP=1                                         keeps the databases in DATA_DIR and reuses them
 # budgets: ROWS, ROUNDS.  steady: MINUTES=20, KEYS, THREADS, ENGINES.
-# Results: build/bench/kv, build/bench/steady, or OUT.
+# Results go to build/bench/kv, build/bench/steady, or OUT.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$FIRN_ROOT"
 
 what=${1:?usage: scripts/bench.sh kv|budgets|steady}
 features=()
-# RocksDB alone takes minutes to compile, so it is left out where no rival is asked for.
+# RocksDB takes minutes to compile, so it is left out unless a rival engine is measured.
 rival() { [ -z "${ENGINES-}" ] || [[ ${ENGINES,,} =~ rocksdb|fjall|redb|lmdb ]]; }
 if { [ "$what" = kv ] && rival; } || { [ "$what" = steady ] && [ -n "${ENGINES-}" ] && rival; }; then
   scripts/deps.sh bench

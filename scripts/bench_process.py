@@ -1,4 +1,4 @@
-"""Usage of a server process: processor time, memory, bytes given to the device."""
+"""Resource use of a server process: processor time, memory, bytes written to the device."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Used:
-    """Processor time and bytes written to the device by a process since it began."""
+    """Processor time, and bytes written to the device, since a process started."""
 
     processor_seconds: float
     written_bytes: int
 
 
 def used(pid: int) -> Used:
-    """The process's usage so far."""
+    """Resources that the process has used so far."""
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     ticks = int(fields[11]) + int(fields[12])
     counters = Path(f"/proc/{pid}/io").read_text().splitlines()
@@ -26,15 +26,18 @@ def used(pid: int) -> Used:
 
 
 def device_written_bytes(path: Path) -> int:
-    """Bytes that all processes gave the device below `path` since the machine started. On an otherwise idle machine
-    this is an engine's true cost, with the file system's journal, and without bytes that never left memory."""
+    """Bytes that the device of `path` was asked to write since boot, by all processes.
+
+    On a machine without other work this is the exact cost of an engine: it includes the file
+    system's journal and excludes data that never left memory.
+    """
     device = path.stat().st_dev
     fields = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}/stat").read_text().split()
     return int(fields[6]) * 512
 
 
 def resident_bytes(pid: int, field: str = "VmRSS") -> int:
-    """Resident memory now, or at most (`VmHWM`) since the last `forget_peak`."""
+    """Resident memory now, or its peak since the last `forget_peak` (`VmHWM`)."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith(f"{field}:"):
             return int(line.split()[1]) * 1024
@@ -42,12 +45,12 @@ def resident_bytes(pid: int, field: str = "VmRSS") -> int:
 
 
 def forget_peak(pid: int) -> None:
-    """Lets the peak of resident memory begin anew."""
+    """Resets the peak of the resident memory."""
     Path(f"/proc/{pid}/clear_refs").write_text("5")
 
 
 def allocated_bytes(*paths: Path) -> int:
-    """Bytes that the file system holds for these files and directories: holes take none."""
+    """Bytes allocated to these files and directories; holes take no space."""
     total = 0
     for path in paths:
         files = path.rglob("*") if path.is_dir() else [path]
@@ -55,7 +58,7 @@ def allocated_bytes(*paths: Path) -> int:
             try:
                 status = file.stat()
             except FileNotFoundError:
-                continue  # The engine has just deleted it.
+                continue  # The engine deleted the file meanwhile.
             if file.is_file():
                 total += status.st_blocks * 512
     return total

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# A plugin may leave symbols to the server that loads it, so the linker cannot tell a missing function from one of the
-# server's. Here each must be exported by the installed server, or come from a shared library (those have versions).
+# Checks that the plugin's undefined symbols exist. The linker cannot: a plugin may leave symbols to
+# the server, so a missing function looks like one of the server's. Each symbol must be exported by
+# the installed server, or come from a shared library (those have versions).
 #   scripts/check-symbols.sh <plugin.so>
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"

@@ -1,5 +1,5 @@
-# Shared by demo.sh and bench-sql.sh (sourced): a private server in run/, sysbench's table in InnoDB (database demo_innodb) and
-# as a converted copy (database demo_firn), and stock sysbench on either.
+# Sourced by demo.sh and bench-sql.sh: a private server in run/, sysbench's table in InnoDB
+# (database demo_innodb) and as a converted copy (database demo_firn), and stock sysbench on either.
 # shellcheck shell=bash
 
 rows=${ROWS:-1000000} threads=${THREADS:-4} seconds=${SECONDS_EACH:-15} engine=${ENGINE:-FIRN}
@@ -41,7 +41,7 @@ run_sysbench() { # run_sysbench WORKLOAD DATABASE [options]
     --tables=1 --table-size="$rows" --threads="$threads" "$@"
 }
 
-# Shows the stage and the percentage that the server reports for the ALTER TABLE which runs in another connection.
+# Shows the stage and percentage that the server reports for an ALTER TABLE of another connection.
 watch_alter() {
   local pid=$1 line last=
   while kill -0 "$pid" 2>/dev/null; do
@@ -56,7 +56,7 @@ watch_alter() {
   [ ! -t 1 ] || printf '\r%-50s\r' ''
 }
 
-# Both tables, new.
+# Creates both tables again.
 load_tables() {
   local alter began actual
   sql "DROP DATABASE IF EXISTS demo_innodb; DROP DATABASE IF EXISTS demo_firn;
@@ -77,7 +77,7 @@ load_tables() {
   [ "${actual^^}" = "${engine^^}" ] || die "the table is $actual, not $engine"
 }
 
-# Transactions per second of a workload; progress goes to stderr.
+# Transactions per second of a workload. Progress goes to stderr.
 per_second() { # per_second WORKLOAD DATABASE NAME
   local log=$FIRN_BUILD/log/sysbench-$1-$2.log
   say "sysbench $1 on $3: $threads threads, $seconds s" >&2

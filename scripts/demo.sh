@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# The demonstration behind `make demo`: a private server in run/, sysbench's table in InnoDB, a copy of it converted with
-# ALTER TABLE ... ENGINE=FIRN, the stock oltp_read_write on both, and a small table of what came out.
+# The demonstration of `make demo`: a private server in run/, sysbench's table in InnoDB, a copy of
+# it converted with ALTER TABLE ... ENGINE=FIRN, the stock oltp_read_write on both, and a table of
+# the results.
 #
-# ROWS=1000000  THREADS=4  SECONDS_EACH=15  MEMORY=512M  ENGINE=FIRN  (environment)
+# Environment: ROWS=1000000  THREADS=4  SECONDS_EACH=15  MEMORY=512M  ENGINE=FIRN
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/compare.sh"
 
-# Bytes of InnoDB's table: its tablespace file, once purge has nothing left to do.
+# Bytes of InnoDB's table: the size of its tablespace file after the purge has finished.
 innodb_bytes() {
   local i
   for ((i = 0; i < 60; i++)); do
@@ -18,7 +19,7 @@ innodb_bytes() {
   stat -c %s "$dir/data/demo_innodb/sbtest1.ibd"
 }
 
-# Bytes of the engine's table: its own account for FIRN, its files for any other.
+# Bytes of the engine's table: FIRN reports them; for other engines they are those of its files.
 engine_bytes() {
   if [ "$engine" = FIRN ]; then
     sql "SELECT SUM(stored_bytes) FROM information_schema.FIRN_TABLES WHERE table_schema = 'demo_firn'"
@@ -27,13 +28,13 @@ engine_bytes() {
   fi
 }
 
-# All of FIRN's files but the log.
+# Bytes of all of FIRN's files except the log.
 directory_bytes() {
   find "$dir/data/#firn" -type f ! -iname '*wal*' ! -ipath '*/wal/*' -printf '%s\n' |
     awk '{sum += $1} END {printf "%.0f", sum}'
 }
 
-# What background work moves: all bytes written by FIRN, the size of the table for any other engine.
+# A number that background work changes: bytes written by FIRN, or the table's size for others.
 activity() {
   if [ "$engine" = FIRN ]; then
     sql "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'firn_bytes_written'"
@@ -42,7 +43,7 @@ activity() {
   fi
 }
 
-# Background work ends by itself: it has when nothing moved for five seconds.
+# Waits until the background work is finished, that is, until nothing changes for five seconds.
 settle() {
   local last=-1 now same=0 i
   for ((i = 0; i < 180 && same < 5; i++)); do

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Makes sure that what a target needs is installed: scripts/deps.sh build|run|demo|bench|test|lab|browser|lint|deb
+# Installs the packages that a target needs:
+#   scripts/deps.sh build|run|demo|bench|test|lab|browser|lint|deb
 #
-# Everything comes from the distribution. Only the parts of MariaDB that start no service are installed: the server's
-# binaries are in mariadb-server-core, the init scripts in mariadb-server, which is never asked for.
-# Without the right to install, one line says which packages to install.
+# All packages come from the distribution. Only the parts of MariaDB that start no service are
+# installed: the binaries are in mariadb-server-core; the init scripts are in mariadb-server, which
+# is never requested. Without permission to install, it prints one line with the missing packages.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
@@ -12,7 +13,7 @@ CARGO_MIN=1.88 # the first with let chains
 build=(g++ make libc6-dev xz-utils ca-certificates libmariadb-dev libmariadbd-dev mariadb-server-core
   libssl-dev pkg-config)
 run=(mariadb-server-core mariadb-client-core)
-# RocksDB is compiled from the source in its crate; its bindings are made with libclang.
+# RocksDB is compiled from source in its crate, and its bindings need libclang.
 bench=(g++ make libc6-dev clang libclang-dev)
 
 packages_of() {
@@ -32,14 +33,14 @@ packages_of() {
 
 missing_of() {
   local package
-  # dpkg-query fails when it knows nothing of one of the names, and still answers for the others.
+  # dpkg-query fails if it does not know one of the names, but still answers for the others.
   { dpkg-query -W -f='${db:Status-Status} ${Package}\n' "$@" 2>/dev/null || true; } | sed -n 's/^installed //p' >"$have"
   for package in $(printf '%s\n' "$@" | sort -u); do
     grep -qx -- "$package" "$have" || echo "$package"
   done
 }
 
-# cargo is not taken from apt: Debian 12 has 1.63. Whoever builds brings rustup's.
+# cargo does not come from apt, because Debian 12 has 1.63; rustup must provide it.
 check_cargo() {
   local found
   command -v cargo >/dev/null || die "cargo is missing: install Rust $CARGO_MIN or newer from https://rustup.rs"
@@ -58,7 +59,7 @@ install_missing() {
   fi
   say "installing packages: $*"
   local apt=("${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=600 -qq)
-  # Lists may be missing (a fresh machine) or name files that an update has replaced; then they are fetched.
+  # Package lists may be missing (new machine) or outdated; in either case fetch them and try again.
   if ! "${apt[@]}" install -y --no-install-recommends "$@" </dev/null >"$FIRN_BUILD/log/apt.log" 2>&1; then
     say "fetching the package lists"
     quietly "$FIRN_BUILD/log/apt-update.log" "${apt[@]}" update

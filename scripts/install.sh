@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Puts the plugin where the installed server loads plugins from, firn.cnf where it reads its options, and the command firn
-# in /usr/local/bin.
+# Installs the plugin into the server's plugin directory, firn.cnf where the server reads its
+# options, and the command firn in /usr/local/bin.
 #   scripts/install.sh install|uninstall     (DESTDIR=<dir> installs below a directory)
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
@@ -15,7 +15,7 @@ case ${1:-} in
   install)
     [ -f "$plugin" ] || die "$plugin is not there: run make first"
     mkdir -p "$plugins" "$options" "$tools"
-    # A new file takes the old one's place at once: a running server keeps what it has loaded.
+    # Replace the file atomically: a running server keeps the version that it has loaded.
     install -m 644 "$plugin" "$plugins/ha_firn.so.new"
     mv "$plugins/ha_firn.so.new" "$plugins/ha_firn.so"
     [ -f "$options/firn.cnf" ] || install -m 644 "$FIRN_ROOT/packaging/firn.cnf" "$options/firn.cnf"
@@ -27,7 +27,8 @@ case ${1:-} in
     ;;
   uninstall)
     rm -f "$plugins/ha_firn.so" "$tools/firn"
-    # With tables of FIRN in the data directory the server must not start without it; as the package has it.
+    # As in the package: if the data directory has FIRN tables, the server must not start without
+    # FIRN.
     DPKG_ROOT=${DESTDIR:-} sh "$FIRN_ROOT/packaging/postrm" remove
     rm -f "$options/firn.cnf.removed"
     if [ -f "$options/firn.cnf" ]; then

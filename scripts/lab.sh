@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # The benchmark lab (docs/lab.md): scripts/lab.sh install|rocksdb|test|results|spin|proofs
 #
-#   install  the package lab/ into .venv-lab, in place: changes of its source need no second install
-#   rocksdb  Debian's MyRocks unpacked into build/rocksdb; the package would install and start a server
-#   test     the lab's tests, with InnoDB alone; conversions to FIRN too, where its plugin is built
-#   results  the quick run, and its report in docs/results/quick
-#   spin     build/spin/ha_firn.so: the plugin, slower by FIRN_LAB_SPIN_NS nanoseconds a statement
-#   proofs   what the lab can tell apart, measured: 80 minutes of InnoDB beside itself, and 20 of the plugin beside the
-#            slower one; raw data and what follows in docs/results/proofs. What is there already is not done again.
+#   install  installs the package lab/ into .venv-lab in place: source changes need no reinstall
+#   rocksdb  unpacks Debian's MyRocks into build/rocksdb, without the server that the package starts
+#   test     runs the lab's tests with InnoDB, and conversions to FIRN if its plugin is built
+#   results  makes the quick run, and its report in docs/results/quick
+#   spin     builds build/spin/ha_firn.so: the plugin, slower by FIRN_LAB_SPIN_NS ns per statement
+#   proofs   measures what differences the lab can detect: 80 minutes of InnoDB beside itself, and
+#            20 of the plugin beside the slower one. Raw data and results go to
+#            docs/results/proofs; runs that are there already are not repeated.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$FIRN_ROOT"
@@ -31,7 +32,7 @@ rocksdb() {
   for deb in "$dir"/*.deb; do dpkg -x "$deb" "$dir"; done
 }
 
-# Tests that open a report want Chromium. Where it cannot be installed they are skipped, and say why.
+# Tests that open a report need Chromium. If it cannot be installed, they are skipped with a reason.
 run_tests() {
   local log=$FIRN_BUILD/log/lab-browser.log
   mkdir -p "${log%/*}"
@@ -39,7 +40,7 @@ run_tests() {
     FIRN_LAB_NO_BROWSER=$(tail -n 1 "$log")
     export FIRN_LAB_NO_BROWSER
   fi
-  # A file's tests share servers and runs.
+  # Tests of one file share servers and runs, so they stay in one process.
   cd lab && exec ../.venv-lab/bin/python -m pytest -q -rs -p no:cacheprovider -n 2 --dist loadfile "$@"
 }
 
@@ -51,7 +52,7 @@ results() {
   $lab report --out "$out" --raw --screenshot --catalogue docs/results/prices.toml
 }
 
-# The objects of `make`, linked with one more. Make adds to LDFLAGS of the environment.
+# Links the objects of `make` with spin.o. Make appends to LDFLAGS of the environment.
 spin() {
   local dir=$FIRN_BUILD/spin
   mkdir -p "$dir"

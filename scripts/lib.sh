@@ -1,29 +1,29 @@
-# Shared by the scripts of this folder (sourced, never run): where things are and how a script speaks.
+# Sourced by the scripts of this folder: common paths and functions.
 # shellcheck shell=bash
 
-# A failure within $(...) ends the script too.
+# A failure within $(...) ends the script, too.
 shopt -s inherit_errexit
 
-# A make that a script starts is not part of the one that started the script.
+# A make that a script starts must not join the job server of the make that started the script.
 unset MAKEFLAGS MFLAGS MAKELEVEL
 
 FIRN_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 export PATH=$PATH:$HOME/.cargo/bin
 FIRN_BUILD=${FIRN_BUILD:-$FIRN_ROOT/build}
 
-# Where cargo builds; crates/firn-bench, a workspace of its own, would choose a place of its own.
+# The build directory of cargo. Without it, crates/firn-bench, its own workspace, would use another.
 FIRN_TARGET=${CARGO_TARGET_DIR:-$FIRN_ROOT/target}
 
-# A step that may take long says so before it starts.
+# Announces a step that may take long.
 say() { printf '==> %s\n' "$*"; }
 
-# One line that says what is wrong and what to do; the script ends.
+# Prints one line with the problem and the remedy, and ends the script.
 die() {
   printf 'error: %s\n' "$*" >&2
   exit 1
 }
 
-# The version of an installed Debian package ("" when it is not installed).
+# The version of an installed Debian package; "" if it is not installed.
 package_version() {
   local answer
   answer=$(dpkg-query -W -f='${db:Status-Status} ${Version}' "$1" 2>/dev/null) || return 0
@@ -39,7 +39,7 @@ upstream_version() {
 # 10.11.19 -> 10.11
 series_of() { printf '%s' "${1%.*}"; }
 
-# Runs a command with its output kept in a log; shows the end of the log when the command fails.
+# Runs a command with its output in a log file; if it fails, shows the end of the log.
 quietly() {
   local log=$1
   shift

@@ -12,7 +12,7 @@ for component in rustfmt clippy; do
     quietly "$FIRN_BUILD/log/rustup.log" rustup component add "$component"
 done
 
-# firn-bench is a workspace of its own. Its rivals, which take many minutes to compile, are left out of clippy.
+# firn-bench is its own workspace. Clippy skips its rival engines, which take minutes to compile.
 bench=(--manifest-path crates/firn-bench/Cargo.toml)
 say "cargo fmt"
 cargo fmt --all --check

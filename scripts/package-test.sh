@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The Debian package as a server meets it: its contents, its options file, INSTALL SONAME in a stock server.
+# Tests the Debian package: its contents, its options file, INSTALL SONAME in a stock server.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
@@ -40,7 +40,7 @@ sql "CREATE DATABASE installed; INSTALL SONAME 'ha_firn'"
 check "INSTALL SONAME in a stock server" firn_works installed
 stop
 
-# The real options file: the server has the engine, and does not start without it.
+# With the real options file the server has the engine, and does not start without it.
 mapfile -t required < <(my_print_defaults --defaults-file="$options" mariadb)
 "$server" start --dir="$work/run" --plugin="$plugin" --no-load -- "${required[@]}"
 check "the options file loads the engine for good" firn_works installed
@@ -50,7 +50,7 @@ stop
 ends_without() { ! "$server" start --dir="$work/run" --plugin=none -- "${required[@]}" >"$work/without" 2>&1; }
 check "with the options file the server does not start without the library" ends_without
 
-# With what the file proposes in comments switched on, and without loose-, so that an unknown option shows.
+# Enable the options that the file has as comments, without loose-, so that an unknown one fails.
 sed 's/^#loose-firn/firn/' "$options" >"$work/firn.cnf"
 proposals=$(grep -c '^#loose-firn' "$options")
 mapfile -t arguments < <(my_print_defaults --defaults-file="$work/firn.cnf" mariadb)
@@ -63,7 +63,7 @@ proposals_are_defaults() {
 check "the proposals of the options file are the defaults" proposals_are_defaults
 check "the engine's directory is no database" no_database_of_files
 
-# The command of the package on the directory of the server, running and stopped.
+# Run the package's command on the directory of the server, both running and stopped.
 firn=$work/root/usr/bin/firn
 refused_while_running() {
   "$firn" check "$work/run/data" 2>"$work/refused" && return 1
@@ -75,7 +75,7 @@ check "firn finds the directory of a stopped server sound" "$firn" check "$work/
 shows_the_table() { "$firn" inspect "$work/run/data" | grep -q installed/t; }
 check "firn inspect shows its table" shows_the_table
 
-# Installed, removed and purged by dpkg, in a directory of its own.
+# Install, remove and purge the package with dpkg in a directory of its own.
 root=$work/dpkg
 mkdir -p "$root/var/lib/dpkg/info" "$root/var/lib/dpkg/updates" "$root/etc/mysql" "$root/var/lib/mysql"
 : >"$root/var/lib/dpkg/status"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Builds build/mariadb-plugin-firn_<version>_<arch>.deb from the plugin and the command firn. It depends on the server's
-# series, never on a patch level: a security update of the server must stay possible (mariadb/abi_check.h).
+# Builds build/mariadb-plugin-firn_<version>_<arch>.deb from the plugin and the command firn. The
+# package depends on the server's series, never on a patch level: a security update of the server
+# must stay possible (mariadb/abi_check.h).
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
@@ -29,7 +30,7 @@ install -m 644 "$FIRN_ROOT/packaging/copyright" "$doc/copyright"
 printf '%s\n' "mariadb-plugin-firn ($version) unstable; urgency=medium" '' "  * Version $version." '' \
   " -- The Firn authors <firn@users.noreply.github.com>  $(LC_ALL=C date -R -u -d "@$epoch")" | gzip -9n >"$doc/changelog.gz"
 
-# Which packages bring the libraries the plugin is linked with; the server's own symbols are not in a library.
+# Finds the packages with the plugin's shared libraries; the server's symbols are not in a library.
 printf 'Source: firn\n\nPackage: mariadb-plugin-firn\nArchitecture: any\n' >"$FIRN_BUILD/deb/debian/control"
 below=${root#"$FIRN_BUILD/deb/"}
 shlibs=$(cd "$FIRN_BUILD/deb" &&

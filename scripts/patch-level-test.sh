@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# The plugin, built once, in every patch level of the installed server's series that apt can download: rows written under
-# one are read under the next. Then the refusals: headers are changed as a foreign server's would be, the layout check is
-# compiled against them, and the stock server must refuse the plugin, say why, and keep running.
+# Tests the plugin, built once, in every patch level of the installed server's series that apt can
+# download: rows written under one patch level are read under the next. Then it tests the refusals:
+# it changes headers as a foreign server's would differ, compiles the layout check against them, and
+# the stock server must refuse the plugin, report the reason, and keep running.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
@@ -15,7 +16,7 @@ sql() { "$server" client --dir="$work/run" -- --batch --skip-column-names -e "$1
 stop() { "$server" stop --dir="$work/run"; }
 trap stop EXIT
 
-# Unpacked packages, one directory for each patch level.
+# Unpacked packages, in one directory per patch level.
 download() {
   local version=$1 base=$work/$1
   [ -x "$base/usr/sbin/mariadbd" ] && return 0
@@ -35,7 +36,8 @@ expect() {
   [ "$got" = "$wanted" ] || die "$what: expected '$wanted', got '$got' (log: $work/run/error.log)"
 }
 
-# refused NAME FILE SED MESSAGE: a plugin compiled against a header changed with SED is refused with MESSAGE.
+# refused NAME FILE SED MESSAGE: a plugin compiled against a header changed with SED is refused with
+# MESSAGE.
 refused() {
   local name=$1 file=$2 change=$3 message=$4 variant=$work/foreign-${1// /-}
   mkdir -p "$variant"
@@ -82,7 +84,7 @@ for version in "${versions[@]}" "${versions[0]}"; do
   rows=$((rows + 1000))
   expect "rows under $version" $rows "$(sql "SELECT COUNT(*) FROM d.t FORCE INDEX (v) WHERE v LIKE 'written%'")"
   sql "UPDATE d.t SET v = CONCAT(v, '!') WHERE id <= 1000 AND id > 990"
-  # A length without its value: the statement is judged without a look into the server's classes.
+  # LENGTH must not read the value: the plugin analyses the statement without the server's classes.
   sql "CREATE OR REPLACE TABLE d.large (b LONGBLOB) ENGINE=FIRN; INSERT INTO d.large VALUES (REPEAT('x', 300000))"
   expect "LENGTH under $version" 300000 "$(sql "SELECT LENGTH(b) FROM d.large")"
   expect "LENGTH under $version reads" 0 "$(sql "SHOW GLOBAL STATUS LIKE 'Firn_blobs_read'" | cut -f2)"

@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
-# Puts the headers of the server's source into build/server-src and those the build of the server made into build/gen.
+# Puts the headers of the server's source into build/server-src, and the headers that the server's
+# build generates into build/gen.
 #
-# An engine is compiled against headers that no package carries, so the distribution's source package is fetched: with
-# apt, through a private configuration under build/ (/etc/apt stays as it is), from the mirrors this machine uses
-# anyway. The exact version of the installed server is tried first, then the nearest patch level of the same series:
-# a security update's source is not always there to fetch. mariadb/abi_check.cc guards the difference.
+# An engine is compiled against headers that no package contains, so this script fetches the
+# distribution's source package with apt, through a private configuration under build/ (/etc/apt is
+# unchanged), from the mirrors that this machine uses anyway. It tries the exact version of the
+# installed server first, then the nearest patch level of the same series, because the source of a
+# security update is not always available. mariadb/abi_check.cc guards against differences.
 #
-# MARIADB_SRC=<dir>  a server source tree to use instead (for other servers)
+# MARIADB_SRC=<dir>  uses this server source tree instead (for other servers)
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
@@ -19,11 +21,11 @@ installed=$(package_version mariadb-server-core)
 [ -n "$installed" ] || installed=$(package_version libmariadbd-dev)
 wanted="${MARIADB_SRC:-package} $installed"
 
-# What the compiler needs, and the engine that the tests of the layout check build.
+# The files that the compiler needs, and the engine that the tests of the layout check build.
 members=('*/include' '*/sql' '*/libmariadb/include' '*/wsrep-lib/include' '*/wsrep-lib/wsrep-API/v26'
   '*/storage/example' '*/COPYING')
 
-# The private configuration: the same mirrors as for binaries, as deb-src.
+# The private configuration has the same mirrors as for binaries, as deb-src.
 private_apt() {
   mkdir -p "$private/state/lists/partial" "$private/cache/archives/partial"
   apt-get indextargets --format 'deb-src $(REPO_URI) $(CODENAME) $(COMPONENT) # $(ORIGIN)' 'Created-By: Packages' \
@@ -35,7 +37,7 @@ private_apt() {
     -o APT::Sandbox::User="$(id -un)" -o Acquire::Retries=3 -q)
 }
 
-# Versions of the same series, the installed one first, then by distance in patch level.
+# Lists the versions of the same series: the installed one, then by distance of the patch level.
 candidates() {
   local package=$1 have series patch
   have=$(upstream_version "$installed")
@@ -51,7 +53,7 @@ candidates() {
     done | sort -n | cut -d' ' -f2
 }
 
-# Leaves the headers in $src.new; false when no version could be had.
+# Leaves the headers in $src.new; fails if no version is available.
 fetch() {
   local package version
   package=$(dpkg-query -W -f='${source:Package}' mariadb-server-core 2>/dev/null ||
@@ -76,7 +78,7 @@ fetch() {
   return 1
 }
 
-# A tree that was configured in place carries its own generated headers.
+# A source tree that was configured in place contains its generated headers.
 generate() {
   local from=$generated
   [ -n "${MARIADB_SRC:-}" ] && [ -f "$src/include/my_config.h" ] && from=$src/include

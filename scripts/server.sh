@@ -1,18 +1,19 @@
 #!/usr/bin/env bash
-# A private MariaDB: the distribution's own mariadbd with its own data directory, socket and plugin directory. The
-# system's server, its data and its configuration are never touched.
+# A private MariaDB: the distribution's mariadbd with its own data directory, socket and plugin
+# directory. It never touches the system's server, its data or its configuration.
 #
-#   scripts/server.sh start  [--dir=DIR] [--port=N] [--plugin=FILE|none] [--no-load] [--base=DIR] [-- mariadbd options]
+#   scripts/server.sh start  [--dir=DIR] [--port=N] [--plugin=FILE|none] [--no-load] [--base=DIR]
+#                            [-- mariadbd options]
 #   scripts/server.sh stop   [--dir=DIR]
 #   scripts/server.sh status [--dir=DIR]
 #   scripts/server.sh socket [--dir=DIR]               prints the path of the socket
-#   scripts/server.sh client [--dir=DIR] [-- options]  mariadb, connected as root
+#   scripts/server.sh client [--dir=DIR] [-- options]  runs mariadb, connected as root
 #
 #   --dir=DIR      holds data/, plugin/, error.log (default: run/)
-#   --port=N       listen on 127.0.0.1:N too (default 0: the socket only)
+#   --port=N       also listens on 127.0.0.1:N (default 0: only the socket)
 #   --plugin=FILE  ha_firn.so to load (default: build/plugin/ha_firn.so)
-#   --no-load      put the plugin where the server finds it, and leave loading to INSTALL SONAME
-#   --base=DIR     the server binary of an unpacked package instead of the installed one (DIR/usr/sbin/mariadbd)
+#   --no-load      installs the plugin without loading it; INSTALL SONAME loads it
+#   --base=DIR     uses the server of an unpacked package (DIR/usr/sbin/mariadbd)
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
@@ -35,20 +36,20 @@ done
 mkdir -p "$dir" && chmod 700 "$dir"
 dir=$(cd "$dir" && pwd)
 socket=$dir/mariadb.sock
-# A socket's path holds 107 characters.
+# A socket's path is limited to 107 characters.
 [ ${#socket} -le 100 ] || socket=/tmp/firn-$(printf '%s' "$dir" | cksum | cut -d' ' -f1).sock
 pidfile=$dir/mariadbd.pid log=$dir/error.log plugins=$dir/plugin
 mariadbd=${base:-}/usr/sbin/mariadbd
 client=(mariadb --no-defaults --socket="$socket" --user=root)
 
-# The process that runs on our data directory, if any.
+# Process id of the server on our data directory, if there is one.
 running() {
   local pid
   pid=$(cat "$pidfile" 2>/dev/null) && [ -n "$pid" ] &&
     tr '\0' '\n' <"/proc/$pid/cmdline" 2>/dev/null | grep -qxF -- "--datadir=$dir/data" && echo "$pid"
 }
 
-# Links to the server's plugins, and ours: the server loads plugins from one directory only.
+# Links the server's plugins and ours into one directory, because the server loads from only one.
 link_plugins() {
   local system
   system=$(server_plugin_dir)
@@ -81,7 +82,7 @@ start() {
   [ "$(id -u)" = 0 ] && user=(--user=root)
   [ -d "$dir/data" ] || create_data
   link_plugins
-  # Its own directory for temporary tables: a server that starts removes those of every other in the same one.
+  # Its own TMPDIR: a starting server removes all servers' temporary tables in that directory.
   options+=("${user[@]}" --datadir="$dir/data" --socket="$socket" --pid-file="$pidfile" --log-error="$log"
     --tmpdir="$dir" --plugin-dir="$plugins" --ignore-db-dirs="#firn")
   [ "$plugin" = none ] || [ $load = no ] || options+=(--plugin-load-add=ha_firn)

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Long runs of what `make test` runs for a minute or two: make soak MINUTES=30
+# Longer runs of tests that `make test` runs for a minute or two: make soak MINUTES=30
 #
-# Concurrent sessions of real servers, at READ COMMITTED and at REPEATABLE READ side by side, MINUTES each, with kills of
-# statements, sessions and servers; then threads through the C ABI with pauses and simulated crashes, a third of that.
-# What they see is judged (docs/internals/history.md). SEED repeats a run as far as threads repeat.
+# Concurrent sessions of real servers run at READ COMMITTED and REPEATABLE READ in parallel, MINUTES
+# each, with kills of statements, sessions and servers. Then threads run through the C ABI with
+# pauses and simulated crashes, a third of that time. A judge checks the histories
+# (docs/internals/history.md). SEED repeats a run as far as thread scheduling allows.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$FIRN_ROOT"

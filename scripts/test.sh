@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Every test, from a machine that may hold nothing yet: make test
+# Runs every test, also on a machine without the tools installed: make test
 #
-# A step that fails does not keep the others from running; the last lines tell what failed, and the result of each.
+# A failing step does not stop the others; the last lines show the failures and all results.
 set -uo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$FIRN_ROOT" || exit 1
@@ -16,28 +16,29 @@ step() { # step NAME COMMAND...
   say "$name: $*"
   if ! "$@" 2>&1 | tee "$log"; then
     status=FAILED failed=1
-    # What cargo, rustc, pytest and our scripts begin such lines with; without any, the end has to do.
+    # Lines that cargo, rustc, pytest and our scripts print for errors; else the end of the log.
     reasons+=("== $name" "$(grep -E -A3 '^(error|FAILED |ERROR )|[.]{3} FAILED$|panicked at|^FATAL' "$log" | tail -40 | grep . || tail "$log")")
   fi
   results+=("$(printf '%-6s  %4d s  %s' "$status" $((SECONDS - began)) "$name")")
 }
 
 core_tests() {
-  # firn-bench is a workspace of its own; without its rivals it compiles no other engine.
+  # firn-bench is its own workspace; without its rivals it compiles no other engine.
   local failed=0
   cargo test --no-fail-fast --workspace || failed=1
   cargo test --manifest-path crates/firn-bench/Cargo.toml --target-dir "$FIRN_TARGET" || failed=1
   return $failed
 }
 
-# The suite runs the same programs every time; tests/sql/run by itself, or another FIRN_TEST_SEED, tries new ones.
-# Two files at a time: much of a test is waiting for locks and for servers that start.
+# The fixed seed makes every run use the same random programs; tests/sql/run without arguments, or
+# another FIRN_TEST_SEED, tries new ones. Run two files in parallel, because the tests mostly wait
+# for locks and for servers to start.
 sql_tests() {
   export FIRN_TEST_SEED=${FIRN_TEST_SEED:-920967}
   scripts/venv.sh tests/requirements.txt && PATH=$FIRN_ROOT/.venv/bin:$PATH tests/sql/run -n 2 --dist loadfile
 }
 
-# With InnoDB alone; make lab-test also converts tables to FIRN, which takes minutes.
+# With InnoDB only; make lab-test also converts tables to FIRN, which takes minutes.
 lab_tests() { scripts/lab.sh install && scripts/lab.sh test --ignore=tests/test_conversions.py; }
 
 step "packages" scripts/deps.sh test

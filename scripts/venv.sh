@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Keeps the Python environment .venv in step with requirements files: scripts/venv.sh <requirements.txt>...
-# Quick when nothing changed.
+# Updates the Python environment .venv to requirements files: scripts/venv.sh <requirements.txt>...
+# It is quick if nothing changed.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 

@@ -1,6 +1,6 @@
-// A build of the plugin that is slower by a known time: linked with
-// -Wl,--wrap=firn_begin_statement, each statement on a FIRN table spins for FIRN_LAB_SPIN_NS
-// nanoseconds first. `scripts/lab.sh spin` makes it; no build that is shipped holds it.
+// Makes a build of the plugin that is slower by a known time. Linked with
+// -Wl,--wrap=firn_begin_statement, each statement on a FIRN table first spins for FIRN_LAB_SPIN_NS
+// nanoseconds. `scripts/lab.sh spin` makes that build; no released build contains this file.
 
 #include <stdbool.h>
 #include <stdint.h>

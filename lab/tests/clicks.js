@@ -1,4 +1,4 @@
-// What a reader of the report would do; the page is dumped afterwards.
+// Simulates a reader of the report; the test dumps the page afterwards.
 const log = {};
 const cells = (n) => [...document.querySelectorAll("#table tbody tr")].map((row) => row.children[n].textContent);
 const head = [...document.querySelectorAll("#table th")].findIndex((th) => th.textContent === "median");

@@ -1,4 +1,4 @@
-"""Real servers here are InnoDB's alone, small and short-lived."""
+"""Fixtures. The servers of these tests are InnoDB only, small and short-lived."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ AWAIT_QUIET = private.PrivateTarget._await_quiet
 
 @pytest.fixture(scope="session")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A fresh data directory, for all tests together."""
+    """A fresh data directory that all tests share."""
     directory = tmp_path_factory.mktemp("template") / "data"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engine, "SMALL_LOG", SMALL.memory_bytes)
@@ -38,14 +38,14 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session", autouse=True)
 def quick_servers(template: Path) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        # InnoDB takes a second or two to write its last page: tests with `real_rest` wait for that.
+        # InnoDB takes a second or two to write its last page; only tests with `real_rest` wait.
         patch.setattr(
             private.PrivateTarget, "_await_quiet", lambda self, seconds_max: RestState(0.0)
         )
-        # No log is made anew when a server starts on a copy of the template.
+        # Avoid that a server on a copy of the template recreates its log.
         patch.setattr(engine, "LOG_MIN", SMALL.memory_bytes)
         patch.setattr(ssd, "SAMPLE_BYTES", 1 << 20)
-        # These tests are work, too.
+        # Other tests in parallel would count as other work on the machine.
         patch.setattr("firn_lab.runner.machine.busy_cores", lambda: 0.0)
         patch.setattr("firn_lab.runner.foreign_load.ForeignLoad.cores", lambda self: 0.0)
         patch.setattr(engine, "install", lambda directory: shutil.copytree(template, directory))
@@ -54,13 +54,13 @@ def quick_servers(template: Path) -> Iterator[None]:
 
 @pytest.fixture
 def real_rest(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Servers are waited for until they are at rest, but need not be quiet for long."""
+    """Restores the real wait for rest, with a short period of quiet."""
     monkeypatch.setattr(private.PrivateTarget, "_await_quiet", AWAIT_QUIET)
     monkeypatch.setattr(private, "QUIET_SECONDS", 0.03)
 
 
 class Laboratory:
-    """Runs plans in a directory of the test; remembers what the runner told."""
+    """Runs plans in a directory of the test, and records the runner's events."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -87,7 +87,7 @@ class Laboratory:
 
 @dataclass
 class Heard:
-    """A sink that remembers."""
+    """A sink that records all reports."""
 
     seconds: list[Second] = field(default_factory=list)
     done: float = 0.0
@@ -107,7 +107,7 @@ class Heard:
 
 @pytest.fixture(scope="module")
 def innodb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
-    """A server for the tests of a module, each of which makes the database anew."""
+    """A server for the tests of a module; each test recreates the database."""
     target = make_target("engine:innodb", SMALL, tmp_path_factory.mktemp("innodb"))
     try:
         target.start()
@@ -117,7 +117,7 @@ def innodb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
 
 
 def made(target: Target, name: str, sink: Heard | None = None, **fields: Any) -> Workload:
-    """A workload whose data is loaded. Fields that Params has not are its options."""
+    """A loaded workload. Keyword arguments that are no fields of Params are its options."""
     known = {key: fields.pop(key) for key in ("scale", "threads", "seconds", "seed")
              if key in fields}  # fmt: skip
     options = {key: str(value) for key, value in fields.items()}
@@ -133,7 +133,7 @@ def made(target: Target, name: str, sink: Heard | None = None, **fields: Any) ->
 def run_round(
     workload: Workload, target: Target, sink: Heard | None = None, number: int = 0
 ) -> Outcome:
-    """Warm, prepared, measured, and found to be right."""
+    """Warms, prepares and measures a round, and checks its data and figures."""
     clock = SystemClock()
     workload.warm(target, clock)
     workload.prepare(target, Heard())
@@ -151,7 +151,7 @@ def run_round(
 
 
 def servers_on(directory: Path) -> list[str]:
-    """Command lines of processes that mention the directory."""
+    """Command lines of processes whose data directory this is."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -166,7 +166,7 @@ def servers_on(directory: Path) -> list[str]:
 
 @pytest.fixture
 def laboratory(tmp_path: Path) -> Iterator[Laboratory]:
-    """No server may be left of what it ran, and no data."""
+    """A laboratory; afterwards none of its servers and no data may be left."""
     lab = Laboratory(tmp_path)
     yield lab
     assert servers_on(tmp_path) == []

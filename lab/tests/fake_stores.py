@@ -1,4 +1,4 @@
-"""Stores with numbers that nobody measured."""
+"""Stores with invented numbers."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ MACHINE = {"processor": "Abacus", "cores": 2, "memory_bytes": 8 << 30, "file_sys
 TPS = FigureKind("1/s", "higher")
 MS = FigureKind("ms")
 BYTES = FigureKind("B")
-# Data bytes of the targets, in a dataset of 90 MB as InnoDB has it.
+# Data bytes of the targets.
 SIZES = {"innodb": 90e6, "firn": 30e6, "</script><b>evil": 60e6}
 SPEED = {"innodb": 100.0, "firn": 150.0, "</script><b>evil": 101.0}
 
 EVIL = "</script><b>evil"
-# Of the rounds, in parts of the jitter. All targets have the same: what drifts.
+# Factors of the jitter by round, equal on all targets: a drift.
 FACTORS = (0.0, -1.0, 1.0) * 5
-# One target has a noise of its own: its ratios cannot be told from 1.
+# One target has noise of its own, so that its ratio does not differ from 1 significantly.
 OWN = {EVIL: (0.0, -0.08, 0.08)}
 
 
@@ -34,8 +34,11 @@ def fill(
     end: str = "ok",
     sizes: Mapping[str, float] = SIZES,
 ) -> int:
-    """A run: a thread sweep of 15 blocks, and a case with a headline of its own, of three, one of
-    FIRN's rounds failed. Rounds are `jitter` apart from the median, with the block."""
+    """Writes a run: a thread sweep of 15 blocks, and a case of three rounds with its own headline.
+
+    One of FIRN's rounds in that case failed. Rounds deviate by `jitter` from the median, alike in
+    each block.
+    """
     writer = Writer(path, SystemClock())
     command = ["firn-lab", "run", "a b"]
     run = writer.run("made up", command, "0", MACHINE, Budget(), 15)
@@ -95,8 +98,10 @@ def grow(
     written: Sequence[float] = (24576.0,) * 15,
     settled: float = 49152.0,
 ) -> None:
-    """A case of one more dataset, `more`, of 100 bytes on each target after the load. `written`:
-    bytes for a transaction, by round; `settled`: with what came after the last one."""
+    """Adds a case with the dataset `more`, of 100 bytes on each target after the load.
+
+    `written`: bytes per transaction, by round. `settled`: the same including deferred work.
+    """
     writer = Writer(path, SystemClock())
     with Reader(path) as store:
         targets = store.targets(run)

@@ -1,8 +1,8 @@
-"""A machine that never was: throughput of two servers in turn, with drifts and bursts.
+"""A simulated machine: the throughput of two servers in turn, with drifts and bursts.
 
-The logarithm of what a server does in a moment is its own, plus a drift that comes back (an
-autoregressive process), plus noise of each moment, less bursts of other work that come at any time
-and take some seconds. Both servers meet the same machine, at their own times.
+The logarithm of the throughput at a moment is the server's own, plus a mean-reverting drift (an
+autoregressive process), plus noise of each moment, minus bursts of other work that start at any
+time and last some seconds. Both servers run on the same machine at different times.
 """
 
 from __future__ import annotations
@@ -12,14 +12,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-# Moments a second.
+# Moments per second.
 STEPS = 10
 
 
 @dataclass(frozen=True)
 class Machine:
-    """drift: its standard deviation, and the seconds after which it is forgotten; noise: of a
-    second; bursts: how many a minute, seconds of each on average, the most that one takes."""
+    """Parameters of a machine.
+
+    `drift`: standard deviation; `drift_seconds`: time constant; `noise`: of a second; `bursts`: per
+    minute; `burst_seconds`: average length; `burst_depth`: largest loss of throughput.
+    """
 
     drift: float = 0.05
     drift_seconds: float = 20.0
@@ -39,7 +42,7 @@ MACHINES = {
 
 
 def throughput(machine: Machine, seconds: float, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Of each moment, around 1."""
+    """Throughput at each moment, around 1."""
     count = int(seconds * STEPS)
     keep = float(np.exp(-1 / (machine.drift_seconds * STEPS)))
     steps = rng.normal(0, machine.drift * (1 - keep**2) ** 0.5, count)
@@ -66,8 +69,10 @@ def blocks(
     measured: float = 0.5,
     lead: float = 0.1,
 ) -> list[tuple[float, float]]:
-    """Throughput of a server that does `effect` times as much, and of the other one, in blocks of
-    two rounds in an order drawn at random. The lead goes with waking a server."""
+    """Throughput of two servers in blocks of two rounds in random order.
+
+    The first server is `effect` times as fast. The unmeasured lead models the waking of a server.
+    """
     each = lead + measured
     done = throughput(machine, 2 * each * count + 1, rng)
     found = []

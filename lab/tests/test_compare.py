@@ -1,4 +1,4 @@
-"""Two runs against each other."""
+"""Comparisons of two runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_regression_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str
     lines = capsys.readouterr().out.splitlines()
     (line,) = [line for line in lines if "threads=8" in line and " tps " in line]
     assert "firn" in line and "×0.667" in line and line.rstrip().endswith("worse")
-    # Of two rounds nothing follows.
+    # Two rounds prove nothing.
     (line,) = [line for line in lines if "list threads=1" in line]
     assert line.rstrip().endswith("unclear")
     assert not any("innodb" in line for line in lines)
@@ -58,7 +58,7 @@ def test_nothing_in_common(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 
 
 def test_what_was_taken_once_is_no_regression(tmp_path: Path) -> None:
-    """Bytes are exact; the time of one load is not."""
+    """Sizes in bytes are exact; the time of one load is not."""
     path = tmp_path / "x.sqlite"
     for size in (100.0, 200.0):
         run = fake_stores.fill(path, speed={"firn": 150.0}, end="")
@@ -74,7 +74,7 @@ def test_what_was_taken_once_is_no_regression(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("workload", "code"), [("oltp_insert", 0), ("oltp_update_index", 1)])
 def test_more_rows_are_no_regression(tmp_path: Path, workload: str, code: int) -> None:
-    """The second run inserted four times as many."""
+    """The second run inserted four times as many rows."""
     path = tmp_path / "x.sqlite"
     for speed in (200.0, 800.0):
         run = fake_stores.fill(path, speed={"firn": 150.0}, end="")
@@ -90,7 +90,7 @@ def test_more_rows_are_no_regression(tmp_path: Path, workload: str, code: int) -
 
 
 def test_settled_figures_stand_for_those_of_the_round(tmp_path: Path) -> None:
-    """Work that an engine puts off until after the round counts in full."""
+    """An engine gains nothing by deferring work until after the round."""
     path = tmp_path / "x.sqlite"
     for settled in (50e3, 90e3):
         run = fake_stores.fill(path, speed={"firn": 150.0}, end="")
@@ -99,7 +99,7 @@ def test_settled_figures_stand_for_those_of_the_round(tmp_path: Path) -> None:
         found = changes(collect(store, 1), collect(store, 2), 0.05)
     written = {each.figure: each.verdict for each in found if "written" in each.figure
                and each.case == "oltp_update_index"}  # fmt: skip
-    # It was counted once.
+    # A settled figure is measured once, so it has no interval.
     assert written == {"settled_device_written_bytes_per_transaction": "worse"}
 
 

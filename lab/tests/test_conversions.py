@@ -1,4 +1,4 @@
-"""The estimate against real conversions, where FIRN's plugin is there."""
+"""Compares the estimate with real conversions, if FIRN's plugin is built."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from firn_lab.targets.engine import EngineTarget, find_plugin
 from firn_lab.workloads import Params, make_workload
 
 ROWS = 20000
-# These take half a MiB only with more of them.
+# These tables need more rows to reach half a MiB.
 MORE_ROWS = dict.fromkeys(("orders", "events", "logs", "sparse"), 100_000)
-# From here on the prediction itself is good, not its bound alone.
+# From this size on the prediction itself must be good, not only its error bound.
 LARGE_BYTES = 512 << 10
-# Every table is read in ranges, as one is that is too large to be read whole.
+# Reads every table in ranges, like a table that is too large to be read whole.
 RANGES = Limits(sample_bytes=512 << 10, scan_bytes=0)
 WORKLOADS = {"users": 0.05, "shop": 0.2, "tpcc:warehouses=1": 0.1}
 
@@ -70,7 +70,7 @@ def predicted(server: Target, name: str, limits: Limits) -> TableEstimate:
 
 
 def wait_until_gone(server: Target, before: int) -> None:
-    """Dropped rows go when compactions get to them; the next table's bytes count from here on."""
+    """Waits until compactions have removed dropped rows, which would count for the next table."""
     deadline = time.monotonic() + 20
     while (server.data_bytes() or 0) > before + 6144 and time.monotonic() < deadline:
         server.rest(10)
@@ -78,10 +78,10 @@ def wait_until_gone(server: Target, before: int) -> None:
 
 
 def converted(server: Target, name: str) -> int:
-    """The bytes that the table takes in FIRN; it is dropped then."""
+    """Converts the table to FIRN; returns its bytes on disk and drops it."""
     before = server.data_bytes() or 0
     server.query(f"ALTER TABLE {name} ENGINE=FIRN")
-    # Large values give back what they reserved when nobody looks any more.
+    # Blob files release their reserved space when they become idle.
     server.rest(10)
     real = (server.data_bytes() or 0) - before
     server.query(f"DROP TABLE {name}")
@@ -90,7 +90,7 @@ def converted(server: Target, name: str) -> int:
 
 
 def require_good(found: TableEstimate, real: int) -> None:
-    """Within what it says of itself; read whole, a table of some size within a tenth, too."""
+    """Checks the error bound; a larger table that was read whole must be within a tenth."""
     off = abs(found.firn.bytes - real)
     assert off <= found.firn.error, (found, real)
     if found.read_whole and real >= LARGE_BYTES:
@@ -100,7 +100,7 @@ def require_good(found: TableEstimate, real: int) -> None:
 def test_what_is_refused_is_named_and_nothing_else(server: Target) -> None:
     server.create_database()
     for name, (make, _) in conversions.REFUSED.items():
-        # Where the server's default is another engine.
+        # ENGINE must precede WITH SYSTEM VERSIONING; the server's default engine may differ.
         before, versioning, after = make.partition(" WITH SYSTEM")
         server.query(f"CREATE TABLE {name} {before} ENGINE=InnoDB{versioning}{after}")
     for name, (_, reasons) in conversions.REFUSED.items():
@@ -132,7 +132,7 @@ def test_within_the_bound_of_tables_of_workloads(
         require_good(found, converted(server, name))
 
 
-# The last one has values of their own, whose file stays for a while.
+# The last table has blobs, whose file stays for a while.
 @pytest.mark.parametrize("name", conversions.TABLES)
 def test_within_the_bound_of_the_conversion(server: Target, name: str) -> None:
     make, rows = conversions.TABLES[name]

@@ -1,4 +1,4 @@
-"""The load driver, without a database: sessions that do as told."""
+"""The load driver without a database, with simulated sessions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from firn_lab.workloads.driver import Done, drive
 
 @dataclass
 class Heard:
-    """A sink that remembers."""
+    """A sink that records the seconds."""
 
     seconds: list[Second] = field(default_factory=list)
 
@@ -37,7 +37,7 @@ class Heard:
 
 
 class Steady:
-    """Five milliseconds for each transaction of three statements; `fails` may raise."""
+    """A session whose transactions take 5 ms and three statements; `fails` may raise."""
 
     def __init__(self, fails: Callable[[int], None] = lambda attempt: None) -> None:
         self.attempts = 0
@@ -176,7 +176,7 @@ def test_no_process_is_left_when_a_session_dies() -> None:
         drive(Params(lead_seconds=0, threads=3, seconds=30), "round 0", Heard(), session)
     children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
     names = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in children]
-    # The guard alone stays.
+    # Only the guard stays.
     assert all(b"-I\0-S\0-c" in name for name in names)
 
 
@@ -195,7 +195,7 @@ def test_rounds_draw_differently_and_targets_alike() -> None:
 
 
 class Told:
-    """Stands for time and for the pipe of a session: a clock that sessions move, and reports."""
+    """Replaces time and a session's pipe: a clock that sessions advance, and the reports."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -212,7 +212,7 @@ class Told:
 
 
 def test_latency_is_the_transaction_s_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Drawing it takes 200 ms here, doing it 10 ms."""
+    """Drawing a transaction takes 200 ms here, executing it 10 ms."""
     told = Told()
     monkeypatch.setattr(driver, "time", told)
 
@@ -246,7 +246,7 @@ def test_what_never_wins_is_given_up_after_the_end(monkeypatch: pytest.MonkeyPat
     session = Steady(loses)
     driver._loop(told.send, session, Random(1), 5.0)
     (kind,) = told.reports[-1].kinds.values()
-    # At 10, 20 … 60 s it is tried again; at 70 s the end and a minute are over.
+    # The retries at 10, 20 … 60 s fail; at 70 s the retry limit, a minute after the end, is over.
     assert (kind.errors, kind.retries, session.attempts) == (1, 6, 7)
 
 

@@ -1,4 +1,4 @@
-"""A server of somebody else: used through SQL alone, and left as it was."""
+"""A foreign server: used only through SQL, and left unchanged."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_it_is_measured_and_left_as_it_was(
     with laboratory.reader() as store:
         rounds = store.rounds(1)
         assert [r.status for r in rounds] == ["ok"] * 3
-        # The lab cannot see into the processes of a foreign server.
+        # The lab cannot observe the processes of a foreign server.
         assert "cpu_seconds" not in rounds[0].figures
         assert store.targets(1)[0].memory_bytes == SMALL.memory_bytes
         assert {s.moment for s in store.state(1) if s.name == "data_bytes"} >= {"load", "rest"}

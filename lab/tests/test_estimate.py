@@ -70,7 +70,7 @@ def test_keys_sort_as_their_values() -> None:
     double = KeyPart(column("double"), None)
     keys = [double.encode(value) for value in ("-2.5", "-1", "0", "1e-3", "8")]
     assert keys == sorted(keys)
-    # As docs/formats/key.md has it.
+    # The example of docs/formats/key.md.
     assert weights("a b", "latin1_swedish_ci").hex() == "41200342" + "2002"
 
 
@@ -79,7 +79,7 @@ def test_planes_hold_differences_where_these_are_small() -> None:
     found = split(items, 4)
     assert found[0] == 0b1111
     assert len(found) == 1 + 4 * 16
-    # The last byte counts up by one.
+    # The last byte increases by one.
     assert found[1 + 48 :] == bytes([0xE8]) + b"\1" * 15
     noise = [bytes(random.Random(n).randbytes(2)) for n in range(16)]
     assert split(noise, 2)[0] == 0
@@ -115,7 +115,7 @@ def test_trials_find_what_compresses_best() -> None:
         for tuning in (Tuning(), Tuning(True), Tuning(long_matches=True), best)
     }
     assert sizes[best] <= min(sizes.values()) * 1.01
-    # Ten random bytes as digits: half of the bytes are information.
+    # Ten random bytes as hexadecimal digits: half of the bytes are information.
     assert sum(store(blocks, 1 << 20).sizes) / 4000 == pytest.approx(11.5, abs=1.5)
 
 
@@ -128,7 +128,7 @@ def test_noise_is_stored_as_it_is() -> None:
 
 
 def test_a_dictionary_is_stored_compressed() -> None:
-    """It consists of hexadecimal digits, half of whose bytes are information."""
+    """The dictionary consists of hexadecimal digits, half of whose bytes are information."""
     chance = random.Random(1)
     words = [chance.randbytes(32).hex().encode() for _ in range(200)]
     blocks = cut(
@@ -325,7 +325,7 @@ def test_settings_that_firn_does_not_work_with() -> None:
 def test_statistics_that_are_out_of_date_promise_nothing(
     server: Target, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Of a table that has grown since, to a user who may not see the sizes of files."""
+    """The table has grown since the statistics, and the user may not see file sizes."""
     server.query("CREATE USER reader@localhost")
     server.query("GRANT SELECT ON lab.* TO reader@localhost")
     server.query(
@@ -348,7 +348,7 @@ def test_statistics_that_are_out_of_date_promise_nothing(
         (line,) = [line for line in out.splitlines() if line.startswith(" lab.grown")]
         assert line.split("5,000")[1].count("?") == 3
         assert "lab.grown: InnoDB's statistics are out of date" in out
-        # Files tell the truth to those who may ask.
+        # A user with the privilege gets the file's size instead.
         assert cli.main(["estimate", "--dsn", f"mysql://root@{place}", *more, "--json"]) == 0
         found = {each["name"]: each for each in json.loads(capsys.readouterr().out)}
         assert not found["lab.grown"]["stale"]

@@ -31,7 +31,7 @@ def plan(failure: str, targets: tuple[str, ...] = BOTH) -> Plan:
 
 
 def statuses(laboratory: Laboratory) -> dict[str, list[str]]:
-    """Of the rounds, by target."""
+    """Statuses of the rounds by target."""
     with laboratory.reader() as store:
         names = {target.id: target.name for target in store.targets(1)}
         found: dict[str, list[str]] = {name: [] for name in names.values()}
@@ -48,11 +48,11 @@ def test_a_server_that_dies_is_left_out(laboratory: Laboratory) -> None:
     assert statuses(laboratory) == {"innodb": ["ok", "failed"], "innodb-compressed": ["ok"] * 3}
     (failure,) = [data for kind, data in laboratory.events if kind == "failure"]
     assert failure["target"] == "innodb"
-    # Its rounds that will not be are no more waited for.
+    # Rounds that will not run are not waited for.
     last = [data for kind, data in laboratory.events if kind == "step"][-1]
     assert last["done"] == last["steps_total"]
     assert last["seconds_left"] == 0
-    # Its data is gone, its log is not.
+    # Its data is removed, its log is kept.
     kept = laboratory.directory / "run-1" / "innodb.log"
     assert str(kept) in failure["message"]
     assert "ready for connections" in kept.read_text()
@@ -142,8 +142,7 @@ def test_a_server_that_cannot_be_parked_is_left_out(
 
 
 def test_what_ends_no_run(laboratory: Laboratory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A terminal that is gone, data that may not fit, other work on the machine, what a start that
-    was interrupted has left."""
+    """A closed terminal, data that may not fit, other work, leftovers of an interrupted start."""
 
     def listen(kind: str, data: object) -> None:
         raise BrokenPipeError
@@ -204,7 +203,7 @@ sys.exit(main())
 
 
 def command(directory: Path, template: Path) -> subprocess.Popen[str]:
-    """firn-lab on two targets, of which one is always frozen, until both have had a round."""
+    """firn-lab on two targets, one of which is always frozen, after a round on each."""
     process = subprocess.Popen(
         [sys.executable, "-c", PROGRAM, str(template),
          "run", "oltp_point_select:rows=100,tables=1", "--targets", *BOTH, "--memory", "32",
@@ -241,7 +240,7 @@ def test_ctrl_c_keeps_the_rounds_and_leaves_nothing(
         assert len(store.rounds(1)) >= 2
 
 
-# A lab whose children work on and on: sessions of the load driver, or shares of a load.
+# A lab whose children never end: sessions of the load driver, or shares of a load.
 CHILDREN = """
 import os, sys, time, types
 from firn_lab.workloads.base import Params
@@ -271,7 +270,7 @@ def test_a_lab_that_is_killed_takes_its_children_along(how: str) -> None:
     assert lab.stdout is not None
     assert [lab.stdout.readline() for _ in range(2)] == ["works\n"] * 2
     children = [pid for pid in tree(lab.pid) if pid != lab.pid]
-    # Two that work, and the guard.
+    # Two children and the guard.
     assert len(children) == 3
     lab.kill()
     lab.wait()
@@ -283,7 +282,7 @@ def test_a_lab_that_is_killed_takes_its_children_along(how: str) -> None:
 
 
 def alive(pid: int) -> bool:
-    """Not ended: what nobody has reaped yet is a zombie."""
+    """Whether the process still runs; a zombie does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except OSError:

@@ -1,4 +1,4 @@
-"""Servers that are stopped: they do nothing, go on, and are ended from there."""
+"""Frozen servers: they do nothing, continue after a thaw, and can be ended while frozen."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from firn_lab.targets.engine import EngineTarget
 
 
 def states(pid: int) -> set[str]:
-    """Of all threads."""
+    """State letters of all threads."""
     return {
         task.joinpath("stat").read_text().rsplit(")", 1)[1].split()[0]
         for task in Path(f"/proc/{pid}/task").iterdir()
@@ -22,17 +22,17 @@ def states(pid: int) -> set[str]:
 
 
 def test_a_frozen_server_does_nothing_and_goes_on(innodb: EngineTarget) -> None:
-    """A session that was open, and a statement that was under way, do not notice."""
+    """An open session survives the freeze."""
     connection = innodb.connect("")
     assert innodb.pid is not None
     innodb.freeze()
     try:
-        # When it returns nothing runs any more.
+        # No thread runs after `freeze` returned.
         assert states(innodb.pid) == {"T"}
         used = processor_seconds(innodb.pids)
         time.sleep(0.1)
         assert processor_seconds(innodb.pids) == used
-        innodb.freeze()  # Twice is once.
+        innodb.freeze()  # A second call has no effect.
     finally:
         innodb.thaw()
     with connection.cursor() as cursor:
@@ -51,7 +51,7 @@ def test_a_frozen_server_can_be_ended(tmp_path: Path, end: str) -> None:
         getattr(target, end)()
         assert target.pid is None and not Path(f"/proc/{pid}").exists()
         if end != "destroy":
-            # It starts as one that was never frozen.
+            # It starts like a server that was never frozen.
             target.start()
             assert target.query("SELECT 1", database="") == [(1,)]
     finally:

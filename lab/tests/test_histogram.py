@@ -1,4 +1,4 @@
-"""Percentiles within the 2 % that buckets are apart."""
+"""Percentiles are exact to the 2 % between buckets."""
 
 from __future__ import annotations
 

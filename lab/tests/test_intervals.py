@@ -1,4 +1,4 @@
-"""Intervals hold what they should, as often as they say: on machines that are simulated."""
+"""Intervals contain the truth as often as they promise, on simulated machines."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from firn_lab.intervals import (
 )
 from firn_lab.runner.blocks import Blocks
 
-# Of 200, that a sound interval of 95 % misses so few is all but certain.
+# Of 200 runs, a sound 95 % interval almost never misses more than a tenth.
 RUNS = 200
 HELD_MIN = 0.90
-# Blocks of four minutes, at six tenths of a second a round.
+# Blocks of four minutes, at 0.6 s per round.
 BLOCKS = 200
 
 
@@ -40,14 +40,14 @@ def test_the_interval_holds_the_truth(name: str, effect: float) -> None:
     if name in ("calm", "shared", "drifting"):
         assert np.median(widths) <= 0.025
     if effect != 1.0 and name == "shared":
-        # Five percent are told apart.
+        # A difference of 5 % is detected.
         assert np.mean(np.asarray(widths) < 0.05) > 0.95
 
 
 @pytest.mark.parametrize("name", ["calm", "shared", "restless"])
 def test_stopping_early_costs_little_of_it(name: str) -> None:
-    """A case ends as soon as its interval is narrow enough: those that are too narrow by chance
-    end first."""
+    """A case ends as soon as its interval is narrow enough, which selects intervals that are too
+    narrow by chance."""
     held = concluded = taken = 0
     for seed in range(RUNS):
         all_of_them = blocks(MACHINES[name], BLOCKS, np.random.default_rng(1000 + seed))
@@ -70,8 +70,8 @@ def test_stopping_early_costs_little_of_it(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["shared", "restless", "busy"])
 def test_short_rounds_know_more_after_the_same_time(name: str) -> None:
-    """Rounds of two seconds, each with a second and a quarter to start a load driver, against half
-    a second of clients that stay connected."""
+    """Compares rounds of 2 s with a lead of 1.25 s, to start a load driver, with rounds of 0.5 s
+    whose clients stay connected."""
 
     def width(count: int, measured: float, lead: float) -> float:
         widths = []
@@ -148,7 +148,7 @@ def test_blocks_of_a_case() -> None:
     }
     assert case.concluded(0.025)
     case.leave_out("innodb")
-    # Beside the first one now.
+    # The reference is now the first of the remaining targets.
     assert {n: each.value for n, each in case.ratios().items()} == {"rocksdb": pytest.approx(0.25)}
     alone = Blocks(["firn"], "higher", {"firn": dict.fromkeys(range(12), 5.0)})
     assert alone.concluded(0.025) and alone.ratios() == {}

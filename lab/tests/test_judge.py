@@ -1,4 +1,4 @@
-"""Limits: met when the lower end of the interval reaches them."""
+"""Limits: met if the lower end of the interval reaches them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ US = FigureKind("µs")
 
 
 def run_of(path: Path, ratios: list[float], cpu: float = 1.0) -> Path:
-    """Two builds, after ÷ before in each block."""
+    """A run of two builds with these ratios, after ÷ before, in each block."""
     writer = Writer(path, SystemClock())
     run = writer.run("builds", ["firn-lab"], "0", fake_stores.MACHINE, Budget(), 60)
     names = ("firn@before", "firn@after")
@@ -50,8 +50,8 @@ def run_of(path: Path, ratios: list[float], cpu: float = 1.0) -> Path:
         ([1.0, 1.01] * 10, "0.98", "met", 0),
         ([0.95, 0.96] * 10, "0.98", "missed", 1),
         ([0.90, 1.06] * 10, "0.98", "undecided", 3),
-        ([1.2] * 2, "0.98", "undecided", 3),  # Of two blocks nothing follows.
-        ([1.0] * 17 + [0.2] * 3, "0.98", "undecided", 3),  # A typical block is not all of them.
+        ([1.2] * 2, "0.98", "undecided", 3),  # Two blocks prove nothing.
+        ([1.0] * 17 + [0.2] * 3, "0.98", "undecided", 3),  # All blocks together miss the limit.
     ],
 )
 def test_a_limit_is_met_by_the_lower_end(
@@ -69,7 +69,7 @@ def test_a_limit_is_met_by_the_lower_end(
 
 
 def test_costs_are_turned(tmp_path: Path) -> None:
-    """A tenth less processor time is ×1.11."""
+    """A tenth less processor time gives the ratio 1.11."""
     store = run_of(tmp_path / "x.sqlite", [1.0] * 15, cpu=0.9)
     with Reader(store) as reader:
         (found,) = judge(collect(reader), 1.1, "cpu_us_per_transaction")

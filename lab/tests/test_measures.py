@@ -1,4 +1,4 @@
-"""Measures on things whose size is known."""
+"""Measures of objects with known sizes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from firn_lab.workloads import Outcome, Params, make_workload
 
 
 class Process:
-    """Stands for a target: one process that works and writes."""
+    """Replaces a target: one process that computes and writes."""
 
     def __init__(self, directory: Path, work: str) -> None:
         self.data_dir = directory
@@ -79,7 +79,7 @@ def test_processor_time_memory_and_writes_of_a_process(process: Process, tmp_pat
     assert 0.25 <= figures["cpu_seconds"] < 5
     assert figures["cpu_us_per_transaction"] == pytest.approx(figures["cpu_seconds"] * 1e4)
     assert figures["resident_peak_bytes"] >= 50 << 20
-    if os.stat(tmp_path).st_dev >> 8:  # A real disk, not tmpfs, which counts nothing.
+    if os.stat(tmp_path).st_dev >> 8:  # Only on a real disk: tmpfs has no counters.
         assert figures["device_written_bytes"] >= 8 << 20
         assert figures["disk_written_bytes"] >= 8 << 20
         assert 1 <= figures["disk_writes"] <= figures["disk_written_bytes"] / 512
@@ -88,7 +88,7 @@ def test_processor_time_memory_and_writes_of_a_process(process: Process, tmp_pat
 
 
 def test_memory_that_processes_share_counts_once() -> None:
-    """A parent with 40 MiB that its two children map too, and 10 MiB of each child's own."""
+    """A parent with 40 MiB that its two children also map, and 10 MiB of each child's own."""
     work = (
         "import mmap, os, sys; m = mmap.mmap(-1, 40 << 20); m.write(b'x' * (40 << 20));\n"
         "for _ in range(2):\n"
@@ -125,12 +125,12 @@ def test_memory_that_processes_share_counts_once() -> None:
 def test_what_an_engine_puts_off_is_counted_until_it_rests(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    counts = [(0, 0), (100, 1000), (300, 5000)]  # At first, after the round, at rest.
+    counts = [(0, 0), (100, 1000), (300, 5000)]  # At the start, after the round, at rest.
     monkeypatch.setattr(device, "process_io", lambda pid: counts[0])
     target = SimpleNamespace(pids=[1], data_dir=tmp_path)
     probe = device.Device().begin(target)  # type: ignore[arg-type]
     counts.pop(0)
-    # Transactions of the lead are among those that bytes are counted by.
+    # Bytes per transaction count the transactions of the lead, too.
     outcome = Outcome(transactions=8, queries=8, seconds=1, lead=2)
     assert probe.finish(outcome)["device_written_bytes_per_transaction"] == 100
     settling = Settling()
@@ -158,10 +158,10 @@ def test_what_is_owed_is_told_as_a_part_of_the_work() -> None:
 
 
 def test_switches_of_threads_that_end_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Thread 2 ends and its number is taken by another one; thread 3 is new."""
+    """Thread 2 ends and another one reuses its id; thread 3 is new."""
     looks = iter(
         [
-            {1: (100, 10), 2: (50, 0)},  # At first: what was before counts for nothing.
+            {1: (100, 10), 2: (50, 0)},  # At the start: earlier switches do not count.
             {1: (110, 11), 2: (70, 0)},
             {1: (110, 11), 2: (5, 0), 3: (7, 2)},
             {1: (120, 13), 3: (7, 2)},
@@ -171,7 +171,7 @@ def test_switches_of_threads_that_end_are_kept(monkeypatch: pytest.MonkeyPatch) 
     probe = context_switches.Switches().begin(SimpleNamespace(pids=[1]))  # type: ignore[arg-type]
     assert probe.sample() == {"switches": 10 + 1 + 20}
     assert probe.sample() == {"switches": 5 + 7 + 2}
-    # Transactions of the lead are among those that they are counted by.
+    # Switches per transaction count the transactions of the lead, too.
     found = probe.finish(Outcome(transactions=8, queries=8, seconds=1, lead=2))
     voluntary, forced = 10 + 20 + 5 + 7 + 10, 1 + 2 + 2
     assert found == {
@@ -182,7 +182,7 @@ def test_switches_of_threads_that_end_are_kept(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_switches_of_all_threads_are_seen() -> None:
-    """Of this process: a thread that waits a hundred times is switched so often."""
+    """A thread of this process that sleeps a hundred times has as many switches."""
     probe = context_switches.Switches().begin(SimpleNamespace(pids=[os.getpid()]))  # type: ignore[arg-type]
     over = threading.Event()
 
@@ -215,7 +215,7 @@ def test_a_compressing_ssd_keeps_noise_and_shrinks_text(tmp_path: Path) -> None:
     assert (
         0 < small["ssd_16k_bytes"] < small["ssd_8k_bytes"] < small["ssd_4k_bytes"] < len(text) / 20
     )
-    # Half of the chunks are read: the estimate is of the same size.
+    # Half of the chunks are read, so the estimate is of the same order.
     sampled = compressed_tree_bytes(tmp_path, 1 << 20)
     assert (1 << 20) * 0.9 < sampled["ssd_4k_bytes"] < (1 << 20) * 2.1
     assert compressed_tree_bytes(tmp_path / "sub" / "none", 1) == dict.fromkeys(both, 0)
@@ -230,7 +230,7 @@ def test_the_command_for_any_tree(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert cli.main(["ssd", tree, file, "--sample-mib", "0"]) == 0
     _, whole, one = capsys.readouterr().out.splitlines()
     assert whole.split()[1:6] == ["2", "2.00", "MiB", "2.00", "MiB"]
-    # Noise stays, and next to nothing is left of zeros: half of all.
+    # Noise does not shrink and zeros almost vanish: half of the bytes remain.
     assert whole.count("MiB (50%)") == 3 and one.count("KiB (") == 3 and "1.00 MiB" in one
     assert cli.main(["ssd", none]) == 1
     assert f"{none}: No such file or directory" in capsys.readouterr().err

@@ -19,7 +19,7 @@ from firn_lab.report.data import collect
 from firn_lab.report.html import html
 from firn_lab.store import Reader, Writer
 
-# Set by `make lab-test` where Chromium could not be installed: what was said then.
+# Set by `make lab-test` if Chromium could not be installed: the error message.
 NO_BROWSER = os.environ.get("FIRN_LAB_NO_BROWSER", "")
 in_browser = pytest.mark.skipif(
     bool(NO_BROWSER) and browser.find() is None, reason=f"no Chromium: {NO_BROWSER}"
@@ -29,7 +29,7 @@ CLICKS = f"<script>{Path(__file__).with_name('clicks.js').read_text()}</script>"
 
 
 class Page(HTMLParser):
-    """Text of the elements that tests ask for."""
+    """Collects the elements of a page, and the text of the log."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -62,14 +62,14 @@ def page_text(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def test_the_page_needs_nothing_else(page_text: str) -> None:
-    # Names of the standards of SVG are no addresses to fetch.
+    # Namespace names of SVG are not addresses to fetch.
     assert not re.findall(r"(?:src|href)=[\"'](?!data:|#)", page_text)
     assert "@import" not in page_text and "fetch(" not in page_text
     assert page_text.count("</script>") == 4, "data does not end its element"
     assert "<i>a lot</i>" not in page_text
 
 
-# Elements that would fetch if the page let them: a style, a script, a picture, a connection.
+# Everything that a page could fetch: a style, a script, a picture, a connection.
 FETCHES = """<style>body { background: url(http://127.0.0.1:9/style) }</style><script>
 const log = [];
 addEventListener("securitypolicyviolation", (event) => {
@@ -105,7 +105,7 @@ def test_charts_are_drawn_and_tables_sorted(page_text: str, tmp_path: Path) -> N
     assert page.root.get("data-ready") == "yes", page.root
     assert "data-error" not in page.root, page.root
     log = json.loads(page.log)
-    # Three cases on three targets, with whiskers; the curves of three targets.
+    # Three cases on three targets, with whiskers; one curve per target.
     assert log["results"] == {"bars": 9, "curves": 0, "bad": 0}
     assert log["threads"] == {"bars": 0, "curves": 3, "bad": 0}
     assert log["seconds"] == {"bars": 0, "curves": 45, "bad": 0}
@@ -113,7 +113,7 @@ def test_charts_are_drawn_and_tables_sorted(page_text: str, tmp_path: Path) -> N
     assert log["latency"]["bars"] == 9 and log["latency"]["bad"] == 0
     assert log["resources"]["bars"] == 9 and log["space"]["bars"] == 9
     assert log["price"]["bars"] == 9 and log["tables"]["bars"] == 3
-    # The reference is 1, ratios have their intervals; then plain numbers.
+    # First relative to the reference, with intervals; then plain numbers.
     for text in ("More is better.", "×1.00 · 800/s", "×1.50 (1.50…1.50) · 1,200/s"):
         assert text in log["relative"]
     assert re.search(r"×1\.0\d \(0\.9\d…1\.0\d\) · 808/s", log["relative"])

@@ -1,4 +1,4 @@
-"""Private servers, wherever they lie."""
+"""Private servers in directories with long names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from firn_lab.targets import make_target, private
 
 
 def test_a_path_that_is_too_long_for_a_socket(tmp_path: Path) -> None:
-    """The socket is elsewhere then, also for the server of the next data."""
+    """The socket is then in another directory, also after the data is recreated."""
     target = make_target("engine:innodb", SMALL, tmp_path / ("x" * private.SOCKET_LENGTH_MAX))
     assert isinstance(target, private.PrivateTarget)
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""The time left of a run."""
+"""The estimated time left of a run."""
 
 from __future__ import annotations
 

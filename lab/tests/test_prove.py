@@ -1,4 +1,4 @@
-"""Proofs: raw data grows run by run, and what follows is computed from it."""
+"""Proofs: raw data grows with each run, and the results are computed from it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BLOCKS = 160  # As many as a run of four minutes has.
 
 
 def written(path: Path, runs: int, truth: float = 1.0, machine: str = "calm") -> Path:
-    """As `append` writes it."""
+    """A file as `append` writes it, with 24 blocks per run."""
     lines = [",".join(HEAD)]
     for run in range(runs):
         drawn = blocks(MACHINES[machine], BLOCKS, np.random.default_rng(run), truth)

@@ -38,7 +38,7 @@ def test_users(innodb: Target) -> None:
     workload = made(innodb, "users", rows=2000)
     outcome = run_round(workload, innodb)
     assert {part.name for part in outcome.parts} == {"by_key", "by_email", "covered", "first_20"}
-    # "covered" is answered by the index alone.
+    # "covered" is a covering scan.
     plan = innodb.query("EXPLAIN SELECT state_id, city FROM users WHERE country_id = 3 LIMIT 20")
     assert "Using index" in plan[0][-1]
     innodb.query("DELETE FROM users WHERE id = 7")
@@ -91,7 +91,7 @@ def test_all_queries_of_tpch(tpch: TpcH, innodb: Target) -> None:
     assert "0.0001000000" in queries(1)[11] and "0.0010000000" in queries(0.1)[11]
     outcome = run_round(tpch, innodb)
     assert [part.name for part in outcome.parts] == [f"q{number:02d}" for number in range(1, 23)]
-    # The second round found what the first one did: now one row differs.
+    # The second round compares with the first, so a changed row must be found.
     innodb.query("UPDATE lineitem SET l_quantity = l_quantity + 1 WHERE l_orderkey = 1")
     with pytest.raises(CheckFailed, match="q01 is answered otherwise than by innodb"):
         measure(tpch, innodb)
@@ -134,7 +134,7 @@ def test_a_query_that_takes_too_long_is_given_up(tpch: TpcH, innodb: Target) -> 
         outcome = tpch.measure(innodb, SystemClock(), Heard(), 0)
     assert outcome.errors > 10
     assert outcome.transactions + outcome.errors == 22
-    # Any other error is not taken for slowness.
+    # Only a timeout is accepted as an error of a query.
     innodb.query("RENAME TABLE region TO hidden")
     with pytest.raises(pymysql.err.ProgrammingError, match="region"):
         measure(tpch, innodb)

@@ -1,4 +1,4 @@
-"""A run in slices: each goes on where the last one ended, and all are one run."""
+"""A run in slices: each continues where the last one ended, and all are one run."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from firn_lab.store import Reader, Writer
 from firn_lab.workloads import Params
 
 BASE = Params(threads=1, seconds=0.1, lead_seconds=0.05, warm_seconds=0)
-# Each has tables of its own.
+# Each case has its own tables.
 CASES = tuple(parse_case(f"tiny:scale={n}", BASE) for n in (1, 2, 3))
 PLAN = Plan("slices", "", CASES, ("engine:innodb",), blocks=2, budget=SMALL)
 
 
 class Steps:
-    """Time that goes by when a test says so."""
+    """A clock that a test advances."""
 
     def __init__(self) -> None:
         self._real = SystemClock()
@@ -44,7 +44,7 @@ class Steps:
 def one_slice(
     laboratory: Laboratory, plan: Plan, minutes_a_case: int, limit: float
 ) -> tuple[str, str]:
-    """A slice in which every case takes so long."""
+    """Runs a slice in which every case takes this many minutes."""
     clock = Steps()
 
     def listen(kind: str, data: object) -> None:
@@ -66,7 +66,7 @@ def test_a_slice_ends_before_a_case_that_would_be_too_long(laboratory: Laborator
     assert ended == ("paused", "2 cases are left: go on with --resume")
     with Reader(laboratory.store) as store:
         assert [len(store.rounds(1, case.id)) for case in store.cases(1)] == [2, 0, 0]
-    # The next slice adds its rounds to the same run.
+    # The next slice adds its results to the same run.
     assert one_slice(laboratory, PLAN, 71, limit)[0] == "paused"
     assert one_slice(laboratory, PLAN, 71, limit) == ("ok", "")
     with Reader(laboratory.store) as store:
@@ -76,14 +76,14 @@ def test_a_slice_ends_before_a_case_that_would_be_too_long(laboratory: Laborator
         assert [e.data["case"] for e in store.events(1) if e.kind == "case"] == [
             case.label for case in store.cases(1)
         ]
-    # It is finished: the next one is another run.
-    assert before(laboratory.store, PLAN, prepare_plan(PLAN, laboratory.scratch)) is None
+    # The run is finished, so the next call begins another run.
+    assert before(laboratory.store, PLAN, parts_of(PLAN, laboratory.scratch)) is None
 
 
 def test_blocks_of_a_case_that_was_broken_off_count(
     laboratory: Laboratory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second round is interrupted by hand; the next slice begins with it."""
+    """The second round is interrupted; the next slice begins with it."""
     case = parse_case("tiny:fail=interrupt", BASE)
     plan = Plan("broken", "", (case,), ("engine:innodb",), blocks=3, budget=SMALL)
     assert laboratory.run(plan)[0] == "interrupted"

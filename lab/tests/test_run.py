@@ -1,4 +1,4 @@
-"""Whole runs on real servers, InnoDB's alone."""
+"""Whole runs on real servers, with InnoDB only."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from firn_lab.runner.blocks import order
 from firn_lab.store import Reader
 from firn_lab.workloads import Params
 
-# sysbench tells nothing of the second in which it ends.
+# sysbench does not report the second in which it ends.
 CASES = (
     "oltp_point_select:tables=2",
     "oltp_read_write:tables=2,zipf=0.9",
@@ -84,10 +84,10 @@ def test_each_round_has_its_figures_and_series(store: Reader) -> None:
                 "device_written_bytes", "errors", "retries", "switches_per_transaction",
                 "forced_switches_per_transaction", "other_cores"}
                 <= set(round_.figures))  # fmt: skip
-        # An insert of many rows is as many transactions.
+        # An INSERT of many rows counts as many transactions.
         waits = 0.5 if seconds[round_.case] == 1 else 0.0
         assert round_.figures["switches_per_transaction"] > waits
-        # Without the lead.
+        # The seconds exclude the lead.
         assert round_.figures["seconds"] == pytest.approx(seconds[round_.case], abs=0.9)
         assert round_.figures["tps"] > 0
         assert round_.figures["resident_peak_bytes"] > 32 << 20
@@ -118,7 +118,7 @@ def test_what_is_owed_after_the_last_round_is_counted(store: Reader) -> None:
 def test_space_is_taken_after_load_after_updates_and_at_rest(
     laboratory: Laboratory, real_rest: None
 ) -> None:
-    """Files have their sizes when the last page has been written."""
+    """Files reach their final sizes when the last page is written."""
     case = parse_case("oltp_read_write:tables=2", BASE)
     assert laboratory.run(replace(PLAN, cases=(case,), blocks=1)) == ("ok", "")
     with laboratory.reader() as store:
@@ -133,7 +133,7 @@ def test_space_is_taken_after_load_after_updates_and_at_rest(
         assert sum(tables) == innodb > 2 * 500 * 200
         assert 0 < state[second.id, moment, "data_bytes"] < innodb
         assert state[first.id, moment, "ssd_4k_bytes"] > 0
-    # The rows are the same on both.
+    # Both targets have the same rows.
     exports = {state[t.id, "load", "csv_bytes"] for t in (first, second)}
     assert len(exports) == 1
     assert state[first.id, "load", "load_seconds"] > 0
@@ -144,7 +144,7 @@ def test_settings_and_breaches_are_recorded(store: Reader) -> None:
         assert target.memory_bytes == SMALL.memory_bytes
         assert target.durable is True
         assert target.settings["innodb_flush_log_at_trx_commit"] == "1"
-    # Memory as it was given, durability and isolation are equal.
+    # Memory settings, durability and isolation are equal.
     warnings = [each for each in store.warnings(1) if each.rule not in ("client", "owed")]
     assert all(each.message.startswith("resident memory differs") for each in warnings)
 
@@ -183,7 +183,7 @@ def test_the_summary_names_value_and_ratio(store: Reader) -> None:
 
 
 def test_workloads_of_our_own_are_recorded_with_their_figures(laboratory: Laboratory) -> None:
-    """One of them kills and restarts the server under the eyes of the measures."""
+    """One of the workloads kills and restarts the server while the measures run."""
     base = Params(threads=2, seconds=0.5, lead_seconds=0.2, warm_seconds=0)
     texts = ("tpcc:warehouses=1,scale=0.01", "recovery:rows=1000,log_mb=1")
     cases = tuple(parse_case(text, base) for text in texts)
@@ -198,7 +198,7 @@ def test_workloads_of_our_own_are_recorded_with_their_figures(laboratory: Labora
             for round_ in rounds:
                 assert round_.status == "ok"
                 assert round_.figures[case.headline] > 0
-                # Costs of a transaction are reported for workloads with transactions.
+                # Figures per transaction exist only for workloads with transactions.
                 counted = case.workload == "tpcc"
                 assert ("tps" in round_.figures) == counted
                 assert ("cpu_us_per_transaction" in round_.figures) == counted

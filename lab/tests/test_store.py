@@ -1,4 +1,4 @@
-"""The store keeps what it is given, for ever."""
+"""The store keeps its contents unchanged."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_a_run_that_goes_on_has_several_ends(tmp_path: Path) -> None:
 
 
 def test_a_store_of_the_first_version_is_read(tmp_path: Path) -> None:
-    """It had one end a run, which had no id."""
+    """In version 1 a run has one end, without an id."""
     writer = Writer(tmp_path / "x.sqlite", SystemClock())
     run = fill(writer)
     writer.close()

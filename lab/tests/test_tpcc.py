@@ -1,4 +1,4 @@
-"""TPC-C: draws and data by the specification, without a server; then a small one on InnoDB."""
+"""TPC-C: draws and data against the specification, without a server; then small on InnoDB."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ DRAWS = 20_000
 
 
 def near(count: int, total: int, share: float) -> bool:
-    """Within five standard deviations."""
+    """Whether a count is within five standard deviations of its expectation."""
     return abs(count - total * share) <= 5 * (total * share * (1 - share)) ** 0.5
 
 
@@ -72,7 +72,7 @@ def test_nurand_draws_as_its_formula_says(a: int, low: int, high: int) -> None:
         chosen = ranked[:count]
         share = sum(exact[value] for value in chosen) / total
         assert near(sum(drawn[value] for value in chosen), DRAWS, share)
-    # It is far from uniform.
+    # The distribution is far from uniform.
     assert sum(exact[value] for value in ranked[: size // 10]) / total > 0.2
 
 
@@ -226,7 +226,7 @@ def test_a_payment_by_last_name_takes_the_one_in_the_middle(tpcc: Tpcc, innodb: 
         "SELECT c_id, c_balance, c_payment_cnt FROM customer WHERE c_w_id = 2 AND c_d_id = 1 "
         "AND c_last = 'PRIPRIPRI' ORDER BY c_first"
     )
-    # n/2 rounded up, counted from one.
+    # The position n/2, rounded up and counted from one.
     number, balance, payments = rows[-(-len(rows) // 2) - 1]
     client = session(tpcc, innodb)
     client.transaction(Payment(1, 5, 2, 1, "PRIPRIPRI", Decimal("12.50"), NOW))()

@@ -1,4 +1,4 @@
-"""Mistakes of the command line: told in one line before anything is started or stored."""
+"""Usage errors: reported in one line before anything is started or stored."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from firn_lab.workloads import Params
 
 
 def told(capsys: pytest.CaptureFixture[str], *command: object) -> str:
-    """The message of a command that refuses to begin: its last line, without a traceback."""
+    """Runs a command that must refuse to begin; returns its error line."""
     try:
         status = cli.main([str(word) for word in command])
     except SystemExit as end:

@@ -46,10 +46,10 @@ def test_a_round_of_the_shop(shop: Shop, innodb: Target) -> None:
     outcome = run_round(shop, innodb)
     counts = {part.name: part.count for part in outcome.parts}
     assert set(counts) >= {"login", "browse", "purchase"}
-    # Three of five visitors browse.
+    # Three of five visits browse.
     assert 0.4 < counts["browse"] / outcome.transactions < 0.8
     assert outcome.figures["orders_per_minute"] > 0
-    # A second round registers other names.
+    # A second round must register other names.
     run_round(shop, innodb)
 
 
@@ -61,7 +61,7 @@ def test_a_purchase_of_what_is_sold_out_leaves_nothing(shop: Shop, innodb: Targe
 
     before = state()
     client = ShopSession(innodb.connect(autocommit=False), shop.sizes)
-    # The last product of each purchase; what comes before it was taken from stock already.
+    # The last products of a purchase are sold out, after stock of others was taken already.
     innodb.query("UPDATE inventory SET in_stock = in_stock - 1000 WHERE product > 10")
     kinds = {client._purchase(Random(seed))() for seed in range(20)}
     assert kinds == {"sold_out"}

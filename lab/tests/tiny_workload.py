@@ -38,7 +38,7 @@ class TinySession:
 
 @WORKLOADS.register("tiny")
 class Tiny(Workload):
-    """`fail`: what happens in the second round on the target that `on` names."""
+    """`fail`: the failure in the second round on the target named by `on`."""
 
     summary = "for tests"
     options = {"fail": "", "on": "innodb"}

@@ -1,7 +1,7 @@
-"""The modules of a crate, and which of them name which: enough of Rust's syntax for that.
+"""The modules of a crate and their dependencies, parsed with just enough of Rust's syntax.
 
-`use` trees and paths in code are resolved from `crate`, `self`, `super` and modules that are in
-scope. Macros and re-exports are not followed: a name that a parent re-exports counts for the parent.
+Paths in `use` trees and in code are resolved from `crate`, `self`, `super` and modules in scope.
+Macros and re-exports are not followed: a name that a parent re-exports counts for the parent.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TOKEN = re.compile(
 
 
 def words_of(text: str) -> list[str]:
-    """Identifiers and punctuation, without comments, literals and spaces. A literal is `"`."""
+    """Identifiers and punctuation, without comments and spaces. A literal becomes `"`."""
     found = []
     for match in TOKEN.finditer(text):
         if match["text"] is not None:
@@ -37,7 +37,7 @@ def words_of(text: str) -> list[str]:
 
 
 def comments_of(text: str) -> Iterator[str]:
-    """Comments, as they stand in the text."""
+    """All comments of the text."""
     for match in TOKEN.finditer(text):
         if match["comment"] is not None:
             yield match.group()
@@ -45,7 +45,7 @@ def comments_of(text: str) -> Iterator[str]:
 
 @dataclass
 class Crate:
-    """The modules below `src` of a crate, by the file of each."""
+    """The modules below `src` of a crate, with their files."""
 
     src: Path
     files: dict[Module, Path] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class Crate:
             self.files[("crate", *parts)] = file
 
     def named_by(self, module: Module) -> set[Module]:
-        """Modules that a module's code names, tests at its end left out."""
+        """Modules that a module's code names, not counting the tests at its end."""
         text = self.files[module].read_text()
         return set(self._named(words_of(text.split("#[cfg(test)]\nmod ")[0]), module))
 
@@ -84,7 +84,7 @@ class Crate:
         return (*own, word) if (*own, word) in self.files else aliases.get(word)
 
     def _step(self, module: Module | None, word: str) -> Module | None:
-        """None where the word is no module: an item of the module before."""
+        """The module of a path segment; None if the word is an item of the previous module."""
         if module is None:
             return None
         if word == "super":
@@ -111,7 +111,7 @@ class Crate:
         aliases: dict[str, Module],
         first: bool = True,
     ) -> tuple[int, list[Module]]:
-        """The last word of the tree, and the modules that it names."""
+        """The position after the tree, and the modules that it names."""
         found: list[Module] = []
         last: Module | None = module
         while at < len(words) and words[at] not in (",", ";", "}"):

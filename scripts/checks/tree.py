@@ -1,9 +1,9 @@
-"""Checks of the tree that no compiler makes: `make lint` runs them.
+"""Checks of the source tree that no compiler makes; `make lint` runs them.
 
 - Comments of Rust and C++ are at most 100 columns wide.
-- Files of one folder do not name each other in a circle, but those in `circles.txt`, which may only
-  shrink: a circle that is gone is taken off the list.
-- Terms of `docs/glossary.md` that stand in code quotes occur in the code.
+- Files of one folder do not depend on each other in a circle, except for those in `circles.txt`.
+  That list may only shrink: a circle that no longer exists must be removed from it.
+- Terms of `docs/glossary.md` in code quotes occur in the code.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ WIDTH = 100
 
 
 def sources(*patterns: str) -> list[Path]:
-    """Files of the repository, without what was built."""
+    """Files of the repository without build output."""
     found = (file for pattern in patterns for file in ROOT.glob(pattern))
     return sorted(file for file in found if "target" not in file.relative_to(ROOT).parts)
 
 
 def wide_comments() -> Iterator[str]:
-    """Lines of comments beyond the width. A line without a space, a link say, cannot be broken."""
+    """Comment lines wider than WIDTH. A line without a space, such as a link, cannot be broken."""
     for file in sources("crates/**/*.rs", "fuzz/**/*.rs", "mariadb/*.cc", "mariadb/*.h"):
         text = file.read_text()
         lines = {line.strip() for comment in comments_of(text) for line in comment.splitlines()}
@@ -39,7 +39,7 @@ def wide_comments() -> Iterator[str]:
 
 
 def circles(crate: Crate) -> Iterator[tuple[str, ...]]:
-    """Sets of files in one folder that name each other, straight or by others of them."""
+    """Sets of files in one folder that depend on each other, directly or through one another."""
     folders: dict[Module, dict[Module, set[Module]]] = defaultdict(dict)
     for module in crate.files:
         if len(module) > 1 and module[-1] != "tests":
@@ -83,7 +83,7 @@ def _groups(edges: dict[Module, set[Module]]) -> Iterator[list[Module]]:
 
 
 def circle_trouble() -> Iterator[str]:
-    """New circles, and listed ones that are gone."""
+    """New circles, and listed ones that no longer exist."""
     found = set()
     for src in sorted(ROOT.glob("crates/*/src")):
         for circle in circles(Crate(src)):
@@ -96,7 +96,7 @@ def circle_trouble() -> Iterator[str]:
 
 
 def lost_terms() -> Iterator[str]:
-    """Code quotes in the third column of the glossary's tables that no file has any more."""
+    """Quoted terms in the third column of the glossary's tables that no file contains."""
     files = sources("crates/**/*.rs", "mariadb/*", "lab/src/**/*.py", "fuzz/**/*.rs")
     files += [ROOT / "Makefile", *sources("tests/sql/*.py", "scripts/*")]
     paths = "\n".join(str(file.relative_to(ROOT)) for file in files)

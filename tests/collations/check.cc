@@ -1,15 +1,16 @@
 /* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
 
 /*
-  Proof that the core's keys order text as the server does: a function for SQL, built for tests only.
+  Proves that the core's keys order text as the server does: an SQL function, built only for tests.
 
     CREATE FUNCTION firn_check_collation RETURNS STRING SONAME 'firn_collation_check.so';
     SELECT firn_check_collation('utf8mb4_general_ci', 100000, 1);      -- name, pairs, seed
 
-  Compares, for random pairs of strings, the order of their keys with strnncollsp() (VARCHAR) and, padded, with
-  strnncollsp_nchars() as Field_string::cmp() calls it (CHAR). The strings are short and made of few characters, so that
-  many are equal: spaces, control characters, accents, contractions, expansions, ignorable and supplementary
-  characters, and bytes that begin no character. Answers "ok …", "refused: …" or "WRONG …" with the strings in hex.
+  For random pairs of strings it compares the order of their keys with strnncollsp() (VARCHAR), and
+  for padded strings with strnncollsp_nchars() as Field_string::cmp() calls it (CHAR). The strings
+  are short and consist of few characters, so that many are equal: spaces, control characters,
+  accents, contractions, expansions, ignorable and supplementary characters, and bytes that begin no
+  character. The result is "ok …", "refused: …" or "WRONG …" with the strings in hex.
 */
 
 #include "collation.h"
@@ -67,7 +68,7 @@ class Check {
 
   void append_character(Bytes* out) {
     uchar buffer[8];
-    /* The old Asian character sets have most of their characters outside the list. */
+    /* Most characters of the old Asian character sets are not in the list. */
     if (cs_->mbmaxlen > 1 && !(cs_->state & MY_CS_UNICODE) && below(2)) {
       const uchar two[] = {uchar(0x81 + below(0x7e)), uchar(0x40 + below(0xbf))};
       if (my_ci_charlen(cs_, two, two + 2) == 2) out->insert(out->end(), two, two + 2);
@@ -78,7 +79,7 @@ class Check {
     if (below(64) == 0) code = below(0x110000);
     const int len = my_ci_wc_mb(cs_, code, buffer, buffer + sizeof(buffer));
     if (len > 0) out->insert(out->end(), buffer, buffer + len);
-    /* Character sets know bytes that stand for no code point of the list. */
+    /* Single-byte character sets also have bytes without a code point in the list. */
     else if (cs_->mbmaxlen == 1)
       out->push_back(uchar(below(256)));
   }
@@ -93,7 +94,7 @@ class Check {
     return text;
   }
 
-  /* A string that has much in common with `text`: most differences, and most bugs, are small. */
+  /* A string similar to `text`, because most differences and most bugs are small. */
   Bytes variation(const Bytes& text) {
     Bytes other(text.begin(), text.begin() + std::ptrdiff_t(well_formed(text, below(uint(text.size()) + 1))));
     Bytes rest(text.begin() + std::ptrdiff_t(other.size()), text.end());
@@ -160,7 +161,7 @@ class Check {
     return agree(a, b, 0, expected, "VARCHAR");
   }
 
-  /* As in a CHAR column: filled to the bytes of the column with spaces. */
+  /* Compares the strings as in a CHAR column, padded with spaces to the width of the column. */
   bool fixed(Bytes a, Bytes b) {
     const size_t field = kCharLength * cs_->mbmaxlen;
     for (Bytes* text : {&a, &b}) {

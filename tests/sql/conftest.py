@@ -14,7 +14,7 @@ from server import ENGINE, Server, ServerError, remove_scratch
 
 @pytest.fixture(scope="session", autouse=True)
 def scratch() -> Iterator[None]:
-    """Takes away the data directories when the run ends."""
+    """Removes the data directories at the end of the run."""
     yield
     remove_scratch()
 
@@ -39,7 +39,7 @@ def _serve(options: list[str], load_engine: bool = True) -> Server:
 
 
 class SharedServer:
-    """The session's server; started again for the next test when a test made it crash."""
+    """The session's server. If a test crashes it, the next test restarts it."""
 
     def __init__(self) -> None:
         self.server: Server | None = None
@@ -56,7 +56,7 @@ class SharedServer:
 
 @pytest.fixture(scope="session")
 def shared_server() -> Iterator[SharedServer]:
-    """Holder of the session's server."""
+    """The holder of the session's server."""
     holder = SharedServer()
     yield holder
     if holder.server is not None:
@@ -65,13 +65,13 @@ def shared_server() -> Iterator[SharedServer]:
 
 @pytest.fixture
 def server(shared_server: SharedServer) -> Server:
-    """The session's server, shared by tests that change nothing global."""
+    """The session's server, for tests that change nothing global."""
     return shared_server.get()
 
 
 @pytest.fixture
 def own_server() -> Iterator[Any]:
-    """A factory of servers that belong to the test: it may restart, kill or configure them."""
+    """A factory of servers that a test owns: it may restart, kill or configure them."""
     servers: list[Server] = []
 
     def make(*options: str, load_engine: bool = True) -> Server:
@@ -104,7 +104,7 @@ def connection(server: Server, database: str) -> Iterator[pymysql.Connection[Any
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
-    """A failing test shows the end of the error log of the servers it used."""
+    """Adds the end of the servers' error logs to the report of a failed test."""
     outcome = yield
     report = outcome.get_result()  # type: ignore[attr-defined]
     if not report.failed:

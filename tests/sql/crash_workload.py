@@ -1,13 +1,13 @@
-"""Clients that write until the server dies, and remember what they were told was committed.
+"""Clients that write until the server dies, and remember which commits were acknowledged.
 
 Each client commits transactions numbered 1, 2, 3… Transaction n of client c, in one commit:
 
-- puts one row (c, n) into `ledger`, which says how many rows (c, n, i) it puts into `part`;
-- puts (c, n) into `live` and takes (c, n - LIVE) away, so that exactly the last LIVE remain;
+- inserts one row (c, n) into `ledger`, with the number of rows (c, n, i) that it puts into `part`;
+- inserts (c, n) into `live` and deletes (c, n - LIVE), so that exactly the last LIVE remain;
 - moves an amount between two rows of `account`, whose sum never changes.
 
-So what the tables must hold follows from one number per client: its last committed transaction,
-which is the last acknowledged one, or the one that was under way.
+So the expected contents follow from one number per client: its last committed transaction. That is
+the last acknowledged one, or the next one, which was running when the server died.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ INDEXES = {
     "part": ["by_seq"],
     "live": ["by_client"],
 }
-# Queries that an index alone can answer, so that its entries and not the rows are read.
+# Columns that each index covers, so that a query reads its entries and not the rows.
 COVERED = {
     "by_balance": "balance, id",
     "by_k": "k, seq, client",
@@ -57,12 +57,12 @@ COVERED = {
 
 
 class Broken(AssertionError):
-    """A promise was not kept."""
+    """A promise of the engine is broken."""
 
 
 @dataclass
 class Client:
-    """One writer's memory: `acknowledged` transactions are committed, `begun` may be one more."""
+    """State of one writer: transactions up to `acknowledged` are committed, `begun` may be."""
 
     number: int
     rng: Random
@@ -95,7 +95,7 @@ class Client:
                 return True
             except pymysql.err.MySQLError:
                 return False
-        # 0, 2006, 2013: the connection is gone; 1053, 1927: the server is going down.
+        # 0, 2006, 2013: the connection is lost; 1053, 1927: the server is shutting down.
         if number not in (0, 2006, 2013, 1053, 1927):
             self.unexpected.append(f"client {self.number}, transaction {self.begun}: {error}")
         return False
@@ -126,7 +126,7 @@ class Client:
 
 
 def create(server: Server, engines: dict[str, str]) -> None:
-    """Makes the tables, each with the engine named."""
+    """Creates the tables, each with its engine."""
     server.query(f"CREATE DATABASE {DATABASE} DEFAULT CHARACTER SET utf8mb4")
     for name, definition in TABLES.items():
         server.query(f"CREATE TABLE {DATABASE}.{name} ({definition}) ENGINE={engines[name]}")
@@ -163,9 +163,9 @@ def rows(server: Server, sql: str) -> list[tuple[Any, ...]]:
 
 
 def verify(server: Server, clients: list[Client]) -> None:
-    """Raises Broken unless the tables hold exactly what the clients may expect.
+    """Raises Broken unless the tables hold exactly what the clients expect.
 
-    Then sets each client's memory to what was found.
+    Then updates each client's state to what was found.
     """
     expect_indexes_agree(server)
     ledger = {
@@ -198,7 +198,7 @@ def verify(server: Server, clients: list[Client]) -> None:
 
 
 def is_tested(server: Server, table: str) -> bool:
-    """Whether the table is of the engine under test."""
+    """Whether the table belongs to the engine under test."""
     asked = (
         "SELECT engine FROM information_schema.tables "
         f"WHERE table_schema = '{DATABASE}' AND table_name = '{table}'"
@@ -207,10 +207,10 @@ def is_tested(server: Server, table: str) -> bool:
 
 
 def expect_indexes_agree(server: Server) -> None:
-    """Raises Broken when CHECK TABLE finds something or an index tells another story."""
+    """Raises Broken if CHECK TABLE reports an error, or an index and the rows differ."""
     for table, indexes in INDEXES.items():
-        # Warnings of InnoDB about its own tables after a kill are not judged: its purge and its
-        # rollbacks are still running, and it warns of entries that they have yet to remove.
+        # CHECK TABLE of InnoDB's tables is ignored after a kill: its purge and rollbacks are still
+        # running, and it warns of entries that these have not removed yet.
         if is_tested(server, table):
             status = rows(server, f"CHECK TABLE {table} EXTENDED")
             bad = [row for row in (status if IS_FIRN else status[-1:]) if row[3] != "OK"]
@@ -218,7 +218,7 @@ def expect_indexes_agree(server: Server) -> None:
                 raise Broken(f"CHECK TABLE: {bad}")
         for index in indexes:
             columns = COVERED[index]
-            # An expression over the row's columns keeps the second read off the index.
+            # `USE INDEX ()` makes the first query read the rows.
             truth = rows(server, f"SELECT {columns} FROM {table} USE INDEX ()")
             story = rows(server, f"SELECT {columns} FROM {table} FORCE INDEX ({index})")
             if sorted(truth) != sorted(story):

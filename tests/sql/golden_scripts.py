@@ -1,7 +1,7 @@
-"""Golden scripts of several sessions: what each statement returns, and which ones wait.
+"""Golden scripts of several sessions: the result of each statement, and which statements wait.
 
-A script is text. Lines `setup: SQL` come first; then steps `session: SQL`, each followed by
-indented lines that say what happened:
+A script is text. It begins with lines `setup: SQL`. Then follow steps `session: SQL`, each with
+indented lines that describe its effect:
 
     a: UPDATE t SET v = 11 WHERE id = 1
       1 changed
@@ -11,14 +11,15 @@ indented lines that say what happened:
       ok
       b: 1 changed
 
-Rows are written `1|10`, no rows `empty`, errors by number and name. A line `b: …` under another
-session's step is the end of b's wait. `deadlock with b` says that exactly one of the statements in
-the cycle fails with 1213 and one goes on at once; which ones is an engine's choice. In SQL, $b is
-the connection id of session b, $LOCK_WAIT_TIMEOUT the engine's session variable. `a: DISCONNECT`
-drops the connection.
+A row is written `1|10`, an empty result `empty`, an error as number and name. A line `b: …` below
+another session's step is the end of b's wait. `deadlock with b` means that exactly one of the
+statements in the cycle fails with 1213 and one continues at once; the engine may choose the victim.
+In SQL, $b stands for the connection id of session b, and $LOCK_WAIT_TIMEOUT for the engine's
+session variable. `a: DISCONNECT` closes the connection.
 
-The expectation also tells how long to look: a statement that should return has time, one that
-should wait is watched for WAIT_SECONDS. A slow machine thus makes no false alarm.
+The expectation also determines how long the player waits: a statement that should return gets a
+long timeout, a statement that should wait is observed for WAIT_SECONDS. So a slow machine causes no
+false failure.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ CHANGES = ("INSERT", "UPDATE", "DELETE", "REPLACE")
 
 @dataclass
 class Step:
-    """One statement of one session and the lines that describe its effect."""
+    """One statement of one session, with the lines that describe its effect."""
 
     session: str
     sql: str
@@ -56,7 +57,7 @@ class Step:
 
 @dataclass
 class Script:
-    """A parsed script; `head` are its comments."""
+    """A parsed script; `head` holds its leading comments."""
 
     head: list[str]
     setup: list[str]
@@ -64,7 +65,7 @@ class Script:
 
     @staticmethod
     def parse(text: str) -> Script:
-        """Raises ValueError for a line that is none of the known kinds."""
+        """Parses a script. Raises ValueError for a line of unknown form."""
         script = Script([], [], [])
         for line in text.splitlines():
             if not line.strip():
@@ -83,7 +84,7 @@ class Script:
         return script
 
     def format(self) -> str:
-        """The script as text again."""
+        """The script as text."""
         lines = [*self.head, *(f"setup: {sql}" for sql in self.setup), ""]
         for step in self.steps:
             lines.append(f"{step.session}: {step.sql}")
@@ -92,7 +93,7 @@ class Script:
 
 
 class Session:
-    """A connection and the thread that blocks in its place."""
+    """A connection, and a thread that executes its statements and may block."""
 
     def __init__(self, connection: pymysql.Connection[Any]) -> None:
         self.connection = connection
@@ -102,13 +103,13 @@ class Session:
         self.thread.start()
 
     def send(self, sql: str) -> Future[list[str]]:
-        """Starts a statement; its result comes as lines."""
+        """Starts a statement; the future gives its result as lines."""
         result: Future[list[str]] = Future()
         self.work.put((sql, result))
         return result
 
     def close(self) -> None:
-        """Ends the thread and the connection."""
+        """Ends the thread and closes the connection."""
         self.work.put(None)
         self.thread.join(RETURN_SECONDS_MAX)
 
@@ -143,7 +144,7 @@ class Session:
 class Player:
     """Plays one script with tables of one engine in a fresh database.
 
-    With `record` it writes down what happens instead of comparing.
+    With `record` it records the effects instead of comparing them.
     """
 
     def __init__(self, server: Server, engine: str, database: str, record: bool = False) -> None:
@@ -156,7 +157,7 @@ class Player:
         self.timeout_variable = LOCK_WAIT_TIMEOUTS.get(engine.upper(), "lock_wait_timeout")
 
     def play(self, script: Script) -> None:
-        """Raises AssertionError where the engine does something else than the script says."""
+        """Runs the script. Raises AssertionError if the engine behaves differently."""
         try:
             for sql in script.setup:
                 lines = self._session("setup").send(self._substitute(sql)).result(60)
@@ -196,7 +197,7 @@ class Player:
         return sql.replace("$LOCK_WAIT_TIMEOUT", self.timeout_variable)
 
     def _observe(self, step: Step) -> list[str]:
-        """The effects of the step, as lines in the form of the script."""
+        """Runs a step; returns its effect as lines in the form of a script."""
         assert step.session not in self.waiting, f"{step.session} is waiting: {step.sql}"
         future = self._session(step.session).send(self._substitute(step.sql))
         deadlock = [line for line in step.expected if line.startswith("deadlock with ")]
@@ -218,7 +219,7 @@ class Player:
             return ["waits"]
 
     def _wakened(self, step: Step) -> list[str]:
-        """The results of waits that this step ended; those the script expects have time to come."""
+        """Results of waits that this step ended. Expected ones get time to arrive."""
         lines: list[str] = []
         expected = {line.split(": ")[0] for line in step.expected if ": " in line}
         for name in sorted(self.waiting):
@@ -233,7 +234,7 @@ class Player:
         return lines
 
     def _deadlock(self, future: Future[list[str]], line: str) -> list[str]:
-        """`line` when the cycle was broken as it should be, or what happened instead."""
+        """`line` if the cycle was broken as specified, otherwise the actual results."""
         cycle = {"": future}
         for name in line.removeprefix("deadlock with ").split(", "):
             cycle[name] = self.waiting.pop(name)

@@ -1,13 +1,13 @@
-"""Sessions that append to lists, move amounts and note what they see, for the judge `firn-history`.
+"""Sessions that append to lists, move amounts and record their reads, for the judge `firn-history`.
 
-A list is a range of rows (list, pos) of one table. Each statement that writes has a number of its
-own, its *element*, and appends it to the column `log` of each row it changes: so a row tells which
-statements have changed it, in which order, and the judge can tell what each transaction must have
-seen (`crates/firn-history`). Three tables hold the lists: through the primary key, through a
-secondary index, through a unique one. One list is a bank: amounts move between its rows.
+A list is a range of rows (list, pos) of one table. Each statement that writes has a unique number,
+its *element*, and appends it to the column `log` of each row that it changes. So a row shows which
+statements changed it and in which order, and the judge can infer what each transaction must have
+seen (`crates/firn-history`). Three tables hold lists: ordered by the primary key, by a secondary
+index, and by a unique one. One list is a bank: amounts move between its rows.
 
     run = Run(server, "FIRN", "RR", random.Random(7))
-    verdict = run.round(seconds=5, kills=1)     # the server is killed once, and started again
+    verdict = run.round(seconds=5, kills=1)     # the server is killed once, and restarted
     assert not verdict["findings"]
 """
 
@@ -33,7 +33,7 @@ from server import REPOSITORY, Server, scratch_root
 CLIENTS = 8
 LISTS = 2
 ROWS = 6
-# Lists are numbered by round: none is used twice.
+# Numbers of lists per round; no number is used twice.
 ROUND = 100
 COLUMNS = (
     "list INT NOT NULL, pos INT NOT NULL, amount BIGINT NOT NULL, "
@@ -48,17 +48,17 @@ TABLES = {
         "lp",
     ),
 }
-# The column that tells which row it is: in u the primary key changes.
+# The column that identifies a row; in u the primary key changes.
 NAME = {"p": "id", "s": "id", "u": "name"}
 LEVELS = {"RC": "READ COMMITTED", "RR": "REPEATABLE READ"}
 POS_MAX = 2_000_000_000
-# With 16 of these a transaction is larger than the smallest memory limit, and spills.
+# With 16 of these values a transaction exceeds the smallest memory limit and spills.
 LARGE = 80_000
-# Errors after which the connection is of no use: lost, killed, the server is going down.
+# Errors after which the connection is unusable: lost, killed, the server shuts down.
 GONE = (0, 2006, 2013, 2014, 1053, 1927, 1080)
 KILLED = (1317, 1969, 3024)
 TIMEOUT, DEADLOCK = 1205, 1213
-# No statement takes so long: it waits for a lock for two seconds at most.
+# Upper limit of a statement's time; it waits for a lock for two seconds at most.
 STATEMENT_SECONDS_MAX = 40
 EXPECTED = (*GONE, *KILLED, TIMEOUT, DEADLOCK, 1062, 1305, 1193)
 
@@ -66,13 +66,13 @@ Row = tuple[int, int, int, int, str]
 
 
 def now() -> int:
-    """The clock of all histories, microseconds."""
+    """The clock of all histories, in microseconds."""
     return time.monotonic_ns() // 1000
 
 
 @functools.cache
 def judge_binary() -> Path:
-    """The judge, built from `crates/firn-history`."""
+    """The path of the judge, built from `crates/firn-history`."""
     command = ["cargo", "build", "--quiet", "--release", "-p", "firn-history"]
     subprocess.run(command, cwd=REPOSITORY, check=True)
     target = Path(os.environ.get("CARGO_TARGET_DIR", "target"))
@@ -85,7 +85,7 @@ class Gone(Exception):
 
 @dataclass(frozen=True)
 class RowList:
-    """A list: its number, the table that it is in, and the index that orders it."""
+    """A list: its number, its table, and the index that orders it."""
 
     number: int
     table: str
@@ -101,7 +101,7 @@ class Shared:
     places: list[RowList]
     ids: Iterator[int]
     elements: Iterator[int]
-    # The engine does not go back to what came behind a scan that waited (InnoDB).
+    # Whether a scan that waited skips rows that appeared behind it (InnoDB).
     onward: bool = False
     unexpected: list[str] = field(default_factory=list)
     # Tables whose UPDATE … ORDER BY pos DESC reads the index backwards.
@@ -111,7 +111,7 @@ class Shared:
 
 
 def noted(rows: list[Row]) -> list[dict[str, Any]]:
-    """Rows as the judge wants them."""
+    """Rows in the judge's form."""
     return [
         {"id": i, "list": k, "pos": pos, "amount": amount, "log": [int(e) for e in log.split(",")]}
         for i, k, pos, amount, log in rows
@@ -119,7 +119,7 @@ def noted(rows: list[Row]) -> list[dict[str, Any]]:
 
 
 class Client:
-    """One session after the other, and what they have done."""
+    """A sequence of sessions, and the record of their transactions."""
 
     def __init__(self, number: int, server: Server, shared: Shared, rng: Random) -> None:
         self.number = number
@@ -129,7 +129,7 @@ class Client:
         self.connection: pymysql.Connection[Any] | None = None
         self.history: list[dict[str, Any]] = []
         self.txn: dict[str, Any] = {}
-        # Rows met last, by list: what statements on single rows choose from.
+        # Rows read last, by list, from which single-row statements choose.
         self.known: dict[int, list[Row]] = {}
         self.pad = "''"
         self.last_noted = 0
@@ -147,7 +147,7 @@ class Client:
             cursor.execute(f"SET SESSION TRANSACTION ISOLATION LEVEL {level}")
 
     def begin(self) -> None:
-        """Begins to note a transaction."""
+        """Begins the record of a transaction."""
         self.txn = {
             "id": next(self.shared.ids),
             "life": self.shared.life,
@@ -158,7 +158,7 @@ class Client:
         }
 
     def finish(self, outcome: str, span: tuple[int, int | None] | None) -> None:
-        """Notes how the transaction ended; the first note counts."""
+        """Records the end of the transaction; only the first call counts."""
         if self.txn["id"] == self.last_noted:
             return
         self.last_noted = self.txn["id"]
@@ -167,13 +167,13 @@ class Client:
         self.history.append(self.txn)
 
     def execute(self, sql: str) -> tuple[list[Row], int]:
-        """Runs a statement. Raises Gone when the session has ended."""
+        """Runs a statement. Raises Gone if the session has ended."""
         assert self.connection is not None
         try:
             with self.connection.cursor() as cursor:
                 count = cursor.execute(sql)
                 if "RETURNING" in sql and cursor.description is None:
-                    # The server's answer to a DELETE that was killed while it was planned.
+                    # The server answers like this to a DELETE that was killed during planning.
                     raise pymysql.err.OperationalError(KILLED[0], "killed, and answered OK")
                 return list(cursor.fetchall()), count
         except pymysql.err.MySQLError as error:
@@ -184,11 +184,11 @@ class Client:
                 raise Gone from error
             raise
         except (OSError, AttributeError, IndexError, ValueError) as error:
-            # PyMySQL's errors for a connection that is cut in the middle of a packet.
+            # PyMySQL raises these if the connection is cut within a packet.
             raise Gone from error
 
     def statement(self, sql: str, note: dict[str, Any]) -> list[Row]:
-        """Runs a statement of the transaction and notes it, also when it fails."""
+        """Runs a statement of the transaction and records it, even if it fails."""
         op = {"begin": now(), "end": None, "status": "failed", **note}
         self.txn["ops"].append(op)
         rows, count = self.execute(sql)
@@ -203,7 +203,7 @@ class Client:
     # Statements.
 
     def range_of(self, place: RowList) -> tuple[int, int]:
-        """A range of positions: all, or some between two rows."""
+        """A range of positions: all, or one between two known rows."""
         rows = self.known.get(place.number)
         if place.bank or not rows or self.rng.random() < 0.6:
             return (0, POS_MAX)
@@ -213,31 +213,32 @@ class Client:
     def scan(
         self, place: RowList, bounds: tuple[int, int], order: int
     ) -> tuple[str, dict[str, Any]]:
-        """The condition for a range, and its note."""
+        """The condition for a range, and its record."""
         where = f"list = {place.number} AND pos BETWEEN {bounds[0]} AND {bounds[1]}"
         return where, {"list": place.number, "from": bounds[0], "to": bounds[1], "order": order}
 
     def columns(self, place: RowList) -> str:
-        """The columns to read of a row."""
+        """The columns to read."""
         return f"{NAME[place.table]}, list, pos, amount, log"
 
     def point(self, place: RowList, row: Row) -> tuple[str, dict[str, Any]]:
-        """The condition for one row, and its note."""
+        """The condition for one row, and its record."""
         if place.table == "p":
-            # Another row may have taken its place.
+            # In p the position is the key, so another row may have replaced this one.
             return self.scan(place, (row[2], row[2]), 1)
         return f"{NAME[place.table]} = {row[0]}", {"id": row[0]}
 
     def direction(self, place: RowList, lock: bool) -> int:
-        """1 or -1. A row with a new primary key comes above the old one in a secondary index.
+        """The scan direction, 1 or -1.
 
-        A scan downwards that waits for the old one misses it in InnoDB.
+        A row with a new primary key is above its old entry in a secondary index. A downward scan
+        that waits for the old entry misses the row in InnoDB.
         """
         up = lock and self.shared.onward and place.table != "p"
         return 1 if up else self.rng.choice((1, 1, -1))
 
     def read(self, place: RowList, bounds: tuple[int, int] | None = None, lock: str = "") -> None:
-        """A plain or a locking SELECT of a range, in either direction."""
+        """A plain or a locking SELECT of a range."""
         order = self.direction(place, bool(lock))
         where, scan = self.scan(place, bounds or self.range_of(place), order)
         direction = "ASC" if order > 0 else "DESC"
@@ -265,7 +266,7 @@ class Client:
         tail: str = "",
         new_id: int | None = None,
     ) -> None:
-        """An UPDATE that appends its element."""
+        """An UPDATE that appends its element to the log."""
         element = next(self.shared.elements)
         moved = f", list = {to[0]}, pos = {to[1]}" if to else ""
         added = f", amount = amount + {add}" if add else ""
@@ -289,14 +290,14 @@ class Client:
         descending = order < 0
         where, scan = self.scan(place, self.range_of(place), order)
         if self.rng.random() < 0.25:
-            # The other rows of the range are read, locked, and given back at READ COMMITTED.
+            # Other rows of the range are read and locked, and unlocked again at READ COMMITTED.
             where += f" AND {NAME[place.table]} % 2 = 0"
             scan["even"] = True
         tail = "ORDER BY list DESC, pos DESC" if descending else ""
         self.update(place, where, scan, tail=tail)
 
     def some_row(self, place: RowList) -> Row | None:
-        """A row that was met in the list."""
+        """A row of the list that was read before."""
         rows = self.known.get(place.number)
         return self.rng.choice(rows) if rows else None
 
@@ -306,7 +307,7 @@ class Client:
             self.update(place, *self.point(place, row))
 
     def read_and_write(self, place: RowList) -> None:
-        """Locks a range, and writes a row with what it has read, not with what is there."""
+        """Locks a range, then writes a row from the values read, without reading it again."""
         self.read(place, lock="FOR UPDATE")
         row = self.some_row(place)
         if row is None:
@@ -318,24 +319,24 @@ class Client:
         self.statement(sql, note)
 
     def rename(self, place: RowList) -> None:
-        """Gives a row another primary key: its entries move within their places in the indexes."""
+        """Changes the primary key of a row, which moves its entries in the secondary indexes."""
         row = self.some_row(place)
         if place.table != "u" or row is None:
             return self.append_to_row(place)
         where, scan = self.scan(place, (row[2], row[2]), 1)
         new = next(self.shared.ids)
-        # Above all that there are, or below.
+        # Above or below all existing keys.
         new_id = new if self.shared.onward or self.rng.random() < 0.5 else -new
         return self.update(place, where, scan, new_id=new_id)
 
     def replace(self, place: RowList) -> None:
-        """Deletes a row, and puts another one into its place."""
+        """Deletes a row and inserts another one at its position."""
         if row := self.some_row(place):
             self.delete_range(place, (row[2], row[2]))
         self.insert(place, row[2] if row else None)
 
     def insert(self, place: RowList, pos: int | None = None) -> None:
-        """A new row somewhere in the list."""
+        """Inserts a row at a position of the list."""
         identity, element = next(self.shared.ids), next(self.shared.elements)
         pos = self.position(identity) if pos is None else pos
         name = f", name = {identity}" if place.table == "u" else ""
@@ -347,13 +348,14 @@ class Client:
         self.statement(sql, {"do": "insert", "row": row})
 
     def position(self, unique: int) -> int:
-        """A place that no other row has, but for one that takes its place."""
+        """A position that no other row has, except a row that replaces it."""
         return self.rng.randrange(1000) * 2_000_000 + unique % 2_000_000
 
     def delete(self, place: RowList) -> None:
-        """Deletes a row or two, and puts one in: so a deletion can be told from its absence.
+        """Deletes a row or two, then inserts one.
 
-        In this order, so that what was put in outlives the deletion.
+        The inserted row proves that the transaction committed: without it, a deletion could not be
+        told from rows that never existed. It comes last, so that the deletion does not cover it.
         """
         rows = self.known.get(place.number)
         if rows and len(rows) > 2:
@@ -363,13 +365,13 @@ class Client:
         self.insert(place)
 
     def delete_range(self, place: RowList, bounds: tuple[int, int]) -> list[Row]:
-        """A DELETE. It has no hint, so it may read the index of the list or the rows themselves."""
+        """A DELETE. Without a hint the server may read the list's index or the rows."""
         where, scan = self.scan(place, bounds, 1 if place.table == "p" else 0)
         sql = f"DELETE FROM {place.table} WHERE {where} RETURNING {self.columns(place)}"
         return self.statement(sql, {"do": "delete", "scan": scan, "rows": []})
 
     def move(self, place: RowList) -> None:
-        """Moves a row to another place of another list of the table."""
+        """Moves a row to a position of another list of the table."""
         row = self.some_row(place)
         if place.table == "p" or row is None:
             return self.append_to_row(place)
@@ -389,7 +391,7 @@ class Client:
         return self.update(bank, *self.point(bank, target), add=amount)
 
     def savepoint(self, place: RowList) -> None:
-        """Writes, and takes it back."""
+        """Writes, and rolls back to a savepoint."""
         self.execute("SAVEPOINT a")
         first = len(self.txn["ops"])
         for act in self.rng.choices((self.append, self.insert, self.append_to_row), k=2):
@@ -406,7 +408,7 @@ class Client:
         return self.rng.choice([place for place in self.shared.places if not place.bank])
 
     def single(self) -> None:
-        """A statement that is a transaction by itself."""
+        """Runs a statement that is a transaction by itself."""
         acts: list[Callable[[RowList], None]] = [self.read, self.read, self.append, self.insert]
         place = self.rng.choice(self.shared.places)
         act = self.read if place.bank else self.rng.choice(acts)
@@ -419,7 +421,7 @@ class Client:
             outcome = "unknown"
             raise
         except pymysql.err.MySQLError as error:
-            # A kill may come when all is done.
+            # The kill may arrive after the commit.
             outcome = "unknown" if error.args[0] in KILLED else "failed"
         finally:
             op = self.txn["ops"][-1]
@@ -434,7 +436,7 @@ class Client:
     )  # fmt: skip
 
     def several(self) -> None:
-        """A transaction of several statements."""
+        """Runs a transaction of several statements."""
         self.begin()
         self.pad = f"REPEAT('x', {LARGE})" if self.rng.random() < 0.05 else "''"
         place = self.any_place()
@@ -453,10 +455,10 @@ class Client:
                 except pymysql.err.MySQLError as error:
                     code = error.args[0]
                     if code == DEADLOCK:
-                        # The server has rolled everything back meanwhile.
+                        # The server has rolled back the whole transaction.
                         return self.finish("failed", (self.txn["ops"][-1]["begin"], now()))
-                    # Half a transfer must not stay, nor what a savepoint did not take back, nor a
-                    # deletion alone.
+                    # Roll back incomplete operations: half a transfer, a savepoint whose rollback
+                    # is missing, a deletion without its insert.
                     half = name in ("savepoint", "transfer", "delete", "replace")
                     if code in KILLED or half or self.rng.random() < 0.5:
                         return self.roll_back()
@@ -468,7 +470,7 @@ class Client:
         return self.commit()
 
     def roll_back(self) -> None:
-        """Ends the transaction the other way."""
+        """Rolls the transaction back."""
         asked = now()
         try:
             while True:
@@ -481,7 +483,7 @@ class Client:
             raise
 
     def commit(self) -> None:
-        """Asks for the commit."""
+        """Commits the transaction."""
         asked = now()
         try:
             self.execute("COMMIT")
@@ -495,7 +497,7 @@ class Client:
                 self.execute("ROLLBACK")
 
     def work(self, stop: threading.Event) -> None:
-        """Transactions until `stop`, or until the server is gone."""
+        """Runs transactions until `stop` is set or the server is gone."""
         self.known.clear()
         while not stop.is_set():
             try:
@@ -509,17 +511,17 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Ends the session."""
+        """Closes the session."""
         with contextlib.suppress(Exception):
             if self.connection is not None:
                 self.connection.close()
         self.connection = None
 
     def look(self) -> None:
-        """Reads all lists: what there is between two lives, and in the end."""
+        """Reads all lists: between two lives of the server, and at the end."""
         self.connect()
         for engine in ("firn", "innodb"):
-            # A session that was killed may still be at its rollback.
+            # A killed session may still be rolling back.
             with contextlib.suppress(pymysql.err.MySQLError):
                 self.execute(f"SET SESSION {engine}_lock_wait_timeout = 60")
         for lock in ("", "FOR UPDATE"):
@@ -530,7 +532,7 @@ class Client:
         self.close()
 
     def found(self) -> None:
-        """Makes the first rows of all lists."""
+        """Inserts the initial rows of all lists."""
         self.connect()
         self.begin()
         self.execute("BEGIN")
@@ -555,7 +557,7 @@ class Run:
             server.query(f"CREATE TABLE history.{table} ({definition}) ENGINE={engine}")
 
     def places(self) -> list[RowList]:
-        """The lists of the next round."""
+        """Creates the lists of the next round."""
         numbers = itertools.count(self.rounds * ROUND)
         lists = [
             RowList(next(numbers), table, index)
@@ -565,7 +567,7 @@ class Run:
         return [*lists, RowList(next(numbers), "s", "lp", bank=True)]
 
     def round(self, seconds: float, kills: int = 0, sessions_die: bool = True) -> dict[str, Any]:
-        """One round: the server is killed `kills` times. Returns the verdict."""
+        """Runs a round, in which the server is killed `kills` times. Returns the verdict."""
         self.rounds += 1
         shared = Shared(self.level, self.places(), self.ids, itertools.count(1))
         shared.onward = self.engine.upper() == "INNODB"
@@ -598,7 +600,7 @@ class Run:
         return self.judge([txn for c in [*clients, observer] for txn in c.history], shared)
 
     def find_backwards(self, shared: Shared) -> None:
-        """Which tables an UPDATE in descending order reads backwards, without sorting first."""
+        """Finds the tables whose UPDATE in descending order reads backwards, without a sort."""
         for place in shared.places:
             asked = (
                 f"EXPLAIN UPDATE history.{place.table} FORCE INDEX ({place.index}) SET pad = '' "
@@ -609,7 +611,7 @@ class Run:
                 shared.backwards.add(place.table)
 
     def kill_sessions(self, shared: Shared, stop: threading.Event) -> None:
-        """Kills a statement or a session now and then."""
+        """Kills random statements and sessions."""
         rng = Random(self.rng.randrange(2**30))
         quiet = contextlib.suppress(pymysql.err.MySQLError, OSError)
         with quiet, contextlib.closing(self.server.connect()) as connection:
@@ -620,7 +622,7 @@ class Run:
                     cursor.execute(f"KILL {what} {number}")
 
     def judge(self, history: list[dict[str, Any]], shared: Shared) -> dict[str, Any]:
-        """Writes the history down and has it judged."""
+        """Writes the history to a file and runs the judge on it."""
         setup = {
             "engine": f"{self.engine} {self.level}",
             "gap_locks": self.engine.upper() == "INNODB",

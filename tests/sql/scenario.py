@@ -1,4 +1,4 @@
-"""A fixed list of statements on InnoDB and on the engine: what a client sees must be the same.
+"""A fixed list of statements on InnoDB and on the engine, with the same results for a client.
 
     same_as_innodb(server, '''
         CREATE TABLE t (id INT PRIMARY KEY)
@@ -6,9 +6,9 @@
         SELECT * FROM t
     ''')
 
-One statement a line; a line that ends in a backslash goes on in the next one. Each engine's session
-has a database of its own as default. Rows are compared in order, changes by affected rows and
-warnings, everything by error number. CHECK TABLE must say OK.
+Each line is a statement; a backslash at its end continues it on the next line. Each engine's
+session has a default database of its own. Rows are compared in order, changes by affected rows and
+warnings, everything by error number. CHECK TABLE must report OK.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ def lines(text: str) -> list[str]:
 def same_as_innodb(
     server: Server, script: str, errors: dict[int, int] | None = None, prefix: str = "scenario_"
 ) -> list[Outcome]:
-    """Runs the script on both. Raises AssertionError with the statement that differs.
+    """Runs the script on both. Raises AssertionError for a statement that differs.
 
-    `errors` says which statement (counted from 1) fails with which error: whatever is not named
-    must succeed, so that a script that fails throughout cannot pass. Returns InnoDB's outcomes.
+    `errors` maps a statement, counted from 1, to its expected error. All other statements must
+    succeed, so that a script that always fails cannot pass. Returns InnoDB's outcomes.
     """
     expected = errors or {}
     pair = Pair(server, prefix=prefix)

@@ -1,9 +1,8 @@
-"""A private MariaDB server for tests: own data directory, own socket, no network.
+"""A private MariaDB server for tests: its own data directory and socket, no network.
 
-A `Server` owns one directory. `start` and `stop` may be called many times on it, so that a test
-can kill the process and look at what recovery makes of the files. The engine under test comes from
-FIRN_TEST_ENGINE (default FIRN); with another engine the same tests judge that engine, which is how
-the tests themselves are validated.
+A `Server` owns one directory. `start` and `stop` may be called many times, so that a test can kill
+the process and observe the recovery. FIRN_TEST_ENGINE names the engine under test (default FIRN).
+With another engine the same tests judge that engine, which validates the tests themselves.
 
     server = Server(options=["--log-bin"])
     server.start()
@@ -38,7 +37,7 @@ SYSTEM_PLUGINS = Path("/usr/lib/mysql/plugin")
 START_SECONDS_MAX = 90.0
 STOP_SECONDS_MAX = 90.0
 
-# Session variable that bounds a row-lock wait, by engine.
+# The session variable that limits a row-lock wait, by engine.
 LOCK_WAIT_TIMEOUTS = {
     "FIRN": "firn_lock_wait_timeout",
     "INNODB": "innodb_lock_wait_timeout",
@@ -47,11 +46,11 @@ LOCK_WAIT_TIMEOUTS = {
 
 
 class ServerError(Exception):
-    """The server did not start, stop or answer; the message carries the tail of its error log."""
+    """The server did not start, stop or answer; the message has the tail of its error log."""
 
 
 def require_engine(engine: str = ENGINE) -> None:
-    """Raises ServerError when FIRN is to be tested and its plugin has not been built."""
+    """Raises ServerError if FIRN is under test and its plugin is not built."""
     if engine.upper() == "FIRN" and not PLUGIN.is_file():
         raise ServerError(
             f"{PLUGIN} does not exist: build the plugin with 'make', or name another engine "
@@ -61,14 +60,14 @@ def require_engine(engine: str = ENGINE) -> None:
 
 @functools.cache
 def scratch_root() -> Path:
-    """Where this run keeps its data directories (a short path: those of sockets are limited)."""
+    """The directory of this run's data; its path is short, because sockets limit the length."""
     base = os.environ.get("FIRN_TEST_TMP")
     return Path(tempfile.mkdtemp(prefix="firn-", dir=base))
 
 
 @functools.cache
 def _template() -> Path:
-    """A freshly installed data directory, made once and copied for each server."""
+    """A freshly installed data directory, which is copied for each server."""
     directory = scratch_root() / "template"
     command = [
         "mariadb-install-db",
@@ -76,13 +75,13 @@ def _template() -> Path:
         f"--datadir={directory}",
         "--auth-root-authentication-method=normal",
         "--skip-test-db",
-        # The host's name need not resolve.
+        # The host's name may not resolve.
         "--skip-name-resolve",
         "--force",
         f"--user={_user()}",
         "--innodb-log-file-size=16M",
     ]
-    # A server that starts removes the temporary tables of every other in its TMPDIR.
+    # At its start a server removes temporary tables of all servers in TMPDIR; use a private one.
     environment = {**os.environ, "TMPDIR": str(scratch_root())}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     if done.returncode != 0:
@@ -92,10 +91,10 @@ def _template() -> Path:
 
 @functools.cache
 def _plugin_directory() -> Path:
-    """The distribution's plugins and ours side by side, as links."""
+    """A directory with links to the distribution's plugins and to ours."""
     directory = scratch_root() / "plugins"
     directory.mkdir()
-    # mariadb-server-core alone brings no plugins.
+    # The package mariadb-server-core has no plugins.
     for entry in SYSTEM_PLUGINS.iterdir() if SYSTEM_PLUGINS.is_dir() else ():
         (directory / entry.name).symlink_to(entry)
     if PLUGIN.is_file():
@@ -108,7 +107,7 @@ def _user() -> str:
     return "root" if os.geteuid() == 0 else os.environ.get("USER", "mysql")
 
 
-# Library of an engine that the server does not have built in.
+# Libraries of engines that are not built into the server.
 LIBRARIES = {"FIRN": "ha_firn", "ROCKSDB": "ha_rocksdb"}
 
 
@@ -141,7 +140,7 @@ class Server:
         return [f"--plugin-load-add={library}"] if library and self.load_engine else []
 
     def launch(self, extra_options: list[str] | None = None) -> None:
-        """Starts the process and does not wait for it."""
+        """Starts the process without waiting for it."""
         assert self.process is None, "the server is running"
         command = [
             "mariadbd",
@@ -196,7 +195,7 @@ class Server:
             raise ServerError(f"the server runs without engine {self.engine}\n{self.log_tail()}")
 
     def stop(self) -> None:
-        """Clean shutdown. Raises ServerError when the process does not end by itself or crashes."""
+        """Shuts down cleanly. Raises ServerError if the process does not end or crashes."""
         if self.process is None:
             return
         self.process.send_signal(signal.SIGTERM)
@@ -210,24 +209,24 @@ class Server:
             raise ServerError(f"the server ended with {code} at shutdown\n{self.log_tail()}")
 
     def kill(self) -> None:
-        """SIGKILL: what was not given to the kernel is lost, what was is not."""
+        """Sends SIGKILL: only data that was passed to the kernel survives."""
         if self.process is not None:
             self.process.kill()
             self.process.wait()
             self.process = None
 
     def restart(self, extra_options: list[str] | None = None) -> None:
-        """Clean shutdown and start."""
+        """Shuts down cleanly and starts."""
         self.stop()
         self.start(extra_options)
 
     def crash_and_recover(self) -> None:
-        """SIGKILL and start."""
+        """Sends SIGKILL and starts."""
         self.kill()
         self.start()
 
     def running(self) -> bool:
-        """Whether the process is alive (false after a crash nobody asked for)."""
+        """Whether the process is alive; false after an unexpected crash."""
         return self.process is not None and self.process.poll() is None
 
     def destroy(self) -> None:
@@ -237,10 +236,10 @@ class Server:
             shutil.rmtree(self.directory, ignore_errors=True)
 
     def connect(self, database: str | None = None, **options: Any) -> pymysql.Connection[Any]:
-        """A new session as root. Autocommit stays the server's default: on."""
+        """A new session as root, with the server's default autocommit: on."""
         settings: dict[str, Any] = {
             "unix_socket": str(self.socket),
-            # A TLS context costs 50 ms of processor time, used or not.
+            # Creating a TLS context costs 50 ms of processor time.
             "ssl_disabled": True,
             "user": "root",
             "database": database,
@@ -253,9 +252,9 @@ class Server:
         return pymysql.connect(**settings)
 
     def query(self, statement: str, arguments: Any = None) -> tuple[tuple[Any, ...], ...]:
-        """Runs one statement in a session of its own and returns all rows.
+        """Runs one statement in its own session and returns all rows.
 
-        Its default database is `mysql`: tables like seq_1_to_10 are found only within one.
+        The default database is `mysql`: tables such as seq_1_to_10 exist only with a database.
         """
         with contextlib.closing(self.connect("mysql")) as connection, connection.cursor() as cursor:
             cursor.execute(statement, arguments)

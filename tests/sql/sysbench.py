@@ -25,12 +25,12 @@ WORKLOADS = [
 
 
 class SysbenchError(Exception):
-    """sysbench failed or met an error it did not expect; the message is its output."""
+    """sysbench failed; the message is its output."""
 
 
 @dataclass
 class Load:
-    """The load's target: a socket, a database, an engine, the number and size of the tables."""
+    """The target of sysbench: a socket, a database, an engine, number and size of the tables."""
 
     socket: Path
     database: str
@@ -53,25 +53,25 @@ class Load:
         ]
 
     def _bulk_command(self, *options: str) -> list[str]:
-        """bulk_insert knows no tables and sizes."""
+        """bulk_insert does not accept --tables and --table-size."""
         command = self._command("bulk_insert", *options)
         return [c for c in command if not c.startswith(("--tables", "--table-size"))]
 
     def prepare(self, threads: int) -> None:
-        """Makes and fills the tables. Raises SysbenchError."""
+        """Creates and fills the tables. Raises SysbenchError."""
         _run(self._command("oltp_read_write", f"--threads={threads}", "prepare"))
 
     def run(self, workload: str, threads: int, seconds: float) -> float:
         """Runs a workload; returns transactions per second.
 
-        Deadlocks are retried, as sysbench does; any other error raises SysbenchError.
+        sysbench retries deadlocks; any other error raises SysbenchError.
         """
         options = (f"--threads={threads}", f"--time={max(1, round(seconds))}")
         if workload == "bulk_insert":
             _run(self._bulk_command(*options, "cleanup"))
             _run(self._bulk_command(*options, "prepare"))
             output = _run(self._bulk_command(*options, "run"))
-            # It loads rows without transactions; its queries stand for them.
+            # bulk_insert has no transactions; count its queries instead.
             match = re.search(r"queries:\s+\d+\s+\(([\d.]+) per sec", output)
         else:
             errors = "--mysql-ignore-errors=1213"

@@ -1,8 +1,8 @@
-"""ALTER TABLE under every algorithm, beside InnoDB: errors, definitions, rows, writes afterwards.
+"""ALTER TABLE under every algorithm, beside InnoDB: errors, definitions, rows, later writes.
 
-Each clause of `differential/alter_cases.py` is asked for with each algorithm; then the server is
-restarted. FIRN_TEST_ALTER_SECONDS is the time for random combinations (default 20),
-FIRN_TEST_ALTER_SEED where they begin (default 1).
+Each clause of `differential/alter_cases.py` runs with each algorithm; then the server is restarted.
+FIRN_TEST_ALTER_SECONDS is the time for random combinations (default 20), FIRN_TEST_ALTER_SEED their
+seed (default 1).
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ PARSE_ERROR = 1064
 
 
 def _cheapest(outcomes: dict[str, Outcome]) -> str:
-    """The algorithm that changes least of those that go, or 'none'."""
+    """The cheapest supported algorithm, or 'none'."""
     return next((each for each in ALGORITHMS[:4] if supported(outcomes[each])), "none")
 
 
 class Matrix:
-    """The tables of one run, on a server of its own. Collects what differs."""
+    """The tables of one run on a server of its own. Collects all differences."""
 
     def __init__(self, server: Server) -> None:
         self.server = server
@@ -57,14 +57,14 @@ class Matrix:
         self.differences = differences()
 
     def attempt(self, what: str, check: Callable[[], None]) -> None:
-        """Runs a check; a mismatch is noted."""
+        """Runs a check and records a mismatch."""
         try:
             check()
         except Mismatch as mismatch:
             self.problems.append(f"{what}: {mismatch}")
 
     def clause(self, name: str, base: str, clause: str) -> None:
-        """One clause under every algorithm. The table that the last one leaves is kept."""
+        """Runs one clause under every algorithm. The last table is kept."""
         alters = self.alters
         alters.make(name, BASES[base])
         outcomes: tuple[dict[str, Outcome], dict[str, Outcome]] = ({}, {})
@@ -91,7 +91,7 @@ class Matrix:
         self.tables.append(name)
 
     def judged(self, altered: Altered, name: str) -> None:
-        """Asserts that a statement has the same effect on both, if both take its algorithm."""
+        """Compares both engines after a statement whose algorithm both support."""
         if not all(supported(outcome) for outcome in altered.outcomes):
             for outcome in altered.outcomes:
                 if not supported(outcome) and "Try ALGORITHM" not in outcome.message:
@@ -104,7 +104,7 @@ class Matrix:
             self.usable(name if self.alters.shown(name, 0) else "renamed")
 
     def usable(self, name: str) -> None:
-        """The table opens, is the same on both, takes writes, and is the same again."""
+        """Checks that the table opens, is the same on both, takes writes, and still is the same."""
         if not self.alters.shown(name, 0):
             return
         self.alters.opens_without_warning(name)
@@ -113,7 +113,7 @@ class Matrix:
         self.alters.same(name)
 
     def random(self, name: str, rng: Random) -> None:
-        """A table is altered several times in a row, by clauses that were drawn."""
+        """Alters a table several times in a row, by random clauses."""
         base = rng.choice(list(BASES))
         self.alters.make(name, BASES[base])
         done: list[str] = []
@@ -131,7 +131,7 @@ class Matrix:
         self.tables.append(name)
 
     def alter_alike(self, name: str, base: str, clauses: list[str], algorithm: str) -> None:
-        """Where one engine lacks the algorithm, which must be known of a clause, it copies."""
+        """Runs clauses on both; an engine that is known not to support the algorithm copies."""
         table = f"{{db}}.{name}"
         altered = self.alters.alter(statement(table, ", ".join(clauses), algorithm))
         able = [supported(outcome) for outcome in altered.outcomes]
@@ -151,7 +151,7 @@ class Matrix:
                     raise Mismatch(f"a copy fails: {other.error} {other.message}")
 
     def restart(self, check: Callable[[str], None]) -> None:
-        """All tables that were kept are as they were."""
+        """Checks all kept tables after a restart."""
         pair = self.alters.pair
         pair.close()
         self.server.restart()
@@ -160,9 +160,9 @@ class Matrix:
             self.attempt(f"{name} after a restart", partial(check, name))
 
     def unchanged(self, name: str) -> None:
-        """The table opens and is the same on both.
+        """Checks that the table opens and is the same on both.
 
-        Numbers that nothing was stored under are given again by InnoDB, and not by FIRN.
+        After a restart InnoDB reuses AUTO_INCREMENT values without a row; FIRN does not.
         """
         self.alters.numbers = False
         if self.alters.shown(name, 0):
@@ -170,7 +170,7 @@ class Matrix:
             self.alters.same(name)
 
     def finish(self) -> None:
-        """Fails with all that differs."""
+        """Fails with all differences."""
         self.alters.pair.close()
         if self.problems:
             pytest.fail("\n".join(self.problems), pytrace=False)

@@ -1,4 +1,4 @@
-"""AUTO_INCREMENT: numbers as InnoDB's, and never again a number that was given out."""
+"""AUTO_INCREMENT: values as in InnoDB, and no value is ever given out twice."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_prepared_rows_keep_the_counter(own_server: Callable[..., Server]) -> No
     session.close()
     server.crash_and_recover()
     with contextlib.closing(server.connect("ai")) as session, session.cursor() as cursor:
-        # As InnoDB, which waits in vain for a lock of the table.
+        # As in InnoDB, which waits in vain for a table lock.
         with pytest.raises(pymysql.err.OperationalError) as refused:
             cursor.execute("ALTER TABLE t AUTO_INCREMENT = 1")
         assert refused.value.args[0] == 1205

@@ -1,7 +1,7 @@
 """`firn backup` while sessions write and change definitions.
 
-Each restored copy is the state at its position: the judge is a second server that applies the
-binary log up to there, and must give the same dump.
+Each restored copy is the state at its binary log position: a second server applies the binary log
+up to there and must give the same dump.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SYSBENCH_THREADS = 4
 
 
 def firn(*arguments: object, code: int = 0) -> Any:
-    """Runs the tool with --json and returns what it prints."""
+    """Runs the tool with --json and returns its parsed output."""
     if not TOOL.is_file():
         pytest.fail(f"{TOOL} does not exist: 'make' builds it, FIRN_TEST_TOOL names another")
     command = [str(TOOL), "--json", *map(str, arguments)]
@@ -50,7 +50,7 @@ def back_up(server: Server, target: Path | str) -> Any:
 
 
 def restored(own_server: Callable[..., Server], target: Path, backup: str, *options: str) -> Server:
-    """A server on a restored copy."""
+    """Starts a server on a restored copy."""
     copy = own_server(*options, load_engine=False)
     copy.stop()
     firn("restore", target, "--backup", backup, "--to", copy.data)
@@ -60,14 +60,14 @@ def restored(own_server: Callable[..., Server], target: Path, backup: str, *opti
 
 
 def dump(server: Server, *databases: str) -> list[str]:
-    """All rows, in no order, and definitions; what numbers come next is no part of the state."""
+    """All rows, sorted, and the definitions without AUTO_INCREMENT, which is not compared."""
     command = ["mariadb-dump", "--no-defaults", f"--socket={server.socket}", "-uroot"]
     command += ["--skip-extended-insert", "--skip-comments", "--skip-dump-date", "--triggers"]
     done = subprocess.run(
         [*command, "--databases", *databases], capture_output=True, text=True, check=True
     )
     lines = re.sub(r" AUTO_INCREMENT=\d+", "", done.stdout).splitlines()
-    # Of a table without a primary key the rows come in the order in which they were stored.
+    # Without a primary key the rows come in their physical order, so sort them.
     return sorted(lines, key=lambda line: line if line.startswith("INSERT") else "")
 
 
@@ -80,7 +80,7 @@ def expect_same(found: list[str], expected: list[str], what: str) -> None:
 
 
 class Ddl:
-    """Creates, changes, renames, empties and drops tables until it is told to stop."""
+    """Creates, changes, renames, empties and drops tables until `stop` is set."""
 
     def __init__(self, rng: Random) -> None:
         self.rng = rng
@@ -88,7 +88,7 @@ class Ddl:
         self.unexpected = ""
 
     def run(self, server: Server, stop: threading.Event) -> None:
-        """One life of a table after the other."""
+        """Runs life cycles of tables, one after another."""
         try:
             with server.connect("ddl") as connection, connection.cursor() as cursor:
                 for number in range(10**6):
@@ -139,7 +139,7 @@ class Judge:
 
 
 class Load:
-    """Writers, sysbench's among them, and DDL side by side."""
+    """Writers, sysbench among them, and DDL in parallel."""
 
     def __init__(self, server: Server, rng: Random) -> None:
         self.server = server
@@ -188,7 +188,7 @@ class Load:
 
 
 def free_port() -> int:
-    """A port that nobody uses now."""
+    """A port that is free now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -223,7 +223,7 @@ def test_each_backup_is_the_state_at_its_position(
     print(f"sent {sent}, writers waited {[round(ms, 1) for ms in pauses]} ms")
     print(f"sysbench: {[round(each) for each in load.per_second]} transactions a second")
     objects = [path for path in target.rglob("*") if path.is_file() and path.suffix != ".json"]
-    # Each object was sent once, by the first backup that has it.
+    # Each object was sent once, by the first backup that contains it.
     assert sum(sent) == sum(path.stat().st_size for path in objects), (sent, objects)
     assert not list((server.data / "#firn").glob("checkpoint*"))
 
@@ -232,7 +232,7 @@ def test_each_backup_is_the_state_at_its_position(
         assert report["position"]["binlog_file"] == "bin.000001"
         judge.advance(report["position"]["binlog_pos"])
         copy = restored(own_server, target, report["id"])
-        # Tables of other engines are no part of a backup.
+        # A backup does not contain tables of other engines.
         judge.server.query("DROP TABLE IF EXISTS ddl.inno")
         expect_same(dump(copy, *databases), dump(judge.server, *databases), report["id"])
         for row in copy.query(
@@ -311,7 +311,7 @@ def test_a_dump_in_one_transaction_is_the_state_at_its_position(
     command += ["--single-transaction", "--master-data=2", "--order-by-primary"]
     command += ["--skip-dump-date", "--databases", crash_workload.DATABASE]
     load = Load(server, rng)
-    # The tables of the dump keep their definitions; other tables come and go.
+    # The tables that are dumped keep their definitions; other tables change.
     with load:
         for _ in range(3):
             time.sleep(0.4)

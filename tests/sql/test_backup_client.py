@@ -1,4 +1,4 @@
-"""`firn backup` and its surroundings: option files, users, names, signals, large values."""
+"""`firn backup` and its environment: option files, users, names, signals, large values."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WAIT_SECONDS_MAX = 60.0
 
 
 def checkpoints(server: Server) -> list[Path]:
-    """Those that backups have made and not removed."""
+    """Checkpoints that backups created and did not remove."""
     return list((server.data / "#firn").glob("checkpoint*"))
 
 
@@ -43,7 +43,7 @@ def test_option_files_do_not_change_what_is_sent(
         file.write_text(f"[client]\nsocket={server.socket}\nuser={user}\n[mariadb]\n{options}\n")
         return str(firn("backup", target, "--defaults-file", file, code=code))
 
-    # BACKUP STAGE fails, and that ends it.
+    # BACKUP STAGE fails, which must end the backup.
     error = run("force", "weak", 4)
     assert "RELOAD" in error, error
     assert not checkpoints(server)
@@ -100,7 +100,7 @@ def test_names_that_files_have_otherwise(
 
 @contextlib.contextmanager
 def stuck_bucket(stuck: threading.Event) -> Iterator[dict[str, str]]:
-    """A bucket that takes small objects and never answers when files are sent."""
+    """A bucket that accepts small objects and never answers when SST files are sent."""
     ended = threading.Event()
 
     class Handler(BaseHTTPRequestHandler):
@@ -156,7 +156,7 @@ def test_what_a_killed_backup_leaves_goes(
             try:
                 assert stuck.wait(WAIT_SECONDS_MAX)
                 assert len(checkpoints(server)) == 1
-                # Another one beside it leaves that in use alone.
+                # A second backup must not remove the checkpoint in use.
                 back_up(server, tmp_path / "beside")
                 assert len(checkpoints(server)) == 1
             finally:
@@ -202,7 +202,7 @@ def test_large_values_are_sent_once(
         return dict(of.query("SELECT id, v FROM d.t"))  # type: ignore[arg-type]
 
     def blob_bytes() -> int:
-        """Bytes that the blob files really take."""
+        """Allocated bytes of the blob files."""
         files = (server.data / "#firn").glob("*.blob")
         return sum(file.stat().st_blocks * 512 for file in files)
 
@@ -224,11 +224,11 @@ def test_large_values_are_sent_once(
         put(number, 400_000)
     first = take()
     assert first >= 16_000_000
-    # Grown: what was there is not sent again, but for the piece that has the end.
+    # A file that grew is not sent again, except for the piece with its old end.
     put(100, 400_000)
     grown = take()
     assert grown < first // 2, (first, grown)
-    # Garbage between what lives: holes, or another file.
+    # Garbage between live values becomes holes, or the values move to another file.
     for number in range(0, 40, 2):
         del values[number]
         server.query("DELETE FROM d.t WHERE id = %s", (number,))
@@ -238,7 +238,7 @@ def test_large_values_are_sent_once(
     size = sum(file.stat().st_size for file in (target / "files").iterdir())
     whole = firn("backups", target)[-1]["bytes"]
     print(f"sent {first}, {grown}; {taken} in blob files, {whole} in the backup, {size} in all")
-    # Rewritten.
+    # Rewrite all values.
     for number in range(1, 40, 2):
         put(number, 200_000)
     take()
@@ -248,7 +248,7 @@ def test_large_values_are_sent_once(
         assert rows(copy) == state, backup
         assert copy.query("CHECK TABLE d.t EXTENDED")[0][3] == "OK"
         copy.destroy()
-    # A fresh target gets what the files take, not their length.
+    # A fresh target gets the allocated bytes of the files, not their length.
     fresh = back_up(server, tmp_path / "fresh")
     allocated = sum(
         file.stat().st_blocks * 512

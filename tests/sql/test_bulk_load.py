@@ -1,6 +1,6 @@
-"""Loads: ALTER … ENGINE, CREATE TABLE … SELECT. All rows, in every index, or nothing.
+"""Loads by ALTER … ENGINE and CREATE TABLE … SELECT: all rows in every index, or nothing.
 
-The servers run with little memory for a load, so that some thousand rows are sorted outside of it.
+The servers give a load little memory, so that some thousand rows need an external sort.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from server import ENGINE, IS_FIRN, Server
 pytestmark = pytest.mark.skipif(not IS_FIRN, reason="about FIRN's loads")
 
 ROWS = 20_000
-# A load has as much.
+# A load gets the same memory limit.
 LITTLE_MEMORY = "--loose-firn-txn-memory-limit=1M"
 
-# Columns of many kinds; keys that come in order, against it, and in none.
+# Columns of many kinds, and keys in ascending, descending and random order.
 COLUMNS = """
     id INT NOT NULL, r INT NOT NULL, s VARCHAR(40) CHARACTER SET utf8mb4 COLLATE utf8mb4_unicode_ci,
     b VARBINARY(60), d DECIMAL(12,3), t TEXT, n BIGINT NULL, e DATETIME(3), f DOUBLE
@@ -89,7 +89,7 @@ def image(connection: pymysql.Connection[Any], table: str) -> list[tuple[Any, ..
 
 
 def files(server: Server) -> list[str]:
-    """Files of a load that has ended: there are none."""
+    """Temporary sort files; a load that has ended has none."""
     return [path.name for path in (server.data / "#firn").glob("*.sort")]
 
 
@@ -118,7 +118,7 @@ def test_alter_from_innodb_and_back(
     assert image(session, "t") == before
     check(session, "t")
     assert not files(bulk_server)
-    # Copied once more, out of the other order.
+    # A second copy reads the result of the first.
     run(session, "ALTER TABLE t FORCE, ALGORITHM=COPY")
     assert image(session, "t") == before
     run(session, "ALTER TABLE t ENGINE=InnoDB")
@@ -191,13 +191,13 @@ def test_duplicates_are_reported_as_innodb_does(
             f"INSERT INTO {table} SELECT {order} AS n, {order}, 7, "
             f"CONCAT('Ünique ', {order}), MD5({order}) FROM seq_1_to_3000",
         )
-        # The row 1234 once more, but for its primary key.
+        # A copy of row 1234 with another primary key.
         run(
             session,
             f"INSERT INTO {table} SELECT 5000, a, b, UPPER(s), t FROM {table} WHERE id = 1234",
         )
         outcomes.append(error_of(session, f"ALTER TABLE {table} {change}, ALGORITHM=COPY"))
-        # Nothing has changed.
+        # The table must be unchanged.
         assert run(session, f"SELECT COUNT(*) FROM {table}") == [(3001,)]
         run(
             session,
@@ -285,7 +285,7 @@ def test_statistics_are_there_at_once(session: pymysql.Connection[Any]) -> None:
 def kill_while(
     server: Server, sql: str, wait: float, victim: pymysql.Connection[Any]
 ) -> tuple[int, str]:
-    """Runs `sql` and kills the query after a while. Its error."""
+    """Runs `sql`, kills the query after a while, and returns its error."""
     outcome: list[tuple[int, str]] = []
     thread = threading.Thread(target=lambda: outcome.append(error_of(victim, sql)))
     thread.start()

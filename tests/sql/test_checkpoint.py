@@ -1,4 +1,4 @@
-"""SET GLOBAL firn_create_checkpoint: what it makes, what it refuses, what BACKUP STAGE adds."""
+"""SET GLOBAL firn_create_checkpoint: its result, its refusals, and the effect of BACKUP STAGE."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(not IS_FIRN, reason="checkpoints are FIRN's")
 
 
 def open_copy(own_server: Callable[..., Server], source: Server, checkpoint: Path) -> Server:
-    """A server on the files of a checkpoint, with the definitions of the server it is of."""
+    """Starts a server on the files of a checkpoint, with the definitions of its source."""
     copy = own_server(load_engine=False)
     copy.stop()
     for directory in source.data.iterdir():
@@ -65,7 +65,7 @@ def test_a_checkpoint_under_load_is_consistent(
                 cursor.execute("BACKUP STAGE END")
                 pauses.append((time.monotonic() - start) * 1000)
             info = (path / "CHECKPOINT").read_text().splitlines()
-            # The last commit of the checkpoint is the last one of the binary log.
+            # The checkpoint's last commit is the last one of the binary log.
             assert position is not None
             assert f"binlog {position[1]} ./{position[0]}" in info or (
                 f"binlog {position[1]} {position[0]}" in info

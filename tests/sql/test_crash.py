@@ -1,4 +1,4 @@
-"""A killed server comes back with every acknowledged commit and nothing by half."""
+"""A killed server recovers every acknowledged commit, and no transaction partially."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from server import ENGINE, Server
 CLIENTS = 8
 ROUNDS = int(os.environ.get("FIRN_TEST_CRASH_ROUNDS", "20"))
 
-# Small enough that rows reach files, and files are merged, while the clients write.
+# Small enough that rows are flushed and compacted while the clients write.
 SMALL = [
     "--loose-firn-memtable-size=1048576",
     "--loose-firn-wal-segment-size=4194304",
     "--loose-firn-lock-wait-timeout=5",
     "--innodb-lock-wait-timeout=5",
 ]
-# Transactions over two engines are atomic through the binary log only: without it the server keeps
+# Transactions over two engines are atomic only with the binary log. Without it the server keeps
 # their outcomes in tc.log, but recovery in 10.11 rolls every prepared transaction back, whatever
-# that file says (`ha_recover` looks at its list only for the binary log). No engine can mend that.
+# that file says: `ha_recover` uses its list only for the binary log. An engine cannot repair that.
 BINLOG = ["--log-bin=bin", "--sync-binlog=1", "--binlog-format=ROW", "--server-id=1"]
-# InnoDB's purge, in which no other engine has a part, ends the server now and then when it starts
-# after a kill (10.11.19: `tail.trx_no <= last_trx_no`). The rest of its recovery goes on so.
+# At a start after a kill, InnoDB's purge sometimes aborts the server (10.11.19: assertion
+# `tail.trx_no <= last_trx_no`). This setting disables the purge and keeps the rest of recovery.
 COORDINATED = [*BINLOG, "--innodb-force-recovery=2"]
 ALL_TESTED = dict.fromkeys(crash_workload.TABLES, ENGINE)
 MIXED = ALL_TESTED | {"live": "InnoDB", "account": "InnoDB"}
@@ -40,7 +40,7 @@ def new_clients(rng: Random) -> list[Client]:
 
 
 def kill_under_load(server: Server, clients: list[Client], rng: Random) -> None:
-    """Writes for a moment, then kills the server."""
+    """Writes for a random time, then kills the server."""
     kill = threading.Event()
     timer = threading.Timer(rng.uniform(0.1, 0.9), kill.set)
     timer.start()
@@ -48,7 +48,7 @@ def kill_under_load(server: Server, clients: list[Client], rng: Random) -> None:
 
 
 def recover(server: Server, rng: Random) -> None:
-    """Starts the server; every fourth time recovery itself is killed first."""
+    """Starts the server; one time in four, recovery itself is killed first."""
     if rng.random() < 0.25:
         server.launch()
         time.sleep(rng.uniform(0.05, 0.8))
@@ -102,7 +102,7 @@ def test_restart_after_clean_shutdown_keeps_everything(own_server: Callable[...,
     ],
 )
 def test_damage_is_found_out(server: Server, damage: str) -> None:
-    """The judge of the crash tests sees a lost, doubled or halved transaction."""
+    """The checker of the crash tests detects lost, duplicated and partial transactions."""
     server.query(f"DROP DATABASE IF EXISTS {crash_workload.DATABASE}")
     crash_workload.create(server, dict.fromkeys(crash_workload.TABLES, "InnoDB"))
     clients = new_clients(Random(1))

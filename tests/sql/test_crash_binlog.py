@@ -1,6 +1,6 @@
-"""With the binary log on, a killed server comes back with log and engine in agreement.
+"""With the binary log on, the log and the engine agree after a kill.
 
-What a replica would apply is exactly what the tables hold: not one transaction more or less.
+A replica would apply exactly the transactions that the tables hold, not one more or less.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ VALUE = re.compile(r"^###   @(\d)=(\S+)")
 
 
 def logged_transactions(files: list[Path]) -> list[tuple[int, int]]:
-    """(client, transaction) of every row put into `ledger` by a complete transaction of the log."""
+    """(client, transaction) of every row that a complete logged transaction puts into `ledger`."""
     command = ["mariadb-binlog", "--no-defaults", "--base64-output=DECODE-ROWS", "-v"]
-    # The last event may be torn: the tool then complains and has printed all before it.
+    # The last event may be torn: the tool prints everything before it, then reports an error.
     done = subprocess.run(
         [*command, *map(str, files)], capture_output=True, text=True, errors="replace", check=False
     )
@@ -71,7 +71,7 @@ def test_binary_log_and_engine_agree_after_a_kill(
         kill_under_load(server, clients, rng)
         recover(server, rng)
         crash_workload.verify(server, clients)
-        # A restart begins a new file; the ones before it grow no more.
+        # A restart begins a new file; the earlier ones are complete.
         files = [path for path in sorted(server.data.glob("bin.0*")) if path not in read]
         logged += logged_transactions(files)
         read |= set(files[:-1])
@@ -108,7 +108,7 @@ def test_rollbacks_stay_out_of_the_binary_log(own_server: Callable[..., Server])
 
 
 def test_a_lost_log_entry_is_found_out(own_server: Callable[..., Server]) -> None:
-    """The judge sees a transaction that is in the table and not in the log."""
+    """The checker detects a transaction that is in the table but not in the log."""
     server = own_server(*BINLOG)
     crash_workload.create(server, dict.fromkeys(crash_workload.TABLES, "InnoDB"))
     connection = server.connect(crash_workload.DATABASE)

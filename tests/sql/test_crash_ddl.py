@@ -1,7 +1,7 @@
-"""A server killed in the middle of DDL comes back with the old table or the new one, whole.
+"""A server killed during DDL recovers the old table or the new one, complete.
 
-Each writer owns a few table names and repeats random DDL on them. It knows the state before and
-after the statement that was under way; what is there after recovery must be one of the two.
+Each writer owns a few table names and repeats random DDL on them. It knows the states before and
+after the running statement; the state after recovery must be one of the two.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Shape:
 class Writer:
     """Owns the names w<n>_0 … and repeats DDL on them until the server is gone.
 
-    Invariant: the tables are in state `before` or, once a statement was sent, `after`.
+    Invariant: the tables are in the state `before` or, once a statement was sent, `after`.
     """
 
     def __init__(self, number: int, rng: Random) -> None:
@@ -177,7 +177,7 @@ def _query(server: Server, sql: str) -> list[tuple[Any, ...]]:
 
 
 def found_state(server: Server, prefix: str) -> dict[str, Shape]:
-    """The tables that are there and usable. Raises when one is listed and cannot be used."""
+    """All tables with this prefix. Raises if a listed table cannot be used."""
     like = prefix.replace("_", r"\_") + "%"
     state = {}
     for (name,) in _query(
@@ -210,7 +210,7 @@ def _same(found: dict[str, Shape], state: dict[str, Shape]) -> bool:
 
 
 def expect_no_orphans(server: Server) -> None:
-    """The engine knows exactly the tables that have a definition, and no file is left over."""
+    """Checks that the engine has exactly the tables with a definition, and no stray files."""
     defined = {path.stem for path in (server.data / "ddl").glob("*.frm")}
     listed = _query(
         server, "SELECT table_name FROM information_schema.tables WHERE table_schema = 'ddl'"
@@ -218,7 +218,7 @@ def expect_no_orphans(server: Server) -> None:
     assert defined == {row[0] for row in listed}
     deadline = time.monotonic() + 10
     while (left := _leftovers(server, defined)) and time.monotonic() < deadline:
-        time.sleep(0.1)  # an engine may take dropped tables away in the background
+        time.sleep(0.1)  # An engine may remove dropped tables in the background.
     assert not left
 
 

@@ -1,6 +1,6 @@
 """The engine gives the same rows, counts, warnings and errors as InnoDB for random statements.
 
-FIRN_TEST_SECONDS bounds the run (default 60), FIRN_TEST_SEED repeats one.
+FIRN_TEST_SECONDS limits the run (default 60), FIRN_TEST_SEED repeats one.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ SECONDS = float(os.environ.get("FIRN_TEST_SECONDS", "60"))
 SHRINK_SECONDS_MAX = float(os.environ.get("FIRN_TEST_SHRINK_SECONDS", "60"))
 RESTART_EVERY = 12
 
-# No sync per commit: kills and power cuts are other tests' business. A small memtable makes
-# rows pass through files within one run.
+# Do not sync commits, because other tests cover kills and power cuts. With a small memtable rows
+# are flushed within one run.
 OPTIONS = [
     "--innodb-flush-log-at-trx-commit=0",
     "--loose-firn-flush-log-at-trx-commit=0",
@@ -33,7 +33,7 @@ OPTIONS = [
 ]
 
 
-# The server's sort keys of these contradict its comparison; the engine refuses indexes on them.
+# The server's sort keys of these contradict its comparison, so the engine refuses such indexes.
 CONTRADICTORY = {
     "big5_chinese_ci",
     "big5_chinese_nopad_ci",
@@ -73,12 +73,12 @@ def test_random_statements_agree_with_innodb(
 
 
 def _run(pair: Pair, program: Program) -> str:
-    """The failure, with the statements that repeat it, or ''."""
+    """The mismatch with everything needed to repeat it, or ''."""
     try:
         program.run()
     except Failure as failure:
         return str(shrink(pair, failure, SHRINK_SECONDS_MAX))
-    except (pymysql.err.Error, ServerError) as error:  # the server is gone: the log is all there is
+    except (pymysql.err.Error, ServerError) as error:  # The server is gone: only the log is left.
         last = "\n".join(f"  {sql};" for sql, _ in program.log)
         tail = pair.server.log_tail()
         return f"FIRN_TEST_SEED={program.seed}: {error!r} after\n{last}\nerror log:\n{tail}"
@@ -86,7 +86,7 @@ def _run(pair: Pair, program: Program) -> str:
 
 
 def _same_after_restart(server: Server, pair: Pair, program: Program) -> None:
-    """A clean restart changes nothing, and the tables take statements as before."""
+    """Checks that a clean restart changes nothing, and that the tables take statements."""
     server.restart()
     pair.open_sessions(program.settings, program.one_session)
     problem = ""
@@ -102,7 +102,7 @@ def _same_after_restart(server: Server, pair: Pair, program: Program) -> None:
 
 
 class Saboteur(Pair):
-    """A pair whose tested side is wrong in one small way, from the 40th statement on."""
+    """A pair whose tested side has a small error, from the 40th statement on."""
 
     def __init__(self, server: Server, wrong: Callable[[Any], str]) -> None:
         super().__init__(server, ("InnoDB", "InnoDB"), "sabotaged_")

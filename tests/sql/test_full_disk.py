@@ -1,8 +1,8 @@
-"""A disk that is full to its last byte: its ways out are open, nothing acknowledged is lost.
+"""A completely full disk: DROP, TRUNCATE and DELETE work, and no acknowledged row is lost.
 
-The data directory is a small tmpfs, which needs root. FIRN and InnoDB share it, so that what InnoDB
-can do on a full disk is known, too. FIRN_TEST_FULL_DISK_ROUNDS is the number of rounds; each fills
-the disk, gets out of it, is killed and started on a disk that is full again.
+The data directory is a small tmpfs, which needs root. FIRN and InnoDB share it, which shows the
+abilities of InnoDB on a full disk, too. FIRN_TEST_FULL_DISK_ROUNDS is the number of rounds. Each
+round fills the disk, frees space, kills the server and starts it on a disk that is full again.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from server import IS_FIRN, Server
 
 ROUNDS = int(os.environ.get("FIRN_TEST_FULL_DISK_ROUNDS", "2"))
 DISK_MIB = 192
-# Enough for files of their own, which go without being written anew.
+# Enough rows that the tables have files of their own, which can be deleted without a rewrite.
 ROWS = {"FIRN": 25_000, "InnoDB": 2_000}
 RESUME_SECONDS_MAX = 60.0
 
 OPTIONS = [
     "--loose-firn-memtable-size=4194304",
     "--loose-firn-wal-segment-size=4194304",
-    # The server writes its own files of a start to another disk: a server that cannot start is no
-    # test of an engine.
+    # The server writes its own startup files to another disk, because a server that cannot start
+    # does not test an engine.
     "--innodb-temp-data-file-path=../ibtmp1:12M:autoextend",
 ]
 FULL = {1021, 1030, 1114, 1296, 3019}
@@ -37,7 +37,7 @@ FULL = {1021, 1030, 1114, 1296, 3019}
 
 @contextlib.contextmanager
 def small_disk(server: Server) -> Iterator[Path]:
-    """Puts the data directory of a stopped server on a file system of its own."""
+    """Puts the data directory of a stopped server on a small file system."""
     installed = server.directory / "installed"
     server.data.rename(installed)
     server.data.mkdir()
@@ -52,7 +52,7 @@ def small_disk(server: Server) -> Iterator[Path]:
 
 
 def fill(disk: Path) -> None:
-    """Takes every byte that is left. The server may give some back behind it."""
+    """Takes every free byte. The server may free some afterwards."""
     with (disk / "filler").open("ab", buffering=0) as filler:
         for size in (1 << 20, 4096, 512, 1):
             with contextlib.suppress(OSError):
@@ -61,12 +61,12 @@ def fill(disk: Path) -> None:
 
 
 def free(disk: Path) -> int:
-    """Bytes that are left."""
+    """Free bytes."""
     return shutil.disk_usage(disk).free
 
 
 def tables(server: Server, number: int) -> None:
-    """Tables of both engines: to be deleted from, emptied, dropped."""
+    """Creates tables of both engines: to delete from, to truncate, to drop."""
     for engine in ("FIRN", "InnoDB"):
         for name in ("deleted", "emptied", "dropped"):
             table = f"full.{engine}_{name}_{number}"
@@ -82,7 +82,7 @@ def tables(server: Server, number: int) -> None:
 
 
 def write_until_refused(server: Server, disk: Path, last: int) -> int:
-    """Inserts rows, a commit each, until the disk is full. Returns the last one acknowledged."""
+    """Inserts rows, one per commit, until the disk is full. Returns the last acknowledged one."""
     with contextlib.closing(server.connect("full")) as connection, connection.cursor() as cursor:
         for _ in range(40_000):
             try:
@@ -97,19 +97,19 @@ def write_until_refused(server: Server, disk: Path, last: int) -> int:
 
 
 def kept(server: Server) -> tuple[int, int]:
-    """Rows that were acknowledged, by both of the ways to read them."""
+    """Number and highest id of the rows, whose count must agree by index and by scan."""
     count, highest = server.query("SELECT COUNT(*), MAX(id) FROM full.kept")[0]
     assert count == server.query("SELECT COUNT(*) FROM full.kept WHERE v = REPEAT('r', 900)")[0][0]
     return count, highest
 
 
 def condition(server: Server) -> str:
-    """The status variable."""
+    """Value of the status variable."""
     return dict(server.query("SHOW GLOBAL STATUS LIKE 'Firn_condition'"))["Firn_condition"]
 
 
 def health(server: Server) -> str:
-    """Values of the status variable and of the line in SHOW ENGINE FIRN STATUS."""
+    """The condition, which the status variable and SHOW ENGINE FIRN STATUS must agree on."""
     while True:
         before = condition(server)
         text = server.query("SHOW ENGINE FIRN STATUS")[0][2]
@@ -121,15 +121,15 @@ def health(server: Server) -> str:
 
 
 def exits(server: Server, engine: str, number: int) -> dict[str, str]:
-    """DELETE, TRUNCATE and DROP, and what became of each."""
+    """Runs DELETE, TRUNCATE and DROP; returns the result of each."""
     statements = {
         "DELETE": f"DELETE FROM {engine}_deleted_{number} WHERE id <= {ROWS[engine]}",
         "TRUNCATE": f"TRUNCATE {engine}_emptied_{number}",
         "DROP": f"DROP TABLE {engine}_dropped_{number}",
     }
     if engine == "InnoDB":
-        # It fails for want of room for the new file, and InnoDB 10.11.19 does not start after the
-        # kill that follows ("Missing FILE_CREATE, FILE_DELETE or FILE_MODIFY before
+        # TRUNCATE fails for lack of space for the new file, and after the kill that follows InnoDB
+        # 10.11.19 does not start ("Missing FILE_CREATE, FILE_DELETE or FILE_MODIFY before
         # FILE_CHECKPOINT").
         del statements["TRUNCATE"]
     done = {}
@@ -144,7 +144,7 @@ def exits(server: Server, engine: str, number: int) -> dict[str, str]:
 
 
 def wait_for(what: str, met: object) -> None:
-    """Until `met()` is true."""
+    """Waits until `met()` is true."""
     deadline = time.monotonic() + RESUME_SECONDS_MAX
     while not met():  # type: ignore[operator]
         assert time.monotonic() < deadline, what
@@ -179,9 +179,9 @@ def test_a_full_disk_leaves_the_exits_open() -> None:
 
 
 def one_round(server: Server, disk: Path, number: int, last: int) -> int:
-    """Fills the disk, leaves it by each exit, is killed and started on a full one, writes on."""
+    """Fills the disk, frees space in each way, restarts on a full disk after a kill, and writes."""
     tables(server, number)
-    # The server writes what it drops into a log of its own, which keeps its blocks.
+    # The server logs drops in a file of its own; create its blocks before the disk is full.
     server.query("CREATE TABLE full.warm (id INT PRIMARY KEY) ENGINE=FIRN")
     server.query("DROP TABLE full.warm")
     assert health(server) == "good"
@@ -196,12 +196,12 @@ def one_round(server: Server, disk: Path, number: int, last: int) -> int:
     assert set(firn.values()) == {"done"}, firn
     assert server.query(f"SELECT COUNT(*) FROM full.FIRN_deleted_{number}") == ((0,),)
     assert server.query(f"SELECT COUNT(*) FROM full.FIRN_emptied_{number}") == ((0,),)
-    # Before InnoDB gives any back.
+    # Check this before InnoDB frees any space.
     wait_for("no room came back", lambda: free(disk) > 1 << 20)
     innodb = exits(server, "InnoDB", number)
     assert set(innodb.values()) == {"done"}, innodb
 
-    # Others take what came back, and the server is killed.
+    # Other files take the freed space, and the server is killed.
     server.kill()
     fill(disk)
     server.start()

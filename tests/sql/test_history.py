@@ -1,8 +1,8 @@
-"""Concurrent sessions see nothing that the isolation level forbids, also over kills.
+"""Concurrent sessions see nothing that the isolation level forbids, also across kills.
 
-FIRN_TEST_HISTORY_SECONDS is the time of each level; `make soak` runs for half an hour or as long
-as wanted. A history with findings stays where the message says. InnoDB, which locks gaps as well,
-judges the judge: under the same sessions nothing may be found.
+FIRN_TEST_HISTORY_SECONDS is the time per level; `make soak` runs for half an hour or longer. A
+history with findings is kept at the path in the message. InnoDB, which also locks gaps, validates
+the judge: with the same sessions it must have no findings.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from server import IS_FIRN, Server
 
 SECONDS = float(os.environ.get("FIRN_TEST_HISTORY_SECONDS", "20"))
 ROUND_SECONDS = 4.0
-# So small that memtables switch and large transactions spill; the binary log makes two phases of
-# each commit.
+# Small limits make memtables switch and large transactions spill. The binary log makes each commit
+# a two-phase commit.
 SMALL = [
     "--loose-firn-memtable-size=1048576",
     "--loose-firn-txn-memory-limit=1048576",
@@ -37,7 +37,7 @@ ENGINES = ["FIRN", "InnoDB"] if IS_FIRN else ["InnoDB"]
 
 @pytest.fixture
 def engine_server(request: pytest.FixtureRequest) -> Iterator[Server]:
-    """A server with the engine of the test, and the binary log for one of the levels."""
+    """A server with the tested engine, and with the binary log for one of the levels."""
     engine, level = request.getfixturevalue("engine"), request.getfixturevalue("level")
     binlog = BINLOG if level == "RR" and engine == "FIRN" else []
     server = Server([*SMALL, *binlog], engine=engine)
@@ -60,7 +60,8 @@ def test_nothing_is_seen_that_the_level_forbids(
     engine_server: Server, engine: str, level: str, seed: int
 ) -> None:
     run = history.Run(engine_server, engine, level, Random(f"{seed} {level}"))
-    # InnoDB judges the judge, which takes a moment. Its purge dies of kills now and then.
+    # InnoDB only validates the judge, so a short run suffices: its purge sometimes crashes after
+    # kills.
     seconds = SECONDS if engine == "FIRN" else min(SECONDS, ROUND_SECONDS)
     until = time.monotonic() + seconds
     while time.monotonic() < until:
@@ -73,7 +74,7 @@ def test_nothing_is_seen_that_the_level_forbids(
 
 
 def test_a_driver_that_forgets_a_statement_is_found_out(server: Server, seed: int) -> None:
-    """Driver and judge together find what is wrong: here a commit that the client takes back."""
+    """Driver and judge together detect an error: here a commit that the client denies."""
     run = history.Run(server, "InnoDB", "RC", Random(seed))
     forgetful = run.judge
 

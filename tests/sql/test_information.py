@@ -1,4 +1,4 @@
-"""The engine's reports: status, information_schema, counters, the error log."""
+"""Information that the engine shows: status, information_schema, counters, the error log."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _counters(server: Server) -> dict[str, int]:
 
 @pytest.fixture
 def firn() -> None:
-    """For promises that only FIRN makes."""
+    """Skips tests of promises that only FIRN makes."""
     if not IS_FIRN:
         pytest.skip("about FIRN itself")
 
@@ -46,7 +46,7 @@ def test_show_table_status(server: Server, database: str) -> None:
     )[0]
     assert row[0].upper() == ENGINE.upper()
     assert ROWS / 2 <= row[1] <= ROWS * 2
-    # Compressed, and these rows compress well.
+    # Compressed; these rows compress well.
     assert ROWS * 5 <= row[2] <= ROWS * 2000
     assert row[3] > 0
     assert row[4] > ROWS
@@ -64,7 +64,7 @@ def test_update_time_follows_changes(server: Server, database: str) -> None:
 
 
 def test_rows_per_key_are_known_without_analyze(server: Server, database: str) -> None:
-    """From what the files themselves keep: after a load, and after a restart."""
+    """The statistics come from the files themselves, after a load and after a restart."""
     values = "SELECT seq, seq % 50, seq % 2000, CONCAT('Name', seq % 300) FROM seq_1_to_20000"
     for table, engine in (("t", ENGINE), ("innodb", "InnoDB")):
         server.query(
@@ -91,7 +91,7 @@ def test_rows_per_key_are_known_without_analyze(server: Server, database: str) -
                 server.query(f"EXPLAIN SELECT * FROM {database}.{table} WHERE {condition}")[0]
                 for table in ("t", "innodb")
             ]
-            # How it is read, and by which index; InnoDB may filter by a second one.
+            # Access type and index; InnoDB may filter by a second index.
             ways = [(plan[3].split("|")[0], plan[5].split("|")[0]) for plan in plans]
             assert ways[0] == ways[1], plans
 
@@ -142,7 +142,7 @@ def test_firn_tables_shows_every_index(server: Server, database: str) -> None:
         assert stored > 0, index
         assert raw > 0, index
     primary = next(row for row in rows if row[1].upper() == "PRIMARY")
-    # 100 of some 140 bytes are the same letter: stored must be well below raw.
+    # 100 of about 140 bytes are the same letter, so stored bytes must be well below raw bytes.
     assert primary[4] < primary[3] * 0.7
     server.query(f"DROP TABLE {database}.t")
     left = server.query(
@@ -203,7 +203,7 @@ def test_install_soname_on_a_running_server(own_server: Callable[..., Server]) -
     with session.cursor() as cursor:
         cursor.execute("INSTALL SONAME 'ha_firn'")
         cursor.execute("SHOW WARNINGS")
-        # The server's list of directories that are no databases cannot grow any more.
+        # The server's list of directories that are no databases cannot be extended at runtime.
         notes = [text for level, _, text in cursor.fetchall() if level == "Note"]
     session.close()
     assert len(notes) == 1
@@ -249,7 +249,7 @@ def test_variables_have_their_promised_names(server: Server) -> None:
 
 
 def _table_rows(server: Server, table: str) -> int:
-    """As SHOW TABLE STATUS has it; FIRN's own view must agree, for each index."""
+    """The row count of SHOW TABLE STATUS; FIRN's own view must agree for each index."""
     rows = server.query(
         "SELECT table_rows FROM information_schema.tables WHERE table_schema = 'd' "
         "AND table_name = %s",
@@ -282,7 +282,7 @@ def test_table_rows_are_rows_and_not_versions(own_server: Callable[..., Server])
     for _ in range(300):
         run("UPDATE t SET v = v + 1 ORDER BY v DESC")
     assert _table_rows(server, "t") == 10
-    # Of the two, the table of ten rows comes first.
+    # The optimizer must put the table of ten rows first.
     plan = server.query("EXPLAIN SELECT SUM(v) FROM d.more JOIN d.t ON more.t = t.id")
     assert [row[2] for row in plan] == ["t", "more"], plan
 
@@ -305,7 +305,7 @@ def test_table_rows_are_rows_and_not_versions(own_server: Callable[..., Server])
         run("INSERT INTO t VALUES (3, 1), (4, 1), (1, 1)")
     assert _table_rows(server, "t") == 10
 
-    # The outcome of a transaction that has left its session.
+    # A transaction that ends in another session than its own.
     run("XA START 'y'", "DELETE FROM t WHERE id < 3", "XA END 'y'", "XA PREPARE 'y'")
     session.close()
     assert _table_rows(server, "t") == 10
@@ -363,7 +363,7 @@ def test_values_out_of_line_count(own_server: Callable[..., Server]) -> None:
     whole = 60 * 20000
     for step in ("memtable", "updates", "file", "restart"):
         if step == "updates":
-            # Rows that keep their values refer to them again.
+            # Updated rows keep their values, so their references are written again.
             for _ in range(5):
                 server.query("UPDATE d.large SET v = v + 1")
         elif step == "file":
@@ -396,7 +396,7 @@ def test_a_small_memory_limit_is_raised_and_never_none(own_server: Callable[...,
             (str(64 << 20), 64 << 20),
         ):
             cursor.execute("SET sql_mode = ''")
-            # Warnings stay until a statement reads a table.
+            # Warnings remain until a statement reads a table.
             cursor.execute("SELECT 1 FROM mysql.db")
             cursor.execute(f"SET GLOBAL firn_memory_limit = {asked}")
             warnings = cursor.execute("SHOW WARNINGS") and cursor.fetchall()
@@ -420,7 +420,7 @@ def test_a_small_memory_limit_is_raised_and_never_none(own_server: Callable[...,
 
 @pytest.mark.usefixtures("firn")
 def test_views_of_the_engine_need_the_process_privilege(server: Server, database: str) -> None:
-    """As InnoDB's, which are asked beside them."""
+    """The views require the PROCESS privilege, as InnoDB's do."""
     server.query(f"CREATE TABLE {database}.t (id INT PRIMARY KEY) ENGINE={ENGINE}")
     server.query("CREATE USER reader@localhost")
     server.query(f"GRANT SELECT ON {database}.* TO reader@localhost")

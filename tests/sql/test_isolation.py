@@ -1,7 +1,7 @@
-"""Sessions see, block and fail each other as InnoDB's do: one golden script for each anomaly.
+"""Sessions see, block and fail each other as in InnoDB: one golden script per anomaly.
 
-Every script runs on InnoDB too, so that the scripts cannot drift from what InnoDB does.
-FIRN_TEST_RECORD=1 writes what InnoDB does into the scripts, to be read before it is believed.
+Every script also runs on InnoDB, so that it stays true to InnoDB's behaviour. FIRN_TEST_RECORD=1
+records InnoDB's behaviour into the scripts; review the result.
 """
 
 from __future__ import annotations

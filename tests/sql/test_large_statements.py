@@ -1,9 +1,9 @@
-"""Row locks of statements over a hundred thousand rows: beside InnoDB in one server.
+"""Row locks of statements over a hundred thousand rows, beside InnoDB in one server.
 
-A transaction locks every second number in one go; other sessions want rows inside, between and
-outside. Their results equal InnoDB's at READ COMMITTED. At that size Firn keeps the locks in
-sorted sets, and no row is locked that the statement did not ask for. FIRN_TEST_LARGE_ROWS=1000000
-makes it a million.
+A transaction locks every second number in one statement; other sessions access rows inside,
+between and outside. The results are those of InnoDB at READ COMMITTED. At that size Firn keeps the
+locks in sorted sets, and locks no row that the statement does not need. The variable
+FIRN_TEST_LARGE_ROWS sets the number of rows.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Session = Any
 
 
 def _run(session: Session, *statements: str) -> Any:
-    """The rows of the last statement, or the number of its error."""
+    """The rows of the last statement, or its error number."""
     result: Any = None
     for sql in statements:
         with session.cursor() as cursor:
@@ -40,7 +40,7 @@ def _run(session: Session, *statements: str) -> Any:
 
 @pytest.fixture(scope="module")
 def large(shared_server: Any) -> Iterator[Server]:
-    """Tables `firn` and `innodb` with the even numbers up to twice the number of rows."""
+    """Tables `firn` and `innodb` with the even numbers up to twice ROWS."""
     server = shared_server.get()
     server.query("DROP DATABASE IF EXISTS large")
     server.query("CREATE DATABASE large")
@@ -55,7 +55,7 @@ def large(shared_server: Any) -> Iterator[Server]:
 
 @pytest.fixture
 def connect(large: Server) -> Iterator[Callable[[], Session]]:
-    """Sessions at READ COMMITTED that wait for locks a second at most."""
+    """A factory of sessions at READ COMMITTED with a lock wait of a second at most."""
     sessions: list[Session] = []
 
     def make() -> Session:
@@ -77,7 +77,7 @@ def connect(large: Server) -> Iterator[Callable[[], Session]]:
 
 
 def _row_locks(server: Server) -> tuple[int, int, int]:
-    """Rows locked, those of them in sorted sets, bytes of the sets."""
+    """Number of locked rows, number of those in sorted sets, bytes of the sets."""
     text = server.query("SHOW ENGINE FIRN STATUS")[0][2]
     found = re.search(r"rows locked (\d+), (\d+) of them .* sets of (\d+) bytes", text)
     assert found, text
@@ -92,7 +92,7 @@ LARGE = {
     "insert select": "INSERT INTO {t} SELECT 2 * seq - 1, 7 FROM seq_1_to_{rows}",
 }
 
-# Statements of another session, each in a transaction of its own that is rolled back.
+# Statements of another session meanwhile, each in its own transaction, which is rolled back.
 OTHERS = [
     "SELECT n FROM {t} WHERE id = {rows} FOR UPDATE NOWAIT",
     "SELECT n FROM {t} WHERE id = {rows} LOCK IN SHARE MODE NOWAIT",
@@ -181,13 +181,13 @@ def test_a_deadlock_with_a_large_statement_costs_the_smaller_one(
         _run(session, "SET innodb_lock_wait_timeout = 60")
         if IS_FIRN:
             _run(session, "SET firn_lock_wait_timeout = 60")
-    # The large statement will meet this row at its end.
+    # The large statement reaches this row last.
     assert _run(other, f"UPDATE {table} SET n = 3 WHERE id = {2 * ROWS}") == 1
     got: list[Any] = []
     sql = f"UPDATE {table} SET n = n + 1"
     thread = threading.Thread(target=lambda: got.append(_run(holder, sql)))
     thread.start()
-    # It holds the last row but one when it waits for the last one; then the circle closes.
+    # Once it holds the last row but one, it waits for the last one; then the cycle closes.
     probe = f"SELECT n FROM {table} WHERE id = {2 * ROWS - 2} FOR UPDATE NOWAIT"
     while _run(watch, probe) != "error 1205":
         _run(watch, "ROLLBACK")

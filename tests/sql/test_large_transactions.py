@@ -1,4 +1,4 @@
-"""Transactions over `firn_txn_memory_limit` behave as small ones do, and leave no file behind.
+"""Transactions over `firn_txn_memory_limit` behave like small ones, and leave no file.
 
 The limit is its minimum, 1 MiB, so that every statement here spills several times.
 """
@@ -46,7 +46,7 @@ def _start(own_server: Make, *options: str) -> Server:
 
 
 def _both(session: pymysql.Connection[Any], *statements: str) -> None:
-    """Runs statements about table TAB on either engine; each must do the same in both."""
+    """Runs statements about table TAB on both engines, with the same results."""
     for statement in statements:
         outcomes = []
         for table in "fi":
@@ -66,7 +66,7 @@ def _insert(first: int, rows: int) -> str:
 
 
 def _compare(session: pymysql.Connection[Any]) -> None:
-    """Both tables hold the same, by whichever index they are read."""
+    """Checks that both tables hold the same rows, by every index."""
     for index in ("PRIMARY", "k", "u", "c"):
         sums = [
             _run(
@@ -92,13 +92,13 @@ def _files(server: Server) -> set[Path]:
 
 
 def _spilled(server: Server) -> int:
-    """Files that the tree does not have."""
+    """Number of files that are not in the tree."""
     in_tree = server.query("SELECT SUM(files) FROM information_schema.firn_levels")[0][0] or 0
     return len(_files(server)) - int(in_tree)
 
 
 def _tidy(server: Server) -> None:
-    """No file is left that the tree does not have, as soon as what is obsolete is deleted."""
+    """Waits until obsolete files are deleted: then all files are in the tree."""
     if not IS_FIRN:
         return
     deadline = time.monotonic() + TIDY_SECONDS_MAX
@@ -123,7 +123,7 @@ def test_statements_of_any_size(own_server: Make, mode: int, binlog: bool) -> No
     session = server.connect("d")
     _both(session, _insert(0, ROWS))
     _compare(session)
-    # In one transaction: everything changes, rows come and go, and are read in between.
+    # In one transaction: change all rows, insert and delete rows, and read in between.
     _run(session, "BEGIN")
     _both(session, "UPDATE TAB SET k = k + 1, c = CONCAT('x', c)")
     if IS_FIRN:
@@ -154,7 +154,7 @@ def test_rollbacks_of_all_kinds(own_server: Make) -> None:
     _both(session, _insert(0, ROWS))
     _run(session, "BEGIN")
     _both(session, "UPDATE TAB SET k = -1 WHERE id <= 10")
-    # The last row is a duplicate: the statement goes, the transaction stays.
+    # The last row is a duplicate: the statement is rolled back, the transaction continues.
     _both(
         session,
         f"INSERT INTO TAB SELECT {ROWS} + seq, 0, 1000000 - seq * (seq <> {ROWS}), "
@@ -192,7 +192,7 @@ def test_rollbacks_of_all_kinds(own_server: Make) -> None:
     _run(session, "ROLLBACK")
     _tidy(server)
     _check(server)
-    # A session that ends without a word.
+    # The session ends without COMMIT or ROLLBACK.
     _run(session, "BEGIN")
     _both(session, "UPDATE TAB SET c = REPEAT('v', 200)")
     session.close()
@@ -228,7 +228,7 @@ def test_a_killed_statement_leaves_nothing(own_server: Make) -> None:
 
 @pytest.mark.parametrize("binlog", [False, True], ids=["plain", "binlog"])
 def test_a_statement_killed_before_does_not_fail_the_commit(own_server: Make, binlog: bool) -> None:
-    """KILL and max_statement_time end a statement; the transaction goes on, and its COMMIT, too."""
+    """KILL and max_statement_time end a statement; the transaction and its COMMIT succeed."""
     server = _start(own_server, *(BINLOG if binlog else []))
     with closing(server.connect("d")) as session:
         for end in ("COMMIT", "XA"):
@@ -272,7 +272,7 @@ def test_a_killed_server(own_server: Make, binlog: bool) -> None:
     _run(session, "COMMIT")
     server.crash_and_recover()
     _check(server)
-    # Twice, since recovery writes the log anew.
+    # Recover twice, because recovery rewrites the log.
     server.crash_and_recover()
     _check(server)
     server.restart()

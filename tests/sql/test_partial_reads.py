@@ -1,7 +1,7 @@
-"""Statements that need only the length or the beginning of a value out of line.
+"""Statements that need only the length or the prefix of a value out of line.
 
-First of all they answer what InnoDB answers, whatever their shape; then they read no more than they
-need.
+The answers are those of InnoDB for any form of statement, and the engine reads only the blob parts
+that it needs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LENGTHS = [0, 1, 90, 4000, 4095, 4096, 4097, 5000, 9000, 65536, CHUNK - 1, CHUNK
 
 
 def _text(rng: Random, alphabet: str, size: int) -> str:
-    """About `size` bytes, of characters of one to four bytes."""
+    """A text of about `size` bytes, in characters of one to four bytes."""
     width = len(alphabet.encode()) / len(alphabet)
     words = "".join(rng.choice(alphabet) for _ in range(97))
     return (words * (int(size / width) // 97 + 1))[: int(size / width)]
@@ -53,7 +53,7 @@ def _fill(rng: Random, server: Server, database: str) -> None:
 
 
 def _part(rng: Random, column: str) -> str:
-    """An expression that follows from a part of the column."""
+    """An expression that needs only a part of the column."""
     place, size = rng.choice([1, 2, 100, 4090, CHUNK]), rng.choice([0, 1, 9, 200, CHUNK, 200000])
     return rng.choice(
         [
@@ -75,7 +75,7 @@ def _part(rng: Random, column: str) -> str:
 
 
 def _whole(rng: Random, column: str) -> str:
-    """An expression that needs the value, though some of them look as if they did not."""
+    """An expression that needs the whole value, although some look otherwise."""
     return rng.choice(
         [
             column,
@@ -213,7 +213,7 @@ def _statement(rng: Random) -> str:
 
 
 def _rows(cursor: Any, statement: str) -> Any:
-    """Result or error; rows in an order of their own, since none is promised."""
+    """The sorted rows, or the error; the statements do not define an order."""
     try:
         cursor.execute(statement)
         return sorted(cursor.fetchall(), key=repr)
@@ -228,7 +228,7 @@ def _same(cursor: Any, statement: str) -> Any:
 
 
 def _prepared(rng: Random, cursor: Any, statement: str) -> None:
-    """Prepared in one mode, executed twice in another one."""
+    """Prepares the statement in one SQL mode and executes it twice in another one."""
     modes = ["", "ORACLE", "ANSI_QUOTES", "HIGH_NOT_PRECEDENCE", "IGNORE_SPACE"]
     prepared, executed = rng.choice(modes), rng.choice(modes)
     answers = []
@@ -282,7 +282,7 @@ def test_every_shape_answers_as_innodb_does(server: Server, database: str, seed:
                 answered += isinstance(_same(cursor, statement), list)
                 cursor.execute("SET sql_mode = ''")
         assert answered > 200
-        # Changed, by old and by new values; what is read for that is whole.
+        # Changes that depend on old and on new values must read whole values.
         for statement in (
             "UPDATE # SET b = LEFT(b, 5000), n = LENGTH(t) WHERE id < 9",
             "DELETE FROM # WHERE LENGTH(l) = 4096",
@@ -294,7 +294,7 @@ def test_every_shape_answers_as_innodb_does(server: Server, database: str, seed:
 
 
 def test_a_text_that_names_a_view_or_another_schema(server: Server, database: str) -> None:
-    """The text names the table, the statement reads it through something else of that name."""
+    """The text names the table, but the statement reads another object with that name."""
     other = f"{database}_other"
     for name in (database, other):
         server.query(f"DROP DATABASE IF EXISTS {name}")
@@ -340,7 +340,7 @@ def _counters(server: Server) -> tuple[int, int]:
     return values["Firn_blobs_read"], values["Firn_blob_bytes_read"]
 
 
-# Statement; blobs of a row that are read; bytes of them at most.
+# Statement, blobs read per row, maximum of bytes read.
 READS = [
     ("SELECT LENGTH(b) FROM t", 0, 0),
     ("SELECT id, OCTET_LENGTH(b) x, BIT_LENGTH(t) FROM t WHERE LENGTH(b) > 5 ORDER BY id", 0, 0),
@@ -357,7 +357,7 @@ READS = [
 ]
 
 
-# With columns that are called as the clauses are.
+# Columns with the names of clauses.
 WORDS = [
     ("SELECT LENGTH(b) FROM w WHERE `group` = 1", 0),
     ("SELECT LENGTH(b), `having` FROM w WHERE w.`by` = 1 ORDER BY `distinct`", 0),
@@ -365,7 +365,7 @@ WORDS = [
     ("SELECT LENGTH(b), `having` FROM w WHERE id = 1 HAVING `having` = 1", 1),
     ("SELECT DISTINCT LENGTH(b) FROM w", 1),
     ("SELECT COUNT(DISTINCT id), SUM(LENGTH(b)) FROM w", 1),
-    # It could be a name.
+    # In ANSI_QUOTES mode it could be a column.
     ('SELECT "é", LENGTH(b) FROM w', 1),
     ("SELECT 'é', LENGTH(b) FROM w", 0),
 ]

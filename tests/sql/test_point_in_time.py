@@ -1,8 +1,8 @@
-"""`firn restore --until-…`: a backup and the archive of the log lead to any point since.
+"""`firn restore --until-…`: a backup and the log archive restore any later point in time.
 
-Sessions write and change definitions. At points in between nobody writes for a moment: the rows are
-dumped, and clock and binary log read. Each copy restored to one of these points must give the
-dump taken there.
+Sessions write and change definitions. At several points they pause: the test dumps the rows and
+notes the time and the binary log position. Each copy restored to one of these points must equal the
+dump.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ DATABASE = "pit"
 
 @dataclass
 class Point:
-    """A moment at which nobody wrote."""
+    """A moment at which no session wrote."""
 
     time: str
     binlog: str
@@ -40,7 +40,7 @@ class Point:
 
 
 class Writer:
-    """Rows of a table, a few at a time, some of them large; at times a transaction that spills."""
+    """Writes rows, some of them large, in small and occasionally spilling transactions."""
 
     def __init__(self, server: Server, seed: int) -> None:
         self.server = server
@@ -51,7 +51,7 @@ class Writer:
         self.unexpected = ""
 
     def run(self) -> None:
-        """Until it is told to stop; holds `pause` while it writes."""
+        """Writes until it is stopped; holds `pause` while it writes."""
         rng = self.rng
         try:
             with self.server.connect(DATABASE, autocommit=False) as session:
@@ -106,13 +106,13 @@ DDL = [
 
 
 def frm_files(server: Server) -> dict[str, bytes]:
-    """The definitions of the database's tables as they are on disk."""
+    """The definition files of the database's tables."""
     files = (server.data / DATABASE).glob("*.frm")
     return {path.name: path.read_bytes() for path in files if not path.name.startswith("#")}
 
 
 def look(server: Server, what: str) -> Point:
-    """A moment later than all that was written, and earlier than all that comes."""
+    """A point later than all previous writes and earlier than all following ones."""
     time.sleep(0.03)
     now = datetime.now()
     file, position = server.query("SHOW MASTER STATUS")[0][:2]
@@ -121,7 +121,7 @@ def look(server: Server, what: str) -> Point:
 
 
 def create(server: Server) -> None:
-    """The tables that are there from the beginning."""
+    """Creates the initial tables."""
     server.query(f"CREATE DATABASE {DATABASE}")
     for table in [
         "sb (id INT PRIMARY KEY, k INT, c LONGTEXT, KEY (k))",
@@ -136,7 +136,7 @@ def create(server: Server) -> None:
 def restore(
     own_server: Callable[..., Server], target: Path, archive: Path, *until: str
 ) -> tuple[Server, Any]:
-    """A server on a copy at a point."""
+    """Starts a server on a copy restored to a point."""
     copy = own_server(load_engine=False)
     copy.stop()
     report = firn("restore", target, "--to", copy.data, "--archive", archive, *until)
@@ -146,7 +146,7 @@ def restore(
 
 
 def archived(server: Server) -> None:
-    """Waits until everything that was written is in the archive."""
+    """Waits until everything written so far is in the archive."""
     server.query("SET GLOBAL firn_log_archive_timeout = 1")
     time.sleep(3)
     for _ in range(60):
@@ -207,7 +207,7 @@ def test_each_point_is_the_state_at_its_time(
             assert status[-1][3] == "OK", (until, status)
         copy.destroy()
 
-    # Files that the newest backup does not need are removed; later points are still reached.
+    # Pruning removes the log before the newest backup; later points stay reachable.
     pruned = firn("prune", target, "--keep", 1, "--archive", archive)
     assert pruned["archive"]["segments"] > 0, pruned
     copy, _ = restore(own_server, target, archive, "--until-time", points[-1].time)
@@ -219,7 +219,7 @@ def test_each_point_is_the_state_at_its_time(
 def test_partitions_that_were_changed_before_the_backup(
     own_server: Callable[..., Server], tmp_path: Path
 ) -> None:
-    """The engine does not hear of the definition that such an ALTER leaves: the backup's counts."""
+    """The engine does not see the definition that such an ALTER leaves: the backup's one counts."""
     archive, target = tmp_path / "archive", tmp_path / "backups"
     archive.mkdir()
     server = own_server(*BINLOG, f"--loose-firn-log-archive-dir={archive}")
@@ -249,8 +249,8 @@ def test_partitions_that_were_changed_before_the_backup(
     assert "partitions of" in firn(*words, code=4)["error"]
     server.start()
     back_up(server, target)
-    # After the backup: rows, an ALTER in place, which stores the definition anew, and partitions
-    # that are emptied.
+    # After the backup: rows, an ALTER in place, which stores the definition again, and truncated
+    # partitions.
     run("INSERT INTO h VALUES (1000, 1)", "INSERT INTO t VALUES (0, 0)",
         "ALTER TABLE i COMMENT 'in place'", "ALTER TABLE r TRUNCATE PARTITION p1",
         "INSERT INTO r VALUES (20, 1)")
@@ -261,7 +261,7 @@ def test_partitions_that_were_changed_before_the_backup(
     for table in "hirsct":
         assert copy.query(f"CHECK TABLE {DATABASE}.{table} EXTENDED")[-1][3] == "OK"
     copy.destroy()
-    # Partitions that were changed since, also where their names are the same.
+    # Partitions that changed after the backup, even with the same names.
     run(f"ALTER TABLE s REORGANIZE PARTITION p1, p2 INTO ({less('p1', 60)}, {less('p2', 101)})")
     archived(server)
     words = ["restore", target, "--to", tmp_path / "never", "--archive", archive, "--until-end"]
@@ -278,7 +278,7 @@ def test_what_cannot_be_reached_is_refused(
                  "FOR EACH ROW SET NEW.k = 7")
     back_up(server, target)
     server.query(f"INSERT INTO {DATABASE}.sb VALUES (1, 1, REPEAT('x', 9000))")
-    # The directory is not there: the log stays.
+    # The archive directory does not exist, so the log stays.
     server.query("SET GLOBAL firn_log_archive_timeout = 1")
     time.sleep(3)
     status = dict(server.query("SHOW STATUS LIKE 'firn_log_archive%'"))
@@ -302,7 +302,7 @@ def test_what_cannot_be_reached_is_refused(
     copy, report = restore(own_server, target, archive, "--until-end")
     assert any("triggers" in note and f"{DATABASE}.sb" in note for note in report["notes"]), report
     assert copy.query(f"SELECT k, LENGTH(c) FROM {DATABASE}.sb") == ((7, 9000),)
-    # It is another database now: it must not continue the archive.
+    # The restored copy is another database, which must not continue the archive.
     copy.stop()
     copy.options.append(f"--loose-firn-log-archive-dir={archive}")
     copy.start()
@@ -311,7 +311,7 @@ def test_what_cannot_be_reached_is_refused(
     time.sleep(3)
     assert "archive of another database" in copy.log()
 
-    # Partitions that the backup does not have.
+    # Partitions that the backup does not contain.
     server.query(f"ALTER TABLE {DATABASE}.parts ADD PARTITION PARTITIONS 1")
     archived(server)
     assert f"{DATABASE}.parts" in refused("--until-end", to="p")

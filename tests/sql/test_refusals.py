@@ -1,6 +1,6 @@
-"""Refusals: the engine answers with an error, and never takes a statement and drops a part.
+"""The engine refuses unsupported statements with an error; it never executes one partially.
 
-Where a feature may come later, the test accepts both: refused, or really there.
+Where a feature may come later, the test accepts both a refusal and the feature.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from test_differential import CONTRADICTORY
 
 @pytest.fixture(autouse=True)
 def firn() -> None:
-    """These are promises of FIRN; InnoDB has the features."""
+    """Skips the tests for InnoDB, which has the features."""
     if not IS_FIRN:
         pytest.skip("about FIRN itself")
 
 
 def _error(connection: pymysql.Connection[Any], sql: str) -> tuple[int, str]:
-    """The error of a statement, (0, '') when it succeeds."""
+    """The error of a statement, or (0, '') if it succeeds."""
     with connection.cursor() as cursor:
         try:
             cursor.execute(sql)
@@ -43,7 +43,7 @@ def _tables(connection: pymysql.Connection[Any]) -> set[str]:
 def _refused(connection: pymysql.Connection[Any], sql: str) -> None:
     number, message = _error(connection, sql)
     assert number >= 1000, f"accepted: {sql}"
-    # 1030, 1296 and 2013 are what a handler's bare number or a crash looks like.
+    # 1030 and 1296 are generic errors, from a bare handler error number.
     assert number not in (1030, 1296), f"not a clear error: {number} {message}"
     assert len(message) > 15, message
 
@@ -71,7 +71,7 @@ def test_create_table_refuses(connection: pymysql.Connection[Any], feature: str)
     assert _error(connection, f"CREATE TABLE parent (id INT PRIMARY KEY) ENGINE={ENGINE}")[0] == 0
     _refused(connection, f"{CREATES[feature]} ENGINE={ENGINE}")
     assert _tables(connection) == {"parent"}
-    # The name is free: nothing was left behind.
+    # The name is free, so nothing was left behind.
     assert _error(connection, f"CREATE TABLE x (id INT) ENGINE={ENGINE}") == (0, "")
     assert _error(connection, "DROP TABLE x, parent") == (0, "")
 
@@ -170,7 +170,7 @@ def test_serializable_works_or_is_refused(server: Server, database: str) -> None
     else:
         assert _error(writer, "SET lock_wait_timeout = 1") == (0, "")
         assert _error(writer, "SET firn_lock_wait_timeout = 1") == (0, "")
-        # The row that was read is locked: a serialisable reader is not a snapshot reader.
+        # The row that was read is locked: a SERIALIZABLE read is a locking read.
         assert _error(writer, "UPDATE t SET v = 2 WHERE id = 1")[0] == 1205
     reader.close()
     writer.close()
@@ -179,7 +179,7 @@ def test_serializable_works_or_is_refused(server: Server, database: str) -> None
 def test_a_snapshot_at_serializable_is_for_sessions_of_other_engines_too(
     server: Server, database: str
 ) -> None:
-    """The server asks every engine for the snapshot, whatever tables the session will use."""
+    """The server requests the snapshot from every engine, even if the session does not use it."""
     server.query(f"CREATE TABLE {database}.t (id INT PRIMARY KEY) ENGINE={ENGINE}")
     server.query(f"CREATE TABLE {database}.other (id INT PRIMARY KEY) ENGINE=InnoDB")
     server.query(f"INSERT INTO {database}.t VALUES (1)")
@@ -194,7 +194,7 @@ def test_a_snapshot_at_serializable_is_for_sessions_of_other_engines_too(
     assert number == 0 or "SERIALIZABLE" in message.upper(), message
     assert _error(session, "COMMIT") == (0, "")
     assert _rows(session, "SELECT * FROM other") == [(1,)]
-    # Reads without row locks use the snapshot of the transaction.
+    # Statements without row locks read the transaction's snapshot.
     assert _error(session, "START TRANSACTION WITH CONSISTENT SNAPSHOT") == (0, "")
     server.query(f"INSERT INTO {database}.t VALUES (2)")
     assert _error(session, "HANDLER t OPEN") == (0, "")

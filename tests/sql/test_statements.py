@@ -1,4 +1,4 @@
-"""Statements beyond plain reads and writes do on the engine what they do on InnoDB."""
+"""Statements beyond plain reads and writes behave as on InnoDB."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from scenario import same_as_innodb
 from server import Server
 
 SCRIPTS = {
-    # The rebuilt table lies in files of which each range meets others.
+    # The files of the rebuilt table overlap in range.
     "ranges_one_after_the_other": """
         CREATE TABLE t (id INT PRIMARY KEY, a INT, b INT NOT NULL, UNIQUE KEY k (id, b), KEY a (a))
         INSERT INTO t SELECT seq * 3, seq, seq % 7 FROM seq_1_to_5000
@@ -303,7 +303,7 @@ SCRIPTS = {
         SELECT id FROM t ORDER BY id
     """,
 }
-# Statements that fail, on InnoDB as well: script → {statement: error}.
+# Statements that fail, also on InnoDB: script → {statement: error}.
 ERRORS = {
     "indexed_virtual_column": {8: 1062},
     "default_expressions_and_checks": {4: 4025, 5: 4025},

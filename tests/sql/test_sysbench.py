@@ -1,7 +1,7 @@
-"""Every stock sysbench workload runs without an error and leaves tables that CHECK finds whole.
+"""Every stock sysbench workload runs without an error and leaves tables that pass CHECK.
 
-FIRN_TEST_SYSBENCH_SECONDS (default 3), FIRN_TEST_SYSBENCH_THREADS (16) and
-FIRN_TEST_SYSBENCH_ROWS (10000, in each of four tables) make a long run of it.
+FIRN_TEST_SYSBENCH_SECONDS (default 3), FIRN_TEST_SYSBENCH_THREADS (16) and FIRN_TEST_SYSBENCH_ROWS
+(10000, in each of four tables) configure longer runs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ TABLES = 4
 
 @pytest.fixture(scope="module")
 def load() -> Iterator[tuple[Server, Load]]:
-    """A server with loaded tables, shared by the workloads: each meets what the others left."""
+    """A server with loaded tables that the workloads share, each on the result of the others."""
     problem = ""
     try:
         server = Server(["--loose-firn-memtable-size=4194304", "--max-prepared-stmt-count=100000"])

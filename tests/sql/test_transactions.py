@@ -66,7 +66,7 @@ def test_xa_works_or_is_refused(own_server: Callable[..., Server], end: str, cra
         _run(blocked, "SELECT * FROM t WHERE id = 1 FOR UPDATE NOWAIT")
     assert caught.value.args[0] == 1205
     if IS_FIRN:
-        # The server's own locks went with the session: what the transaction has changed must stay.
+        # The session's metadata locks are gone, but the prepared transaction must block DDL.
         _run(blocked, "ROLLBACK", "SET lock_wait_timeout = 5")
         for ddl in (
             "DROP TABLE t",
@@ -77,7 +77,7 @@ def test_xa_works_or_is_refused(own_server: Callable[..., Server], end: str, cra
         ):
             with pytest.raises(pymysql.err.MySQLError) as caught:
                 _run(blocked, ddl)
-            # A rename and a change in place have errors of their own, which name the engine's.
+            # A rename and a change in place have their own errors, which contain the engine's.
             assert caught.value.args[0] in (1025, 1205, 1296), (ddl, caught.value)
     _run(blocked, f"XA {end} 'x1'")
     expected = ((1, 9), (2, 2)) if end == "COMMIT" else ((1, 1),)
@@ -216,7 +216,7 @@ def test_the_binary_log_makes_the_same_tables_again(
 
 
 def _joined_late(own_server: Callable[..., Server], *options: str) -> Server:
-    """A server in which the engine is installed while it runs, with a table of each engine."""
+    """A server on which the engine is installed at runtime, with a table of each engine."""
     server = own_server(*options, load_engine=False)
     server.query("INSTALL SONAME 'ha_firn'")
     server.query("CREATE DATABASE d")
@@ -236,11 +236,11 @@ def test_installed_late_it_refuses_what_it_could_do_by_half(
         with pytest.raises(pymysql.err.MySQLError, match="restart the server") as caught:
             _run(session, sql)
         assert caught.value.args[0] == 1235
-    # The others go on: nothing of the branch is lost.
+    # The branch continues with the other engines, and nothing is lost.
     _run(session, "XA END 'x'", "XA PREPARE 'x'", "XA COMMIT 'x'")
     assert server.query("SELECT * FROM d.i") == ((1, 1),)
 
-    # A transaction in which another engine has written gets no write here …
+    # A transaction in which another engine has written cannot write here …
     _run(session, "BEGIN", "INSERT INTO i VALUES (2, 2)")
     assert _run(session, "SELECT * FROM f FOR UPDATE") == []
     for sql in (
@@ -252,13 +252,13 @@ def test_installed_late_it_refuses_what_it_could_do_by_half(
     _run(session, "COMMIT")
     assert server.query("SELECT COUNT(*) FROM d.f") == ((0,),)
     assert server.query("SELECT COUNT(*) FROM d.i") == ((2,),)
-    # … nor does one statement that writes to both.
+    # … nor can one statement that writes to both.
     _run(session, "INSERT INTO f VALUES (2, 2)")
     with pytest.raises(pymysql.err.MySQLError, match="restart the server"):
         _run(session, "UPDATE i STRAIGHT_JOIN f ON f.id = i.id SET i.v = 9, f.v = 9")
     assert server.query("SELECT v FROM d.i WHERE id = 2") == ((2,),)
     assert server.query("SELECT v FROM d.f WHERE id = 2") == ((2,),)
-    # Reading the other engine, or writing to one of them, is what it was.
+    # Reading the other engine, or writing to only one, still works.
     _run(session, "BEGIN", "INSERT INTO f SELECT id + 10, v FROM i", "COMMIT")
     _run(session, "BEGIN", "SELECT * FROM f", "INSERT INTO i VALUES (3, 3)", "COMMIT")
     assert server.query("SELECT COUNT(*) FROM d.f") == ((3,),)
@@ -294,9 +294,9 @@ def test_installed_late_beside_a_binary_log_it_takes_part(
 def test_a_prepared_transaction_blocks_others_after_its_session(
     own_server: Callable[..., Server], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Sessions are freed when they end, and their memory is filled: a pointer to one fails."""
+    """Memory of ended sessions is freed and overwritten, so that a stale pointer fails."""
     monkeypatch.setenv("MALLOC_PERTURB_", "165")
-    # With these the server looks at the blocker's session, and writes to it.
+    # With these options the server accesses the blocker's session, and writes to it.
     server = own_server(
         "--log-bin=bin", "--server-id=1", "--binlog-format=ROW", "--thread-cache-size=0",
         "--binlog-commit-wait-count=2", "--binlog-commit-wait-usec=1000",
@@ -333,7 +333,7 @@ def test_a_prepared_transaction_blocks_others_after_its_session(
 
 @pytest.mark.skipif(not IS_FIRN, reason="other engines answer OK, 0 rows")
 def test_a_delete_killed_while_it_is_planned_fails(server: Server) -> None:
-    """The server may notice the kill outside the engine, too: then it still answers OK."""
+    """The server may notice the kill outside the engine and still answer OK."""
     server.query("CREATE OR REPLACE DATABASE planned")
     server.query("CREATE TABLE planned.t (id INT PRIMARY KEY, k INT, KEY (k))")
     server.query("INSERT INTO planned.t SELECT seq, seq FROM seq_1_to_20000")
@@ -353,7 +353,7 @@ def test_a_delete_killed_while_it_is_planned_fails(server: Server) -> None:
                 assert error.args[0] == 1317, error
                 ends.append(-1)
             timer.join()
-            # A kill that comes late may hit the rollback.
+            # A late kill may hit the rollback.
             while True:
                 try:
                     cursor.execute("ROLLBACK")

@@ -1,7 +1,7 @@
-"""Changes of rows whose large values the statement leaves alone.
+"""Changes of rows whose large values the statement does not touch.
 
-Whatever reads or writes such a value nevertheless, it must be there: triggers, constraints,
-versions, partitions, computed columns. Afterwards InnoDB's table and FIRN's are equal.
+Triggers, constraints, versions, partitions and computed columns may still read or write such a
+value, so it must be available. The resulting rows must equal InnoDB's.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _statements(rng: Random, kind: str) -> list[str]:
         f"UPDATE IGNORE # SET id = 7 WHERE {few} ORDER BY id",
     ]
     if kind != "partitions":
-        # With the key (id, k) it would depend on the order of rows which of them are in the way.
+        # With the key (id, k), conflicts between rows would depend on the order of updates.
         statements.append("UPDATE # x, #_h h SET x.k = h.n, h.m = 5 WHERE x.n = h.n AND x.id < 9")
     if kind == "period":
         statements += [
@@ -188,7 +188,7 @@ def test_rows_are_as_innodbs(
             assert cursor.fetchall()[-1][-1] == "OK"
 
 
-# Statement; blobs that are read.
+# Statement, and number of blobs read.
 READS = [
     ("UPDATE t SET n = n + 1 WHERE id = 1", 0),
     ("UPDATE t SET n = n + 1", 0),

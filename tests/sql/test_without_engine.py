@@ -1,7 +1,8 @@
-"""A killed server that runs once without the engine, with a binary log of its own, loses nothing.
+"""A server that is killed and then runs without the engine, but with a binary log, loses nothing.
 
-The engine's tables are not there then, and nobody asks it what it has prepared. The next start that
-has the engine finds transactions of the run before, whose numbers the runs in between used again.
+In that run the engine's tables do not exist, and the server cannot ask the engine for its prepared
+transactions. The next start with the engine finds transactions of the earlier run, whose numbers
+were reused by the runs in between.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ FORCED = "--firn=FORCE_PLUS_PERMANENT"
 
 
 class Engine:
-    """The engine's library and files, which can be taken from the server and given back."""
+    """The engine's library and files, which can be removed from the server and restored."""
 
     def __init__(self, server: Server, volume: Path | None) -> None:
         self.server = server
@@ -48,12 +49,12 @@ class Engine:
             server.options.append(f"--loose-firn-data-dir={self.files}")
 
     def ways(self) -> list[str]:
-        """How it can be taken away."""
+        """The ways to remove it."""
         return ["library", "damage", *(["disk"] if self.volume else [])]
 
     @contextlib.contextmanager
     def without(self, way: str) -> Iterator[None]:
-        """Inside, a server that starts has no engine, or one that cannot write."""
+        """Inside, a starting server has no engine, or one that cannot write."""
         if way == "library":
             away = self.library.with_suffix(".away")
             self.library.rename(away)
@@ -75,14 +76,14 @@ class Engine:
             ballast.unlink()
 
     def is_there(self) -> bool:
-        """Whether the server that runs has it."""
+        """Whether the running server has the engine."""
         sql = "SELECT support FROM information_schema.engines WHERE engine = 'FIRN'"
         return self.server.query(sql) in ((("YES",),), (("DEFAULT",),))
 
 
 @pytest.fixture
 def volume(tmp_path: Path) -> Iterator[Path | None]:
-    """A file system of 128 MiB, where one can be mounted."""
+    """A file system of 128 MiB, or None if mounting is not permitted."""
     place = tmp_path / "volume"
     place.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=128m", "tmpfs", str(place)]
@@ -95,7 +96,7 @@ def volume(tmp_path: Path) -> Iterator[Path | None]:
 def _server(
     own_server: Callable[..., Server], volume: Path | None, *options: str
 ) -> tuple[Server, Engine]:
-    """A server that loads the engine and does not insist: without it, it starts all the same."""
+    """A server that loads the engine, but starts without it if it is missing."""
     server = own_server(*options, load_engine=False)
     server.stop()
     engine = Engine(server, volume)
@@ -106,7 +107,7 @@ def _server(
 
 
 def _use_numbers(server: Server, count: int) -> None:
-    """Transactions of InnoDB: their numbers are those of the run before."""
+    """Runs InnoDB transactions, which reuse the numbers of the earlier run."""
     server.query("CREATE TABLE IF NOT EXISTS mysql.other (id INT PRIMARY KEY) ENGINE=InnoDB")
     session = server.connect("mysql")
     with session.cursor() as cursor:
@@ -155,7 +156,7 @@ def test_kills_and_starts_without_the_engine(
 
 
 def _commit_and_kill(server: Server, first: int, count: int) -> None:
-    """Commits rows, each on its own, and kills the server before its log has all outcomes."""
+    """Commits single rows, and kills the server before the engine's log has all outcomes."""
     session = server.connect("d")
     with session.cursor() as cursor:
         for n in range(first, first + count):
@@ -180,7 +181,7 @@ def _small(own_server: Callable[..., Server], *options: str) -> tuple[Server, En
 
 
 def _run_without(server: Server, engine: Engine, *statements: str) -> None:
-    """A run without the engine."""
+    """Runs the server once without the engine."""
     with engine.without("library"):
         server.start()
         assert not engine.is_there()
@@ -243,7 +244,7 @@ def test_a_missing_binary_log_is_named_and_can_be_put_back(
             server.start([FORCED])
         for words in (logs[-1].name, "are in doubt", "--tc-heuristic-recover=COMMIT"):
             assert words in str(caught.value)
-    # Not forced, the server comes up without the engine, and nothing is lost by that.
+    # Without the option that forces the engine, the server starts without it, and loses nothing.
     server.start()
     assert not engine.is_there()
     server.stop()
@@ -286,7 +287,7 @@ def test_a_server_that_needs_the_engine_does_not_start_without(
         for _ in range(2):
             with pytest.raises(ServerError, match="firn|FIRN"):
                 server.start()
-    # It ended before it had read or written a binary log.
+    # The server ended before it read or wrote a binary log.
     assert sorted(server.data.glob("bin.0*")) == logs
     server.start()
     assert _rows(server) == [1, 2, 3, 4, 5]
@@ -296,7 +297,7 @@ def test_a_server_that_needs_the_engine_does_not_start_without(
 def test_without_a_binary_log_nothing_is_left_behind(
     own_server: Callable[..., Server],
 ) -> None:
-    """Transactions that were prepared without a binary log had not been acknowledged."""
+    """Transactions prepared in InnoDB and FIRN without a binary log were not acknowledged."""
     server, engine = _small(own_server, "--innodb-force-recovery=2")
     server.query("CREATE TABLE d.i (id INT PRIMARY KEY) ENGINE=InnoDB")
     session: Any = server.connect("d")

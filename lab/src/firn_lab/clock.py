@@ -1,4 +1,4 @@
-"""Time as the lab sees it: injected, so that tests decide what time it is."""
+"""The clock interface. It is injected, so that tests control the time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The real one."""
+    """The clock of the operating system."""
 
     def monotonic(self) -> float:
         return time.monotonic()

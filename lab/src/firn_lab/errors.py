@@ -1,14 +1,17 @@
-"""Errors that end a run, with messages for its user."""
+"""Errors that end a run. Their messages address the user of the command."""
 
 from __future__ import annotations
 
 
 class LabError(Exception):
-    """The message says what is wrong and what to do; the command prints it without a traceback."""
+    """Base of all errors whose message tells the user the problem and the remedy.
+
+    The command prints the message without a traceback.
+    """
 
 
 class UsageError(LabError):
-    """The command line, a plan or a workload's option makes no sense."""
+    """The command line, a plan or an option of a workload is invalid."""
 
 
 class TargetError(LabError):
@@ -16,7 +19,7 @@ class TargetError(LabError):
 
 
 class TargetDied(TargetError):
-    """A server that ran ended by itself; the message carries the tail of its log."""
+    """A running server ended by itself; the message carries the tail of its log."""
 
 
 class DiskFull(LabError):
@@ -24,8 +27,8 @@ class DiskFull(LabError):
 
 
 class Paused(LabError):
-    """The slice of a run is over; `--resume` goes on with it."""
+    """The time slice of a run is used up; `--resume` continues the run."""
 
 
 class CheckFailed(LabError):
-    """A workload's own check found wrong data: the round counts as failed."""
+    """The workload's own check found wrong data; the round counts as failed."""

@@ -1,4 +1,4 @@
-"""Latencies: a histogram of buckets 2 % apart, that adds up across processes, and its summary."""
+"""Latency histograms with buckets 2 % apart, which merge across processes, and their summary."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LOG_GROWTH = math.log(GROWTH)
 
 @dataclass(frozen=True)
 class Latency:
-    """Milliseconds."""
+    """Summary of a histogram, in milliseconds."""
 
     average_ms: float
     p50_ms: float
@@ -23,7 +23,7 @@ class Latency:
 
 
 class Histogram:
-    """Counts by bucket of microseconds."""
+    """Number of latencies per bucket; a bucket `n` ends at `GROWTH ** n` microseconds."""
 
     def __init__(self) -> None:
         self.counts: dict[int, int] = {}
@@ -31,14 +31,14 @@ class Histogram:
         self.max_us = 0.0
 
     def add(self, microseconds: float) -> None:
-        """One latency."""
+        """Counts one latency."""
         bucket = math.ceil(math.log(max(microseconds, 1.0)) / _LOG_GROWTH)
         self.counts[bucket] = self.counts.get(bucket, 0) + 1
         self.total_us += microseconds
         self.max_us = max(self.max_us, microseconds)
 
     def merge(self, other: Histogram) -> None:
-        """Adds all of another one."""
+        """Adds the counts of another histogram."""
         for bucket, count in other.counts.items():
             self.counts[bucket] = self.counts.get(bucket, 0) + count
         self.total_us += other.total_us
@@ -46,7 +46,7 @@ class Histogram:
 
     @staticmethod
     def edge_us(bucket: int) -> float:
-        """The upper edge of a bucket."""
+        """Upper edge of a bucket, in microseconds."""
         edge: float = GROWTH**bucket
         return edge
 
@@ -55,12 +55,15 @@ class Histogram:
         return sum(self.counts.values())
 
     def percentile_us(self, percent: float) -> float:
-        """The upper edge of the bucket below which `percent` of the latencies are; 0 if none."""
+        """Smallest bucket edge that at least `percent` of the latencies do not exceed; 0 if empty.
+
+        The result is at most the largest latency.
+        """
         edges = {self.edge_us(bucket): count for bucket, count in self.counts.items()}
         return min(percentile(edges, percent), self.max_us)
 
     def summary(self) -> Latency | None:
-        """None when nothing was counted."""
+        """Average, percentiles and maximum; None if the histogram is empty."""
         count = self.count
         if count == 0:
             return None
@@ -69,7 +72,7 @@ class Histogram:
 
 
 def percentile(counts: Mapping[float, int], percent: float) -> float:
-    """The smallest value that at least `percent` of the counted ones do not exceed; 0 if none."""
+    """The smallest value that at least `percent` of the values do not exceed; 0 if empty."""
     wanted = sum(counts.values()) * percent / 100
     seen = 0
     for value in sorted(counts):

@@ -1,14 +1,15 @@
-"""How far a figure can be believed: ratios of neighbours in time, with a bootstrap interval.
+"""Estimates with confidence intervals: ratios of rounds that ran close together, bootstrapped.
 
-Short rounds of one case stand next to each other, one on each target, in an order drawn at random:
-a block. A drift of the machine affects all rounds of a block alike and cancels in their ratios; a
-disturbance of one round makes one odd ratio of many.
+A block is a set of short rounds of one case, one round on each target, in random order. A slow
+drift of the machine affects all rounds of a block alike and cancels in the block's ratios. A short
+disturbance affects one round and produces one odd ratio among many.
 
-`ratio` is that of a typical block: the mean of the middle half of the logarithms of all blocks'
-ratios. Simulated machines with drifts and bursts of other work (tests/simulated_machine.py) led to
-it: its interval is as narrow as the mean's on a calm machine, and half as wide where there are
-bursts. It leaves out a stall that comes in one block of ten, whoever caused it. `whole` leaves out
-nothing: all that was done on one target by all that was done on the other.
+`ratio` estimates the ratio of a typical block: the exponential of the mean of the middle half of
+the logarithms of all blocks' ratios. Simulated machines with drifts and bursts of other work
+(tests/simulated_machine.py) led to this choice: its interval is as narrow as the mean's on a calm
+machine, and half as wide under bursts. The price is that it ignores a stall that occurs in one
+block of ten, even when the target itself causes the stall. `whole` ignores nothing: it divides the
+total rate on one target by the total rate on the other.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-# Of fewer nothing is concluded, however near they are to each other.
+# An estimate from fewer blocks is never conclusive, however narrow its interval.
 BLOCKS_MIN = 12
-# Of fewer there is no interval at all.
+# Fewer values give no interval.
 INTERVAL_MIN = 3
 RESAMPLES = 2000
-# Of the interval, in percent: 2.5 below and 2.5 above are left out.
+# Confidence level in percent: the interval leaves out 2.5 % below and 2.5 % above.
 LEVEL = 95.0
-# A part of the blocks is left out at either end.
+# Fraction of the blocks that is left out at either end.
 TRIM = 0.25
 
 Numbers = NDArray[np.float64]
@@ -38,7 +39,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Interval:
-    """An estimate from `count` blocks. Without an interval `low` and `high` are the value."""
+    """An estimate from `count` blocks. Without an interval, `low` and `high` equal `value`."""
 
     value: float
     low: float
@@ -47,7 +48,7 @@ class Interval:
 
     @property
     def half_width(self) -> float:
-        """As a part of the value; infinite where there is no interval."""
+        """Half the interval's width as a fraction of the value; infinite without an interval."""
         if self.count < INTERVAL_MIN or self.value <= 0:
             return float("inf")
         return (self.high - self.low) / 2 / self.value
@@ -56,17 +57,17 @@ class Interval:
         return self.low <= value <= self.high
 
     def concluded(self, within: float) -> bool:
-        """Whether the value is known to plus or minus `within`, a part of it."""
+        """Whether the value is known to plus or minus `within`, a fraction of the value."""
         return self.count >= BLOCKS_MIN and self.half_width <= within
 
 
 def single(value: float) -> Interval:
-    """The interval of a figure that was counted or taken once."""
+    """Wraps a figure that was measured only once."""
     return Interval(value, value, value, 1)
 
 
 def typical(values: Sequence[float]) -> Interval | None:
-    """Of a figure by itself: the median, and its interval. None without values."""
+    """Median of a figure, with its interval. None without values."""
     if not values:
         return None
     middle = statistics.median(values)
@@ -78,7 +79,11 @@ def typical(values: Sequence[float]) -> Interval | None:
 
 
 def mean(values: Sequence[float], weights: Sequence[float]) -> Interval | None:
-    """Of what comes in lumps: bytes by transaction are all bytes by all transactions."""
+    """Weighted mean of a figure, with its interval. None without values.
+
+    A figure that comes in lumps needs weights: bytes per transaction are all bytes divided by all
+    transactions, not the mean over rounds.
+    """
     if not values:
         return None
     if sum(weights) == 0:
@@ -95,7 +100,7 @@ def mean(values: Sequence[float], weights: Sequence[float]) -> Interval | None:
 
 
 def ratio(pairs: Sequence[tuple[float, float]]) -> Interval | None:
-    """Of a typical block, first by second. None without a pair of numbers above zero."""
+    """Ratio of a typical block, first by second. None without a pair of positive numbers."""
     logarithms = np.log([one / other for one, other in pairs if one > 0 and other > 0])
     count = len(logarithms)
     if count == 0:
@@ -104,7 +109,7 @@ def ratio(pairs: Sequence[tuple[float, float]]) -> Interval | None:
     if count < INTERVAL_MIN:
         return Interval(middle, middle, middle, count)
     low, high = np.exp(_ends(_middle(logarithms[_draws(count)])))
-    # Draws with replacement vary by n - 1 of n parts of what other samples would.
+    # A bootstrap variance is (n - 1) / n of the variance over new samples; widen accordingly.
     stretch = (count / (count - 1)) ** 0.5
     return Interval(
         middle,
@@ -114,13 +119,12 @@ def ratio(pairs: Sequence[tuple[float, float]]) -> Interval | None:
     )
 
 
-# Of a round: what was counted, and what it is divided by (transactions and seconds; bytes and
-# transactions).
+# A numerator and denominator of one round: transactions and seconds, or bytes and transactions.
 Share = tuple[float, float]
 
 
 def whole(pairs: Sequence[tuple[Share, Share]]) -> Interval | None:
-    """All that was counted on the first by all on the second, with blocks drawn as they are."""
+    """Total rate of the first target divided by that of the second. The bootstrap draws blocks."""
     count = len(pairs)
     if count == 0:
         return None
@@ -145,12 +149,12 @@ def _quotients(sums: Numbers) -> Numbers:
 
 
 def paired(one: Mapping[int, T], other: Mapping[int, T]) -> list[tuple[T, T]]:
-    """Values of the blocks that both have, by number of the block."""
+    """Pairs of values of the blocks that both mappings contain, in order of block number."""
     return [(one[number], other[number]) for number in sorted(one.keys() & other.keys())]
 
 
 def _middle(values: Numbers) -> Numbers:
-    """The mean of the middle half, along the last axis."""
+    """Mean of the middle half along the last axis; see `TRIM`."""
     count = values.shape[-1]
     out = int(count * TRIM)
     if out == 0:
@@ -167,5 +171,5 @@ def _ends(drawn: Numbers) -> tuple[float, float]:
 
 @functools.lru_cache(maxsize=8)
 def _draws(count: int) -> NDArray[np.int32]:
-    """The same for the same number: what was concluded once is concluded again."""
+    """Bootstrap draws. The seed is the count, so that the same data give the same interval."""
     return np.random.default_rng(count).integers(0, count, (RESAMPLES, count), dtype=np.int32)

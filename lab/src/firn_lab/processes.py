@@ -1,9 +1,10 @@
-"""Processes that the lab starts, and that never outlive it.
+"""Starts processes that never outlive the lab.
 
-Servers and load generators run in sessions of their own, so that Ctrl-C reaches the lab alone,
-which stops them in order. Should the lab be killed, a guard (a small process that waits for the end
-of a pipe) kills what is left, with all descendants: PostgreSQL's children leave their parent's
-group.
+Servers and load generators run in sessions of their own, so that Ctrl-C reaches only the lab,
+which then stops them in order. If the lab itself is killed, a guard kills the remaining processes
+with all their descendants. The guard is a small process that waits for the end of a pipe. It walks
+the process tree instead of killing a process group, because PostgreSQL's children leave the group
+of their parent.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-# Lines `+PID` and `-PID` come in; when the pipe ends, what is still on the list is killed. The
-# start time tells a process from a later one with the same number.
+# The guard reads lines `+PID` and `-PID`; at the end of the pipe it kills the processes that are
+# still on its list. The start time distinguishes a process from a later one with the same number.
 _GUARD = r"""
 import os, signal, sys
 def stat(pid):
@@ -46,13 +47,13 @@ for pid in doomed:
 
 
 class Guard:
-    """Started with the first process, lives as long as the lab."""
+    """Handle of the guard process, which starts with the first watched process."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[str] | None = None
 
     def watch(self, pid: int) -> None:
-        """Kill it when the lab ends."""
+        """Has the guard kill this process when the lab ends."""
         if self._process is None or self._process.poll() is not None:
             self._process = subprocess.Popen(
                 [sys.executable, "-I", "-S", "-c", _GUARD],
@@ -65,12 +66,15 @@ class Guard:
         self._tell(f"+{pid}")
 
     def forget(self, pid: int) -> None:
-        """It has ended and was reaped."""
+        """Takes a process off the list after it ended and was reaped."""
         self._tell(f"-{pid}")
 
     def leave(self) -> None:
-        """Called by a forked child of the lab: while it held the pipe, the lab's end would not be
-        the pipe's end."""
+        """Closes a forked child's copy of the pipe.
+
+        A forked child of the lab must call this: while it holds the pipe open, the guard does not
+        see the end of the lab.
+        """
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
         self._process = None
@@ -86,7 +90,7 @@ GUARD = Guard()
 
 
 def start(command: list[str], **options: Any) -> subprocess.Popen[Any]:
-    """Starts a process in a session of its own, under guard."""
+    """Starts a process in its own session, watched by the guard."""
     process: subprocess.Popen[Any] = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, start_new_session=True, **options
     )
@@ -95,7 +99,7 @@ def start(command: list[str], **options: Any) -> subprocess.Popen[Any]:
 
 
 def run(command: list[str], **options: Any) -> tuple[int, str]:
-    """Runs a program to its end, under guard: its status, and what it said."""
+    """Runs a program to its end, watched by the guard; returns its exit code and its output."""
     with tempfile.TemporaryFile("w+") as output:
         process = start(command, stdout=output, stderr=subprocess.STDOUT, **options)
         try:
@@ -108,14 +112,14 @@ def run(command: list[str], **options: Any) -> tuple[int, str]:
 
 
 def reap(process: subprocess.Popen[Any], seconds_max: float | None = None) -> int:
-    """Waits for its end; TimeoutExpired as of `wait`."""
+    """Waits for the process to end. Raises TimeoutExpired after `seconds_max`."""
     code = process.wait(seconds_max)
     GUARD.forget(process.pid)
     return code
 
 
 def end(process: subprocess.Popen[Any]) -> None:
-    """SIGKILL for it and its descendants, and reaps it. Never raises for what has ended."""
+    """Kills the process and its descendants, and reaps it. A process that has ended is no error."""
     signal_all(tree(process.pid), signal.SIGKILL)
     reap(process)
 
@@ -128,20 +132,20 @@ def tree(pid: int) -> list[int]:
             try:
                 children = (task / "children").read_text().split()
             except OSError:
-                continue  # It has ended.
+                continue  # The task has ended.
             pids.extend(int(child) for child in children if int(child) not in pids)
     return pids
 
 
 def signal_all(pids: Iterable[int], number: signal.Signals) -> None:
-    """Sends a signal; those that have ended are passed over."""
+    """Sends a signal to each process and skips those that have ended."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
 
 
 def await_stopped(pids: Iterable[int], seconds_max: float) -> None:
-    """Waits until no thread of the processes runs or waits for a disk any more."""
+    """Waits until no thread of the processes is running or in an uninterruptible wait."""
     deadline = time.monotonic() + seconds_max
     for pid in pids:
         for task in _listing(Path(f"/proc/{pid}/task")):
@@ -150,7 +154,7 @@ def await_stopped(pids: Iterable[int], seconds_max: float) -> None:
 
 
 def _state(task: Path) -> str:
-    """The kernel's letter; X when it has ended."""
+    """The kernel's state letter of a thread; X after its end."""
     try:
         return (task / "stat").read_text().rsplit(")", 1)[1].split()[0]
     except (OSError, IndexError):
@@ -165,7 +169,7 @@ def _listing(directory: Path) -> list[Path]:
 
 
 def process_io(pid: int) -> tuple[int, int] | None:
-    """Bytes read from and written to devices by a process; None when it has ended."""
+    """Bytes that a process read from and wrote to devices; None if it has ended."""
     try:
         lines = Path(f"/proc/{pid}/io").read_text().splitlines()
     except OSError:
@@ -176,19 +180,22 @@ def process_io(pid: int) -> tuple[int, int] | None:
 
 
 def reaped_seconds() -> float:
-    """Processor time of the lab's own children that have ended."""
+    """Processor seconds of the lab's own children that were reaped."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
 def processor_seconds(pids: Iterable[int]) -> float:
-    """User and system time of the processes, with that of their children that were reaped. The own
-    time comes from the clock of the process, in nanoseconds; that of the children in ticks."""
+    """User and system time of the processes and of their reaped children.
+
+    The clock of each process gives its own time in nanoseconds. The children's time has the
+    resolution of a clock tick.
+    """
     seconds, ticks = 0.0, 0
     for pid in pids:
         with contextlib.suppress(OSError):
             fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
             ticks += sum(int(field) for field in fields[13:15])
-            # clock_getcpuclockid(3) of the process.
+            # The clock id of the process, computed as clock_getcpuclockid(3) does.
             seconds += time.clock_gettime(~pid << 3 | 2)
     return seconds + ticks / os.sysconf("SC_CLK_TCK")

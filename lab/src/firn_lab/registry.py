@@ -1,6 +1,6 @@
-"""Registries that fill themselves: a target, workload, measure or plan is one file in its package.
+"""Registries of targets, workloads, measures and plans: each entry is one file in its package.
 
-`discover` imports every module of a package; each registers itself by a decorator:
+`discover` imports every module of a package, and each module registers itself by a decorator:
 
     @WORKLOADS.register("oltp_read_write")
     class ReadWrite(Workload): ...
@@ -20,7 +20,7 @@ F = TypeVar("F")
 
 
 class Registry(Generic[T]):
-    """Names to things, of one package. The package is imported at the first look."""
+    """Maps names to the entries of one package. The first look-up imports the package."""
 
     def __init__(self, what: str, package: str) -> None:
         self._what = what
@@ -29,13 +29,13 @@ class Registry(Generic[T]):
         self._complete = False
 
     def add(self, name: str, entry: T) -> None:
-        """Registers `entry`. A name can be taken once only."""
+        """Registers `entry`. A second registration under the same name is an error."""
         if name in self._entries:
             raise ValueError(f"two {self._what}s are called {name}")
         self._entries[name] = entry
 
     def register(self, name: str) -> Callable[[F], F]:
-        """Decorator form of `add`; what is decorated keeps its own type."""
+        """Decorator form of `add`; the decorated object keeps its own type."""
 
         def decorate(entry: F) -> F:
             self.add(name, cast(T, entry))

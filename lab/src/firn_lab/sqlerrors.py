@@ -1,4 +1,4 @@
-"""Reactions of a load to errors of a driver: repeat, count, or give up."""
+"""Classifies driver errors for a load: repeat, count, or give up."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ import pymysql
 
 
 class Meaning(Enum):
-    """RETRY: the transaction lost against another. ERROR: counted, the session goes on.
-    LOST: no server behind the connection. FULL: no space."""
+    """Reaction to an error.
+
+    RETRY: the transaction lost a conflict. ERROR: the error is counted, the session continues.
+    LOST: the connection has no server. FULL: the disk is full.
+    """
 
     RETRY = "retry"
     ERROR = "error"
@@ -18,18 +21,18 @@ class Meaning(Enum):
     FULL = "full"
 
 
-# ER_LOCK_WAIT_TIMEOUT, ER_LOCK_DEADLOCK, ER_CHECKREAD (a snapshot that is no longer current).
+# ER_LOCK_WAIT_TIMEOUT, ER_LOCK_DEADLOCK, ER_CHECKREAD (the row changed after the snapshot).
 _MYSQL_RETRY = {1205, 1213, 1020}
-# Refused, gone, lost, lost with details, shutdown in progress, connection killed.
+# Connection refused, server gone, lost, lost with details, shutdown, connection killed.
 _MYSQL_LOST = {2002, 2003, 2006, 2013, 2055, 1053, 1927}
-# ER_DISK_FULL, ER_RECORD_FILE_FULL, and errors that carry ENOSPC in their text (below).
+# ER_DISK_FULL, ER_RECORD_FILE_FULL. Errors that carry ENOSPC in their text are matched below.
 _MYSQL_FULL = {1021, 1114}
 _POSTGRESQL_RETRY = {"40001", "40P01", "55P03"}
 _POSTGRESQL_FULL = {"53100"}
 
 
 def meaning(error: BaseException) -> Meaning:
-    """Of an error of PyMySQL or psycopg; anything else is an ERROR."""
+    """Classifies an error of PyMySQL or psycopg; any other exception is an ERROR."""
     text = str(error)
     if "No space left" in text or "errno: 28" in text or "Errcode: 28" in text:
         return Meaning.FULL

@@ -1,5 +1,5 @@
 # ruff: noqa: E501 (a clause a line)
-"""Tables of all kinds of columns and indexes, and what ALTER TABLE may ask of them, one clause at a time."""
+"""Tables with all kinds of columns and indexes, and clauses of ALTER TABLE for them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Base:
-    """A table to alter: CREATE TABLE without its name and engine, what stands behind the engine, columns, rows."""
+    """A table to alter: its definition, the options after the engine, its columns and rows."""
 
     definition: str
     options: str
@@ -16,7 +16,7 @@ class Base:
     rows: tuple[str, ...]
 
     def create(self, name: str) -> str:
-        """CREATE TABLE, the engine as {engine}."""
+        """CREATE TABLE with the placeholder {engine}."""
         return f"CREATE TABLE {name} ({self.definition}) ENGINE={{engine}} {self.options}"
 
     def fill(self, name: str) -> str:
@@ -75,7 +75,7 @@ WIDE = Base(
     tuple(_wide(n) for n in range(1, 61)),
 )
 
-# Rows without a primary key of the table's own.
+# A table without a primary key, so with a hidden row id.
 HIDDEN = Base(
     "a INT, b INT NOT NULL, c VARCHAR(12) CHARACTER SET utf8mb4, d INT DEFAULT 5, KEY (a), KEY kc (c, b)",
     "",
@@ -86,7 +86,7 @@ HIDDEN = Base(
     ),
 )
 
-# Numbers count backwards in one index, and the primary key has several parts.
+# A descending AUTO_INCREMENT index, and a primary key of several parts.
 PARTS = Base(
     """a VARCHAR(10) COLLATE latin1_general_ci NOT NULL, n BIGINT UNSIGNED NOT NULL AUTO_INCREMENT, id INT NOT NULL, v INT,
     PRIMARY KEY (a, id DESC), UNIQUE KEY (n DESC), KEY (v DESC, a)""",
@@ -118,7 +118,7 @@ BASES = {
     "versioned": VERSIONED,
 }
 
-# Clauses of ALTER TABLE, by the table they are for.
+# Clauses of ALTER TABLE by table.
 CLAUSES = {
     "wide": """
         ADD COLUMN n1 INT
@@ -377,9 +377,9 @@ CLAUSES = {
         MODIFY v VARCHAR(20) WITHOUT SYSTEM VERSIONING""",
 }
 
-# Where the two do not take the same algorithms: the one that changes least for InnoDB and for FIRN, and the clauses.
-# DROP KEY is a matter of FIRN's catalog alone; the others it does by copy, until rows know the version they were
-# written by.
+# Clauses for which the engines support different algorithms: by the cheapest algorithm of InnoDB
+# and of FIRN. DROP KEY changes only FIRN's catalog. The other clauses need a copy in FIRN until
+# rows carry the schema version that wrote them.
 ALGORITHMS_DIFFER = {
     ("INSTANT", "COPY"): {
         "wide": """
@@ -489,13 +489,13 @@ ALGORITHMS_DIFFER = {
     },
 }
 
-# Clauses that FIRN refuses under every possible algorithm, with the error.
+# Clauses that FIRN refuses under every algorithm, with the error.
 REFUSED = {
     ("wide", "ADD FULLTEXT KEY n1 (tx)"): 1214,
     ("wide", "ADD CONSTRAINT FOREIGN KEY (i) REFERENCES base_wide (id)"): 1478,
 }
 
-# Clauses without ALGORITHM, and those that follow it without a comma.
+# Clauses without ALGORITHM, and clauses that need no comma before it.
 ALONE = (
     "ADD PARTITION",
     "DROP PARTITION",
@@ -517,7 +517,7 @@ def cases() -> list[tuple[str, str]]:
 
 
 def differences() -> dict[tuple[str, str], tuple[str, str]]:
-    """For a clause and its table the algorithms that change least, where they differ."""
+    """The cheapest algorithms of both engines for a clause and its table, where they differ."""
     return {
         (base, clause): algorithms
         for algorithms, bases in ALGORITHMS_DIFFER.items()

@@ -1,4 +1,4 @@
-"""Runs ALTER TABLE on a table of each engine and compares all that can be seen of it."""
+"""Runs ALTER TABLE on a table of each engine and compares everything that is visible."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any
 from .alter_cases import ALONE, REFUSED, UNSEPARATED, Base, cases
 from .pair import Mismatch, Outcome, Pair, execute
 
-# From the one that changes least to a copy; DEFAULT takes the first that goes.
+# From the cheapest algorithm to a copy; DEFAULT takes the first supported one.
 ALGORITHMS = ("INSTANT", "NOCOPY", "INPLACE", "COPY", "DEFAULT")
 
-# "This algorithm is not supported": without a reason, and with one.
+# "This algorithm is not supported", without and with a reason.
 NOT_SUPPORTED = (1845, 1846)
 
 SETTINGS = [
@@ -23,7 +23,7 @@ SETTINGS = [
     "SET sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION'",
 ]
 
-# Written once a table was altered. Columns may be gone or of another type: both say so then.
+# Statements after an ALTER. If columns are gone or have other types, both engines must fail alike.
 WRITES = """
     INSERT INTO {t} () VALUES ()
     INSERT INTO {t} (id, bi, vc) VALUES (5001, 99001, 'w1'), (5002, 99002, 'w2')
@@ -46,40 +46,40 @@ WRITES = """
 
 @dataclass
 class Altered:
-    """Outcome of one statement."""
+    """The outcomes of one statement on both engines."""
 
     outcomes: tuple[Outcome, Outcome]
 
     @property
     def errors(self) -> tuple[int, int]:
-        """Of InnoDB and the tested engine."""
+        """Error numbers of InnoDB and of the tested engine."""
         return self.outcomes[0].error, self.outcomes[1].error
 
 
 @dataclass
 class Alters:
-    """Tables of both engines, altered alike. Raises Mismatch at the first difference."""
+    """Tables of both engines with the same changes. Raises Mismatch at the first difference."""
 
     pair: Pair
     written: int = 0
-    # Whether the next AUTO_INCREMENT value must be the same, too.
+    # Whether the next AUTO_INCREMENT values must agree, too.
     numbers: bool = True
 
     def make(self, name: str, base: Base) -> None:
-        """The table anew, with its rows."""
+        """Recreates the table with its rows."""
         self.both(f"DROP TABLE IF EXISTS {{db}}.{name}, {{db}}.renamed")
         self.both(base.create(f"{{db}}.{name}"))
         self.both(base.fill(f"{{db}}.{name}"))
 
     def both(self, sql: str) -> None:
-        """A statement that succeeds on both."""
+        """Runs a statement that must succeed on both."""
         for which, session in enumerate(self.pair.sessions):
             outcome = execute(session, self.pair.text(sql, which), False)
             if outcome.error:
                 raise Mismatch(f"{outcome.message}\n  statement: {sql}")
 
     def alter(self, sql: str) -> Altered:
-        """Runs the statement on both; what may differ is the caller's to judge."""
+        """Runs the statement on both; the caller judges differences."""
         outcomes = [
             execute(session, self.pair.text(sql, which))
             for which, session in enumerate(self.pair.sessions)
@@ -87,18 +87,18 @@ class Alters:
         return Altered((outcomes[0], outcomes[1]))
 
     def one(self, sql: str, which: int) -> Outcome:
-        """Runs the statement on one side."""
+        """Runs the statement on one engine."""
         return execute(self.pair.sessions[which], self.pair.text(sql, which))
 
     def query(self, sql: str, which: int) -> tuple[tuple[Any, ...], ...]:
-        """Rows of one side."""
+        """Rows of a query on one engine."""
         outcome = execute(self.pair.sessions[which], self.pair.text(sql, which), False)
         if outcome.error:
             raise Mismatch(f"{outcome.message}\n  statement: {self.pair.text(sql, which)}")
         return outcome.rows
 
     def shown(self, name: str, which: int) -> str:
-        """SHOW CREATE TABLE, but for the engine; '' if there is no such table."""
+        """SHOW CREATE TABLE without the engine; '' if there is no such table."""
         outcome = execute(
             self.pair.sessions[which],
             self.pair.text(f"SHOW CREATE TABLE {{db}}.{name}", which),
@@ -113,7 +113,7 @@ class Alters:
         return text if self.numbers else re.sub(r" AUTO_INCREMENT=\d+", "", text)
 
     def same(self, name: str) -> None:
-        """Definition, rows by every index, and the engine's own check."""
+        """Compares the definition and the rows by every index, and runs CHECK TABLE."""
         shown = [self.shown(name, which) for which in (0, 1)]
         if shown[0] != shown[1]:
             lines = difflib.unified_diff(*(each.splitlines() for each in shown), n=0, lineterm="")
@@ -140,7 +140,7 @@ class Alters:
         return indexes
 
     def opens_without_warning(self, name: str) -> None:
-        """The stored definition is the server's."""
+        """Checks that the stored definition equals the server's."""
         self.both(f"FLUSH TABLES {{db}}.{name}")
         outcome = execute(
             self.pair.sessions[1], self.pair.text(f"SELECT 1 FROM {{db}}.{name} LIMIT 1", 1)
@@ -151,14 +151,14 @@ class Alters:
             )
 
     def write(self, name: str) -> None:
-        """Rows come, change and go."""
+        """Inserts, changes and deletes rows."""
         for sql in WRITES:
             outcome = self.pair.run(sql.strip().replace("{t}", f"{{db}}.{name}"), "change")
             self.written += outcome.error == 0
 
 
 def judge(altered: Altered) -> str:
-    """How a statement differs that neither engine refused for its algorithm alone, or ''."""
+    """The difference of the outcomes of a statement whose algorithm both support, or ''."""
     reference, tested = altered.outcomes
     if reference.error != tested.error:
         one, other = (f"{each.error} {each.message!r}" for each in altered.outcomes)
@@ -169,14 +169,14 @@ def judge(altered: Altered) -> str:
 
 
 def supported(outcome: Outcome) -> bool:
-    """Whether the algorithm was not what failed."""
+    """Whether the algorithm is supported; the statement may still have failed."""
     return outcome.error not in NOT_SUPPORTED
 
 
 def random_clauses(rng: Random, base: str) -> list[str]:
-    """Some clauses that may stand together; they may contradict each other.
+    """Some clauses that may be combined, and that may contradict each other.
 
-    None numbers the rows of a table: how many numbers a copy takes depends on estimates.
+    No clause adds AUTO_INCREMENT to rows: how many numbers a copy then uses depends on estimates.
     """
     alone = (*ALONE, *UNSEPARATED, "RENAME TO", "ORDER BY")
     usable = [

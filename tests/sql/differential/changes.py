@@ -1,8 +1,8 @@
 """Random statements that change rows.
 
-Every statement has one outcome whatever plan an engine's statistics lead to: where the order of
-rows could matter (a LIMIT, a unique index that a range of rows moves along), the statement orders
-by a total order.
+The outcome of every statement is independent of the plan that an engine's statistics lead to: where
+the order of rows could matter (a LIMIT, a range update of a unique index), the statement has a
+total order.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from random import Random
 from .columns import Column
 from .tables import Table
 
-# A statement: SQL with {db} for the database, and `file` contents for LOAD DATA.
+# A statement: SQL with {db} for the database.
 Maker = Callable[[Random, list[Table]], str]
 
 OPERATORS = ["=", "=", "=", "<", "<=", ">", ">=", "<>", "<=>"]
@@ -23,8 +23,8 @@ OPERATORS = ["=", "=", "=", "<", "<=", ">", ">=", "<>", "<=>"]
 def condition(rng: Random, column: Column, prefix: str = "") -> str:
     """A predicate on one column.
 
-    No LIKE where a collation has contractions or ignorables: the range that the server derives
-    from the pattern then misses rows, on every engine.
+    It never uses LIKE if the collation has contractions or ignorable characters: the server then
+    derives a range from the pattern that misses rows, on every engine.
     """
     name = prefix + column.name
     shape = rng.random()
@@ -94,7 +94,7 @@ def insert(rng: Random, tables: list[Table]) -> str:
     count = rng.choice([1, 1, 2, 3, 8, 20])
     verb = rng.choice(["INSERT INTO", "INSERT INTO", "INSERT IGNORE INTO", "REPLACE INTO"])
     if _automatic(table) and rng.random() < 0.6:
-        # Which numbers a statement of several rows reserves is an engine's own choice.
+        # The number of values that a multi-row statement reserves is up to the engine.
         columns, count, verb = columns[1:], 1, "INSERT INTO"
     elif rng.random() < 0.15:
         columns = [c for c in columns if not c.nullable or rng.random() < 0.6] or columns
@@ -177,7 +177,7 @@ def delete(rng: Random, tables: list[Table]) -> str:
 def join_condition(
     rng: Random, left: Table, right: Table, prefixes: tuple[str, str] = ("l.", "r.")
 ) -> str | None:
-    """`l.x = r.y` over columns that compare without conversion, or None."""
+    """A condition `l.x = r.y` over columns that compare without conversion, or None."""
     pairs = [
         (a, b) for a in left.columns for b in right.columns
         if a.family == b.family and a.family not in ("point", "json", "enum", "set")
@@ -190,7 +190,7 @@ def join_condition(
 
 
 def multi_table(rng: Random, tables: list[Table]) -> str:
-    """UPDATE or DELETE over a join, with values that do not depend on which match comes first."""
+    """UPDATE or DELETE over a join, with values independent of which match comes first."""
     left, right = rng.choice(tables), rng.choice(tables)
     one, other = f"{{db}}.{left.name}", f"{{db}}.{right.name}"
     on = join_condition(rng, left, right, (f"{one}.", f"{other}."))
@@ -206,7 +206,7 @@ def multi_table(rng: Random, tables: list[Table]) -> str:
 
 
 def load_data(rng: Random, tables: list[Table], directory: Path) -> str:
-    """LOAD DATA LOCAL of integers, dates and plain words into the columns that take them."""
+    """LOAD DATA LOCAL of integers, dates and plain words into columns that accept them."""
     table = rng.choice(tables)
     columns = table.writable
     lines = []
@@ -228,7 +228,7 @@ def load_data(rng: Random, tables: list[Table], directory: Path) -> str:
 
 
 def _from_sequence(rng: Random, column: Column) -> str:
-    """An expression over `seq` that gives many different values of the column's type."""
+    """An expression over `seq` with many different values of the column's type."""
     if column.family == "int":
         return f"seq * {rng.choice([1, 3, 7, 101])} % {rng.choice([50, 120, 30000])}"
     if column.family.startswith(("float", "double", "decimal")):
@@ -244,7 +244,7 @@ def _from_sequence(rng: Random, column: Column) -> str:
 
 
 def bulk(rng: Random, tables: list[Table]) -> str:
-    """One statement of hundreds or thousands of rows, so that a table has many blocks."""
+    """One statement that writes hundreds or thousands of rows, to fill many blocks."""
     table = rng.choice(tables)
     columns = [column for column in table.writable if not column.auto_increment]
     if _automatic(table):

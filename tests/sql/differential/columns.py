@@ -1,4 +1,4 @@
-"""Random column types, and values that hit their edges and each other."""
+"""Random column types, and values at their limits and close to each other."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from random import Random
 
 from .strings import alphabet, bytes_literal, random_bytes, random_text, text_literal
 
-# Collations met most; every other one of the server gets its turn by `Types.other_collations`.
+# The most common collations; `Types.other_collations` covers all others of the server.
 COLLATIONS = [
     "latin1_swedish_ci", "latin1_bin", "latin1_general_ci", "latin1_general_cs",
     "latin1_german2_ci", "latin1_nopad_bin", "latin1_swedish_nopad_ci", "ascii_general_ci",
@@ -27,11 +27,11 @@ Maker = Callable[[Random], str]
 class Column:
     """A column's definition and the source of its values.
 
-    `family` groups columns that compare without conversion (for joins). `key_bytes` is what one
-    whole value takes in an index; 0 means an index needs a prefix, of `prefix_unit` bytes a
-    character. `sortable` columns have one spelling for equal values (no case, no -0), so that
-    MIN and MAX are determined. `opaque` columns stand in a prefix index that the server itself
-    misuses for ranges, because their collation does not compare character by character.
+    `family` groups columns that compare without conversion (for joins). `key_bytes` is the size of
+    a whole value in an index; 0 means that an index needs a prefix, of `prefix_unit` bytes per
+    character. `sortable` columns have one spelling for equal values (no case, no -0), so that MIN
+    and MAX are determined. `opaque` columns must not be in a prefix index that the server uses for
+    ranges: it reads wrong ranges, because the collation does not compare character by character.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Column:
 
     @property
     def plain_collation(self) -> bool:
-        """Whether each character has one weight of its own (no contraction, no ignorable)."""
+        """Whether each character has a weight of its own (no contractions, no ignorables)."""
         if not self.text:
             return True
         plain = ("_bin", "_general_ci", "_general_cs", "_swedish_ci", "_general_nopad_ci",
@@ -65,7 +65,7 @@ class Column:
 
     @property
     def definition(self) -> str:
-        """The column as it stands in CREATE TABLE."""
+        """The column's definition in CREATE TABLE."""
         if self.generated:
             return f"{self.name} {self.type} {self.generated}"
         null = "" if self.nullable else " NOT NULL"
@@ -73,7 +73,7 @@ class Column:
         return f"{self.name} {self.type}{null}{auto}"
 
     def literal(self, rng: Random, fresh: float = 0.3) -> str:
-        """A value of this column as SQL: mostly one seen before, so that statements find rows."""
+        """A value as SQL, mostly one that was used before, so that statements find rows."""
         if self.nullable and rng.random() < 0.12:
             return "NULL"
         if self.pool and rng.random() > fresh:
@@ -169,7 +169,7 @@ def _json(rng: Random) -> str:
 
 
 class Types:
-    """Source of random columns. `other_collations` are all collations of the server at hand."""
+    """Generates random columns. `other_collations` are all collations of the server."""
 
     def __init__(self, rng: Random, other_collations: list[str]) -> None:
         self.rng = rng
@@ -195,7 +195,7 @@ class Types:
         return column
 
     def integer(self, name: str) -> Column:
-        """A small integer column, for tables that need a cheap key."""
+        """An integer column, for tables that need a cheap key."""
         return Column(name, "INT", "int", _integer(-(2**31), 2**31 - 1), numeric=True)
 
     def _integer_column(self, name: str) -> Column:
@@ -248,11 +248,11 @@ class Types:
         kind = rng.choice(["CHAR", "VARCHAR", "VARCHAR", "TEXT", "ENUM", "SET"])
         family = f"text:{collation}"
         if kind == "CHAR" and ("nopad" in collation or charset in ("ucs2", "utf16", "utf32")):
-            # The server compares NOPAD values padded or stripped, as the plan goes; InnoDB misses
-            # rows in ranges of the others when a value has ignorable characters only.
+            # The server compares NOPAD values padded or stripped, depending on the plan. For the
+            # other charsets InnoDB misses rows in ranges if a value has only ignorable characters.
             kind = "VARCHAR"
         if kind in ("ENUM", "SET"):
-            # Members must differ under the collation whatever it ignores.
+            # Members must differ under every collation.
             members = ["a", "b", "cd", "x y", "zz"] if kind == "ENUM" else ["a", "b", "cd", "z"]
             sql = f"{kind}({','.join(repr(m) for m in members)}) {suffix}"
             if kind == "ENUM":

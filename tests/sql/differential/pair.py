@@ -1,4 +1,4 @@
-"""Runs one statement on both engines and compares what a client can see of it."""
+"""Runs one statement on both engines and compares the results that a client sees."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from server import ENGINE, IS_FIRN, Server
 
 REFERENCE, TESTED = "ref", "dut"
 
-# Errors that name the same refusal from different places in the server: a NULL where none is
-# allowed, found by a copy (1265, 1048) or by the engine (1138).
+# Different errors for the same refusal: a NULL that is not allowed, found by a copy (1265, 1048) or
+# by the engine (1138).
 SAME_ERROR = {1138: 1138, 1265: 1138, 1048: 1138}
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Effects of a statement that its client sees."""
+    """The result of a statement, as the client sees it."""
 
     error: int
     affected: int
@@ -29,11 +29,11 @@ class Outcome:
 
 
 class Mismatch(Exception):
-    """The two engines disagree."""
+    """The engines' results differ."""
 
 
 def execute(connection: pymysql.Connection[Any], sql: str, warnings: bool = True) -> Outcome:
-    """Runs a statement; errors become part of the outcome. Raises when the server is gone."""
+    """Runs a statement; errors are part of the outcome. Raises if the server is gone."""
     with connection.cursor() as cursor:
         try:
             affected = cursor.execute(sql)
@@ -52,12 +52,12 @@ def execute(connection: pymysql.Connection[Any], sql: str, warnings: bool = True
 
 
 class Pair:
-    """Two databases, one with InnoDB tables and one with the tested engine's, in one server.
+    """Two databases in one server: one with InnoDB tables, one with the tested engine's.
 
-    With `one_session` both are used by a single session, so that transactions span both engines;
-    otherwise each has its own. A statement is text with {db} where the database's name goes; in
-    CREATE TABLE the engine is appended, or put where {engine} stands. Steps: `reset` makes the
-    databases and sessions, `run` executes and compares, `replay` does so for a whole log.
+    With `one_session` a single session uses both, so that transactions span both engines; otherwise
+    each has its own. A statement is text with {db} for the database's name. In CREATE TABLE the
+    engine replaces {engine}, or is appended. Steps: `reset` creates databases and sessions, `run`
+    executes and compares, `replay` does so for a whole log.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Pair:
         self.open_sessions(settings, one_session)
 
     def open_sessions(self, settings: list[str], one_session: bool) -> None:
-        """New sessions on the databases as they are."""
+        """Opens new sessions on the existing databases."""
         first = self._session()
         self.sessions = [first, first if one_session else self._session()]
         for session in dict.fromkeys(self.sessions):
@@ -88,25 +88,25 @@ class Pair:
                 execute(session, sql)
 
     def _session(self) -> pymysql.Connection[Any]:
-        # Bytes, exactly as stored: no conversion by the server or by the driver.
+        # Values as stored, in bytes: neither the server nor the driver converts them.
         connection = self.server.connect(conv={}, use_unicode=False, charset="utf8mb4")
         with connection.cursor() as cursor:
             cursor.execute("SET character_set_results = NULL")
         return connection
 
     def close(self) -> None:
-        """Ends the sessions."""
+        """Closes the sessions."""
         for session in dict.fromkeys(self.sessions):
             if session.open:
                 session.close()
         self.sessions = []
 
     def run(self, sql: str, kind: str) -> Outcome:
-        """Executes on both and compares.
+        """Executes a statement on both and compares.
 
-        `kind`: 'change' compares error, affected rows and warnings; 'ordered' and 'rows' compare a
-        result as a list or as a multiset; 'ddl' only the error; 'session' runs once a session and
-        compares the error; 'check' wants CHECK TABLE to say OK on both.
+        `kind`: 'change' compares error, affected rows and warnings. 'ordered' and 'rows' compare a
+        result as a list or as a multiset. 'ddl' compares only the error. 'session' runs once per
+        session and compares the error. 'check' requires that CHECK TABLE reports OK on both.
         Raises Mismatch. Returns the reference's outcome.
         """
         if kind == "session":
@@ -123,7 +123,7 @@ class Pair:
         return reference
 
     def text(self, sql: str, which: int) -> str:
-        """The statement as the reference (0) or the tested engine (1) gets it."""
+        """The statement for the reference (0) or the tested engine (1)."""
         text = sql.replace("{db}", self.names[which])
         if "{engine}" in text:
             return text.replace("{engine}", self.engines[which])
@@ -132,7 +132,7 @@ class Pair:
         return text
 
     def replay(self, log: list[tuple[str, str]], settings: list[str], one_session: bool) -> str:
-        """Runs a log on fresh databases; returns the mismatch met, or ''."""
+        """Runs a log on fresh databases; returns the first mismatch, or ''."""
         self.reset(settings, one_session)
         for sql, kind in log:
             try:
@@ -143,9 +143,9 @@ class Pair:
 
 
 def compare(reference: Outcome, tested: Outcome, kind: str) -> str:
-    """The difference, or ''."""
-    # A copying ALTER fails at the first row that does not fit the new definition. InnoDB gathers
-    # the rows first and sees duplicates last, so of two errors in a table it may name the other.
+    """The difference of two outcomes, or ''."""
+    # A copying ALTER fails at the first row that does not fit the new definition. InnoDB buffers
+    # rows and detects duplicates last, so if a table has both errors it may report the other one.
     either = {reference.error, tested.error} == {DUP_ENTRY, TRUNCATED_WRONG_VALUE}
     if kind == "ddl" and either:
         return ""
@@ -162,7 +162,7 @@ def compare(reference: Outcome, tested: Outcome, kind: str) -> str:
         if reference.warnings != tested.warnings:
             return f"warnings {reference.warnings} against {tested.warnings}"
     if kind == "check":
-        # InnoDB also warns of entries that its purge has yet to take away.
+        # InnoDB also warns of entries that its purge has not removed yet.
         rows = tested.rows if IS_FIRN else tested.rows[-1:]
         bad = [row for row in rows if row[3] not in (b"OK", "OK")]
         if bad:

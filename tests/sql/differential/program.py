@@ -19,7 +19,7 @@ SQL_MODES = ["STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION", "", "TRADITIONAL", "N
 
 @dataclass
 class Failure(Exception):
-    """A mismatch with all that repeats it."""
+    """A mismatch with everything needed to repeat it."""
 
     seed: int
     message: str
@@ -39,7 +39,7 @@ class Failure(Exception):
 
 @dataclass
 class Program:
-    """A run. The log holds every statement sent, so that a replay needs no random numbers."""
+    """A run. Its log holds every statement, so that a replay needs no random numbers."""
 
     pair: Pair
     seed: int
@@ -70,7 +70,7 @@ class Program:
             f"SET tx_isolation = '{rng.choice(['REPEATABLE-READ', 'READ-COMMITTED'])}'",
         ]
         if "STRICT" not in mode and mode:
-            # A copy refuses old rows that a change in place would keep.
+            # Without strict mode a copy rejects old rows that a change in place keeps.
             settings.append("SET alter_algorithm = 'COPY'")
         if switches:
             settings.append(f"SET optimizer_switch = '{switches}'")
@@ -110,7 +110,7 @@ class Program:
             for _ in range(3):
                 self._do(changes.insert(self.rng, [table]), "change")
         if self.rng.random() < BULK_SHARE:
-            # One table only: a join of two large ones would take all the time.
+            # Only one table: a join of two large ones would take too long.
             self._do(changes.bulk(self.rng, self.tables[:1]), "change")
 
     def _step(self) -> None:
@@ -155,7 +155,10 @@ class Program:
             self._do(f"{verb} {rng.choice(self.savepoints)}", "session")
 
     def verify(self) -> None:
-        """Every table by every index, and CHECK TABLE. Ends a transaction. Raises Mismatch."""
+        """Reads every table by every index, and runs CHECK TABLE. Raises Mismatch.
+
+        A running transaction is ended.
+        """
         for table in self.tables:
             for query in queries.whole(table):
                 self._do(query.sql, "rows")

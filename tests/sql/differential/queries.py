@@ -1,4 +1,4 @@
-"""Random queries, each with one result whatever the plan."""
+"""Random queries whose result is independent of the plan."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from .tables import Index, Table
 
 @dataclass
 class Query:
-    """A statement with {db}; `ordered` when the order of its rows is determined too."""
+    """A statement with {db}; `ordered` if it also determines the order of its rows."""
 
     sql: str
     ordered: bool
 
 
 def _columns(rng: Random, table: Table, index: Index | None) -> str:
-    """A select list: everything, one column, or columns that the index alone can answer."""
+    """Columns to select: all, one, or those that the index covers."""
     shape = rng.random()
     if index is not None and shape < 0.45:
         return ", ".join(dict.fromkeys(part.column.name for part in index.parts))
@@ -36,7 +36,7 @@ def _index(rng: Random, table: Table) -> Index | None:
 
 
 def _order(rng: Random, table: Table, index: Index | None) -> str:
-    """A total order: the index's, forward or backward, made total by the primary key."""
+    """A total order: the index's, forward or backward, completed by the primary key."""
     if index is None or table.primary is None:
         return table.total_order() if table.primary is None else _directed(rng, table.primary)
     backward = rng.random() < 0.5
@@ -55,7 +55,7 @@ def _directed(rng: Random, index: Index) -> str:
 
 
 def _index_where(rng: Random, index: Index, prefix: str = "") -> str:
-    """Equality on the first parts, anything on the next: a range of the index."""
+    """Equality on the first parts and any predicate on the next: a range of the index."""
     count = rng.randrange(1, len(index.parts) + 1)
     terms = [
         f"{prefix}{part.column.name} = {part.column.literal(rng)}"
@@ -133,7 +133,7 @@ def join(rng: Random, left: Table, right: Table) -> Query | None:
 
 
 def query(rng: Random, tables: list[Table]) -> Query:
-    """Any of the above."""
+    """A query of any kind above."""
     table = rng.choice(tables)
     shape = rng.random()
     if shape < 0.2:
@@ -148,7 +148,7 @@ def query(rng: Random, tables: list[Table]) -> Query:
 
 
 def whole(table: Table) -> list[Query]:
-    """The whole table by a scan and by every index: what a corrupt index cannot pass."""
+    """Reads the whole table by a scan and by every index, which detects a corrupt index."""
     result = [Query(f"SELECT * FROM {{db}}.{table.name}", False)]
     for index in table.indexes:
         names = ", ".join(dict.fromkeys(part.column.name for part in index.parts))

@@ -1,4 +1,4 @@
-"""Random DDL: a statement, and what it does to the model once both engines accepted it."""
+"""Random DDL: a statement, and its effect on the model after both engines accepted it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _alter(table: Table, clause: str) -> str:
 
 
 def add_column(rng: Random, types: Types, table: Table) -> Change:
-    """A column with a constant default, at any place."""
+    """Adds a column with a constant default at any position."""
     column = types.column(table.fresh_name("c"))
     column.nullable = column.nullable or column.family == "point" or rng.random() < 0.5
     default = ""
@@ -43,7 +43,7 @@ def add_column(rng: Random, types: Types, table: Table) -> Change:
 
 
 def drop_column(rng: Random, types: Types, table: Table) -> Change:
-    """Drops a column that no key needs."""
+    """Drops a column that no key uses."""
     used = {part.column.name for index in table.indexes for part in index.parts}
     generated = " ".join(column.generated for column in table.columns)
     free = [c for c in table.columns if c.name not in used and c.name not in generated]
@@ -54,7 +54,7 @@ def drop_column(rng: Random, types: Types, table: Table) -> Change:
 
 
 def add_index(rng: Random, types: Types, table: Table) -> Change:
-    """A unique or plain index over existing rows; duplicates make it fail on both engines."""
+    """Adds a unique or plain index on existing rows; duplicates make both engines fail."""
     unique = rng.random() < 0.4
     index = random_index(rng, table, table.fresh_name("k"), unique)
     if index is None:
@@ -93,9 +93,9 @@ def rename(rng: Random, types: Types, table: Table) -> Change:
 
 
 def truncate(rng: Random, types: Types, table: Table) -> Change:
-    """TRUNCATE, rarely; otherwise the table keeps its rows and is analysed.
+    """TRUNCATE, or more often ANALYZE.
 
-    Not with AUTO_INCREMENT: the counter would start below the explicit numbers.
+    A table with AUTO_INCREMENT is never truncated: its counter would restart below explicit values.
     """
     empties = rng.random() < 0.4 and not any(column.auto_increment for column in table.columns)
     verb = "TRUNCATE TABLE" if empties else "ANALYZE TABLE"
@@ -123,7 +123,7 @@ def change_primary(rng: Random, types: Types, table: Table) -> Change:
 
 
 def widen(rng: Random, types: Types, table: Table) -> Change:
-    """Makes a VARCHAR or VARBINARY longer, or renames a column."""
+    """Lengthens a VARCHAR or VARBINARY, or renames a column."""
     column = rng.choice(table.columns)
     generated = " ".join(each.generated for each in table.columns)
     if column.type.startswith(("VARCHAR(", "VARBINARY(")) and column.key_bytes > 0:

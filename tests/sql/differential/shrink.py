@@ -1,4 +1,4 @@
-"""Cuts a failing log down to few statements that still fail."""
+"""Reduces a failing log to a few statements that still fail."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from .program import Failure
 
 
 def shrink(pair: Pair, failure: Failure, seconds_max: float) -> Failure:
-    """Removes statements in ever smaller pieces while the engines still disagree in the same way.
+    """Removes ever smaller pieces of the log while the engines still differ in the same way.
 
-    Returns the smallest failure found when the time is up; the original when it does not repeat
-    on fresh databases (it then depends on the server's state).
+    Returns the smallest failure within the time limit. If the failure does not repeat on fresh
+    databases, it depends on the server's state, and the original is returned.
     """
     deadline = time.monotonic() + seconds_max
     signature = _signature(failure.message)
@@ -42,6 +42,6 @@ def shrink(pair: Pair, failure: Failure, seconds_max: float) -> Failure:
 
 
 def _signature(message: str) -> str:
-    """The kind of disagreement, so that a shrunk log does not slide into another bug."""
+    """The kind of difference, so that shrinking does not end in another bug."""
     first = message.split()[0]
     return first if first in ("error", "warnings", "order", "CHECK") else "rows"

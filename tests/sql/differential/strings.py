@@ -1,10 +1,10 @@
-"""Strings that tell collations and encodings apart, by what a character set can hold."""
+"""Strings that distinguish collations and encodings, by character set."""
 
 from __future__ import annotations
 
 from random import Random
 
-# Around the pad: what sorts below a space, spaces at the end, nothing at all, case.
+# Around the pad: characters below a space, trailing spaces, the empty string, case.
 ASCII = [
     "",
     " ",
@@ -167,7 +167,7 @@ UTF8MB4 = [
     "\U0001f468\u200d\U0001f469",
 ]
 
-# Characters for columns of a character set, beside ASCII.
+# Additional strings by character set.
 EXTRA = {
     "ascii": [],
     "latin1": LATIN1,
@@ -208,7 +208,7 @@ def alphabet(charset: str) -> list[str]:
 
 
 def random_text(rng: Random, words: list[str], length_max: int) -> str:
-    """A string of at most `length_max` characters, often short, sometimes exactly that long."""
+    """A string of at most `length_max` characters: often short, sometimes of that length."""
     shape = rng.random()
     if shape < 0.5:
         text = rng.choice(words)
@@ -225,7 +225,7 @@ def random_text(rng: Random, words: list[str], length_max: int) -> str:
 
 
 def random_bytes(rng: Random, length_max: int) -> bytes:
-    """Bytes of at most `length_max`: zeros, ones, spaces and prefixes of each other are common."""
+    """At most `length_max` bytes: zeros, ones, spaces and common prefixes are frequent."""
     pool = [0, 0, 1, 0x20, 0x41, 0x61, 0x7F, 0x80, 0xFE, 0xFF, 0xFF]
     shape = rng.random()
     if shape < 0.1:
@@ -238,7 +238,7 @@ def random_bytes(rng: Random, length_max: int) -> bytes:
 
 
 def text_literal(text: str) -> str:
-    """The string as a literal that survives every client and log."""
+    """A literal of the string that is safe with every client character set and log."""
     return f"_utf8mb4 x'{text.encode().hex()}'" if text else "''"
 
 

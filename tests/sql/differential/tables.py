@@ -1,4 +1,4 @@
-"""Random tables: what the statement generators know of a table, and how it is made."""
+"""Random tables: the model of a table that the generators use, and its definition."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ KEY_BYTES_MAX = 3072
 
 @dataclass
 class KeyPart:
-    """A column in an index: `prefix` characters of it (0: all), descending or not."""
+    """A column in an index: `prefix` characters of it (0: all), ascending or descending."""
 
     column: Column
     prefix: int = 0
@@ -21,13 +21,13 @@ class KeyPart:
 
     @property
     def sql(self) -> str:
-        """The part as it stands in a definition."""
+        """The part in a definition."""
         length = f"({self.prefix})" if self.prefix else ""
         return f"{self.column.name}{length}{' DESC' if self.descending else ''}"
 
     @property
     def bytes_max(self) -> int:
-        """Most bytes that the part takes in an index."""
+        """The maximum size of the part in an index."""
         if self.prefix:
             return self.prefix * self.column.prefix_unit + 2
         return self.column.key_bytes
@@ -43,7 +43,7 @@ class Index:
 
     @property
     def sql(self) -> str:
-        """The index as it stands in CREATE TABLE."""
+        """The index in CREATE TABLE."""
         parts = ", ".join(part.sql for part in self.parts)
         if self.name == "PRIMARY":
             return f"PRIMARY KEY ({parts})"
@@ -56,9 +56,11 @@ class Index:
 
 @dataclass
 class Table:
-    """A table as the generators see it. `order_known` is false once a unique index was added by
-    ALTER: InnoDB then checks unique indexes in another order, and which row an
-    ON DUPLICATE KEY UPDATE meets is not determined."""
+    """A table as the generators see it.
+
+    `order_known` is false once ALTER added a unique index: InnoDB then checks unique indexes in
+    another order, and the row that ON DUPLICATE KEY UPDATE finds is not determined.
+    """
 
     name: str
     columns: list[Column]
@@ -73,38 +75,38 @@ class Table:
 
     @property
     def unique_indexes(self) -> list[Index]:
-        """Every index that can refuse a row."""
+        """Indexes that can reject a row."""
         return [index for index in self.indexes if index.unique]
 
     @property
     def writable(self) -> list[Column]:
-        """Columns that take values."""
+        """Columns that can be assigned."""
         return [column for column in self.columns if not column.generated]
 
     def create(self) -> str:
         """CREATE TABLE without the engine."""
         parts = [column.definition for column in self.columns]
         parts += [index.sql for index in self.indexes]
-        # Explicit numbers stay below this one: how far a refused explicit number moves the counter
-        # is an engine's own choice.
+        # Explicit values stay below this start: how far a rejected explicit value moves the counter
+        # is up to the engine.
         automatic = any(column.auto_increment for column in self.columns)
         start = " AUTO_INCREMENT=1000" if automatic else ""
         return f"CREATE TABLE {{db}}.{self.name} ({', '.join(parts)}){start}"
 
     def fresh_name(self, prefix: str) -> str:
-        """A name no column or index of this table has had."""
+        """A name that no column or index of this table has had."""
         self.next_name += 1
         return f"{prefix}{self.next_name}"
 
     def in_unique(self, column: Column) -> bool:
-        """Whether changing the column, or what it generates, can meet a unique index."""
+        """Whether a unique index uses the column, or a column generated from it."""
         depending = [c for c in self.columns if c.generated and column.name in c.generated]
         return any(
             index.uses(each) for index in self.unique_indexes for each in [column, *depending]
         )
 
     def total_order(self) -> str:
-        """ORDER BY expressions under which no two different rows are equal."""
+        """ORDER BY expressions that distinguish all different rows."""
         primary = self.primary
         if primary is not None:
             return ", ".join(part.column.name for part in primary.parts)
@@ -112,7 +114,7 @@ class Table:
 
 
 def random_part(rng: Random, column: Column, primary: bool = False) -> KeyPart | None:
-    """The column as an index part, or None when it cannot be one."""
+    """The column as an index part, or None if it cannot be one."""
     if column.key_bytes < 0 or (column.generated and primary):
         return None
     prefix = 0
@@ -169,8 +171,8 @@ def _add_generated(rng: Random, table: Table) -> None:
         return
     source = rng.choice(numbers)
     kind = rng.choice(["VIRTUAL", "PERSISTENT"])
-    # With an index on a virtual column the server itself loses rows in some sorts; such indexes
-    # have a test of their own.
+    # With an index on a virtual column the server itself loses rows in some sorts. Another test
+    # covers such indexes.
     key_bytes = 8 if kind == "PERSISTENT" else -1
     table.columns.append(
         Column(

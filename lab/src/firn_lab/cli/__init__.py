@@ -1,4 +1,4 @@
-"""The command `firn-lab`: one file a command, with NAME, HELP, `arguments` and `main`."""
+"""The command `firn-lab`. Each subcommand is one file with NAME, HELP, `arguments` and `main`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from firn_lab.errors import LabError
 
 
 def commands() -> dict[str, ModuleType]:
-    """All modules of this package that are a command."""
+    """All modules of this package that define a subcommand."""
     modules = (
         importlib.import_module(f"{__name__}.{module.name}")
         for module in pkgutil.iter_modules(__path__)
@@ -38,7 +38,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Returns the exit status: 0 ok, 1 failed, 2 wrong usage, 130 interrupted."""
+    """Returns the exit code: 0 ok, 1 failed, 2 wrong usage, 130 interrupted."""
     chosen = parser().parse_args(argv)
     try:
         status: int = chosen.main(chosen)

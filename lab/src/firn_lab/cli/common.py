@@ -12,7 +12,7 @@ from firn_lab.cli.numbers import above, at_least
 from firn_lab.errors import UsageError
 from firn_lab.price import Prices, load_catalogue
 
-# Lines of a table in a file or a pipe: nothing is cut there.
+# Columns of a table in a file or a pipe; wide enough that no cell is cut.
 WIDTH = 240
 STORE = Path("lab-results/lab.sqlite")
 
@@ -22,13 +22,13 @@ def add_store(parser: argparse.ArgumentParser) -> None:
 
 
 def wide_console() -> Console:
-    """As wide as the terminal; wide enough where there is none."""
+    """A console as wide as the terminal, or `WIDTH` columns without a terminal."""
     console = Console(highlight=False)
     return console if console.is_terminal else Console(highlight=False, width=WIDTH)
 
 
 def add_prices(parser: argparse.ArgumentParser, space_alone: bool = False) -> None:
-    """`space_alone`: without those of the machine and of I/O."""
+    """Adds the price options; `space_alone` omits the prices of the machine and of I/O."""
     group = parser.add_argument_group("prices")
     price, size = at_least(0.0), above(0.0)
     if not space_alone:
@@ -41,7 +41,7 @@ def add_prices(parser: argparse.ArgumentParser, space_alone: bool = False) -> No
 
 
 def prices_of(chosen: argparse.Namespace) -> list[Prices]:
-    """Offers of the catalogue, then the prices given one by one; empty when there are none."""
+    """Offers of the catalogue, then the prices of the command line; empty without prices."""
     offers = load_catalogue(chosen.catalogue) if chosen.catalogue else []
     names = [field.name for field in dataclasses.fields(Prices) if field.name != "name"]
     values = {name: getattr(chosen, name, None) for name in names}

@@ -1,12 +1,12 @@
-"""Compares two runs: what became better, worse, or cannot be told apart.
+"""Compares two runs: figures that became better, worse, or cannot be told apart.
 
   firn-lab compare 3 4                     # runs of one store
   firn-lab compare old/lab.sqlite:last last
 
-Exit status 1 when something became worse by more than --allow percent and their intervals do not
-meet. The machine may have been another one at each time: two builds are told apart better by one
-run of both (`judge`). Times that were taken once (loads) are shown, and called single: they say
-nothing for sure.
+Exit status 1 when a figure became worse by more than --allow percent and the two intervals do not
+overlap. The machine may have changed between the runs: to compare two builds, measure both in one
+run and use `judge`. Times that were measured only once (loads) are shown as `single` and prove
+nothing.
 """
 
 from __future__ import annotations

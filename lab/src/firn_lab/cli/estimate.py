@@ -1,4 +1,4 @@
-"""Predicts what FIRN would take on disk for the InnoDB tables of a server. Only reads.
+"""Predicts the disk space of FIRN for the InnoDB tables of a server. It only reads.
 
 firn-lab estimate --dsn mysql://user:password@host:3306/shop --chart shop.png --gb-month 0.08
 firn-lab estimate --dsn 'mysql://root@/?socket=/run/mysqld/mysqld.sock' --table orders
@@ -86,7 +86,7 @@ def main(chosen: argparse.Namespace) -> int:
     finally:
         connection.close()
     if chosen.chart:
-        # Here, since it takes half a second that the other commands would wait for.
+        # Imported here because the import takes half a second, which other commands should not pay.
         from firn_lab.estimate.chart import draw
 
         draw(found, chosen.chart)
@@ -100,7 +100,7 @@ def main(chosen: argparse.Namespace) -> int:
 
 
 def split_dsn(text: str) -> tuple[str, str | None]:
-    """The dsn without its database, and the database, if one is named."""
+    """Splits the dsn into the dsn without database, and the database if one is named."""
     head, question, options = text.removeprefix("dsn:").partition("?")
     scheme, separator, rest = head.partition("://")
     place, _, database = rest.partition("/")
@@ -112,13 +112,13 @@ def split_dsn(text: str) -> tuple[str, str | None]:
 
 
 def connect(dsn: str, seconds: float) -> Any:
-    """A session that cannot write, and whose statements end in time."""
+    """A read-only session whose statements time out after `seconds`."""
     plain = {kind: each for kind, each in converters.conversions.items() if not _is_number(kind)}
     try:
         connection = make_target(f"dsn:{dsn}", Budget(), Path()).connect("", conv=plain)
         with connection.cursor() as cursor:
             cursor.execute("SET SESSION TRANSACTION READ ONLY")
-            # One of the two is known.
+            # MariaDB knows the first variable, MySQL the second.
             for variable, value in (
                 ("max_statement_time", seconds),
                 ("max_execution_time", int(seconds * 1000)),
@@ -133,12 +133,12 @@ def connect(dsn: str, seconds: float) -> Any:
 
 
 def _is_number(kind: Any) -> bool:
-    """Numbers are types that come; Python's types go."""
+    """Whether the key of a converter is a server type (decoder), not a Python type (encoder)."""
     return isinstance(kind, int)
 
 
 def query_of(connection: Any) -> Query:
-    """Errors of the server become the lab's."""
+    """A function that runs a statement and turns server errors into LabError."""
 
     def query(statement: str, values: Sequence[Any]) -> Sequence[Any]:
         try:

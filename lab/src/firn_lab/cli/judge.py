@@ -1,14 +1,15 @@
-"""Whether a limit such as "at least 0.98 of InnoDB's throughput" is met, by the ratios of a run.
+"""Judges by the ratios of a run whether a limit is met: "0.98 of InnoDB's throughput", say.
 
   firn-lab judge --at-least 0.98                 # the last run, each case's headline
   firn-lab judge 3 --at-least 0.98 --figure cpu_us_per_transaction
   firn-lab run oltp_point_select --targets engine:firn@before=/tmp/ha_firn.so engine:firn@after
   firn-lab judge --at-least 0.98                 # after ÷ before: the first target is the reference
 
-A limit is met when the lower end of the 95 % interval of paired ratios reaches it, and all
-transactions of all blocks together reach it, too: a typical block says nothing of stalls. It is
-missed when the upper end does not reach it, else undecided. Times and costs are turned: reference
-÷ target. Exit status 0 when every case meets it, 1 when one misses it, 3 when one is undecided.
+A limit is met when the lower end of the 95 % interval of the paired ratios reaches it, and the
+ratio over all transactions of all blocks reaches it, too: a typical block shows no rare stalls. It
+is missed when the upper end of either interval does not reach it, otherwise undecided. Times and
+costs are inverted: reference ÷ target. Exit status 0 when every case meets the limit, 1 when one
+misses it, 3 when one is undecided.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ HELP = "plans, workloads, targets and measures"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """None."""
+    """This command has no options."""
 
 
 def main(chosen: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""Types of options, for argparse: what makes no sense is told before anything begins."""
+"""Option types for argparse. They reject invalid values before a run begins."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from pathlib import Path
 from typing import TypeVar
 
 N = TypeVar("N", int, float)
-# Beyond it a product of two is no number any more.
+# Upper limit of every option, so that products of options stay finite.
 MOST = 1e15
 
 
 def at_least(low: N) -> Callable[[str], N]:
-    """A number of this kind, finite, of `low` or more."""
+    """A parser of finite numbers of the type of `low`, not smaller than `low`."""
     return _number(type(low), lambda value: value >= low, f"{low:g} or more")
 
 
 def above(low: N) -> Callable[[str], N]:
-    """A number of this kind, finite, of more than `low`."""
+    """A parser of finite numbers of the type of `low`, larger than `low`."""
     return _number(type(low), lambda value: value > low, f"above {low:g}")
 
 
@@ -40,7 +40,7 @@ def _number(kind: type[N], fits: Callable[[N], bool], wanted: str) -> Callable[[
 
 
 def new_file(*endings: str) -> Callable[[str], Path]:
-    """A file that can be written, with one of the endings."""
+    """A parser of paths of writable files with one of the endings."""
 
     def read(text: str) -> Path:
         path = Path(text)
@@ -55,7 +55,7 @@ def new_file(*endings: str) -> Callable[[str], Path]:
 
 
 def new_directory(text: str) -> Path:
-    """A directory that is there or can be made."""
+    """Parses the path of a directory that exists or can be created."""
     path = Path(text)
     place = path.absolute()
     while not place.exists():

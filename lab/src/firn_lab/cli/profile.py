@@ -1,11 +1,12 @@
-"""Where processor time goes: a case under perf on each target, side by side.
+"""Shows where processor time goes: a case under perf on each target, side by side.
 
   firn-lab profile oltp_point_select:tables=4,rows=100000
   firn-lab profile oltp_read_write --targets engine:firn@before=/tmp/ha_firn.so engine:firn@after
 
-Microseconds of a transaction, of the server: the server itself, the engine by layer, shared
-libraries, the kernel by cause (switch, sync, read, write, memory, network). A table, a picture and
-the numbers go to --out. It needs perf (apt-get install linux-perf) and the right to use it.
+The unit is server microseconds per transaction, split into the server itself, the engine by layer,
+shared libraries, and the kernel by cause (switch, sync, read, write, memory, network). A table, a
+picture and the numbers go to --out. It needs perf (apt-get install linux-perf) and permission to
+use it.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
-"""Measures what the lab can tell apart, on servers of which the truth is known.
+"""Measures which differences the lab can detect, on servers whose true ratio is known.
 
   firn-lab prove same                      # InnoDB beside itself: twenty runs of four minutes
   firn-lab prove slower --before build/plugin/ha_firn.so --after build/spin/ha_firn.so
 
-`slower` takes two builds of the plugin, the second made by `scripts/lab.sh spin`: it spins for so
-long in each statement that a transaction takes --percent longer. Raw data, a page and a picture go
-to --out, run by run: the command goes on where it was ended. Exit status 1 when the proof fails.
+`slower` takes two builds of the plugin. `scripts/lab.sh spin` makes the second one, which spins in
+each statement so long that a transaction takes --percent longer. Raw data, a page and a picture go
+to --out after each run, and an interrupted command continues after its last finished run. Exit
+status 1 when the proof fails.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ NAME = "prove"
 HELP = "what the lab can tell apart: servers beside themselves, and a slower build"
 OUT = Path("docs/results/proofs")
 SPIN = "FIRN_LAB_SPIN_NS"
-# By kind: runs, and the case. One statement a transaction, which the build slows down.
+# Runs and case per kind. The case of `slower` has one statement a transaction, where it spins.
 DEFAULTS = {
     "same": (20, "oltp_read_write:tables=4,rows=100000"),
     "slower": (5, "oltp_point_select:tables=4,rows=100000"),
 }
-# To learn how long a transaction takes.
+# Blocks of the run that measures how long a transaction takes.
 CALIBRATION_BLOCKS = 60
 BASE = Params(threads=8, seconds=0.5, lead_seconds=0.05, warm_seconds=5)
 
@@ -88,7 +89,7 @@ def _builds(chosen: argparse.Namespace) -> tuple[str, str]:
 
 
 def _plan(chosen: argparse.Namespace, case: Case, targets: tuple[str, ...], number: int) -> Plan:
-    """A run that goes on until its time is over. Each has rows and draws of its own."""
+    """A plan that uses up its whole time. Each run has its own seed, hence its own rows."""
     fields = {"seed": case.params.seed + number}
     case = Case(case.workload, replace_params(case.params, fields, case.params.options))
     return Plan(
@@ -113,8 +114,12 @@ def _measured(plan: Plan, chosen: argparse.Namespace) -> int:
 
 
 def _spin_ns(chosen: argparse.Namespace, case: Case, target: str) -> int:
-    """So much of the processor time that server and load driver take for a transaction: eight
-    sessions leave no processor idle. Other load of the machine does not matter."""
+    """Nanoseconds of spinning per transaction.
+
+    They are a percentage of the processor time that server and load driver use per transaction:
+    eight sessions leave no processor idle, so processor time determines throughput. Other load on
+    the machine does not change processor time.
+    """
     plan = dataclasses.replace(_plan(chosen, case, (target,), 0), blocks=CALIBRATION_BLOCKS)
     run = _measured(plan, chosen)
     with Reader(chosen.store) as store:
@@ -128,7 +133,7 @@ def _spin_ns(chosen: argparse.Namespace, case: Case, target: str) -> int:
 
 
 def _report(chosen: argparse.Namespace, case: Case, done: list[ProofRun]) -> None:
-    """The page and the picture, of the runs so far."""
+    """Writes the page and the picture of the runs so far."""
     titles = {
         "same": "InnoDB beside itself",
         "slower": f"A build that spins {chosen.percent:g} % longer",

@@ -46,7 +46,7 @@ def main(chosen: argparse.Namespace) -> int:
             raise UsageError(f"--raw would replace the store {chosen.store}: choose another --out")
         out.mkdir(parents=True, exist_ok=True)
         made = [out / "index.html", out / "report.md"]
-        # Here, since it takes half a second that the other commands would wait for.
+        # Imported here because the import takes half a second, which other commands should not pay.
         from firn_lab.report.png import pictures
 
         drawn = pictures(report, out)

@@ -7,10 +7,11 @@
   firn-lab run oltp_point_select --targets engine:firn@before=/tmp/ha_firn.so engine:firn@after
   until firn-lab run full --resume; [ $? -ne 75 ]; do :; done     # slices of two hours
 
-A workload is NAME[:key=value,…]; keys are scale, threads, seconds, lead_seconds, warm_seconds, seed
-and the workload's own (firn-lab list). A case is measured in blocks, a short round on each target,
-until its ratios are known to --within percent, or its time is over. Exit status 75: a slice of a
-run is over, --resume goes on with it. Options of the command line override those of a plan.
+A workload is NAME[:key=value,…]. The keys are scale, threads, seconds, lead_seconds, warm_seconds,
+seed and the workload's own (firn-lab list). A case is measured in blocks, one short round on each
+target, until its ratios are known to --within percent, or its time is over. Exit status 75 reports
+that a slice of a run is over and --resume continues it. Options of the command line override those
+of a plan.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_measuring(parser: argparse.ArgumentParser) -> None:
-    """Adds the options that all measuring commands share."""
+    """Adds the options that every measuring command takes."""
     parser.add_argument(
         "--within", type=above(0.0), metavar="PERCENT", help="a ratio known so well is enough (2.5)"
     )
@@ -96,7 +97,7 @@ def add_measuring(parser: argparse.ArgumentParser) -> None:
 
 
 def make_plan(chosen: argparse.Namespace) -> Plan:
-    """The plan that the command line asks for."""
+    """Builds the plan that the command line requests."""
     names = ("seconds", "lead_seconds", "warm_seconds", "scale", "seed")
     given = {name: getattr(chosen, name) for name in names if getattr(chosen, name) is not None}
     sweep = [{**given, "threads": threads} for threads in chosen.threads or ()] or [given]
@@ -108,11 +109,11 @@ def make_plan(chosen: argparse.Namespace) -> Plan:
             for fields in sweep
         ]
     else:
-        # Parameters given with a workload take precedence over the options.
+        # Values of a workload text win over the options, so the options form the base.
         bases = [replace_params(Params(), fields, {}) for fields in sweep]
         found = [_case(text, base) for text in chosen.what for base in bases]
         plan = Plan("custom", "", ())
-    # A case that names its threads is one for all of a sweep.
+    # A case that sets its own thread count would appear once per sweep value: keep one.
     cases = tuple(case for n, case in enumerate(found) if len(sweep) == 1 or case not in found[:n])
     budget = Budget(
         memory_bytes=(chosen.memory or plan.budget.memory_bytes >> 20) << 20,
@@ -134,7 +135,7 @@ def make_plan(chosen: argparse.Namespace) -> Plan:
 
 
 def _require_sense(plan: Plan) -> None:
-    """Numbers that a case brings along."""
+    """Rejects invalid numbers that a case sets itself."""
     for case in plan.cases:
         params = case.params
         if params.threads < 1 or not (0 < params.seconds < inf and 0 < params.scale < inf):
@@ -160,9 +161,9 @@ def main(chosen: argparse.Namespace) -> int:
 
 
 def measure(plan: Plan, chosen: argparse.Namespace, resume: bool = False) -> tuple[int, str, str]:
-    """Runs the plan: the run's number in the store, how it ended, and why."""
+    """Runs the plan; returns the run's id in the store, its status and a message."""
     scratch = (chosen.dir / f"run-{os.getpid()}").resolve()
-    # Before there is a store: what cannot run leaves nothing in it.
+    # Check everything before the store exists: a plan that cannot run leaves no trace in it.
     parts = prepare_plan(plan, scratch)
     require_installed(parts.targets)
     store = chosen.store.resolve()
@@ -193,7 +194,7 @@ def measure(plan: Plan, chosen: argparse.Namespace, resume: bool = False) -> tup
 
 
 def promise(plan: Plan, parts: PreparedPlan) -> str:
-    """How long it takes, and the room for the largest data, as InnoDB stores it."""
+    """Text with the expected time and the space of the largest data set on all targets."""
     count = len(parts.targets)
     minutes = plan.minutes or sum(case_seconds(plan, w, count) for w in parts.workloads) / 60
     time = f"{minutes:.0f} minutes" if minutes < 120 else f"{minutes / 60:.1f} hours"
@@ -206,7 +207,7 @@ def promise(plan: Plan, parts: PreparedPlan) -> str:
 
 
 def remove_stale(directory: Path) -> None:
-    """Data of labs that were killed: their servers were ended by the guard."""
+    """Removes data directories of labs that were killed; the guard has ended their servers."""
     for path in directory.glob("run-*"):
         number = path.name.removeprefix("run-")
         if number.isdigit() and not Path(f"/proc/{number}").exists():

@@ -1,4 +1,4 @@
-"""The display of a run: its progress, and the table at its end."""
+"""The display of a running run, and the table at its end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from firn_lab.store import Reader
 
 
 class RunDisplay:
-    """A line for each block and each problem; on a terminal a bar with the time left, too."""
+    """Prints a line per block and per problem; a terminal also gets a bar with the time left."""
 
     def __init__(self) -> None:
         self._console = Console(highlight=False)
@@ -41,7 +41,7 @@ class RunDisplay:
         self._bar.stop()
 
     def event(self, kind: str, data: Mapping[str, Any]) -> None:
-        """A listener of the runner."""
+        """Listener of the runner's events."""
         match kind:
             case "started" | "step":
                 self._ends_at = time.monotonic() + data["seconds_left"]
@@ -72,7 +72,7 @@ class RunDisplay:
                 self._print(f"{data['target']} is left out: {data['message']}", style="red")
 
     def _round(self, data: Mapping[str, Any]) -> None:
-        """Those that went well are told by block."""
+        """Reports a failed round; `_block` reports the successful ones."""
         if data["status"] != "ok":
             text = f"block {data['round'] + 1}  {data['case']}  {data['target']}: "
             self._print(f"{text} {data['status']}: {data['message']}", style="red")
@@ -96,7 +96,7 @@ class RunDisplay:
 
 
 def summary(store: Reader, run: int) -> None:
-    """Each case's headline figure, and its ratio to the reference with an interval."""
+    """Prints each case's headline figure, with its ratio to the reference and an interval."""
     report = collect(store, run)
     if not report.targets or not report.cases:
         return
@@ -111,7 +111,7 @@ def summary(store: Reader, run: int) -> None:
 
 
 def cell(report: Report, result: Result | None) -> str:
-    """One target's result of a case."""
+    """Text of one target's result of a case."""
     value = result.headline if result else None
     if result is None or value is None:
         return "–"

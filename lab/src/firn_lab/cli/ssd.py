@@ -1,4 +1,4 @@
-"""Estimates the size of files on an SSD that compresses: blocks of 4, 8 and 16 KiB with zlib.
+"""Predicts the size of files on an SSD that compresses: blocks of 4, 8, 16 KiB with zlib.
 
 firn-lab ssd /var/lib/mysql/shop
 firn-lab ssd shop.ibd --sample-mib 0      # every byte, not a sample

@@ -48,7 +48,7 @@ def main(chosen: argparse.Namespace) -> int:
 
 
 def follow(store: Reader, board: Board) -> Board:
-    """Takes in what was told since the last look."""
+    """Applies the events since the last call."""
     run: Run = store.run(board.run.id)
     for event in store.events(run.id, board.last_event):
         board.apply(event)
@@ -58,7 +58,7 @@ def follow(store: Reader, board: Board) -> Board:
 
 
 def wait_for(chosen: argparse.Namespace, console: Console) -> Reader:
-    """The store, once it holds the run."""
+    """Waits until the store holds the run, and opens the store."""
     told = False
     while True:
         if chosen.store.is_file():

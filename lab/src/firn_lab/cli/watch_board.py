@@ -1,4 +1,4 @@
-"""The picture of `watch`: the events of a run, folded into one."""
+"""The picture of `watch`, folded from the events of a run."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from firn_lab.store.rows import Event, Run
 
 SECONDS_SHOWN = 60
 LINES_SHOWN = 8
-# After so long without an event a running lab is thought to be gone.
+# After this many seconds without an event the lab is presumed dead.
 SILENT_SECONDS = 120
 BARS = "▁▂▃▄▅▆▇█"
 
 
 @dataclass
 class Board:
-    """State of a run. `apply` takes its events in order."""
+    """The displayed state of a run. `apply` must receive the events in order."""
 
     run: Run
     status: str = "running"
@@ -39,7 +39,7 @@ class Board:
     )
     latest: dict[str, Any] = field(default_factory=dict)
     targets: list[str] = field(default_factory=list)
-    # Case, then target: headline figures of the rounds that were ok.
+    # Case, then target: headline figures of the successful rounds.
     results: dict[str, dict[str, list[float]]] = field(default_factory=dict)
     # Case, then target: the ratio to the reference so far, with its interval.
     ratios: dict[str, dict[str, tuple[float, float, float]]] = field(default_factory=dict)
@@ -92,7 +92,7 @@ class Board:
             of_case.setdefault(data["target"], []).append(data["figures"][data["headline"]])
 
     def left(self, now: float) -> str:
-        """Time left, in words."""
+        """Time left, as text."""
         if self.status != "running" or self.ends_at is None:
             return ""
         if self.last_at is not None and now - self.last_at > SILENT_SECONDS:
@@ -102,7 +102,7 @@ class Board:
 
 
 def sparkline(values: collections.abc.Iterable[float]) -> str:
-    """From 0 to the largest."""
+    """Text bars on a scale from 0 to the largest value."""
     numbers = list(values)
     top = max(numbers, default=0.0)
     if top <= 0:
@@ -111,7 +111,7 @@ def sparkline(values: collections.abc.Iterable[float]) -> str:
 
 
 def render(board: Board, now: float) -> RenderableType:
-    """The picture at the time `now`."""
+    """The picture at time `now`, in seconds since the epoch."""
     run, (done, total) = board.run, board.steps
     head = Text(f"run {run.id} {run.title}: {board.status} {board.message}".rstrip(), style="bold")
     parts: list[RenderableType] = [head]
@@ -152,7 +152,7 @@ def _cell(value: Interval) -> str:
 
 
 def _results(board: Board) -> Table:
-    """Medians of the rounds so far, and ratios."""
+    """Table of the medians so far, and the ratios to the reference."""
     table = Table("case", *board.targets, box=None)
     for case, by_target in board.results.items():
         cells = []

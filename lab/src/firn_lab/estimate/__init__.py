@@ -1,2 +1,5 @@
-"""Predicts what FIRN would take on disk for tables that InnoDB holds now: rows are sampled, encoded
-and compressed as FIRN does it. See docs/formats of FIRN; `predict` puts the parts together."""
+"""Predicts the disk space of FIRN for tables that InnoDB holds now.
+
+It samples rows, encodes them into FIRN's formats (docs/formats) and compresses the blocks as FIRN
+does. `run` drives the estimate, and `predict` extrapolates from a sample to an index.
+"""

@@ -1,4 +1,4 @@
-"""Features of a server's tables that FIRN refuses: ALTER TABLE … ENGINE=FIRN fails with them."""
+"""Lists properties of tables that FIRN refuses: with one, ALTER TABLE … ENGINE=FIRN fails."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from firn_lab.errors import LabError
 from firn_lab.estimate.schema import Query, Table, quoted
 
-# Their sort keys differ from their comparison, or from one level to the next.
+# Their sort keys order differently from their comparison, or from one level to the next.
 _COLLATIONS = {
     "big5_chinese_ci", "big5_chinese_nopad_ci", "latin2_czech_cs", "cp1250_czech_cs",
     "tis620_thai_ci", "tis620_thai_nopad_ci",
@@ -18,7 +18,7 @@ _INDEXES = {
     "FULLTEXT": "FULLTEXT index {}",
     "SPATIAL": "SPATIAL index {}",
     "RTREE": "SPATIAL index {}",
-    # In InnoDB these alone are hashes.
+    # InnoDB reports only long unique indexes as hashes.
     "HASH": "index {}: UNIQUE over more bytes than a key takes",
 }
 _OVERLAPS = re.compile(r"KEY (?:`((?:[^`]|``)*)` )?\(.*WITHOUT OVERLAPS\)")
@@ -26,7 +26,7 @@ _REFUSED_TYPES = {"SEQUENCE": "a sequence", "SYSTEM VERSIONED": "system versioni
 
 
 def blockers(query: Query, table: Table, keys: dict[tuple[str, str], list[str]]) -> tuple[str, ...]:
-    """In words, for one table; `keys` are those of `foreign_keys`."""
+    """Reasons for one table, as text; `keys` is the result of `foreign_keys`."""
     place = (table.database, table.name)
     found = list(keys.get(place, []))
     if table.kind in _REFUSED_TYPES:
@@ -43,7 +43,7 @@ def blockers(query: Query, table: Table, keys: dict[tuple[str, str], list[str]])
 
 
 def foreign_keys(query: Query) -> dict[tuple[str, str], list[str]]:
-    """By table, those that it has and those that refer to it: the engine of neither can change."""
+    """Reasons by table: a table that has or is the target of a foreign key keeps its engine."""
     found: dict[tuple[str, str], list[str]] = {}
     rows = query(
         "SELECT DISTINCT constraint_name, table_schema, table_name, referenced_table_schema, "
@@ -61,7 +61,7 @@ def foreign_keys(query: Query) -> dict[tuple[str, str], list[str]]:
 
 
 def of_server(query: Query) -> tuple[str, ...]:
-    """Settings with which FIRN takes no writes, or no statement at all."""
+    """Server settings under which FIRN refuses writes, or all statements."""
     bad = {
         "wsrep_on": ("ON", "Galera replication (wsrep_on)"),
         "binlog_format": ("STATEMENT", "binlog_format = STATEMENT"),
@@ -84,7 +84,7 @@ def _without_overlaps(query: Query, database: str, name: str) -> list[str]:
     try:
         rows = query(f"SHOW CREATE TABLE {quoted(database)}.{quoted(name)}", ())
     except LabError:
-        return []  # Without the right to look; the rows will say so.
+        return []  # The user lacks the privilege; reading the rows will report it.
     lines = str(rows[0][1]).splitlines()
     found = [match for match in map(_OVERLAPS.search, lines) if match]
     return [f"index {match[1] or 'PRIMARY'}: WITHOUT OVERLAPS" for match in found]

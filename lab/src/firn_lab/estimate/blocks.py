@@ -1,5 +1,8 @@
-"""Blocks of FIRN's last level, as docs/formats/sst.md has them: sections, and planes where they are
-wanted. Only what decides the size is made: sketches, places and checksums are counted elsewhere."""
+"""Builds last-level blocks as docs/formats/sst.md defines them: sections, with or without planes.
+
+It builds only the parts that determine the size. Hash index, block offsets and checksums are
+counted elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from dataclasses import dataclass
 
 from firn_lab.estimate.entries import Entry, varint
 
-# FIRN's defaults.
+# FIRN's default values.
 BLOCK_BYTES = 8 << 10
 RESTART_INTERVAL = 16
 ENTRY_OVERHEAD = 3
@@ -19,14 +22,14 @@ PLANE_WIDTH_MAX = 4096
 
 @dataclass(frozen=True)
 class StoredForm:
-    """A raw block, and where its tails begin."""
+    """The raw bytes of a block; `tails_at` is the offset of the tails section."""
 
     raw: bytes
     tails_at: int
 
 
 def shared(one: bytes, other: bytes) -> int:
-    """Bytes that both begin with."""
+    """Length of the common prefix."""
     length = min(len(one), len(other))
     if one[:length] == other[:length]:
         return length
@@ -34,7 +37,7 @@ def shared(one: bytes, other: bytes) -> int:
 
 
 def cut(entries: Iterable[Entry]) -> list[list[Entry]]:
-    """Entries of an index in order, block by block."""
+    """Cuts the ordered entries of an index into blocks."""
     blocks: list[list[Entry]] = []
     size, last = BLOCK_BYTES, b""
     for entry in entries:
@@ -50,7 +53,7 @@ def cut(entries: Iterable[Entry]) -> list[list[Entry]]:
 
 
 def shape(block: Sequence[Entry], tail_planes: bool) -> StoredForm:
-    """Numbers always become planes, tails if asked for."""
+    """Encodes a block. Length arrays and heads become planes, tails only with `tail_planes`."""
     heads, tails = [e.head for e in block], [e.tail for e in block]
     planes = len(block) >= PLANE_ENTRIES_MIN
     fixed = len({len(e.key) for e in block}) == 1
@@ -66,7 +69,7 @@ def shape(block: Sequence[Entry], tail_planes: bool) -> StoredForm:
         keys, restarts = _prefixed(block)
         head += varint(RESTART_INTERVAL)
     body += keys
-    # Trailers are all 0 after a load, so they are not there.
+    # A bulk load writes only trailers of 0, which the format omits.
     lengths = _lengths(heads, planes, head), _lengths(tails, planes, head)
     if fixed:
         head += varint(prefix) + varint(width)
@@ -83,7 +86,7 @@ def shape(block: Sequence[Entry], tail_planes: bool) -> StoredForm:
 
 
 def _prefixed(block: Sequence[Entry]) -> tuple[bytes, bytes]:
-    """Keys without what they share with the one before, and the restarts."""
+    """Prefix-compressed keys, and the array of restart offsets."""
     out, restarts, last = bytearray(), bytearray(), b""
     for n, entry in enumerate(block):
         common = shared(last, entry.key)
@@ -96,7 +99,7 @@ def _prefixed(block: Sequence[Entry]) -> tuple[bytes, bytes]:
 
 
 def _lengths(items: Sequence[bytes], planes: bool, head: bytearray) -> bytes:
-    """In the header if all are the same, else an array."""
+    """An array of lengths; equal lengths go into the header instead."""
     if len({len(item) for item in items}) == 1:
         head += varint(len(items[0]))
         return b""
@@ -114,7 +117,7 @@ def _items(items: Sequence[bytes], planes: bool) -> bytes:
 
 
 def split(items: Sequence[bytes], width: int) -> bytes:
-    """Byte planes: byte j of all items together, as differences where these are small."""
+    """Byte planes: plane j holds byte j of every item, delta-coded if most deltas are -1, 0, 1."""
     bitmap = bytearray((width + 7) // 8)
     joined = b"".join(items)
     out = bytearray()

@@ -1,4 +1,4 @@
-"""A picture of an estimate: InnoDB's bytes beside FIRN's, with the error bound."""
+"""Draws an estimate: InnoDB's bytes beside FIRN's, with the error bound."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TABLES_MAX = 30
 
 
 def draw(found: Sequence[TableEstimate], path: Path) -> None:
-    """PNG or SVG by the file's name; the largest tables."""
+    """Draws the largest tables as PNG or SVG, depending on the file name."""
     if path.suffix not in (".png", ".svg"):
         raise UsageError(f"{path}: a chart is .png or .svg")
     shown = [each for each in found if not (each.problem or each.stale)][:TABLES_MAX]

@@ -1,4 +1,4 @@
-"""Blocks compressed as FIRN does it in the last level: trials, and a dictionary if it pays."""
+"""Compresses blocks as FIRN does in the last level: with trials, and a dictionary if it pays."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ TRAINING_BYTES_MIN = 8 * DICTIONARY_BYTES
 SAMPLE_BYTES = 1 << 10
 DICTIONARY_TRIALS = 16
 GAIN_MIN = 0.02
-# Trials that differ by less end otherwise with other blocks.
+# If trial sizes differ by a smaller fraction, other blocks could reverse the outcome.
 TIE = 0.005
-# Header and checksum of a stored block; the id of a dictionary.
+# Header and checksum of a stored block; id of the dictionary.
 FRAME_BYTES, DICTIONARY_ID_BYTES = 16, 4
 
 Block = Sequence[Entry]
@@ -36,7 +36,7 @@ class Tuning:
 
 
 class Compressor:
-    """Stored sizes of blocks."""
+    """Computes stored sizes of blocks."""
 
     def __init__(self, tuning: Tuning, dictionary: bytes | None = None) -> None:
         self.tuning = tuning
@@ -53,7 +53,7 @@ class Compressor:
         self._context = zstandard.ZstdCompressor(compression_params=parameters, dict_data=data)
 
     def stored(self, block: StoredForm) -> int:
-        """A data block, with header and checksum."""
+        """Stored bytes of a data block, with header and checksum."""
         raw, at = block.raw, block.tails_at
         if self.tuning.cut and min(at, len(raw) - at) >= CUT_MIN:
             stream = self._context.compressobj(size=len(raw))
@@ -65,11 +65,11 @@ class Compressor:
         return self._kept(raw, size)
 
     def other(self, raw: bytes) -> int:
-        """A block of another kind: an index, a dictionary."""
+        """Stored bytes of a block of another kind: an index, a dictionary."""
         return self._kept(raw, len(self._context.compress(raw)))
 
     def _kept(self, raw: bytes, size: int) -> int:
-        """Raw unless compression saves an eighth."""
+        """Keeps the raw block unless compression saves an eighth."""
         if size <= len(raw) - len(raw) // 8:
             return size + self._frame
         return len(raw) + FRAME_BYTES
@@ -80,7 +80,7 @@ def raw_bytes(block: Block) -> int:
 
 
 def tunings(blocks: Sequence[Block]) -> list[Tuning]:
-    """The best of all ways for eight of the blocks, and those that FIRN may find as good."""
+    """The best tuning for about eight of the blocks, and those that FIRN may choose instead."""
     if sum(map(raw_bytes, blocks)) < TRIAL_BYTES_MIN:
         return [Tuning()]
     trial = blocks[:: max(1, len(blocks) // TRIAL_BLOCKS)]
@@ -90,7 +90,7 @@ def tunings(blocks: Sequence[Block]) -> list[Tuning]:
         for long_matches, cut in ((False, False), (False, True), (True, False), (True, True)):
             tuning = Tuning(tail_planes, long_matches, cut)
             compressor = Compressor(tuning)
-            # Of ways that come to the same the first is taken.
+            # Of tunings with equal size the first wins.
             found.setdefault(sum(compressor.stored(block) for block in shaped), tuning)
     best = min(found)
     return [found[size] for size in sorted(found) if size <= best * (1 + TIE)]
@@ -98,8 +98,11 @@ def tunings(blocks: Sequence[Block]) -> list[Tuning]:
 
 @dataclass(frozen=True)
 class Stored:
-    """`sizes`: of each block. `dictionary_bytes` is what one file carries. `open`: by which part of
-    the sizes it may be otherwise, to either side."""
+    """Stored sizes of a file's blocks.
+
+    `sizes`: bytes of each block. `dictionary_bytes`: carried once per file. `open`: uncertainty of
+    the sum of the sizes, as a fraction to either side.
+    """
 
     sizes: list[float]
     dictionary_bytes: int
@@ -107,10 +110,12 @@ class Stored:
 
 
 def store(blocks: Sequence[Block], whole_raw_bytes: float) -> Stored:
-    """Sizes of the blocks in a file of so many raw bytes, of which these are a sample. Where FIRN
-    may choose between a way with a dictionary and one without: the middle."""
+    """Sizes of sampled blocks as parts of a file of `whole_raw_bytes`.
+
+    If FIRN may choose between tunings with and without a dictionary, the result is their mean.
+    """
     ways = [_store(blocks, tuning, whole_raw_bytes) for tuning in tunings(blocks)]
-    # The best of either kind.
+    # Keep the best tuning of either kind: with and without a dictionary.
     kinds = list({way.dictionary_bytes > 0: way for way in reversed(ways)}.values())
     if len(kinds) == 1:
         return kinds[0]
@@ -120,18 +125,18 @@ def store(blocks: Sequence[Block], whole_raw_bytes: float) -> Stored:
 
 
 def _store(blocks: Sequence[Block], tuning: Tuning, whole_raw_bytes: float) -> Stored:
-    """The sizes that one way gives.
+    """Sizes under one tuning.
 
-    A dictionary holds pieces of the blocks that it was trained on, and fits these better than
-    others: more so in a small sample than in a whole file. So the sample is halved, each half
-    compressed with the other's dictionary and with its own; that counts by the half's part of the
-    file.
+    A dictionary contains pieces of the blocks that trained it, and compresses these better than
+    other blocks; the effect is larger in a small sample than in a whole file. Therefore each half
+    of the sample is compressed with its own dictionary and with that of the other half. Its own
+    dictionary gets the weight that the training half has in the whole file.
     """
     shaped = [shape(block, tuning.tail_planes) for block in blocks]
     plain_compressor = Compressor(tuning)
     plain = [float(plain_compressor.stored(block)) for block in shaped]
     raw = sum(len(block.raw) for block in shaped)
-    # Prefixes that keys share are stored once.
+    # Shared prefixes are stored once, so the file is smaller than the sum of its entries.
     whole = whole_raw_bytes * raw / max(1, sum(map(raw_bytes, blocks)))
     if whole < TRAINING_BYTES_MIN or raw < 2 * SAMPLE_BYTES:
         return Stored(plain, 0)
@@ -157,7 +162,7 @@ def _store(blocks: Sequence[Block], tuning: Tuning, whole_raw_bytes: float) -> S
 
 
 def train(blocks: Sequence[StoredForm]) -> bytes | None:
-    """As FIRN's trainer: pieces of a KiB of evenly spread blocks."""
+    """Trains a dictionary as FIRN does, from evenly spread pieces of a KiB."""
     total = sum(len(block.raw) for block in blocks)
     spread = blocks[:: max(1, total // TRAINING_BYTES)]
     samples: list[bytes | bytearray | memoryview[int]] = [
@@ -170,4 +175,4 @@ def train(blocks: Sequence[StoredForm]) -> bytes | None:
             DICTIONARY_BYTES, samples, k=512, d=8, f=19, split_point=1.0, accel=1, steps=1
         ).as_bytes()
     except zstandard.ZstdError:
-        return None  # Too few samples.
+        return None  # There are too few samples.

@@ -1,8 +1,7 @@
-"""Rows as entries of FIRN's indexes: keys that sort as bytes, heads and tails. docs/formats/key.md
-and row.md have the form.
+"""Encodes rows as FIRN's index entries: memcomparable keys, heads and tails.
 
-Weights of text are not asked from the server: those of a collation are imitated, so that sizes and
-the bytes' entropy come out alike.
+docs/formats/key.md and row.md define the form. Collation weights are imitated instead of fetched
+from the server, so that their size and entropy are about right.
 """
 
 from __future__ import annotations
@@ -19,19 +18,19 @@ import zstandard
 from firn_lab.estimate.schema import Column, Index, Table
 from firn_lab.estimate.values import Encode, encoder, is_integer, is_text, is_variable, variable
 
-# FIRN's default of firn_blob_threshold: longer values lie in blob files.
+# FIRN's default of firn_blob_threshold: longer values go to blob files.
 BLOB_MIN = 4096
 BLOB_HEADER = 32
 _BLOB = zstandard.ZstdCompressor(level=1)
 _OUT_OF_LINE = ("varchar", "varbinary", "text", "mediumtext", "longtext", "json", "blob",
                 "mediumblob", "longblob")  # fmt: skip
-# Big-endian in the record buffer already.
+# These types are big-endian in the record buffer already.
 _AS_STORED = ("decimal", "time", "datetime", "timestamp", "bit", "binary", "uuid", "inet6", "inet4")
 
 
 @dataclass(frozen=True)
 class Entry:
-    """`blob`: bytes that go to blob files besides."""
+    """An index entry; `blob` is the number of bytes that it adds to blob files."""
 
     key: bytes
     head: bytes
@@ -49,7 +48,7 @@ def varint(value: int) -> bytes:
 
 
 class RowEncoder:
-    """Rows of the primary index. `row` holds a value for each column that is not virtual."""
+    """Encodes rows of the primary index. A row has a value for each column that is not virtual."""
 
     def __init__(self, table: Table, index_id: int) -> None:
         self._columns = [column for column in table.columns if not column.virtual]
@@ -68,7 +67,7 @@ class RowEncoder:
         self._prefix = index_id.to_bytes(4, "big")
 
     def entry(self, row: Sequence[Any], number: int) -> Entry:
-        """`number` is the hidden row id of tables without a primary key."""
+        """Encodes a row; `number` is the hidden row id of tables without a primary key."""
         key = self._prefix + b"".join(part.encode(row[n]) for n, part in self._key)
         if not self._key:
             key += number.to_bytes(8, "big")
@@ -109,7 +108,7 @@ class RowEncoder:
 
 
 def stored_blob(value: bytes) -> int:
-    """Bytes of a value in a blob file, compressed if that saves an eighth."""
+    """Bytes of a value in a blob file. Compression applies only if it saves an eighth."""
     packed = len(_BLOB.compress(value))
     return packed if packed <= len(value) - len(value) // 8 else len(value)
 
@@ -118,12 +117,12 @@ def _reference(column: int, value: bytes, stored: int, offset: int) -> bytes:
     codec = 0 if stored == len(value) else 1
     out = varint(column + 1) + varint(7) + varint((zlib.crc32(value) << 4) + offset & 0xFFFFFFF)
     out += varint(len(value)) + bytes([codec]) + (varint(stored) if codec else b"")
-    # A checksum is random to a compressor.
+    # A checksum is random data to a compressor, so use one that does not compress.
     return out + hashlib.blake2b(value, digest_size=8).digest()
 
 
 class KeyPart:
-    """One part of an index."""
+    """Encodes one part of an index key."""
 
     def __init__(self, column: Column, prefix: int | None) -> None:
         self.column = column
@@ -169,7 +168,7 @@ class KeyPart:
 
     @property
     def gives_back(self) -> str:
-        """The rest of the column that the value stores: nothing, spaces, sign or text."""
+        """The kind of information that the key loses: "nothing", "spaces", "sign" or "text"."""
         if self._prefix is not None:
             return "nothing"
         if self.column.kind in ("float", "double"):
@@ -181,7 +180,7 @@ class KeyPart:
         return "text"
 
     def rest(self, value: Any) -> bytes:
-        """Its item in the value of a secondary entry."""
+        """Bytes in the value of a secondary entry that restore the original from the key."""
         if value is None or self.gives_back == "nothing":
             return b""
         if self.gives_back == "sign":
@@ -195,14 +194,14 @@ class KeyPart:
 
 
 def weights(text: str, collation: str) -> bytes:
-    """Units with a mark behind each space and at the end, as a PAD SPACE level has them."""
+    """Imitates a PAD SPACE sort key: weights, with a marker after each space and at the end."""
     by_character = "_bin" in collation
     wide = any(name in collation for name in ("unicode", "uca", "_0900", "_520"))
     out = bytearray()
     for character in text if by_character else text.upper():
         code = ord(character)
         if wide and not by_character:
-            # Weights of UCA have two bytes: a few high ones, low ones far apart.
+            # UCA weights have two bytes: the high byte takes few values, the low byte many.
             unit = bytes([0x8E if character.isalnum() else 0x82, code * 23 & 0xFF])
         elif code < 0x80:
             unit = bytes([code])
@@ -216,7 +215,7 @@ def weights(text: str, collation: str) -> bytes:
 
 
 class SecondaryEncoder:
-    """Entries of a secondary index. `row` holds its parts, then those of the primary key."""
+    """Encodes secondary entries. A row holds the index parts, then those of the primary key."""
 
     def __init__(self, table: Table, index: Index, index_id: int) -> None:
         primary = table.primary.parts if table.primary else ()
@@ -235,7 +234,7 @@ class SecondaryEncoder:
             part.encode(value) for part, value in zip(self._parts, row, strict=True)
         )
         if self._hidden:
-            # In the order of this index row ids are as good as random.
+            # In the order of this index, row ids are effectively random.
             key += (zlib.crc32(key) ^ number).to_bytes(8, "big")
         value = b"".join(self._parts[n].rest(row[n]) for n in self._items)
         return Entry(key, value if any(value) else b"", b"")

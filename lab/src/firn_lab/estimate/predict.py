@@ -1,4 +1,4 @@
-"""From samples to bytes on disk, with an error bound."""
+"""Extrapolates from samples to bytes on disk, with an error bound."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from firn_lab.estimate.compress import Block, raw_bytes, store
 from firn_lab.estimate.entries import Entry
 from firn_lab.estimate.sample import Sample
 
-# Files of the last level: a 64th of it, between a sixteenth of the largest and that.
+# FIRN aims for this many files in the last level, within these bounds of a file's size.
 FILE_BYTES_MAX, FILE_BYTES_MIN, FILES = 32 << 20, 2 << 20, 64
-# Top index, properties, footer, and the rest of the last block of the file system.
+# Top index, properties and footer of a file, and half of a file system block.
 FILE_EXTRA_BYTES = 600 + 2048
-# By which a file may be otherwise: it ends in a block of the file system, or shares it.
+# Size error per file: a file ends within a file system block.
 FILE_ERROR_BYTES = 4096
 FILTER_BITS = 10
-# Two standard errors of the sample, and what the imitation leaves open.
+# The error bound covers two standard errors of the sample, and the error of the imitation.
 SIGMAS = 2.0
 MODEL_ERROR = 0.05
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """Bytes on disk; `error` is a bound to either side. `raw_bytes`: of keys and values."""
+    """Predicted bytes on disk, plus or minus `error`. `raw_bytes`: total of keys and values."""
 
     bytes: float
     error: float
@@ -35,7 +35,7 @@ class Prediction:
 
 
 def predict(sample: Sample, entries: Sequence[Sequence[Entry]]) -> Prediction:
-    """One index: `entries` are those of the sample's runs."""
+    """Predicts one index; `entries` are the encoded runs of the sample."""
     runs = [_whole_blocks(run, sample.whole) for run in entries]
     runs = [run for run in runs if run]
     blocks = [block for run in runs for block in run]
@@ -43,11 +43,11 @@ def predict(sample: Sample, entries: Sequence[Sequence[Entry]]) -> Prediction:
     if not count or not sample.rows:
         return Prediction(0.0, 0.0)
     whole_raw = sum(map(raw_bytes, blocks)) / count * sample.rows
-    # The rows of a file depend on how well it compresses: assume a third at first.
+    # The raw size of a file depends on its compression; start with a ratio of a third.
     file_raw = min(whole_raw, _file_bytes(whole_raw / 3) * 3)
     stored = store(blocks, file_raw)
     data = sum(stored.sizes) / count * sample.rows
-    # Bytes of an index entry: a separator's own bytes, offset, length and counts.
+    # An index entry takes 13 bytes: the separator's own bytes, offset, length and counts.
     index = sample.rows * len(blocks) / count * 13
     filters = sample.rows * FILTER_BITS / 8
     files = max(1.0, math.ceil(data / _file_bytes(data)))
@@ -61,7 +61,7 @@ def predict(sample: Sample, entries: Sequence[Sequence[Entry]]) -> Prediction:
 
 
 def _whole_blocks(run: Sequence[Entry], whole: bool) -> list[Block]:
-    """The last block of a run is not full, unless the index ends there."""
+    """Cuts a run into blocks without the last one, which is partial unless `whole`."""
     blocks: list[Block] = list(cut(run))
     return blocks if whole or len(blocks) < 2 else blocks[:-1]
 
@@ -71,7 +71,7 @@ def _file_bytes(data: float) -> float:
 
 
 def _standard_error(runs: Sequence[Sequence[Block]], sizes: Sequence[float]) -> float:
-    """Of the bytes a row, relative, by leaving out one run at a time."""
+    """Relative standard error of the bytes per row, by the jackknife over runs."""
     totals, counts, at = [], [], 0
     for run in runs:
         totals.append(sum(sizes[at : at + len(run)]))

@@ -1,9 +1,9 @@
-"""How much is read of each table, so that all tables together stay within a bound.
+"""Decides how much of each table is read, so that all tables together stay within a limit.
 
-A server with two tables of 200 MiB has both read whole. One with a hundred of them has the smallest
-read whole, as many as fit, and ranges of the others; one with a hundred thousand has smaller
-ranges, and at last the smallest tables are left out. Nothing is read here: sizes are those of
-InnoDB's statistics.
+With the default limit, a server with two tables of 200 MiB has both read whole. With a hundred
+such tables, as many of the smallest as fit are read whole, and the others in ranges. With a hundred
+thousand, the ranges become smaller, and finally the smallest tables are left out. This module
+reads nothing itself: it takes sizes from InnoDB's statistics.
 """
 
 from __future__ import annotations
@@ -15,32 +15,37 @@ from firn_lab.estimate.sample_starts import has_places
 from firn_lab.estimate.schema import Index, Table
 
 PAGE_BYTES = 16 << 10
-# A run of neighbouring rows.
+# Target size of a run, that is, of a range of neighbouring rows.
 RUN_BYTES = 48 << 10
 RUN_ROWS_MIN, RUN_ROWS_MAX = 4, 4000
-# Where an index holds beginnings of values only, the server looks up each row in a page of its own.
+# With a prefix index the server looks up each row in a page of its own, so runs must be shorter.
 RUN_ROWS_LOOKED_UP_MAX = 600
-# Of fewer the error is not known.
+# Fewer runs give no error estimate.
 RUNS_MIN = 8
 
 
 @dataclass(frozen=True)
 class Limits:
-    """`sample_bytes`: of rows, for each index. `scan_bytes`: a table up to this size may be read
-    whole, once for each of its indexes. `total_bytes`: of all tables together."""
+    """Limits of an estimate.
+
+    `sample_bytes`: rows sampled per index. `scan_bytes`: a table up to this size may be read whole,
+    once for each of its indexes. `total_bytes`: reads of all tables together.
+    """
 
     sample_bytes: int = 4 << 20
     scan_bytes: int = 256 << 20
     total_bytes: int = 2 << 30
     seed: int = 920967
-    # Whether rows of larger tables are counted, which reads an index of theirs.
+    # Whether to count the rows of larger tables, which reads one of their indexes.
     count: bool = False
 
 
 @dataclass(frozen=True)
 class ReadBudget:
-    """How a table is read: whole, or ranges of `sample_bytes` an index; `bytes` is about what the
-    server reads. `problem`: why it is not read."""
+    """The decision for one table: read it whole, or in ranges of `sample_bytes` per index.
+
+    `bytes`: approximate amount that the server reads. `problem`: the reason for not reading it.
+    """
 
     whole: bool
     sample_bytes: int
@@ -49,12 +54,12 @@ class ReadBudget:
 
 
 def looks_up(index: Index | None) -> bool:
-    """Whether the server reads the row for each entry of a secondary index."""
+    """Whether the server looks up the row for each entry of a secondary index."""
     return index is not None and not index.primary and any(p is not None for _, p in index.parts)
 
 
 def row_bytes(table: Table, index: Index | None) -> float:
-    """Of an index, on average."""
+    """Average bytes of an entry of an index."""
     size = float(table.data_bytes)
     if index is not None and not index.primary:
         size = table.index_bytes / sum(not each.primary for each in table.indexes)
@@ -62,26 +67,26 @@ def row_bytes(table: Table, index: Index | None) -> float:
 
 
 def run_rows(table: Table, index: Index | None) -> int:
-    """Rows of about RUN_BYTES; of several, so that their keys tell how dense they are."""
+    """Rows of a run of about RUN_BYTES. Several rows are needed to estimate the key density."""
     most = RUN_ROWS_LOOKED_UP_MAX if looks_up(index) else RUN_ROWS_MAX
     return int(min(most, max(RUN_ROWS_MIN, RUN_BYTES / max(row_bytes(table, index), 12.0))))
 
 
 def run_count(table: Table, index: Index | None, sample_bytes: int) -> int:
-    """Runs of `sample_bytes` together."""
+    """Number of runs that add up to about `sample_bytes`."""
     rows = run_rows(table, index)
     each = rows * (PAGE_BYTES if looks_up(index) else row_bytes(table, index))
     return int(max(RUNS_MIN, sample_bytes // max(RUN_BYTES, each)))
 
 
 def whole_bytes(table: Table) -> float:
-    """Bytes that the server reads to scan each index."""
+    """Bytes that the server reads to walk along every index."""
     looked_up = sum(map(looks_up, table.indexes)) * table.data_bytes
     return float(table.data_bytes + table.index_bytes + looked_up)
 
 
 def range_bytes(table: Table, sample_bytes: int, count: bool = False) -> float:
-    """Bytes that it reads for runs of each index: a run ends in the middle of a page."""
+    """Bytes that the server reads for the runs of every index; a run also reads a partial page."""
     total = 0.0
     for index in table.indexes:
         rows = run_rows(table, index)
@@ -95,8 +100,11 @@ def range_bytes(table: Table, sample_bytes: int, count: bool = False) -> float:
 
 
 def allot(tables: Sequence[Table], limits: Limits) -> list[ReadBudget]:
-    """For each table, within the limits. Ranges first, of as many tables as there is room for;
-    what room is left goes to small tables, to be read whole, which is exact."""
+    """A decision for each table, within the limits.
+
+    Ranges of all tables come first, with smaller samples if the budget is short. The rest of the
+    budget goes to small tables, which are then read whole: that is exact.
+    """
     whole = {n: whole_bytes(table) for n, table in enumerate(tables) if _is_small(table, limits)}
     least = min(limits.sample_bytes, RUNS_MIN * RUN_BYTES)
     sample = limits.sample_bytes
@@ -123,7 +131,7 @@ def _is_small(table: Table, limits: Limits) -> bool:
 
 
 def _cheapest(table: Table, whole: float | None, sample_bytes: int, count: bool) -> ReadBudget:
-    """`whole`: what reading it whole takes, where that is allowed."""
+    """The cheaper way to read a table; `whole` is the cost of reading it whole, if allowed."""
     why = _no_ranges(table)
     ranges = None if why else range_bytes(table, sample_bytes, count)
     if whole is not None and (ranges is None or whole <= ranges):
@@ -135,7 +143,7 @@ def _cheapest(table: Table, whole: float | None, sample_bytes: int, count: bool)
 
 
 def _no_ranges(table: Table) -> str:
-    """Why no range of it can be found; "" when one can."""
+    """The reason why ranges of the table cannot be found; "" if they can."""
     if table.primary is None:
         return "without a primary key"
     column = table.primary.parts[0][0]
@@ -145,7 +153,7 @@ def _no_ranges(table: Table) -> str:
 def _largest(
     tables: Sequence[Table], found: Sequence[ReadBudget], total_bytes: float
 ) -> list[ReadBudget]:
-    """As many tables as there is room for, the largest first: they decide the sum."""
+    """Keeps as many tables as fit, the largest first, because these determine the total."""
     kept, room = list(found), total_bytes
     for n in sorted(range(len(tables)), key=lambda n: whole_bytes(tables[n]), reverse=True):
         if found[n].bytes <= room:

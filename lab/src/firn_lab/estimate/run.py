@@ -1,4 +1,4 @@
-"""The estimate of a server: each table in turn."""
+"""Estimates the tables of a server, one after another."""
 
 from __future__ import annotations
 
@@ -14,22 +14,25 @@ from firn_lab.estimate.read_budget import Limits, ReadBudget, allot
 from firn_lab.estimate.sample import Sampler
 from firn_lab.estimate.schema import Index, Query, Table, tables
 
-# Index ids of FIRN begin somewhere; all keys of an index share them.
+# A plausible first index id of FIRN; all keys of an index share theirs.
 FIRST_INDEX_ID = 256
-# Statistics whose rows differ by more from those that were read say nothing of InnoDB's bytes.
+# If the row count read differs from the statistics by a larger factor, the statistics are stale.
 STALE_FACTOR = 1.5
-# InnoDB stores no less than this part of the bytes of its rows, unless it compresses them.
+# InnoDB stores at least this fraction of the bytes of its rows, unless it compresses them.
 STORED_PART_MIN = 0.5
-# Files of smaller tables mostly consist of pages that InnoDB keeps in reserve.
+# Smaller files say little: most of their size is space that InnoDB reserves.
 FILE_BYTES_TOLD = 4 << 20
 
 
 @dataclass(frozen=True)
 class TableEstimate:
-    """`problem`: why there is no prediction. `left_out`: indexes that are not in it. `read_bytes`:
-    about what the server read for it; `read_whole`: every row was counted. `blockers`: what FIRN
-    refuses of it. `stale`: InnoDB's statistics are out of date, and nothing else tells its
-    bytes."""
+    """The estimate of one table.
+
+    `problem`: why there is no prediction. `left_out`: indexes that the prediction does not include.
+    `read_bytes`: approximate amount that the server read. `read_whole`: whether every row was
+    counted. `blockers`: properties that FIRN refuses. `stale`: InnoDB's statistics are out of date,
+    and no other source gives InnoDB's bytes.
+    """
 
     name: str
     rows: float
@@ -50,7 +53,7 @@ class TableEstimate:
 def estimate(
     query: Query, database: str | None, names: Sequence[str], limits: Limits
 ) -> Iterator[TableEstimate]:
-    """The largest tables first. A table that cannot be sampled says why."""
+    """Estimates tables, the largest first. A table that cannot be sampled reports its problem."""
     sizes = file_bytes(query)
     found = tables(query, database, names)
     _require_all(query, database, names, found)
@@ -83,7 +86,10 @@ def estimate(
 
 
 def as_large_as(table: Table, file_bytes: float | None) -> Table:
-    """With what the file says, where statistics are far behind it: how much is read follows."""
+    """Scales the table's statistics up to the file size if they are far below it.
+
+    The read budget depends on these numbers.
+    """
     told = table.data_bytes + table.index_bytes
     if not file_bytes or file_bytes < FILE_BYTES_TOLD or file_bytes < STALE_FACTOR * told:
         return table
@@ -97,20 +103,22 @@ def as_large_as(table: Table, file_bytes: float | None) -> Table:
 
 
 def is_stale(table: Table, file_bytes: float | None, rows: float, firn: Prediction) -> bool:
-    """Whether InnoDB's bytes are too few for the rows that were read: those of its statistics, or
-    of a file that its pages have not reached yet."""
+    """Whether InnoDB's reported bytes are too small for the rows that were read.
+
+    The bytes come from outdated statistics, or from a file to which pages are not flushed yet.
+    """
     told = table.data_bytes + table.index_bytes if file_bytes is None else file_bytes
     if not table.packed and told < STORED_PART_MIN * firn.raw_bytes:
         return True
     known = min(rows, table.rows), max(rows, table.rows)
-    # A page or two say nothing.
+    # A table of a page or two proves nothing.
     return file_bytes is None and known[1] > 1000 and known[1] > STALE_FACTOR * known[0]
 
 
 def _require_all(
     query: Query, database: str | None, names: Sequence[str], found: Sequence[Table]
 ) -> None:
-    """Fails if a schema or table that was asked for by name does not exist."""
+    """Raises UsageError if a requested database or table does not exist."""
     schemata = "SELECT 1 FROM information_schema.schemata WHERE schema_name = %s"
     if database and not query(schemata, (database,)):
         raise UsageError(f"the server has no database {database}, or does not show it")
@@ -133,10 +141,10 @@ def _table(
         found.append(_secondary(sampler, table, index, FIRST_INDEX_ID + 1 + number))
     return primary.rows, Prediction(
         sum(each.bytes for each in found),
-        # The imitation errs in all indexes in the same direction, so errors add up.
+        # The imitation errs in the same direction in all indexes, so errors add up.
         min(sum(each.error for each in found), sum(each.bytes for each in found)),
         sum(each.blob_bytes for each in found),
-        # InnoDB's own indexes have other keys; its rows have these bytes at least.
+        # InnoDB's secondary keys differ, but its rows have at least these bytes.
         found[0].raw_bytes,
     )
 
@@ -149,13 +157,13 @@ def _secondary(sampler: Sampler, table: Table, index: Index, index_id: int) -> P
 
 
 def file_bytes(query: Query) -> dict[str, float]:
-    """Bytes of table files on disk, by `database/table`; empty without the privilege."""
+    """Bytes on disk by `database/table`; empty without the privilege to see files."""
     for view in ("innodb_sys_tablespaces", "innodb_tablespaces"):
         try:
             rows = query(f"SELECT name, allocated_size FROM information_schema.{view}", ())
         except LabError:
             continue
-        # Partitions have files of their own.
+        # Each partition has its own file; add them up.
         sizes: dict[str, float] = {}
         for name, size in rows:
             table = str(name).replace("#P#", "#p#").partition("#p#")[0]
@@ -165,7 +173,11 @@ def file_bytes(query: Query) -> dict[str, float]:
 
 
 def total(found: Sequence[TableEstimate]) -> TableEstimate:
-    """Of the tables with a prediction. Errors of tables are taken as independent but for a half."""
+    """The sum over the tables with a prediction.
+
+    The error is the larger of the root of the sum of squares of the tables' errors, as if they were
+    independent, and half of their plain sum.
+    """
     good = [each for each in found if not (each.problem or each.stale)]
     errors = [each.firn.error for each in good]
     error = max(math.hypot(*errors), sum(errors) / 2) if errors else 0.0

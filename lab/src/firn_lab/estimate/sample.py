@@ -1,8 +1,9 @@
-"""Reads runs of neighbouring rows from places all over an index.
+"""Reads runs of neighbouring rows, spread over an index.
 
-Small tables are read once from end to end by the server, which sends only the runs: the count is
-exact then. In large ones every run is a range read. Those of the primary index start at points
-between the smallest and the largest value of its first column, those of others at rows read there.
+The server scans a small table once from end to end and sends only the runs; the row count is exact
+then. In a large table every run is a range read. Runs of the primary index start at points between
+the smallest and the largest value of its first column; runs of a secondary index start at rows
+that the primary runs returned.
 """
 
 from __future__ import annotations
@@ -17,15 +18,18 @@ from firn_lab.estimate.sample_starts import after, between, compared
 from firn_lab.estimate.schema import Column, Index, Query, Table, quoted
 from firn_lab.estimate.values import expression, is_integer, is_text
 
-# Of InnoDB's statistics, where rows can neither be counted nor derived from the keys.
+# Relative error of InnoDB's row count, used if rows are neither counted nor derived from keys.
 STATISTICS_ERROR = 0.3
-# Of the density between two runs, relative: half of it or half more.
+# Relative variance of the key density between two runs: half as much more or less.
 DENSITY_VARIANCE = 0.25
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Rows with their number. `whole`: the runs are all there is. `rows_error`: relative."""
+    """Runs of rows with their row numbers.
+
+    `whole`: the runs contain the entire index. `rows_error`: relative error of `rows`.
+    """
 
     runs: list[list[tuple[int, tuple[Any, ...]]]]
     rows: float
@@ -34,7 +38,7 @@ class Sample:
 
 
 def columns_of(table: Table, index: Index | None) -> list[Column]:
-    """The columns to read for an index: whole rows, or its parts and those of the primary key."""
+    """Columns to read for an index: whole rows, or its parts and those of the primary key."""
     if index is None or index.primary:
         return [column for column in table.columns if not column.virtual]
     primary = table.primary.parts if table.primary else ()
@@ -42,7 +46,7 @@ def columns_of(table: Table, index: Index | None) -> list[Column]:
 
 
 class Sampler:
-    """Of one table, which `reads` has no problem with."""
+    """Samples the indexes of one table. `reads` must not have a problem."""
 
     def __init__(self, query: Query, table: Table, limits: Limits, reads: ReadBudget) -> None:
         self._query = query
@@ -54,14 +58,14 @@ class Sampler:
         self._rows: tuple[float, float] | None = None
 
     def sample(self, index: Index | None) -> Sample:
-        """Runs of an index; None: rows of a table without a primary key."""
+        """Samples an index; None stands for the rows of a table without a primary key."""
         if self._reads.whole:
             return self._by_scan(index)
         assert index is not None, "ranges of a table without a primary key"
         return self._by_ranges(index)
 
     def _source(self, index: Index | None) -> tuple[str, str, str]:
-        """Columns to select, table with the index to use, and the index's order."""
+        """The columns to select, the table with an index hint, and the ORDER BY clause."""
         columns = columns_of(self._table, index)
         place = f"{quoted(self._table.database)}.{quoted(self._table.name)}"
         if index is None:
@@ -71,12 +75,13 @@ class Sampler:
         order = ", ".join(dict.fromkeys(quoted(column.name) for column, _ in parts))
         source = f"{place} FORCE INDEX ({quoted(index.name)})"
         if any(prefix is not None for _, prefix in parts):
-            # The server would sort: it trusts no prefix for an order. A range read has it anyway.
+            # The server never uses a prefix index for ORDER BY: it would sort. A range read follows
+            # the index anyway.
             return ", ".join(map(expression, columns)), source, ""
         return ", ".join(map(expression, columns)), source, f" ORDER BY {order}"
 
     def _all(self, index: Index | None) -> tuple[str, list[Any]]:
-        """A condition that every row meets, and for which the server walks along the index."""
+        """A condition that every row meets and that makes the server walk along the index."""
         if index is None or index.primary or all(prefix is None for _, prefix in index.parts):
             return "", []
         column = index.parts[0][0]
@@ -94,12 +99,12 @@ class Sampler:
     def _by_scan(self, index: Index | None) -> Sample:
         run = run_rows(self._table, index)
         estimate = max(1, self._table.rows)
-        # InnoDB's statistics may be off by half: rather too many runs than one.
+        # InnoDB's row count may be off by half; too many runs are better than only one.
         step = max(run, estimate // self._run_count(index))
         columns, source, order = self._source(index)
         every, values = self._all(index)
         self._query("SELECT @firn_n := -1", ())
-        # Not the first rows of each stretch: tables often begin unlike they go on.
+        # Start at a random offset in each stretch: the first rows of a table are often untypical.
         shift = self._random.randrange(step - run + 1)
         rows = self._query(
             f"SELECT @firn_n, {columns} FROM {source} "
@@ -128,7 +133,7 @@ class Sampler:
             rows = self._query(
                 f"SELECT {columns} FROM {source} WHERE {condition}{order} LIMIT {limit}", values
             )
-            # Two starts in one gap give the same rows.
+            # Two starts within one gap return the same rows; keep one run.
             if rows and rows[0] not in firsts:
                 firsts.add(rows[0])
                 runs.append([(number + n, tuple(row)) for n, row in enumerate(rows)])
@@ -142,8 +147,7 @@ class Sampler:
         return Sample(runs, count, error, whole=False)
 
     def _primary_starts(self, index: Index, count: int) -> list[tuple[str, list[Any]]]:
-        """Evenly spread between the smallest and the largest value, at a random place in each
-        stretch."""
+        """Start conditions, one at a random value in each of `count` stretches of the keys."""
         column = index.parts[0][0]
         name, compare = quoted(column.name), compared(column)
         _, source, order = self._source(index)
@@ -179,8 +183,11 @@ class Sampler:
     def _count(
         self, index: Index, runs: Sequence[Sequence[tuple[int, tuple[Any, ...]]]]
     ) -> tuple[float, float]:
-        """Rows by the density of the keys, if these are one integer; else as InnoDB's statistics
-        have them. And the relative error."""
+        """Row count and its relative error.
+
+        The count follows from the density of the keys if the key is one integer, else from InnoDB's
+        statistics.
+        """
         if self._limits.count:
             place = f"{quoted(self._table.database)}.{quoted(self._table.name)}"
             return float(self._query(f"SELECT COUNT(*) FROM {place}", ())[0][0]), 0.0
@@ -192,16 +199,16 @@ class Sampler:
         ((low, high),) = self._query(f"SELECT MIN({name}), MAX({name}) FROM {source}", ())
         at = columns_of(self._table, index).index(column)
         keys = [[int(row[at]) for _, row in run] for run in runs]
-        # From a run's first key to the next run's: what lies between is as dense as the run.
+        # The rows up to the next run's first key are assumed to be as dense as the run.
         rows, errors = 0.0, 0.0
         firsts = [int(low), *(found[0] for found in keys[1:]), int(high) + 1]
         for found, first, end in zip(keys, firsts[:-1], firsts[1:], strict=True):
-            # Between n keys there are n - 1 gaps: a few keys far apart would count one too many.
+            # n keys have n - 1 gaps. Dividing n by the gaps would overcount a few distant keys.
             gaps = found[-1] - found[0]
             density = (len(found) - 1) / gaps if gaps else 1 / max(1, end - first)
             inside = [key for key in found if key < end]
             if len(inside) < len(found):
-                # The run reaches the next one: nothing is guessed.
+                # The run reaches the next run: the count is exact here.
                 rows += len(inside) + density * (found[0] - first)
                 continue
             rows += density * (end - first)

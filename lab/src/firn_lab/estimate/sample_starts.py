@@ -1,4 +1,4 @@
-"""Where runs of rows start: values of a column, and conditions on the columns of an index."""
+"""Start positions of runs: values of a column, and conditions on the columns of an index."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from firn_lab.estimate.schema import Column, quoted
 from firn_lab.estimate.values import is_integer, is_text, variable
 
-# Characters of a string that a start has behind what all keys begin with.
+# Number of characters that a start value has after the common prefix of all keys.
 CHARACTERS = 5
 PROBES = 24
 _TIMES = ("timestamp", "date", "datetime")
@@ -17,19 +17,19 @@ _STRINGS = ("char", "varchar", "binary", "varbinary")
 
 
 def compared(column: Column) -> str:
-    """The right side of a comparison that an index can be used for."""
+    """The right side of a comparison with the column for which the server can use an index."""
     if is_text(column):
         return f"CONVERT(%s USING {column.charset}) COLLATE {column.collation}"
     return "FROM_UNIXTIME(%s)" if column.kind == "timestamp" else "%s"
 
 
 def after(parts: Sequence[tuple[Column, int | None, Any]]) -> tuple[str, list[Any]]:
-    """The condition that an entry lies at or behind these values, in the index's order."""
+    """A condition for entries at or after these values in index order."""
     (column, prefix, value), *rest = parts
     name, right = quoted(column.name), compared(column)
     if is_integer(column) and value is not None:
         value = int(value)
-    # A prefix orders by its characters only.
+    # A prefix part orders only by its characters, so later parts are not ordered within it.
     more = after(rest) if rest and prefix is None else None
     if value is None:
         if more is None:
@@ -41,15 +41,18 @@ def after(parts: Sequence[tuple[Column, int | None, Any]]) -> tuple[str, list[An
 
 
 def has_places(column: Column) -> bool:
-    """Whether `between` finds values of the column."""
+    """Whether `between` can interpolate values of the column."""
     return is_integer(column) or column.kind in (*_TIMES, *_STRINGS)
 
 
 def between(
     column: Column, low: Any, high: Any, places: Sequence[float], key_at: Callable[[Any], Any]
 ) -> list[Any] | None:
-    """Values at places (0 to 1) between two, ascending and each once. None where that has no
-    meaning. `key_at` is the first value of the column at or behind one."""
+    """Distinct values at fractions (0 to 1) of the distance from `low` to `high`, ascending.
+
+    None if the type has no distances. `key_at` returns the first stored value at or after its
+    argument.
+    """
     if is_integer(column):
         span = int(high) - int(low)
         return sorted({int(low) + int(span * place) for place in places})
@@ -68,7 +71,11 @@ def between(
 def _strings(
     low: bytes, high: bytes, places: Sequence[float], key_at: Callable[[Any], Any]
 ) -> list[Any]:
-    """Of characters that keys have: between 9 and a no hexadecimal number begins."""
+    """Interpolated strings that use only characters that occur in keys.
+
+    Without that restriction most starts could fall into gaps: in hexadecimal numbers no key lies
+    between "9" and "a".
+    """
     common = 0
     while common < min(len(low), len(high)) and low[common] == high[common]:
         common += 1

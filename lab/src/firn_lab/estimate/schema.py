@@ -1,4 +1,4 @@
-"""Tables of a server as the estimate needs them, from information_schema."""
+"""The schema of a server's tables, read from information_schema."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-# A statement with its arguments to its rows.
+# Runs a statement with arguments and returns its rows.
 Query = Callable[[str, Sequence[Any]], Sequence[Any]]
 
 _SYSTEM = ("mysql", "information_schema", "performance_schema", "sys")
@@ -14,7 +14,7 @@ _SYSTEM = ("mysql", "information_schema", "performance_schema", "sys")
 
 @dataclass(frozen=True)
 class Column:
-    """`octets`: the most bytes that a text or binary column can have."""
+    """A column; `octets` is the maximum number of bytes of a text or binary column."""
 
     name: str
     kind: str
@@ -35,7 +35,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Index:
-    """`parts`: columns with the length of a prefix, or None. The primary index comes first."""
+    """An index; `parts` are columns with a prefix length, or None for the whole column."""
 
     name: str
     parts: tuple[tuple[Column, int | None], ...]
@@ -44,9 +44,11 @@ class Index:
 
 @dataclass(frozen=True)
 class Table:
-    """`rows` and bytes as InnoDB's statistics have them. `left_out`: indexes that FIRN lacks, and
-    their kinds. `kind`: of the table; only base tables are sampled. `packed`: InnoDB compresses
-    it."""
+    """A table; row count and bytes come from InnoDB's statistics.
+
+    `indexes`: the primary index comes first. `left_out_kinds`: indexes that FIRN lacks, and their
+    kinds. `kind`: of the table; only base tables are sampled. `packed`: InnoDB compresses it.
+    """
 
     database: str
     name: str
@@ -73,7 +75,7 @@ class Table:
 
 
 def tables(query: Query, database: str | None, names: Sequence[str]) -> list[Table]:
-    """InnoDB's tables of a database, or of all but the system's; `names` selects some."""
+    """InnoDB tables of a database, or of all but system databases; `names` filters if not empty."""
     rows = query(
         "SELECT table_schema, table_name, COALESCE(table_rows, 0), COALESCE(data_length, 0), "
         "COALESCE(index_length, 0), table_type, COALESCE(row_format, ''), "
@@ -112,7 +114,7 @@ def _table(query: Query, database: str, name: str, rows: int, data: int, index: 
         "WHERE table_schema = %s AND table_name = %s ORDER BY index_name, seq_in_index",
         (database, name),
     ):
-        # FULLTEXT, SPATIAL, hashes of long values and indexes over expressions.
+        # FIRN has no FULLTEXT, SPATIAL or expression indexes, and no hashes of long values.
         if kind != "BTREE" or column not in by_name:
             left_out[str(key)] = str(kind) if column in by_name else "EXPRESSION"
         else:
@@ -149,5 +151,5 @@ def _column(row: Sequence[Any]) -> Column:
 
 
 def quoted(name: str) -> str:
-    """For a statement that takes arguments, too."""
+    """Quotes an identifier for a statement with arguments, where % must be doubled."""
     return "`" + name.replace("`", "``").replace("%", "%%") + "`"

@@ -1,6 +1,6 @@
-"""Values as the server's record buffer has them, from what the client gets.
+"""Converts values from the client's form to the form of the server's record buffer.
 
-Rows are fetched with `expression`, so that every value arrives as text or bytes of a known form.
+Rows are selected with `expression`, so that every value arrives as text or bytes of a known form.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from firn_lab.estimate.schema import Column, quoted
 _INTEGERS = {"tinyint": 1, "smallint": 2, "mediumint": 3, "int": 4, "integer": 4, "bigint": 8}
 _TEXT = ("char", "varchar", "tinytext", "text", "mediumtext", "longtext", "json")
 _BYTES = ("varbinary", "tinyblob", "blob", "mediumblob", "longblob")
-# Bytes of a DECIMAL's group of so many digits.
+# Bytes of a DECIMAL group by its number of digits.
 _DIGITS = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
 _FRACTION_BYTES = (0, 1, 1, 2, 2, 3, 3)
 
@@ -25,7 +25,7 @@ Encode = Callable[[Any], bytes]
 
 
 def is_variable(column: Column) -> bool:
-    """Whether FIRN keeps it in the tail of a row."""
+    """Whether FIRN stores the column in the tail of a row."""
     return column.kind in _TEXT or column.kind in _BYTES or column.kind not in _FIXED
 
 
@@ -38,20 +38,20 @@ def is_integer(column: Column) -> bool:
 
 
 def expression(column: Column) -> str:
-    """The SQL expression to select for a column."""
+    """The SQL expression that selects a column."""
     name = quoted(column.name)
     if column.kind in ("enum", "set"):
         return f"{name} + 0"
     if column.kind == "timestamp":
         return f"UNIX_TIMESTAMP({name})"
     if column.kind == "float":
-        # FLOAT as text has six digits only.
+        # The text form of FLOAT has only six digits.
         return f"CAST({name} AS DOUBLE)"
     if column.kind in _TEXT:
         return f"CAST({name} AS BINARY)"
     if column.kind in _FIXED or column.kind in _BYTES:
         return name
-    return f"CAST({name} AS BINARY)"  # GEOMETRY and what comes later.
+    return f"CAST({name} AS BINARY)"  # GEOMETRY and unknown types.
 
 
 def variable(value: Any) -> bytes:
@@ -59,12 +59,12 @@ def variable(value: Any) -> bytes:
 
 
 def width(column: Column) -> int:
-    """Bytes of a fixed column."""
+    """Bytes of a fixed-width column."""
     return len(encoder(column)(None))
 
 
 def encoder(column: Column) -> Encode:
-    """To the bytes of a fixed column; zeros for NULL."""
+    """An encoder to the bytes of a fixed-width column; NULL becomes zeros."""
     return _FIXED[column.kind](column)
 
 
@@ -84,7 +84,7 @@ def _float(form: str, column: Column) -> Encode:
 
 
 def _decimal(column: Column) -> Encode:
-    """Groups of nine digits, big-endian; the first bit flipped; all inverted if negative."""
+    """Groups of nine digits, big-endian; inverted if negative, then with the first bit flipped."""
     whole, scale = column.precision - column.scale, column.scale
     groups = [whole % 9] * (whole % 9 > 0) + [9] * (whole // 9)
     groups += [9] * (scale // 9) + [scale % 9] * (scale % 9 > 0)
@@ -106,7 +106,7 @@ def _decimal(column: Column) -> Encode:
 
 
 def _numbers(value: Any) -> tuple[list[int], int]:
-    """Fields of a date or time, and its microseconds."""
+    """Numeric fields of a date or time, and its microseconds."""
     text, _, fraction = str(value).partition(".")
     for separator in "-: ":
         text = text.replace(separator, " ")
@@ -163,7 +163,7 @@ def _year(column: Column) -> Encode:
 
 
 def _choice(column: Column) -> Encode:
-    """ENUM and SET: what was declared decides the bytes."""
+    """ENUM and SET, whose width follows from the number of members."""
     members = column.type_text.count("','") + 1
     if column.kind == "enum":
         size = 1 if members < 256 else 2
@@ -182,7 +182,7 @@ def _binary(column: Column) -> Encode:
 
 
 def _uuid(column: Column) -> Encode:
-    """Stored with the time's high bits in front, so that ids of version 1 sort by time."""
+    """Stored with the time's high bits first, so that version 1 ids sort by time."""
 
     def encode(value: Any) -> bytes:
         parts = [bytes.fromhex(part) for part in str(value).split("-")]

@@ -1,9 +1,9 @@
-"""Two kinds of measures.
+"""Base classes of the two kinds of measures.
 
-A round measure watches a server while a round runs: `begin` gives a probe, which is sampled once a
-second (a raw series) and finished with figures. Another probe watches it come to rest after the
-rounds of a case. A state measure looks at what the server holds at a
-moment: after the load, right after the rounds, and at rest.
+A round measure watches a server during a round: `begin` returns a probe, which is sampled once a
+second (a raw series) and finished with figures. Another probe watches the server come to rest after
+the rounds of a case. A state measure inspects the server at a moment: after the load, right after
+the rounds, and at rest.
 
     @ROUND_MEASURES.register("cpu")
     class Cpu(RoundMeasure):
@@ -21,38 +21,44 @@ from firn_lab.registry import Registry
 from firn_lab.targets.base import Target
 from firn_lab.workloads.base import FigureKind, Outcome
 
-# When a figure was taken. "round" belongs to a round, the others to a dataset on a target.
+# Moment of a figure: "round" belongs to a round, the others to a dataset on a target.
 Moment = Literal["round", "load", "update", "rest"]
 
 
 class Probe(ABC):
-    """One measure of one round on one target."""
+    """Watches one target during one round."""
 
     @abstractmethod
     def sample(self) -> Mapping[str, float]:
-        """Values of this second, by figure name; kept as series."""
+        """Values since the last sample, by figure name; the store keeps them as series."""
 
     @abstractmethod
     def finish(self, outcome: Outcome) -> Mapping[str, float]:
-        """Figures of the round with its lead: when the lead is over is known to the load driver
-        alone, and on a busy machine heard of late."""
+        """Figures of the round including its lead.
+
+        Only the load driver knows the end of the lead, and its report arrives late on a busy
+        machine.
+        """
 
     def totals(self) -> Mapping[str, float]:
-        """The server's usage until now, with the lead, by name of the work. It is added up until
-        the server is at rest after the last round: see `settled` of the measure."""
+        """Usage since `begin`, including the lead, by name of the work.
+
+        The totals are added up until the server is at rest after the last round; see `settled` of
+        the measure.
+        """
         return {}
 
 
 class RoundMeasure(ABC):
-    """Watches a server during rounds. `figures` names all it can return."""
+    """Watches a server during rounds. `figures` declares every figure that it can return."""
 
     figures: ClassVar[Mapping[str, FigureKind]]
-    # By name of the work in a probe's totals: all of it for a transaction, with what was put off
-    # until after the rounds, is the figure `settled_NAME_per_transaction`.
+    # Keys are names of a probe's totals. The total per transaction, including work that the engine
+    # deferred until after the rounds, is the figure `settled_NAME_per_transaction`.
     settled: ClassVar[Mapping[str, FigureKind]] = {}
 
     def supports(self, target: Target) -> bool:
-        """By default: private servers only."""
+        """Whether the target can be measured; by default only private servers."""
         return target.pid is not None
 
     @abstractmethod
@@ -60,20 +66,20 @@ class RoundMeasure(ABC):
 
 
 class StateMeasure(ABC):
-    """Looks at a server that is running and not busy."""
+    """Inspects a server that is running but not under load."""
 
     figures: ClassVar[Mapping[str, FigureKind]]
-    # Costly ones are taken only when asked for (--measure NAME) and by the plan `full`.
+    # Costly measures are taken only on request (--measure NAME) and by the plan `full`.
     costly: ClassVar[bool] = False
 
     def supports(self, target: Target) -> bool:
-        """By default: private servers only."""
+        """Whether the target can be measured; by default only private servers."""
         return target.data_dir is not None
 
     @abstractmethod
     def take(self, target: Target, moment: Moment) -> Mapping[str, float]:
-        """Figures of now. A name may continue after a dot: `table_bytes.sbtest1`; the part
-        before the dot is in `figures`."""
+        """Current figures. A name may have a suffix after a dot, such as `table_bytes.sbtest1`;
+        the part before the dot is declared in `figures`."""
 
 
 ROUND_MEASURES: Registry[Callable[[], RoundMeasure]] = Registry("measure", "firn_lab.measures")

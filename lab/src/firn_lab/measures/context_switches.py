@@ -1,8 +1,9 @@
-"""Context switches of the server for a transaction, in all and those that were forced upon it.
+"""Context switches of the server per transaction: all, and the involuntary ones.
 
-The kernel counts them by thread, and forgets those of a thread that ends: all threads are looked at
-at first, each second, and at the end, and the last count of each that is gone is kept.
-Threads of connections outlive the round: a private MariaDB keeps them for the next connection.
+The kernel counts per thread and drops the counts of a thread that ends. The probe therefore reads
+all threads at the beginning, each second and at the end, and keeps the last counts of ended
+threads. Threads of connections outlive the round, because a private MariaDB keeps them in its
+thread cache.
 """
 
 from __future__ import annotations
@@ -14,18 +15,18 @@ from firn_lab.measures.base import ROUND_MEASURES, Probe, RoundMeasure
 from firn_lab.targets.base import Target
 from firn_lab.workloads.base import FigureKind, Outcome
 
-# Of a thread: those that it asked for by waiting, and those that others caused.
+# Counts of a thread: voluntary switches (it waited) and involuntary ones (it was preempted).
 Counts = tuple[int, int]
 _FIELDS = ("voluntary_ctxt_switches:", "nonvoluntary_ctxt_switches:")
 
 
 def thread_switches(pids: list[int]) -> Iterator[tuple[int, Counts]]:
-    """By number of the thread, of all threads of the processes."""
+    """Counts of all threads of the processes, by thread id."""
     for pid in pids:
         try:
             tasks = list(Path(f"/proc/{pid}/task").iterdir())
         except OSError:
-            continue  # It has ended.
+            continue  # The process has ended.
         for task in tasks:
             try:
                 lines = (task / "status").read_text().splitlines()[-2:]
@@ -45,8 +46,10 @@ class SwitchProbe(Probe):
         self._told = self._used
 
     def _look(self, first: bool = False) -> None:
-        """Adds what each thread has done since the last look. A count below the last one is that of
-        a new thread with the number of one that ended."""
+        """Adds the switches since the last look.
+
+        A count below the last one belongs to a new thread that reuses the id of an ended thread.
+        """
         voluntary, forced = self._used
         for thread, now in thread_switches(self._target.pids):
             before = self._last.get(thread, now if first else (0, 0))

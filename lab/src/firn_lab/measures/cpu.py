@@ -1,4 +1,4 @@
-"""Processor time of the server, in all and for a transaction."""
+"""Processor time of the server: in total and per transaction."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from firn_lab.workloads.base import FigureKind, Outcome
 
 
 class CpuProbe(Probe):
-    """A restart of the server within the round begins a new count, which is added."""
+    """Accumulates processor time across restarts of the server within a round."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
@@ -26,7 +26,7 @@ class CpuProbe(Probe):
         now = processor_seconds(pids)
         if self._target.pid != self._pid:
             self._pid, self._last = self._target.pid, 0.0
-        # Children of PostgreSQL that are ending count for nobody for an instant.
+        # Time of an ending PostgreSQL child is briefly missing, in it and in its parent.
         step = max(0.0, now - self._last)
         self._last = max(self._last, now)
         self._used += step

@@ -1,7 +1,7 @@
-"""Size of the rows alone: a CSV export of every table, plain and under lz4, gzip and zstd.
+"""Size of the rows alone: a CSV export of every table, plain and compressed with lz4, gzip, zstd.
 
-Taken once, after the load. Of large tables the first rows in the order of a full scan are exported,
-and scaled up by the number of rows.
+It is taken once, after the load. Of a large table only the first ROWS_MAX rows of a full scan are
+exported, and the result is scaled up by the number of rows.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ NAMES = ("csv_bytes", "csv_lz4_bytes", "csv_gzip_bytes", "csv_zstd_bytes")
 
 
 def compressed_sizes(pieces: Iterator[bytes]) -> dict[str, float]:
-    """Of a stream, by name of NAMES."""
+    """Sizes of a stream: plain and compressed, keyed by NAMES."""
     plain = lz4_bytes = gzip_bytes = zstd_bytes = 0
     lz4_stream = lz4.frame.LZ4FrameCompressor()
-    # 16 + 15: with gzip's head, the largest window.
+    # 31 = 16 (gzip header) + 15 (largest window).
     gzip_stream = zlib.compressobj(6, zlib.DEFLATED, 31)
     zstd_stream = zstandard.ZstdCompressor(level=3).compressobj()
     lz4_bytes += len(lz4_stream.begin())

@@ -1,11 +1,11 @@
-"""Bytes that the server read from and wrote to devices, and what its disk did in all.
+"""Bytes that the server read from and wrote to devices, and the counters of its disk.
 
-`device_*` is the kernel's account of the server's processes. Direct writes count as they are; a
-write through the page cache counts when it makes pages dirty, by whole folios: PostgreSQL's log, in
-large folios, counts for many times what reaches the device. `disk_*` are the counters of the device
-itself: exact, with what the page cache writes late, and with whatever else runs meanwhile.
-`settled_*` count until the server is at rest after the last round: with what
-the engine put off.
+`device_*` is the kernel's accounting of the server's processes. Direct writes count exactly. A
+write through the page cache counts when it dirties pages, by whole folios: PostgreSQL's log, in
+large folios, counts for a multiple of the bytes that reach the device. `disk_*` are the counters of
+the device itself: exact, including late writes of the page cache, and including all other activity
+on the device. `settled_*` count until the server is at rest after the last round, and so include
+the work that the engine deferred.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from firn_lab.targets.base import Target
 from firn_lab.workloads.base import FigureKind, Outcome
 
 _PROCESS = ("device_read_bytes", "device_written_bytes")
-# Counters of the kernel's block statistics: place, and what one of them stands for.
+# Field number in the kernel's block statistics, and the unit of that counter.
 _DISK = {
     "disk_reads": (0, 1),
     "disk_read_bytes": (2, 512),
@@ -31,7 +31,7 @@ FIGURES = {name: FigureKind("B" if name.endswith("bytes") else "") for name in (
 
 
 def disk_io(directory: Path) -> dict[str, int]:
-    """Requests and bytes of the device below a directory; empty when it has none of its own."""
+    """Requests and bytes of the device of a directory; empty if it has no block device."""
     device = os.stat(directory).st_dev
     try:
         fields = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}/stat").read_text()
@@ -42,7 +42,7 @@ def disk_io(directory: Path) -> dict[str, int]:
 
 
 class DeviceProbe(Probe):
-    """Remembers the last counts of each process: what ends within the round is not lost."""
+    """Keeps the last counts of each process, so that those of an ended process are not lost."""
 
     def __init__(self, target: Target) -> None:
         self._target = target

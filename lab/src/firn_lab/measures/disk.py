@@ -1,4 +1,4 @@
-"""Bytes on disk: tables with their indexes, each table, and all files with logs."""
+"""Bytes on disk: all tables with their indexes, each table, and all files with logs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from firn_lab.workloads.base import FigureKind
 
 @STATE_MEASURES.register("disk")
 class Disk(StateMeasure):
-    """Of servers that are not ours: what information_schema says, and no files."""
+    """For servers that the lab does not own: only information_schema, no files."""
 
     figures = {
         "data_bytes": FigureKind("B"),

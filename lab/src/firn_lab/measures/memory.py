@@ -1,8 +1,8 @@
-"""Resident memory of the server: at the end of the round, and the most of its seconds.
+"""Resident memory of the server: at the end of the round, and its peak among the seconds.
 
-Memory that PostgreSQL's processes share counts once. Exactly so (proportional set size) at the end
-only: the kernel walks all page tables for it. Each second the largest share of any process stands
-for it.
+Memory that PostgreSQL's processes share counts once. The exact value (proportional set size) is
+taken only at the end, because the kernel walks all page tables for it. Each second, the largest
+shared part of any process approximates the shared memory.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from firn_lab.workloads.base import FigureKind, Outcome
 
 
 def _fields(pid: int, file: str) -> dict[str, int]:
-    """Bytes by name, of a file of the kernel's; none of a process that has ended."""
+    """Byte values by name from a file in /proc/PID; empty for a process that has ended."""
     try:
         lines = Path(f"/proc/{pid}/{file}").read_text().splitlines()
     except OSError:
@@ -26,7 +26,7 @@ def _fields(pid: int, file: str) -> dict[str, int]:
 
 
 def resident_bytes(pids: list[int]) -> float:
-    """Of all processes together, cheaply."""
+    """Resident bytes of all processes together, estimated cheaply."""
     each = [_fields(pid, "status") for pid in pids]
     shared = max((fields.get("RssShmem", 0) for fields in each), default=0)
     code = max((fields.get("RssFile", 0) for fields in each), default=0)
@@ -34,7 +34,7 @@ def resident_bytes(pids: list[int]) -> float:
 
 
 def proportional_bytes(pids: list[int]) -> float:
-    """The same exactly, at the cost of a walk through the memory."""
+    """Resident bytes of all processes together, exact; the kernel walks their page tables."""
     if len(pids) == 1:
         return resident_bytes(pids)
     return float(sum(_fields(pid, "smaps_rollup").get("Pss", 0) for pid in pids))

@@ -1,6 +1,6 @@
-"""Space on a compressing SSD: each 4 KiB block of the files with zlib, and with 8 and 16 KiB.
+"""Size on a compressing SSD, which compresses each 4, 8 or 16 KiB block of the files with zlib.
 
-A block that does not shrink counts whole. Large trees are sampled, evenly over all their bytes.
+A block that does not shrink counts whole. Large trees are sampled evenly over all their bytes.
 """
 
 from __future__ import annotations
@@ -16,14 +16,17 @@ from firn_lab.targets.base import Target
 from firn_lab.workloads.base import FigureKind
 
 BLOCKS = {"ssd_4k_bytes": 4096, "ssd_8k_bytes": 8192, "ssd_16k_bytes": 16384}
-# Bytes read at once: a multiple of every block.
+# Bytes of a read: a multiple of every block size.
 CHUNK = 1 << 20
 SAMPLE_BYTES = 64 << 20
 
 
 def files_below(root: Path) -> list[Path]:
-    """In order; of a file, itself. A directory that may not be read raises OSError: it would be
-    missing in the sum. One that is gone meanwhile does not."""
+    """Regular files below a directory in order, or the file itself.
+
+    A directory that cannot be read raises OSError, because the sum would miss its files. A
+    directory that disappears meanwhile is skipped.
+    """
 
     def told(error: OSError) -> None:
         if not isinstance(error, FileNotFoundError):
@@ -36,7 +39,7 @@ def files_below(root: Path) -> list[Path]:
 
 
 def compressed_tree_bytes(root: Path, sample_bytes: int) -> dict[str, float]:
-    """By name of BLOCKS, of all files below `root`."""
+    """Compressed bytes of all files below `root`, keyed by BLOCKS."""
     files = files_below(root)
     total = 0
     for path in files:
@@ -56,7 +59,7 @@ def compressed_tree_bytes(root: Path, sample_bytes: int) -> dict[str, float]:
 
 
 def _chunks(files: list[Path], every: int) -> Iterator[bytes]:
-    """Each `every`-th chunk of the files laid end to end."""
+    """Every `every`-th chunk, counted across all files."""
     number = 0
     for path in files:
         try:
@@ -67,7 +70,7 @@ def _chunks(files: list[Path], every: int) -> Iterator[bytes]:
                         yield file.read(CHUNK)
                     number += 1
         except FileNotFoundError:
-            continue  # The engine has just deleted it.
+            continue  # The engine deleted the file meanwhile.
 
 
 @STATE_MEASURES.register("ssd")

@@ -1,4 +1,4 @@
-"""Throughput and latency: the figures of every outcome, whatever made it."""
+"""Throughput and latency: the figures that every outcome has, for any workload."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ FIGURES = {
 
 
 def outcome_figures(workload: Workload, outcome: Outcome) -> dict[str, tuple[float, FigureKind]]:
-    """With the workload's own ones. One that it did not declare is a mistake of its author."""
+    """Figures of an outcome, including the workload's own.
+
+    A workload figure that the workload does not declare raises KeyError.
+    """
     seconds = max(outcome.seconds, 1e-9)
     values: dict[str, float] = {
         "seconds": outcome.seconds,

@@ -1,4 +1,4 @@
-"""Plans of runs, one file each, and the rules of fairness. See `base`."""
+"""The content of a run: plans, one file each, and the rules of fairness. See `base`."""
 
 from firn_lab.plan.base import PLANS, Case, Plan, parse_case
 

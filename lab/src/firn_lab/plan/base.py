@@ -1,4 +1,4 @@
-"""A plan: cases × targets, how far they are measured, and the budget that every target gets.
+"""A plan: cases × targets, the precision wanted, and the budget of every target.
 
 On the command line a case is `NAME[:key=value,…]`; keys are those of Params or of the workload.
 """
@@ -34,10 +34,13 @@ class Case:
 
 @dataclass(frozen=True)
 class Plan:
-    """A case is measured until its ratios are known to `within`, a part of them, or has had
-    `blocks` blocks; or until its time is over: its share of what is left of `minutes`, which the
-    whole run may take, with loads, or else `case_seconds`. `measures`: names of the costly state
-    measures to take too."""
+    """A set of cases and targets, and the conditions that end the measurement of a case.
+
+    A case ends when its ratios are known to `within`, a fraction of the ratio, or after `blocks`
+    blocks, or when its time is over. With `minutes`, the limit of the whole run including loads, a
+    case gets its share of the remaining time; otherwise it gets `case_seconds`. `measures`: names
+    of the costly state measures to take in addition.
+    """
 
     name: str
     summary: str
@@ -55,7 +58,7 @@ PLANS: Registry[Plan] = Registry("plan", "firn_lab.plan")
 
 
 def parse_case(text: str, base: Params) -> Case:
-    """`oltp_read_write:threads=16,zipf=0.9` with the rest of the parameters from `base`."""
+    """Parses `oltp_read_write:threads=16,zipf=0.9`; `base` gives the other parameters."""
     name, _, rest = text.partition(":")
     fields: dict[str, float | int] = {}
     options: dict[str, str] = dict(base.options)
@@ -76,6 +79,6 @@ def parse_case(text: str, base: Params) -> Case:
 def replace_params(
     base: Params, fields: Mapping[str, float | int], options: Mapping[str, str]
 ) -> Params:
-    """A copy of `base` with other fields and options."""
+    """A copy of `base` with these fields replaced and these options."""
     values = {**dataclasses.asdict(base), **fields, "options": dict(options)}
     return Params(**values)

@@ -1,4 +1,4 @@
-"""Rules that keep a comparison honest. A breach is recorded and shown in red."""
+"""Rules of a fair comparison. A breach is recorded and shown in red."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from dataclasses import dataclass
 
 from firn_lab.targets.base import Settings
 
-# Settings round sizes to pages and segments.
+# Servers round configured sizes to pages and segments.
 MEMORY_TOLERANCE = 0.05
-# Processes need memory beside their caches; peaks that differ by more than this are unfair.
+# Memory outside the caches differs between servers; a larger difference counts as unequal.
 PEAK_TOLERANCE = 0.25
-# Of the processors, at work for somebody else.
+# Fraction of the processors that may be busy with other work.
 BUSY_TOLERANCE = 0.1
 
 
 @dataclass(frozen=True)
 class Breach:
-    """rule: memory, durability, isolation, page-cache or busy."""
+    """A broken rule; `rule` is memory, durability, isolation, page-cache or busy."""
 
     rule: str
     message: str
 
 
 def breaches(settings: Mapping[str, Settings]) -> list[Breach]:
-    """Breaches in the settings that the servers report."""
+    """Unfair differences between the servers' own settings."""
     found: list[Breach] = []
     if len(settings) < 2:
         return found
@@ -47,7 +47,7 @@ def breaches(settings: Mapping[str, Settings]) -> list[Breach]:
 
 
 def _alike(rule: str, what: str, values: Mapping[str, str | None]) -> list[Breach]:
-    """Unlike values, or unknown ones, are a breach."""
+    """Reports a breach if the values differ or one is unknown."""
     different = len(set(values.values())) > 1
     if not different and None not in values.values():
         return []
@@ -56,7 +56,7 @@ def _alike(rule: str, what: str, values: Mapping[str, str | None]) -> list[Breac
 
 
 def peak_breaches(peaks: Mapping[str, int]) -> list[Breach]:
-    """Breaches that settings do not show: the peak memory of each server over the whole run."""
+    """Compares the peak memory of the servers over the whole run, which settings do not show."""
     if len(peaks) < 2 or max(peaks.values()) <= min(peaks.values()) * (1 + PEAK_TOLERANCE):
         return []
     listed = ", ".join(f"{name} {_mib(size)}" for name, size in peaks.items())
@@ -64,7 +64,7 @@ def peak_breaches(peaks: Mapping[str, int]) -> list[Breach]:
 
 
 def busy_breaches(busy: float, cores: int) -> list[Breach]:
-    """Other work on the machine, before anything is started."""
+    """Reports other work on the machine before the run starts anything."""
     if busy <= BUSY_TOLERANCE * cores:
         return []
     return [Breach("busy", f"the machine was at other work: {busy:.1f} of {cores} cores")]

@@ -1,8 +1,8 @@
-"""Hours: sysbench with every script, the thread sweep, access and size of data against the cache;
-then every other workload.
+"""The plan of many hours: sysbench with every script, a thread sweep, access patterns and data
+sizes against the cache; then every other workload.
 
-On all seven targets a block takes half a minute, and a case that is timed 12 of them or more. It
-is meant for `--resume`: slices of at most two hours. The largest data takes 10 GiB on each target.
+A block on all seven targets takes about half a minute, and a timed case needs at least 12 blocks.
+Run it with `--resume`, in slices of at most two hours. The largest data takes 10 GiB per target.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ SCRIPTS = (
     "oltp_insert", "oltp_delete", "bulk_insert",
 )  # fmt: skip
 _OWN = Params(threads=16, seconds=1, lead_seconds=0.1, warm_seconds=5)
-# Of a GiB of cache: TPC-C with ten warehouses fits it, with 102 it does not by far.
+# With the cache of 1 GiB, TPC-C with ten warehouses fits, and data of 10 × cache do not.
 OWN = (
     "tpcc:warehouses=10",
     "tpcc:cache=10",
@@ -46,7 +46,7 @@ OWN = (
 
 def _cases() -> Iterator[Case]:
     for name in SCRIPTS:
-        # As many rows in all: the two have one table, the others ten.
+        # The total number of rows is the same: these scripts use one table, the others ten.
         rows = {"bulk_insert": "", "select_random_points": ":rows=4000000",
                 "select_random_ranges": ":rows=4000000"}.get(name, ":rows=400000")  # fmt: skip
         yield parse_case(f"{name}{rows}", _OWN)

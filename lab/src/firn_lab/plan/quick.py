@@ -1,8 +1,8 @@
-"""Fifteen minutes on two cores: what most people ask first, and an answer to 5 % of difference.
+"""A plan of fifteen minutes on two cores: the most common questions, to about 5 %.
 
-Loads and warm-up take two or three of them. A block of three targets takes two seconds: half a
-second that is measured, on each. Machines that are shared have dips of seconds, which then hit all
-of a block alike. TPC-C's transactions are longer, and its rounds twice as long.
+Loads and warm-up take two or three minutes. A block of three targets takes two seconds, with half a
+second measured on each. Shared machines slow down for seconds at a time, and such a dip then
+affects all rounds of a block alike. TPC-C has longer transactions and rounds of twice the length.
 """
 
 from firn_lab.plan.base import PLANS, Plan, parse_case, replace_params

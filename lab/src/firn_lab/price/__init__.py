@@ -1,4 +1,4 @@
-"""Costs of a result: prices, and the cost of work and of space at them."""
+"""Cost of a result: prices, and the cost of work and of space at these prices."""
 
 from firn_lab.price.catalogue import Prices, load_catalogue
 from firn_lab.price.cost import BreakEven, Cost, break_even, cost, ios

@@ -1,6 +1,6 @@
-"""Prices, given one by one or in a small catalogue file.
+"""Prices from the command line, or from a small catalogue file.
 
-A catalogue is TOML; an offer lacks what it does not charge for:
+A catalogue is TOML; an offer omits the items that it does not charge for:
 
     [[offer]]
     name = "small machine, network volume"
@@ -48,7 +48,7 @@ class Prices:
 
 
 def load_catalogue(path: Path) -> list[Prices]:
-    """All offers of a file."""
+    """All offers of a catalogue file."""
     try:
         content = tomllib.loads(path.read_text())
     except OSError as error:

@@ -1,11 +1,12 @@
-"""The cost of work and of space, and where two engines cost the same.
+"""The cost of work and of space, and the point where two engines cost the same.
 
-Work: the machine is paid while it is busy, at the throughput measured, and its I/Os.
-Space: a TB (10^12 bytes) is what the tables take in the engine that others are compared with; an
-engine that stores them in a third pays a third.
+Work: the price of the machine while it is busy at the measured throughput, and of its I/Os.
+Space: a TB (10^12 bytes) is measured in the reference engine; an engine that stores the same tables
+in a third of the space pays a third.
 
-An application with D GB of data (as the reference stores it) and T transactions a second pays, for
-a month, T × (cost of a second's work) + D × ratio × (GB-month). Both cost the same at one D/T.
+An application with D GB of data (as the reference stores them) and T transactions a second pays per
+month T × (monthly cost of one transaction a second) + D × ratio × (price of a GB-month). The costs
+of two engines are equal at one value of D/T.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ TB_GB = 1000
 
 @dataclass(frozen=True)
 class Cost:
-    """None: not measured. `per_tb_month` is that of a TB as the reference stores it."""
+    """Costs of one target; None if not measured.
+
+    `per_tb_month` is the price of a TB as the reference stores it.
+    """
 
     per_million: float | None
     per_tb_month: float | None
@@ -29,14 +33,17 @@ class Cost:
 
 @dataclass(frozen=True)
 class BreakEven:
-    """verdict: always, never, above, below, equal. For `above` and `below`, `gb_per_tps` is the
-    data (as the reference stores it) for each transaction a second at which the costs are equal."""
+    """The comparison of two costs; `verdict` is always, never, above, below or equal.
+
+    For `above` and `below`, `gb_per_tps` is the data size (as the reference stores it) per
+    transaction a second at which the costs are equal.
+    """
 
     verdict: str
     gb_per_tps: float | None = None
 
     def words(self, name: str, reference: str) -> str:
-        """In a sentence."""
+        """The verdict as a sentence."""
         match self.verdict:
             case "always":
                 return f"{name} costs less than {reference} at any size and load"
@@ -51,7 +58,7 @@ class BreakEven:
 
 
 def _size(gb: float) -> str:
-    """As providers count, by thousands."""
+    """A size in decimal units, as providers count."""
     for unit, each in (("TB", 1e3), ("GB", 1.0), ("MB", 1e-3), ("kB", 1e-6)):
         if float(f"{gb / each:.2g}") >= 1:
             return f"{float(f'{gb / each:.2g}'):,.4g} {unit}"
@@ -59,16 +66,22 @@ def _size(gb: float) -> str:
 
 
 def ios(prices: Prices, requests: float, size: float) -> float:
-    """I/Os as a provider counts them: one for every request, more for those above io_kib. For
-    requests of mixed sizes this is a lower bound."""
+    """Number of I/Os that a provider charges for.
+
+    Every request counts at least once, and more if it exceeds io_kib. For requests of mixed sizes
+    the result is a lower bound.
+    """
     return max(requests, size / (prices.io_kib * 1024))
 
 
 def cost(
     prices: Prices, tps: float | None, ios_each: float | None, space_ratio: float | None
 ) -> Cost:
-    """`ios_each`: of a transaction; `space_ratio`: bytes on disk to those of the reference. I/O
-    that is charged for and was not measured leaves the cost of work unknown."""
+    """Cost at these prices.
+
+    `ios_each`: I/Os of a transaction. `space_ratio`: bytes on disk divided by those of the
+    reference. If I/O has a price but was not measured, the cost of work is unknown.
+    """
     per_million = None
     if tps and (ios_each is not None or not prices.million_ios):
         machine = prices.hour / HOUR_SECONDS / tps * 1e6
@@ -78,12 +91,12 @@ def cost(
 
 
 def break_even(one: Cost, reference: Cost) -> BreakEven | None:
-    """Where `one` begins or ceases to be cheaper; None where something was not measured."""
+    """The point where `one` becomes cheaper or more expensive; None if a cost is missing."""
     if one.per_million is None or reference.per_million is None:
         return None
     if one.per_tb_month is None or reference.per_tb_month is None:
         return None
-    # For a month: of one transaction a second, and of a GB.
+    # Differences per month: of one transaction a second, and of a GB.
     work = (one.per_million - reference.per_million) / 1e6 * MONTH_SECONDS
     space = (one.per_tb_month - reference.per_tb_month) / TB_GB
     if work == 0 and space == 0:

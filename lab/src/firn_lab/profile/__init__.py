@@ -1,1 +1,1 @@
-"""Where the server's processor time goes, engine beside engine. See `perf`, `groups`, `page`."""
+"""Shows where the server's processor time goes, per engine. See `perf`, `groups`, `page`."""

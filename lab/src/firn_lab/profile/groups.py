@@ -1,8 +1,8 @@
-"""Which part of a server a sample belongs to: the server, its engine by layer, the kernel by cause.
+"""Assigns a sample to a part of the server: the server, its engine by layer, the kernel by cause.
 
-A sample belongs to its innermost frame, by the file that holds it and the function's name. In the
-kernel the innermost function that tells a cause decides: a sync that waits is a switch while it
-gives the processor away, and a sync else.
+A user-space sample belongs to its innermost frame, by file and function name. In the kernel, the
+innermost function that matches a cause decides: a sync that waits counts as a switch while it
+yields the processor, and as a sync otherwise.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from firn_lab.profile.perf import Frame, Sample
 
-# Innermost first within a sample; here in no order.
+# The innermost matching frame decides; if it matches several groups, the first group wins.
 KERNEL = (
     ("switch", r"schedule|try_to_wake|wake_up|futex|pick_next|dequeue_|enqueue_task|finish_task|"
                r"update_curr|select_task|context_switch|switch_mm|hrtimer_nanosleep|ttwu"),
@@ -29,14 +29,14 @@ KERNEL = (
     ("interrupts", r"sysvec|softirq|handle_irq|irq_exit|irqentry|common_interrupt|rcu_core|tick_"),
     ("files", r"vfs_|do_sys_open|openat|path_|unlink|link_path|ext4|xfs|btrfs|fput|fdget"),
 )  # fmt: skip
-# Of functions in libraries that everybody shares.
+# Functions of libraries that all engines share.
 LIBRARIES = (
     ("allocating", r"malloc|free|calloc|realloc|_int_|tcache|operator new|operator delete|arena|"
                    r"mi_|je_|memalign|unlink_chunk|sysmalloc"),
     ("copying, comparing", r"mem(cpy|move|set|cmp|chr)|str(len|cmp|cpy|chr|n?cmp)|_avx|_sse|_erms"),
     ("locks", r"pthread_(mutex|cond|rwlock)|lll_|mutex|__futex|cond_(wait|signal|timed)"),
 )  # fmt: skip
-# Of InnoDB, by the beginnings of names.
+# Matched against the beginning of InnoDB's function names.
 INNODB = (
     ("tree", r"btr_|page_|rec_|cmp_|dtuple|rem0|PageConverter|ibuf_"),
     ("pages and files", r"buf_|fil_|os_|fsp_|IORequest|tpool|io_|flst_|flush_"),
@@ -58,13 +58,15 @@ _RUST = re.compile(r"(?:^|[<& ])firn::(\w+)")
 KERNEL_FILES = ("[kernel.kallsyms]", "[guest.kernel.kallsyms]", "[vdso]")
 
 
-# Debian's server is stripped, and InnoDB's functions are not among those that it exports.
+# Debian's server is stripped, and its exported symbols do not include InnoDB's functions.
 UNNAMED = "server, InnoDB: without names"
 
 
 def group(sample: Sample, plugins: Mapping[str, str] = {}) -> str:
-    """`kernel: sync`, `firn: table`, `innodb: tree`, `server`, `library: locks` … `plugins`: the
-    engine by file, whatever that is called."""
+    """The group of a sample, such as `kernel: sync`, `firn: table`, `innodb: tree`, `server`.
+
+    `plugins` maps a plugin file to its engine, because the file may have any name.
+    """
     leaf = sample.frames[0]
     if _in_kernel(leaf):
         return f"kernel: {_cause(sample)}"
@@ -94,7 +96,7 @@ def _cause(sample: Sample) -> str:
 
 
 def _firn(frame: Frame) -> str:
-    """The layer is the module; what is generic is of the library that it comes from."""
+    """The layer is the top-level module; generic code belongs to its library."""
     found = _RUST.search(frame.name)
     if found:
         return found[1]
@@ -122,7 +124,7 @@ def _library(name: str) -> str:
 
 
 def _first(table: tuple[tuple[str, str], ...], name: str, begins: bool = False) -> str:
-    """The first group with a pattern that is in the name, or that it begins with."""
+    """The first group whose pattern occurs in the name, or with `begins` matches its start."""
     for label, pattern in table:
         if re.match(pattern, name) if begins else re.search(pattern, name):
             return label

@@ -1,4 +1,4 @@
-"""A profile as a table and a picture: microseconds of a transaction, engine beside engine."""
+"""Formats a profile as a table and a picture: microseconds per transaction, by engine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from firn_lab.profile.groups import UNNAMED, group
 from firn_lab.profile.perf import Sample
 from firn_lab.report.markdown import table
 
-# Groups below it are added up.
+# Groups with a smaller share are added up as "others".
 SMALL_SHARE = 0.01
 TOP = 5
 STRIPPED = (
@@ -24,7 +24,7 @@ STRIPPED = (
 
 @dataclass
 class Profile:
-    """Of one target. groups, functions: shares of its processor time; functions by group."""
+    """Profile of one target. `groups` and `functions` (by group) hold processor microseconds."""
 
     target: str
     cpu_us: float = 0.0
@@ -41,25 +41,25 @@ class Profile:
         transactions: int,
         plugins: Mapping[str, str] = {},
     ) -> None:
-        """A round: its samples, and what its transactions took in all."""
+        """Adds a round: its samples, and the totals of its transactions."""
         self.cpu_us += cpu_us
         self.switches += switches
         self.transactions += transactions
         whole = sum(each.weight for each in samples)
         for each in samples:
             name = group(each, plugins)
-            # Rounds count by the time that they took, not by the samples that came of it.
+            # A round's weight is its processor time, not its number of samples.
             self.groups[name] += each.weight / whole * cpu_us  # type: ignore[assignment]
             own = self.functions.setdefault(name, Counter())
             own[each.frames[0].name] += each.weight / whole * cpu_us  # type: ignore[assignment]
 
     def each(self, name: str) -> float:
-        """Microseconds of a transaction in a group."""
+        """Microseconds per transaction in a group."""
         return self.groups[name] / max(1, self.transactions)
 
 
 def ordered(profiles: Sequence[Profile]) -> list[str]:
-    """Groups that are worth a line: server, engines, libraries, kernel; larger ones first."""
+    """Groups large enough to show, by kind (server, engines, libraries, kernel), then by size."""
     most: dict[str, float] = {}
     for profile in profiles:
         whole = sum(profile.groups.values()) or 1.0
@@ -75,7 +75,7 @@ def ordered(profiles: Sequence[Profile]) -> list[str]:
 
 
 def page(case: str, profiles: Sequence[Profile], picture: str) -> str:
-    """Markdown."""
+    """The profile as Markdown."""
     head = ["µs a transaction", *(profile.target for profile in profiles)]
     shown = ordered(profiles)
     rows = [[name, *(f"{profile.each(name):.2f}" for profile in profiles)] for name in shown]
@@ -111,8 +111,8 @@ def _short(text: str) -> str:
 
 
 def draw(case: str, profiles: Sequence[Profile], path: Path) -> None:
-    """Groups as bars, engine beside engine."""
-    # It takes half a second to load.
+    """Draws the groups as bars, with the engines side by side."""
+    # Imported here because the import takes half a second.
     from firn_lab.report.drawing import Bar, bars
 
     groups = {
@@ -123,7 +123,7 @@ def draw(case: str, profiles: Sequence[Profile], path: Path) -> None:
 
 
 def to_json(case: str, profiles: Sequence[Profile]) -> Mapping[str, Any]:
-    """For programs."""
+    """The profile as JSON values."""
     return {
         "case": case,
         "targets": {

@@ -1,7 +1,8 @@
-"""Debian's perf (linux-perf): records the machine, and reads the samples of a server back.
+"""Drives Debian's perf (linux-perf): records the machine, and reads the samples of a server.
 
-All processors are recorded: counters that follow threads lose new ones on some kernels, and where
-a virtual machine has no counters of its own, the clock that stands for them stops with a thread.
+It records all processors instead of the server's threads: per-thread counters miss new threads on
+some kernels, and in a virtual machine without hardware counters the software clock that replaces
+them stops with its thread.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
 
 @dataclass(frozen=True)
 class Frame:
-    """A function, or an address without a name; `file` holds it. `address` is within the file."""
+    """A function, or an address without a name, in `file`. `address` is an offset in the file."""
 
     address: int
     name: str
@@ -36,7 +37,7 @@ class Frame:
 
 @dataclass(frozen=True)
 class Sample:
-    """A moment of a process, the innermost frame first. weight: its part of the time."""
+    """A sample of a process, innermost frame first. `weight`: the period that it represents."""
 
     pid: int
     weight: float
@@ -44,7 +45,7 @@ class Sample:
 
 
 def require() -> str:
-    """The program, after a try. Raises LabError that says what is missing."""
+    """The path of perf, after a trial run. Raises LabError with the missing condition."""
     program = shutil.which("perf")
     if program is None:
         raise LabError("perf is not there: apt-get install linux-perf")
@@ -74,8 +75,10 @@ def _level() -> str:
 
 
 class Recording:
-    """Samples all processors from `begin` to `end`. It is ready when it is made: that takes a
-    while."""
+    """Samples all processors from `begin` to `end`.
+
+    The constructor waits until perf is ready, which takes a while.
+    """
 
     def __init__(self, file: Path) -> None:
         self._pipes = (file.with_suffix(".control"), file.with_suffix(".answers"))
@@ -86,7 +89,7 @@ class Recording:
             require(), "record", "-a", "-q", "-g", "-F", str(HERTZ), "-o", str(file), "-D", "-1",
             "--control", f"fifo:{self._pipes[0]},{self._pipes[1]}",
         ]  # fmt: skip
-        # Both ends of each, so that no open waits for perf, nor perf for one of them.
+        # Open both ends of each pipe, so that neither this open nor perf's own blocks.
         self._control, self._answers = (os.open(pipe, os.O_RDWR) for pipe in self._pipes)
         self._process = processes.start(
             command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -97,7 +100,7 @@ class Recording:
         self._tell("enable")
 
     def end(self) -> None:
-        """Writes what was recorded."""
+        """Stops the recording; perf writes the file."""
         try:
             if self._process.poll() is None:
                 self._tell("stop")
@@ -112,7 +115,7 @@ class Recording:
                 pipe.unlink()
 
     def _tell(self, command: str) -> None:
-        """Waits for the answer: perf has done it."""
+        """Sends a command and waits for perf's acknowledgement."""
         os.write(self._control, f"{command}\n".encode())
         deadline = time.monotonic() + ANSWER_SECONDS_MAX
         while not select.select([self._answers], [], [], 0.1)[0]:
@@ -122,7 +125,7 @@ class Recording:
 
 
 def samples(file: Path, pids: Container[int]) -> list[Sample]:
-    """Of the processes, in a recording."""
+    """Samples of these processes in a recording."""
     done = subprocess.run(
         [require(), "script", "-i", str(file), "-F", "pid,period,ip,sym,dso"],
         capture_output=True, text=True, errors="replace", check=False,
@@ -137,8 +140,10 @@ _FRAME = re.compile(r"^\s+([0-9a-f]+) (.*) \(([^()]*)\)$")
 
 
 def parse(lines: Iterable[str]) -> Iterator[Sample]:
-    """Parses the output of `perf script`: a line of process and period, a line for each frame, an
-    empty one."""
+    """Parses the output of `perf script`.
+
+    A sample is a line with process and period, a line for each frame, and an empty line.
+    """
     pid, weight, frames = 0, 0.0, list[Frame]()
     for line in [*lines, ""]:
         head, frame = _HEAD.match(line), _FRAME.match(line)

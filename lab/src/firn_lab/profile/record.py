@@ -1,4 +1,4 @@
-"""Profiles a case on each target in turn, the others frozen as in any run."""
+"""Profiles a case on each target in turn, while the other targets are frozen."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from firn_lab.targets import Target
 from firn_lab.workloads import Second, Workload
 
 ROUNDS = 3
-# On a machine at other work perf sometimes sees nothing of a round, which is then done again.
+# On a busy machine perf sometimes records nothing of a round, which is then repeated.
 TRIES = 3
 
 
 class Quiet:
-    """A sink that hears nothing."""
+    """A sink that ignores all reports."""
 
     def second(self, second: Second) -> None: ...
 
@@ -30,7 +30,7 @@ class Quiet:
 
 
 def load(target: Target, workload: Workload, clock: Clock) -> None:
-    """Its data, and caches as they stay."""
+    """Loads the data, warms the caches and freezes the target."""
     target.start()
     target.create_database()
     workload.load(target, Quiet())
@@ -46,7 +46,7 @@ def profile(
     scratch: Path,
     say: Callable[[str], None],
 ) -> list[Profile]:
-    """Some rounds of each, in turn."""
+    """Runs ROUNDS rounds on each target in turn."""
     found = {target.name: Profile(target.name) for target in targets}
     for target in targets:
         say(f"load {target.name}")
@@ -65,7 +65,7 @@ def profile(
 def _round(
     target: Target, workload: Workload, clock: Clock, number: int, file: Path, into: Profile
 ) -> bool:
-    """Whether perf has seen something."""
+    """Profiles one round; returns whether perf recorded samples."""
     pids = target.pids
     probes = [measure().begin(target) for measure in (Cpu, Switches)]
     recording = Recording(file)

@@ -1,1 +1,1 @@
-"""Proofs of the lab's resolution, on servers whose true ratio is known."""
+"""Measures which differences the lab can detect, on servers whose true ratio is known."""

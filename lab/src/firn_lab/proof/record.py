@@ -1,4 +1,4 @@
-"""Raw data of a proof: a CSV file with a line for each round, which grows run by run."""
+"""Raw data of a proof: a CSV file with a line per round, extended after each run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HEAD = ("run", "started_at", "truth", "case", "block", "target", *FIGURES)
 
 @dataclass(frozen=True)
 class ProofRun:
-    """One run of two targets. truth: the ratio that is so, second ÷ first."""
+    """One run of two targets. `truth`: the known ratio, second ÷ first."""
 
     number: int
     truth: float
@@ -32,7 +32,7 @@ class ProofRun:
 
 
 def append(path: Path, number: int, truth: float, report: Report) -> None:
-    """Adds the rounds of a run, all at once."""
+    """Appends all rounds of a run."""
     names = {target.id: target.name for target in report.targets}
     labels = {case.id: case.label for case in report.cases}
     lines: list[list[object]] = [
@@ -52,7 +52,7 @@ def append(path: Path, number: int, truth: float, report: Report) -> None:
 
 
 def read(path: Path) -> list[ProofRun]:
-    """The runs that are there; the ratios are computed anew."""
+    """The runs in the file; the ratios are recomputed from the rounds."""
     if not path.exists():
         return []
     with path.open(newline="") as file:
@@ -67,7 +67,7 @@ def read(path: Path) -> list[ProofRun]:
 
 
 def _ratio(rows: Sequence[dict[str, str]], path: Path) -> Interval:
-    """Of throughput in a typical block: the target that is named last by the first's."""
+    """Throughput ratio of a typical block: the target that sorts last divided by the first."""
     first, second = sorted({row["target"] for row in rows})
     tps = {(int(row["block"]), row["target"]): float(row["tps"]) for row in rows}
     blocks = sorted({block for block, _ in tps})

@@ -1,4 +1,4 @@
-"""The results of a proof: a page, and a picture of the intervals."""
+"""Results of a proof: a page, and a picture of the intervals."""
 
 from __future__ import annotations
 
@@ -8,25 +8,29 @@ from pathlib import Path
 from firn_lab.proof.record import ProofRun
 from firn_lab.report.markdown import table
 
-# Of twenty runs so many have to hold the truth, with intervals so narrow.
+# Required share of the runs whose interval contains the truth and is narrow enough.
 HELD_SHARE = 17 / 20
 HALF_WIDTH_MAX = 0.025
 BLOCKS_MIN = 20
 
 
 def sound(run: ProofRun) -> bool:
-    """Whether a run says the truth, as precisely as is wanted."""
+    """Whether the run's interval contains the truth and is as narrow as required."""
     narrow = run.ratio.half_width <= HALF_WIDTH_MAX and run.ratio.count >= BLOCKS_MIN
     return run.holds and narrow
 
 
 def found(run: ProofRun) -> bool:
-    """Whether a difference that is there shows: 1 is not in the interval, on the right side."""
+    """Whether the run detects the difference: its interval excludes 1 on the right side."""
     return run.ratio.high < 1.0 if run.truth < 1 else run.ratio.low > 1.0
 
 
 def passed(runs: Sequence[ProofRun]) -> bool:
-    """Targets that are the same: enough runs say so. Others: every run finds the difference."""
+    """Whether the proof passes.
+
+    For identical targets, enough runs must be sound; otherwise every run must detect the
+    difference.
+    """
     if not runs:
         return False
     if all(run.truth == 1.0 for run in runs):
@@ -35,7 +39,7 @@ def passed(runs: Sequence[ProofRun]) -> bool:
 
 
 def page(title: str, about: str, runs: Sequence[ProofRun], picture: str) -> str:
-    """Markdown."""
+    """The results as Markdown."""
     rows = [
         [
             str(run.number + 1),
@@ -64,8 +68,8 @@ def page(title: str, about: str, runs: Sequence[ProofRun], picture: str) -> str:
 
 
 def draw(title: str, runs: Sequence[ProofRun], path: Path) -> None:
-    """The interval of each run."""
-    # It takes half a second to load.
+    """Draws the interval of each run."""
+    # Imported here because the import takes half a second.
     from firn_lab.report.drawing import intervals
 
     intervals(title, [run.ratio for run in runs], [1.0, runs[0].truth], path)

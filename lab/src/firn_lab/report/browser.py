@@ -1,4 +1,4 @@
-"""Opens a page in Chromium without a window: for a picture of it, and for tests."""
+"""Opens a page in headless Chromium, for a screenshot and for tests."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from firn_lab.errors import LabError
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 SECONDS_MAX = 120
-# Of the window.
+# Pixels of the window.
 WIDTH, HEIGHT = 1240, 1500
-# Time that scripts of the page may take, by its own clock.
+# Virtual time that the scripts of the page get.
 SCRIPT_MS = 2000
 
 
 def find() -> str | None:
-    """Its program."""
+    """The path of an installed browser; None if there is none."""
     return next(filter(None, map(shutil.which, NAMES)), None)
 
 
 def elements(page: Path) -> str:
-    """The page's elements after its scripts have run."""
+    """The page's DOM as HTML, after its scripts have run."""
     return _open(page, "--dump-dom", f"--window-size={WIDTH},{HEIGHT}")
 
 
 def screenshot(page: Path, picture: Path) -> None:
-    """A PNG of its top."""
+    """Writes a PNG of the top of the page."""
     _open(page, f"--screenshot={picture.resolve()}", f"--window-size={WIDTH},{HEIGHT}")
     if not picture.is_file():
         raise LabError(f"the browser made no picture of {page}")

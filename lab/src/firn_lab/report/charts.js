@@ -1,5 +1,5 @@
 "use strict";
-// Charts and tables: plain functions from data to elements.
+// Charts and tables: pure functions from data to DOM elements.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -43,7 +43,7 @@ function format(value, unit = "") {
   return unit.startsWith("1/") ? text + unit.slice(1) : unit ? `${text} ${unit}` : text;
 }
 
-// Round numbers from 0 to above `top`.
+// Tick marks: round numbers from 0 to at least `top`.
 function ticks(top, wanted = 5, unit = "") {
   if (!(top > 0)) return [0, 1];
   const rough = top / wanted;
@@ -71,8 +71,9 @@ function spreadText(value, unit) {
   return value.count > 1 ? `${text} (${format(value.low)}…${format(value.high)}, ${value.count} blocks)` : text;
 }
 
-// groups: [{label, values: [{name, colour, spread, text, tip}]}], spread: {value, low, high, count}; `text` stands at
-// the bar, `tip` in its tip, the value and its interval by default. `one`: the place of 1 is marked.
+// groups: [{label, values: [{name, colour, spread, text, tip}]}] with spread: {value, low, high,
+// count}. `text` is printed at the bar and `tip` in its tooltip; both default to the value with its
+// interval. `one`: mark the value 1.
 function barChart(groups, unit, title, one = false) {
   const left = 300, width = 1120, right = 160, bar = 18;
   const rows = groups.map((group) => group.values.length * (bar + 3) + 16);
@@ -117,8 +118,8 @@ function wrap(text, width) {
   return lines.slice(0, 3);
 }
 
-// curves: [{name, colour, points: [{x, y, low, high}], faint}]; `steps`: x is a list of values, evenly
-// spread, as threads are.
+// curves: [{name, colour, points: [{x, y, low, high}], faint}]. `steps`: the values of x, drawn at
+// equal distances, as for thread counts.
 function lineChart(curves, unit, axis, title, steps = null) {
   const left = 84, width = 1120, height = 380, right = 20, bottom = 44, head = 10;
   const root = canvas(width, height, title);
@@ -159,7 +160,8 @@ function lineChart(curves, unit, axis, title, steps = null) {
   return root;
 }
 
-// heads: [{text, number}]; a cell is text, or {text, value} to sort by value. A click on a head sorts.
+// heads: [{text, number}]. A cell is text, or {text, value} to sort by value. A click on a head
+// sorts by its column.
 function sortable(heads, rows, differs = () => false) {
   const body = make("tbody");
   const value = (cell) => (cell !== null && typeof cell === "object" ? cell.value : cell);
@@ -184,7 +186,7 @@ function sortable(heads, rows, differs = () => false) {
   return make("table", { class: "sortable" }, make("thead", {}, head), body);
 }
 
-// What is not there comes last either way.
+// Missing values come last in both directions.
 function order(a, b, up) {
   const none = (each) => each === null || each === undefined;
   if (none(a) || none(b)) return none(a) - none(b);

@@ -1,4 +1,4 @@
-"""The colours of targets, in pages and pictures alike."""
+"""The colours of targets, the same in pages and pictures."""
 
-# Okabe and Ito's can be told apart by everybody.
+# The palette of Okabe and Ito, distinguishable with every kind of colour vision.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D00")

@@ -1,4 +1,4 @@
-"""Compares two runs: cases by label, targets by name."""
+"""Changes between two runs. Cases match by label, targets by name."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from firn_lab.errors import LabError
 from firn_lab.intervals import INTERVAL_MIN, Interval, single
 from firn_lab.report.data import Report
 
-# Compared besides each case's headline; settled, where there is such a figure. Others are looked at
-# with `every`.
+# Figures compared beside each case's headline, in their settled form if both runs have it. With
+# `every`, all figures are compared.
 FIGURES = (
     "latency_p95_ms",
     "device_written_bytes_per_transaction",
@@ -21,9 +21,12 @@ STATES = ("data_bytes", "load_seconds")
 
 @dataclass(frozen=True)
 class Change:
-    """verdict: better, worse, same (within what is allowed), unclear (the intervals meet, or sizes
-    where the number of rows depends on throughput), or single (a time that was taken once: nobody
-    knows how far it would be off the next time)."""
+    """The change of one figure.
+
+    `verdict`: better, worse, same (the change is within the allowance), unclear (the intervals
+    overlap, or a size whose number of rows depends on throughput), or single (a time that was
+    measured once, so its spread is unknown).
+    """
 
     case: str
     target: str
@@ -39,7 +42,7 @@ class Change:
 
 
 def verdict(before: Interval, after: Interval, better: str, allow: float) -> str:
-    """`allow`: as a part of the value before."""
+    """Compares two estimates; `allow` is a fraction of the value before."""
     plain = exact(before.value, after.value, better, allow)
     few = min(before.count, after.count) < INTERVAL_MIN
     meet = before.low <= after.high and after.low <= before.high
@@ -47,7 +50,7 @@ def verdict(before: Interval, after: Interval, better: str, allow: float) -> str
 
 
 def exact(before: float, after: float, better: str, allow: float) -> str:
-    """The verdict on what has no spread, such as bytes of files."""
+    """The verdict on a figure without spread, such as bytes of files."""
     difference = after - before
     if abs(difference) <= allow * abs(before):
         return "same"
@@ -55,7 +58,7 @@ def exact(before: float, after: float, better: str, allow: float) -> str:
 
 
 def changes(before: Report, after: Report, allow: float, every: bool = False) -> list[Change]:
-    """In the order of the later run."""
+    """Compares the runs, in the order of the later one."""
     kinds = after.store.figure_kinds(after.run.id)
     kinds_before = before.store.figure_kinds(before.run.id)
     old = {(each.case.label, each.target.name): each for each in before.results}
@@ -64,17 +67,17 @@ def changes(before: Report, after: Report, allow: float, every: bool = False) ->
         against = old.get((each.case.label, each.target.name))
         if against is None:
             continue
-        # Settled ones where both have them.
+        # Use a settled figure only if both runs have it.
         wanted = [each.settled(name) for name in FIGURES if each.settled(name) in against.figures]
         names = list(dict.fromkeys((each.case.headline, *wanted)))
         names += sorted(set(each.figures) - set(names)) if every else []
         for name in names:
             one, other = against.figures.get(name), each.figures.get(name)
-            # Totals of a round depend on its length and its work, so they are not compared.
+            # Skip a figure that one run lacks, or whose unit or direction differs.
             if one is None or other is None or kinds_before.get(name) != kinds[name]:
                 continue
             better = kinds[name].better
-            # Until the server was at rest all is counted, once.
+            # A settled figure covers everything until the server was at rest; it is measured once.
             words = (
                 exact(one.value, other.value, better, allow)
                 if name.startswith("settled_")
@@ -89,7 +92,7 @@ def changes(before: Report, after: Report, allow: float, every: bool = False) ->
 
 
 def _states(before: Report, after: Report, allow: float, every: bool) -> list[Change]:
-    """Space, and the times of loads: one value each."""
+    """Changes of sizes and load times, which have one value per run."""
     old = {}
     names = {target.id: target.name for target in before.targets}
     for each in before.store.state(before.run.id):
@@ -112,7 +115,7 @@ def _states(before: Report, after: Report, allow: float, every: bool) -> list[Ch
 
 
 def differences(before: Report, after: Report) -> list[str]:
-    """Why the runs may not be comparable at all, and what one of them lacks."""
+    """Differences that may make the runs incomparable, and cases that only one run has."""
     found = []
     one, other = before.run, after.run
     for name in ("processor", "cores", "memory_bytes", "file_system"):

@@ -1,4 +1,4 @@
-"""Conclusions of a run: each case's ratio, its interval, and whether a limit is met."""
+"""Conclusions of a run: each case's ratio, its precision, and whether a limit is met."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ CPU, SWITCHES = "cpu_us_per_transaction", "switches_per_transaction"
 
 @dataclass(frozen=True)
 class Conclusion:
-    """A case on a target beside the reference, by its headline. `ratio` is that of a typical block,
-    `whole` that of all transactions of all blocks; `cpu` and `switches` are those of a transaction,
-    of the server. All are target ÷ reference."""
+    """The headline of a case on a target, compared with the reference; all are target ÷ reference.
+
+    `ratio` is that of a typical block, `whole` that of all transactions of all blocks. `cpu` and
+    `switches` are the server's, per transaction.
+    """
 
     result: Result
     reference: str
@@ -30,13 +32,13 @@ class Conclusion:
 
     @property
     def lumpy(self) -> bool:
-        """Whether a few blocks are unlike the others: stalls, or other work on the machine."""
+        """Whether a few blocks differ from the others, by stalls or other work on the machine."""
         if self.whole is None or self.ratio.count < INTERVAL_MIN:
             return False
         return abs(self.whole.value / self.ratio.value - 1) > self.within
 
     def words(self) -> str:
-        """In a sentence."""
+        """The conclusion as a sentence."""
         name, ratio = self.result.target.name, self.ratio
         text = f"{self.result.case.label}: {name} ÷ {self.reference} {ratio_text(ratio)}"
         if self.concluded:
@@ -46,7 +48,7 @@ class Conclusion:
 
 
 def conclusions(report: Report) -> list[Conclusion]:
-    """Of every case that has a headline on a target and on the reference."""
+    """Conclusions of all cases whose headline was measured on a target and on the reference."""
     base = report.reference
     found = []
     for each in report.results:
@@ -74,8 +76,10 @@ def ratio_text(value: Interval) -> str:
 
 @dataclass(frozen=True)
 class Verdict:
-    """verdict: met, missed, or undecided, which is not met. `ratio` is turned so that more is
-    better: times and costs are reference ÷ target."""
+    """The result of `judge` for one case: met, missed or undecided; undecided is not met.
+
+    `ratio` is oriented so that more is better: times and costs are reference ÷ target.
+    """
 
     case: str
     target: str
@@ -87,9 +91,12 @@ class Verdict:
 
 
 def judge(report: Report, at_least: float, figure: str | None = None) -> list[Verdict]:
-    """A limit is met when the lower end of the interval of paired ratios reaches it, and all
-    transactions together do, too: a typical block says nothing of stalls. It is missed when the
-    upper end stays below it. `figure`: another one than each case's headline."""
+    """Judges every case against a limit.
+
+    The limit is met when the lower end of the interval of the paired ratios reaches it, and the
+    ratio over all transactions does, too: a typical block shows no rare stalls. It is missed when
+    the upper end of either interval stays below it. `figure` replaces each case's headline.
+    """
     kinds = report.store.figure_kinds(report.run.id)
     base = report.reference
     found = []
@@ -120,5 +127,5 @@ def _verdict(ratio: Interval, whole: Interval | None, at_least: float) -> str:
 
 
 def turned(value: Interval) -> Interval:
-    """The other way round."""
+    """The inverse of a ratio."""
     return Interval(1 / value.value, 1 / value.high, 1 / value.low, value.count)

@@ -10,14 +10,13 @@ from firn_lab.price import Cost, Prices, break_even, cost, ios
 from firn_lab.report.data import Report, Result
 from firn_lab.store.rows import TargetRow
 
-# Space is taken at rest; where a server did not come so far, or where rounds change the number of
-# rows, as late as both have it of the same rows.
+# Space is compared at rest. If a server did not get there, or if the rounds change the number of
+# rows, the latest moment counts at which both targets hold the same rows.
 _MOMENTS = ("rest", "update", "load")
 
 
 def space_ratio(report: Report, dataset: str, one: TargetRow, other: TargetRow) -> float | None:
-    """Bytes on disk of the tables, to those of the same rows on the other target at the same
-    moment."""
+    """Table bytes of one target divided by the other's, for the same rows at the same moment."""
     found: dict[tuple[int, str], float] = {
         (each.target, each.moment): each.value
         for each in report.store.state(report.run.id)
@@ -31,9 +30,11 @@ def space_ratio(report: Report, dataset: str, one: TargetRow, other: TargetRow) 
 
 
 def transaction_ios(result: Result, prices: Prices) -> float | None:
-    """I/Os of a transaction, with what the engine put off until after the round. The device's own
-    counts see what the page cache and the file system write for a server; where there are none, the
-    server's bytes have to do."""
+    """I/Os of a transaction, including those that the engine deferred until after the rounds.
+
+    The device's own counters include the writes that page cache and file system do for a server.
+    Without them, the bytes of the server's processes are the substitute.
+    """
 
     def found(name: str) -> Interval | None:
         return result.figures.get(result.settled(f"{name}_per_transaction"))
@@ -48,7 +49,7 @@ def transaction_ios(result: Result, prices: Prices) -> float | None:
 
 
 def doubt(report: Report, result: Result, prices: Prices) -> str:
-    """Where a break-even rests on throughputs that cannot be told apart."""
+    """A remark for a break-even that rests on throughputs whose difference is not significant."""
     ratio = report.ratio(result, "tps")
     if not prices.hour or ratio is None or not ratio.holds(1.0):
         return ""
@@ -59,7 +60,7 @@ HEAD = ("offer", "case", "engine", "a million transactions", "a TB for a month",
 
 
 def cells(row: Mapping[str, Any]) -> list[str]:
-    """A row of `costs` below HEAD."""
+    """Texts of a row of `costs`, in the order of HEAD."""
     money = [
         "–" if row[name] is None else f"{row[name]:.4g} {row['currency']}"
         for name in ("per_million", "per_tb_month")
@@ -76,7 +77,7 @@ def costs(report: Report) -> list[dict[str, Any]]:
     for prices in report.prices:
         for case in report.cases:
             against: Cost | None = None
-            # The reference first: the others are compared with it.
+            # The reference must come first, because the others are compared with it.
             for target in sorted(report.targets, key=lambda each: each.id != base.id):
                 result = report.result(case, target)
                 tps = result.figures.get("tps") if result else None

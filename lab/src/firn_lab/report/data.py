@@ -1,4 +1,4 @@
-"""A run as reports need it: read from the store once."""
+"""The data of a run for reports, read from the store once."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from firn_lab.store import Reader
 from firn_lab.store.rows import CaseRow, Round, Run, TargetRow
 from firn_lab.workloads import WORKLOADS
 
-# Behind the moment of a size that is not compared.
+# Shown after the moment of a size that cannot be compared.
 UNLIKE = "rows depend on throughput"
-# A figure of a case on a target, over the rounds that count.
+# Figures of a case on a target over the rounds that count, by name.
 Figures = dict[str, Interval]
 BY_TRANSACTION = "_per_transaction"
 
 
 @dataclass(frozen=True)
 class Result:
-    """One case on one target. `rounds` holds those that do not count, too."""
+    """One case on one target. `rounds` also contains the rounds that do not count."""
 
     case: CaseRow
     target: TargetRow
@@ -36,26 +36,31 @@ class Result:
 
     @property
     def good(self) -> tuple[Round, ...]:
-        """Rounds that count: none where the data was found to be wrong."""
+        """Rounds that count; none if a check found wrong data."""
         return good(self.rounds)
 
     def by_block(self, name: str) -> dict[int, float]:
-        """Values of a figure by number of the block."""
+        """Values of a figure by block number."""
         return {r.number: r.figures[name] for r in self.good if name in r.figures}
 
     def settled(self, name: str) -> str:
-        """The name of the figure with what the server did until it was at rest, where there is one:
-        without it an engine that puts its work off would look as if it had none."""
+        """The name of the settled form of a figure if it exists, else the name itself.
+
+        The settled form includes work until the server was at rest. Without that work, an engine
+        that defers work would look cheaper than it is.
+        """
         whole = f"settled_{name}"
         return whole if whole in self.figures else name
 
     def total(self, name: str) -> float:
-        """Of counters: the sum over all rounds that were ok."""
+        """Sum of a counter over the rounds that count."""
         return sum(r.figures.get(name, 0.0) for r in self.good)
 
     def shares(self, name: str) -> dict[int, Share]:
-        """Of a figure by transaction, or of throughput: what was counted in each block, and what
-        it is divided by."""
+        """Numerator and denominator of a rate in each block.
+
+        The figure must be a throughput or a figure per transaction.
+        """
         weight = "seconds" if name in ("tps", "qps") else "transactions"
         values = self.by_block(name)
         return {
@@ -67,7 +72,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Report:
-    """All of a run."""
+    """All data of a run."""
 
     run: Run
     targets: list[TargetRow]
@@ -75,11 +80,11 @@ class Report:
     results: list[Result]
     store: Reader
     prices: tuple[Prices, ...] = ()
-    # Ratios are wanted to plus or minus this part of them.
+    # The wanted precision of ratios, as a fraction of the ratio.
     within: float = Plan.within
 
     def result(self, case: CaseRow, target: TargetRow) -> Result | None:
-        """None where the case did not run."""
+        """The result of a case on a target; None if the case did not run there."""
         for each in self.results:
             if each.case.id == case.id and each.target.id == target.id and each.rounds:
                 return each
@@ -87,20 +92,23 @@ class Report:
 
     @property
     def reference(self) -> TargetRow | None:
-        """The target that others are compared with: InnoDB, or the first."""
+        """The target that the others are compared with: InnoDB, else the first one."""
         name = reference_of(target.name for target in self.targets)
         return next((target for target in self.targets if target.name == name), None)
 
     def against(self, result: Result) -> Result | None:
-        """The result that another is compared with; None for the reference's own."""
+        """The reference's result of the same case; None for the reference itself."""
         base = self.reference
         if base is None or base.id == result.target.id:
             return None
         return self.result(result.case, base)
 
     def comparable(self, dataset: str, moment: str) -> bool:
-        """Whether sizes of a moment are of as many rows on every target and in every run: not after
-        rounds of a workload that adds or removes rows, nor of one that is not known here."""
+        """Whether all targets and runs hold the same number of rows at a moment.
+
+        After the load they do. Later they do unless a workload of the dataset adds or removes rows,
+        or is unknown to this version of the lab.
+        """
         workloads = {case.workload for case in self.cases if case.dataset == dataset}
         return moment == "load" or all(
             name in WORKLOADS and getattr(WORKLOADS[name], "keeps_rows", False)
@@ -108,8 +116,10 @@ class Report:
         )
 
     def ratio(self, result: Result, figure: str) -> Interval | None:
-        """Of a figure to the reference's: in a typical block, or over all of them for what is
-        counted by transaction. None for the reference's own."""
+        """The ratio of a figure to the reference's; None for the reference itself.
+
+        A figure per transaction uses the totals of all blocks, other figures a typical block.
+        """
         against = self.against(result)
         if against is None or figure not in result.figures or figure not in against.figures:
             return None
@@ -119,12 +129,12 @@ class Report:
             found = ratio(paired(result.by_block(figure), against.by_block(figure)))
         if found is not None:
             return found
-        # Counted once, or only when all rounds were over: there are no blocks.
+        # The figure was measured once, or after all rounds, so there are no blocks.
         one, other = result.figures[figure].value, against.figures[figure].value
         return single(one / other) if one > 0 and other > 0 else None
 
     def whole(self, result: Result) -> Interval | None:
-        """All transactions of all blocks beside the reference's: with every stall in it."""
+        """Throughput over all transactions of all blocks, relative to the reference's."""
         against = self.against(result)
         if against is None or "tps" not in result.figures:
             return None
@@ -132,7 +142,7 @@ class Report:
 
 
 def collect(store: Reader, which: str | int = "last", prices: Sequence[Prices] = ()) -> Report:
-    """Reads a run. `store` is needed as long as the report is."""
+    """Reads a run. The caller keeps `store` open as long as it uses the report."""
     run = store.run(which)
     targets, cases = store.targets(run.id), store.cases(run.id)
     rounds = store.rounds(run.id)
@@ -153,14 +163,14 @@ def collect(store: Reader, which: str | int = "last", prices: Sequence[Prices] =
 
 
 def good(rounds: Sequence[Round]) -> tuple[Round, ...]:
-    """Those that count."""
+    """The rounds that count: those with status ok, and none if the data was wrong."""
     if any(each.status == "wrong" for each in rounds):
         return ()
     return tuple(each for each in rounds if each.status == "ok")
 
 
 def _figures(rounds: Sequence[Round]) -> Figures:
-    """Medians; what is counted by transaction comes in lumps: means."""
+    """Medians of the rounds. Figures per transaction come in lumps, so their mean is weighted."""
     found = {}
     for name in dict.fromkeys(name for each in rounds for name in each.figures):
         own = [each.figures for each in rounds if name in each.figures]
@@ -176,5 +186,5 @@ def threads_of(case: CaseRow) -> int:
 
 
 def family(case: CaseRow) -> str:
-    """The label without the threads: cases of one family are points of one curve."""
+    """The label without the thread count. Cases of one family are points of one curve."""
     return re.sub(r" ?\bthreads=\d+", "", case.label)

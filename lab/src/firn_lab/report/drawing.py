@@ -1,4 +1,4 @@
-"""How pictures are drawn: bars in groups, curves."""
+"""Drawing functions: grouped bars, curves, intervals."""
 
 from __future__ import annotations
 
@@ -15,31 +15,30 @@ from firn_lab.report.colours import COLOURS
 matplotlib.use("Agg")
 from matplotlib import patheffects, pyplot
 
-# Behind words: lines of the chart do not cross them.
+# A white outline around texts, so that grid lines do not cross them.
 _HALO = [patheffects.withStroke(linewidth=2.5, foreground="white")]
 
 
 @dataclass(frozen=True)
 class Bar:
-    """`ratio`: to the reference's, with an interval of its own, where there is one. `note` stands
-    behind its number."""
+    """A bar. `ratio`: to the reference, with its own interval. `note` follows the number."""
 
     value: Interval
     ratio: Interval | None = None
     note: str = ""
 
 
-# By label of the group and name of the target.
+# Bars by label of the group, then by name of the target.
 Groups = Mapping[str, Mapping[str, Bar]]
 
 
 def bars(
     groups: Groups, names: Sequence[str], reference: str, words: str, scale: float, path: Path
 ) -> Path:
-    """A group of bars for each label, one a target, with an interval.
+    """Draws a group of bars per label, one bar per target, with intervals.
 
-    Beside the reference's, which is 1, where it has a figure in every group: cases of a hundred and
-    of a hundred thousand a second are one picture then. The number stands at the bar.
+    If the reference has a positive value in every group, bars show ratios to it, so that cases of a
+    hundred and of a hundred thousand a second fit one picture. The number is printed at the bar.
     """
     beside = all(reference in g and g[reference].value.value > 0 for g in groups.values())
     height = 1.2 + len(groups) * (0.25 + 0.22 * len(names))
@@ -68,13 +67,13 @@ def bars(
         axes.barh([0], [0], color=colour, label=name)
     axes.set_yticks(range(len(groups)), list(groups), fontsize=8)
     axes.invert_yaxis()
-    axes.set_xlim(right=axes.get_xlim()[1] * 1.35)  # For the numbers at the longest.
+    axes.set_xlim(right=axes.get_xlim()[1] * 1.35)  # Leave room for the longest bar's number.
     figure.supxlabel(f"bars: × {reference}; numbers: " * beside + words, fontsize=9)
     return _save(figure, axes, path)
 
 
 def _drawn(bar: Bar, reference: float) -> Interval:
-    """Beside the reference, which is 1: its own interval says nothing of the ratios."""
+    """The value relative to the reference, without an interval unless the bar has a ratio."""
     if bar.ratio is not None:
         return bar.ratio
     value = bar.value.value / reference
@@ -86,7 +85,7 @@ def _by(value: Interval, scale: float) -> Interval:
 
 
 def number(value: float) -> str:
-    """Three digits at least; none of what is next to nothing."""
+    """A number with at least three digits; values below 0.001 are not printed exactly."""
     if 0 < value < 0.001:
         return "<0.001"
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
@@ -98,7 +97,7 @@ def curves(
     title: str,
     path: Path,
 ) -> Path:
-    """Throughput by threads: a curve for each target."""
+    """Draws throughput by thread count: a curve per target."""
     figure, axes = pyplot.subplots(figsize=(8, 4.5), layout="constrained")
     for index, (name, points) in enumerate(found.items()):
         colour = COLOURS[index % len(COLOURS)]
@@ -127,7 +126,7 @@ def _save(figure: Any, axes: Any, path: Path) -> Path:
 
 
 def intervals(title: str, found: Sequence[Interval], marks: Sequence[float], path: Path) -> Path:
-    """One beside the other, as lines; `marks` are drawn across."""
+    """Draws intervals side by side as vertical lines; `marks` are horizontal lines."""
     figure, axes = pyplot.subplots(figsize=(8, 4), layout="constrained")
     for mark in marks:
         axes.axhline(mark, color="black", linewidth=0.8, linestyle=":")

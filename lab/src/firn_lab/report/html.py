@@ -1,4 +1,4 @@
-"""One page with everything in it: data as JSON, a style and a script of our own, no other file."""
+"""One self-contained page: data as JSON, with our own style and script, no other file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from firn_lab.report.page import to_json
 def html(report: Report) -> str:
     """The page of a run."""
     data = {**to_json(report), "colours": COLOURS}
-    # In a script element nothing but its end tag is special to HTML.
+    # Inside a script element only the end tag is special to HTML, so escape every "<".
     text = json.dumps(data, ensure_ascii=False, allow_nan=False).replace("<", "\\u003c")
     return Template(_resource("page.html")).substitute(
         title=escape.escape(f"{report.run.title}, run {report.run.id}"),

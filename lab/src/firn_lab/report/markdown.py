@@ -1,4 +1,4 @@
-"""The Markdown table of the field: threads, transactions, queries, time, average, 95 %."""
+"""The run as Markdown, with the usual columns: threads, transactions, queries, time, latencies."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _SPACE_NOTE = (
 
 
 def markdown(report: Report, pictures: Sequence[str] = ()) -> str:
-    """A whole page; `pictures` are files beside it."""
+    """The whole page; `pictures` are names of files in the same directory."""
     run = report.run
     lines = [
         f"# {run.title}, run {run.id}",
@@ -72,7 +72,7 @@ def markdown(report: Report, pictures: Sequence[str] = ()) -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """A Markdown table; a pipe in a cell would end it."""
+    """A Markdown table. Pipes in cells are escaped, because they would end the cell."""
     shape = ["---" if n == 0 else "--:" for n in range(len(head))]
     cells = [[cell.replace("|", "\\|").replace("\n", " ") for cell in row] for row in rows]
     return [f"| {' | '.join(row)} |" for row in ([*head], shape, *cells)] + [""]
@@ -93,7 +93,7 @@ def _machine(report: Report) -> str:
 
 
 def _ratios(report: Report) -> list[str]:
-    """The ratios that the run was made for."""
+    """The main table: ratios to the reference."""
 
     def cell(value: Interval | None) -> str:
         return "–" if value is None else ratio_text(value)

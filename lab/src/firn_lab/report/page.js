@@ -1,5 +1,5 @@
 "use strict";
-// The page of a run: sections of controls, a chart and a table.
+// The page of a run: sections, each with controls, a chart and a table.
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const names = data.targets.map((target) => target.name);
@@ -23,7 +23,7 @@ function box(kind, title, lines) {
   document.getElementById("main").append(make("div", { class: kind, role: "alert" }, title, list));
 }
 
-// A chart that is drawn anew when a choice or a target changes.
+// A chart that is redrawn when a choice or the set of shown targets changes.
 function chart(id, title, choices, draw) {
   const place = make("div", { class: "chart" });
   const selects = choices.map(({ label, options }) => make("select",
@@ -55,7 +55,7 @@ function legend() {
 const shown = () => names.filter((name) => !hidden.has(name));
 const single = (value) => ({ value, low: value, high: value, count: 1 });
 
-// To the reference's, of blocks of rounds that stand next to each other.
+// The ratio to the reference, with its interval over the blocks.
 const ratioText = (ratio) => `×${ratio.value.toFixed(2)}` +
   (ratio.count > 1 ? ` (${ratio.low.toFixed(2)}…${ratio.high.toFixed(2)})` : "");
 const words = (figure) => figure.replaceAll("_", " ");
@@ -65,8 +65,8 @@ function figuresThere(wanted) {
   return wanted ? wanted.filter(([figure]) => there.has(figure)) : [...there].sort().map((each) => [each, words(each)]);
 }
 
-// The values of a figure, case by case. `relative`: as multiples of the reference's, by which cases of unlike
-// size can be seen in one picture; those that the reference has no number of are left out.
+// The values of a figure by case. `relative`: as multiples of the reference's value, so that cases
+// of different size fit one picture; cases without a value of the reference are left out.
 function byCase(figure, relative) {
   const unit = unitOf(figure);
   return data.cases.map((each) => {
@@ -82,7 +82,7 @@ function byCase(figure, relative) {
   }).filter((group) => group.values.length);
 }
 
-// Bars of a figure for each case, beside the reference's or as they are.
+// Bars of a figure for each case, relative to the reference or as measured.
 function caseChart(id, title, figures) {
   const scales = [["relative", `× ${data.reference}`], ["", "as measured"]];
   const choices = [{ label: "figure", options: figures }];
@@ -137,7 +137,7 @@ const RESOURCES = [
   ["other_cores", "processors at other work within the round"],
 ];
 
-// What most cases are headed by comes first.
+// The figures of the result chart; the headline of most cases comes first.
 function resultFigures() {
   const heads = data.cases.map((each) => each.headline);
   const often = (figure) => heads.filter((each) => each === figure).length;
@@ -169,7 +169,7 @@ function performanceCharts() {
     });
 }
 
-// Whether something drifts, and which block is odd.
+// A figure over the blocks, which shows drifts and outliers.
 function blockChart() {
   const there = data.cases.filter((each) => names.some((name) => result(each.id, name)?.good > 2));
   if (!there.length) return;
@@ -209,7 +209,7 @@ function latencyChart() {
   const parts = ["average", "p50", "p95", "p99"];
   const cases = data.cases.filter((each) => names.some((name) => result(each.id, name)?.figures.latency_p95_ms));
   if (cases.length) chart("latency", "Latency", [{ label: "case", options: cases.map((each) => [each.id, each.label]) },
-    // One that waited for long would make lines of all the others.
+    // The maximum is optional, because one long wait would shrink all other bars.
     { label: "part", options: [["", "up to 99 %"], ["max", "with the largest"]] }], (id, most) => {
     const groups = [...parts, ...(most ? [most] : [])].map((part) => ({
       label: { average: "average", p50: "50 %", p95: "95 %", p99: "99 %", max: "largest" }[part],
@@ -241,15 +241,15 @@ const APPORTIONED = "MyRocks tells what its tables take before compression only:
 const TABLES_NOTE = "Tables without logs. Rows that an engine has only in memory and in its log are in no table yet: " +
   "a size that stays the same may belong to data that grew. All files, with logs, are behind it and a figure of their own.";
 
-// A size of tables with that of all files at the same moment.
+// The text of a table size with the size of all files at the same moment.
 function withFiles(each) {
   const same = (other) => ["dataset", "target", "moment"].every((key) => other[key] === each[key]);
   const files = data.state.find((other) => other.name === "files_bytes" && same(other));
   return format(each.value, "B") + (files ? ` · all files ${format(files.value, "B")}` : "");
 }
 
-// Bars of what was taken at moments: `labelOf` names the group of a number, or null where it is not wanted;
-// `textOf` is what stands at its bar.
+// Bars of state figures. `labelOf` returns the group of a figure, or null to leave it out; `textOf`
+// returns the text at its bar.
 function stateGroups(labelOf, textOf = (each) => format(each.value, each.unit)) {
   const groups = new Map();
   for (const each of data.state) {
@@ -287,7 +287,7 @@ function space() {
   document.getElementById("space").append(make("details", {}, make("summary", {}, "All figures, each table too"), sortable(heads, rows)));
 }
 
-// What the run was made for.
+// The main table: ratios to the reference.
 function ratioTable() {
   if (!data.conclusions.length) return;
   const heads = [{ text: "case" }, { text: "engine" }, { text: "figure" }, { text: `÷ ${data.reference}`, number: true },
@@ -307,7 +307,7 @@ function ratioTable() {
     })));
 }
 
-// What is compared and what went wrong comes first: it is to be seen without scrolling.
+// The compared figures and the errors come first, so that they are visible without scrolling.
 function resultTable() {
   const latencies = [["latency_average_ms", "average, ms"], ["latency_p95_ms", "95 %, ms"], ["latency_p99_ms", "99 %, ms"]];
   const sizes = [["tps", "transactions/s"], ["transactions"], ["queries"], ["seconds", "time, s"], ["threads"]];

@@ -1,4 +1,4 @@
-"""A run as the page draws it: plain values that JSON can hold."""
+"""The run as plain JSON values, from which the page draws."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from firn_lab.report.remarks import (
     unsupported,
 )
 
-# Figures that are drawn block by block, beside the headline.
+# Figures that the page draws block by block, in addition to the headline.
 BY_BLOCK = ("cpu_us_per_transaction", "switches_per_transaction", "other_cores")
 
 

@@ -1,4 +1,4 @@
-"""Pictures for documents: throughput by threads, throughput, latency, device bytes, space."""
+"""Pictures for documents: throughput, latency, device bytes, space, throughput by threads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SPACE = (
     "MiB of tables with their indexes, without logs (in parentheses: all files, with logs)\n"
     "what an engine has only in memory and in its log is in no table yet"
 )
-# Device bytes are settled where they can be.
+# Device bytes are taken in settled form if available.
 _BARS = (
     ("throughput", "tps", f"transactions/s {_MEDIAN}", 1.0),
     ("latency", "latency_p95_ms", f"95 % latency, ms {_MEDIAN}", 1.0),
@@ -36,7 +36,7 @@ _BARS = (
 
 
 def pictures(report: Report, directory: Path) -> list[Path]:
-    """Writes what the run has numbers for; returns the files."""
+    """Draws every picture for which the run has numbers; returns the files."""
     directory.mkdir(parents=True, exist_ok=True)
     names = [target.name for target in report.targets]
     reference = report.reference.name if report.reference is not None else ""
@@ -65,7 +65,7 @@ def pictures(report: Report, directory: Path) -> list[Path]:
 
 
 def performances(report: Report, figure: str) -> Groups:
-    """A figure of the cases where it is above zero anywhere, with its ratio."""
+    """A figure with its ratio, for the cases where it is above zero on any target."""
     groups: dict[str, dict[str, Bar]] = {}
     for each in report.results:
         name = each.settled(figure)
@@ -80,7 +80,7 @@ def performances(report: Report, figure: str) -> Groups:
 
 
 def sweeps(report: Report) -> dict[str, list[CaseRow]]:
-    """Cases with a throughput that differ by threads only, where there are several."""
+    """Families of several cases that differ only in their thread count and have a throughput."""
     found: dict[str, list[CaseRow]] = {}
     for case in report.cases:
         if any(_figure(report, case, target.id, "tps") for target in report.targets):
@@ -96,8 +96,10 @@ def _figure(report: Report, case: CaseRow, target: int, name: str) -> Interval |
 
 
 def spaces(report: Report) -> Groups:
-    """Sizes of tables that can be compared, by dataset and moment. Behind them stand those of all
-    files: what a log holds may be in no table yet."""
+    """Comparable table sizes by dataset and moment, with the size of all files as a note.
+
+    The note matters because rows that are only in a log are in no table yet.
+    """
     names = {target.id: target.name for target in report.targets}
     groups: dict[str, dict[str, Bar]] = {}
     state = report.store.state(report.run.id)

@@ -8,22 +8,22 @@ from firn_lab.measures import STATE_MEASURES
 from firn_lab.report.conclusions import conclusions, ratio_text
 from firn_lab.report.data import Report
 
-# Of a case, on the command line.
+# Parameters of a case on the command line.
 _PARAMS = ("threads", "seconds", "lead_seconds", "warm_seconds", "scale")
 
 
 def breaches(report: Report) -> list[str]:
-    """Broken rules of fairness."""
+    """Broken rules of fairness, as text."""
     return _warnings(report, bound=False)
 
 
 def bounds(report: Report) -> list[str]:
-    """Where the load driver bounds what servers can show. No unfairness: it is the same for all."""
+    """Cases whose load driver limits the servers. It limits all alike, so it is not unfair."""
     return _warnings(report, bound=True)
 
 
 def _warnings(report: Report, bound: bool) -> list[str]:
-    """One line for each warning, however many cases and targets it concerns."""
+    """Warnings as lines; the same warning on several cases and targets becomes one line."""
     places = {
         f"{case.label} on {target.name}: ": (case.label, target.name)
         for case in report.cases
@@ -46,12 +46,12 @@ def _warnings(report: Report, bound: bool) -> list[str]:
 
 
 def open_questions(report: Report) -> list[str]:
-    """Ratios that are not known as well as was wanted."""
+    """Ratios that did not reach the wanted precision."""
     return [each.words() for each in conclusions(report) if not each.concluded]
 
 
 def lumps(report: Report) -> list[str]:
-    """Where a typical block is not what all of them were."""
+    """Cases whose typical block differs from the total of all blocks."""
     return [
         f"{each.result.case.label}: in a typical block {each.result.target.name} ÷ "
         f"{each.reference} is {ratio_text(each.ratio)}, over all transactions "
@@ -62,7 +62,7 @@ def lumps(report: Report) -> list[str]:
 
 
 def unsupported(report: Report) -> list[str]:
-    """Cases that a target does not offer."""
+    """Cases that a target does not support."""
     events = report.store.events(report.run.id)
     return [event.data["message"] for event in events if event.kind == "unsupported"]
 
@@ -82,7 +82,7 @@ def failures(report: Report) -> list[str]:
 
 
 def commands(report: Report) -> dict[str, str]:
-    """The command of the run, and for each case a command that repeats it alone."""
+    """The command of the whole run, and for each case a command that repeats it alone."""
     budget = report.run.budget
     options = ["--blocks", str(report.run.rounds), "--within", f"{100 * report.within:g}"]
     options += ["--memory", str(budget["memory_bytes"] >> 20)]
@@ -103,7 +103,7 @@ def commands(report: Report) -> dict[str, str]:
 
 
 def _costly(report: Report) -> list[str]:
-    """Measures that are taken only when asked for, and were."""
+    """The costly measures that this run took."""
     taken = {each.name.partition(".")[0] for each in report.store.state(report.run.id)}
     measures = {name: STATE_MEASURES[name]() for name in STATE_MEASURES}
     return [name for name, each in measures.items() if each.costly and taken & set(each.figures)]

@@ -1,4 +1,4 @@
-"""Numbers as people read them."""
+"""Formats numbers for people."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def bytes_text(value: float) -> str:
 
 
 def number_text(value: float) -> str:
-    """Three digits at least that count; whole above a hundred."""
+    """A number with two or more significant digits; without decimals from 100 on."""
     if value == 0 or abs(value) >= 100:
         return f"{value:,.0f}"
     if abs(value) >= 10:

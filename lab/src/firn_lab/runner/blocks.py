@@ -1,4 +1,4 @@
-"""The blocks of a case while it is measured: what is known so far, and whether it is enough."""
+"""The blocks of a case while it is measured, with the ratios so far and their precision."""
 
 from __future__ import annotations
 
@@ -9,53 +9,56 @@ from firn_lab.intervals import Interval, paired, ratio, typical
 
 
 def reference_of(names: Iterable[str]) -> str | None:
-    """The target that others are compared with: InnoDB, or the first."""
+    """The target that the others are compared with: InnoDB, else the first one."""
     listed = list(names)
     return "innodb" if "innodb" in listed else next(iter(listed), None)
 
 
 def order(names: Sequence[str], seed: int, label: str, number: int) -> list[str]:
-    """Drawn at random for each block, the same for the same seed."""
+    """A random order of the targets for one block, reproducible from the seed."""
     drawn = list(names)
     Random(f"{seed} {label} {number}").shuffle(drawn)
     return drawn
 
 
 class Blocks:
-    """Headline figures by target and number of the block."""
+    """Headline figures by target and block number."""
 
     def __init__(
         self, names: Sequence[str], better: str, before: Mapping[str, Mapping[int, float]] = {}
     ) -> None:
-        """`before`: those of an earlier slice of the run."""
+        """`before`: values from earlier slices of the run."""
         self._reference = reference_of(names)
         self._better = better
         self._values = {name: dict(before.get(name, {})) for name in names}
         self._known: tuple[int, dict[str, Interval]] = (0, {})
-        # A round that failed in an earlier slice may have had the last number; then it has two.
+        # If a round failed in the last block of an earlier slice, its number may be used again.
         self._next = max((max(each, default=-1) for each in before.values()), default=-1) + 1
 
     @property
     def next(self) -> int:
-        """The number of the next block: also of those without a value that counts."""
+        """Number of the next block; blocks without a valid value use up a number, too."""
         return self._next
 
     def close(self, number: int) -> None:
-        """A block is over, whatever came of it."""
+        """Ends a block, with or without valid values."""
         self._next = number + 1
 
     def add(self, number: int, name: str, value: float) -> None:
         self._values[name][number] = value
 
     def leave_out(self, name: str) -> None:
-        """A target that has failed holds nobody up."""
+        """Removes a failed target, so that the conclusion does not wait for it."""
         self._values.pop(name, None)
         self._known = (0, {})
         self._reference = reference_of(self._values)
 
     def ratios(self) -> dict[str, Interval]:
-        """Of each target beside the reference; more is better. Where there are many blocks they are
-        computed anew with every twentieth part more: the bootstrap takes a while."""
+        """Ratio of each target to the reference, oriented so that more is better.
+
+        The bootstrap is slow, so with many values the ratios are recomputed only after each 5 %
+        more.
+        """
         at, known = self._known
         now = sum(map(len, self._values.values()))
         if not known or now >= at + max(1, at // 20):
@@ -77,7 +80,10 @@ class Blocks:
         return found
 
     def concluded(self, within: float) -> bool:
-        """Whether every ratio is known to that part of it; without another target, the figure."""
+        """Whether every ratio is known to plus or minus this fraction.
+
+        With a single target, the precision of its figure decides.
+        """
         if len(self._values) > 1:
             found: list[Interval | None] = list(self.ratios().values())
             if len(found) < len(self._values) - 1:

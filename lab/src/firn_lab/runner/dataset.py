@@ -1,4 +1,4 @@
-"""The cases of one dataset: load it on each target, measure the rounds, take the space."""
+"""The cases of one dataset: load it on each target, measure the rounds, record the space."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from firn_lab.workloads.base import FigureKind, Outcome, Second, Workload
 if TYPE_CHECKING:
     from firn_lab.runner.run import CaseRun, Runner, TargetRun
 
-# How long a server may take to write what it owes.
+# Longest wait for a server to finish its background work.
 REST_SECONDS_MAX = 240.0
-# Of the machine's processor time, for the load driver.
+# Fraction of the machine's processor time that the load driver may use without a warning.
 CLIENT_SHARE_MAX = 1 / 3
 LOAD_SECONDS = FigureKind("s")
 REST_SECONDS = FigureKind("s")
@@ -36,7 +36,7 @@ OTHER_CORES = FigureKind("")
 
 
 class DatasetRun:
-    """`_targets` are those that have not failed so far."""
+    """Runs the cases of a dataset. `_targets` are the targets that have not failed so far."""
 
     def __init__(self, runner: Runner, cases: list[CaseRun], targets: list[TargetRun]) -> None:
         self._runner = runner
@@ -58,7 +58,7 @@ class DatasetRun:
                 self._leave(target)
 
     def _leave(self, target: TargetRun) -> None:
-        """Ends the clients of all cases."""
+        """Ends the clients of all cases on the target."""
         for case in self._cases:
             case.workload.leave(target.target)
 
@@ -90,11 +90,11 @@ class DatasetRun:
         return self._runner.case_seconds(case, len(self._offering(case)))
 
     def _offering(self, case: CaseRun) -> list[TargetRun]:
-        """Targets that have not failed and on which the case can run."""
+        """Targets that have not failed and that support the case."""
         return [each for each in self._targets if not case.workload.supports(each.target)]
 
     def _measure_case(self, case: CaseRun) -> None:
-        """Block by block, until the ratios are known well enough or time is over."""
+        """Measures block by block, until the ratios are precise enough or the time is over."""
         runner, label = self._runner, case.workload.label
         targets = self._offering(case)
         names = [each.target.name for each in targets]
@@ -128,13 +128,13 @@ class DatasetRun:
     def _block(
         self, case: CaseRun, blocks: Blocks, number: int, settling: Mapping[int, Settling]
     ) -> None:
-        """A round on each target, in an order drawn at random."""
+        """Runs a round on each target, in random order."""
         runner, label = self._runner, case.workload.label
         by_name = {each.target.name: each for each in self._offering(case)}
         for name in order(list(by_name), case.workload.params.seed, label, number):
             target = by_name[name]
             if case.workload.writes:
-                os.sync()  # Dirty pages of other work must not be written in this round.
+                os.sync()  # Otherwise this round pays for dirty pages of other servers.
             found: list[float | None] = []
 
             def work(each: TargetRun, found: list[float | None] = found) -> None:
@@ -149,8 +149,11 @@ class DatasetRun:
         runner.tell("block", {"case": label, "block": number, "ratios": ratios})
 
     def _attempt(self, target: TargetRun, work: Callable[[TargetRun], None]) -> float | None:
-        """Work on a server that is awake; returns the seconds. When it fails the target is left out
-        of this dataset; a full disk ends the run."""
+        """Wakes the server, does the work and parks the server; returns the seconds.
+
+        If the work fails, the target is left out of this dataset and the result is None. A full
+        disk ends the run instead.
+        """
         clock = self._runner.clock
         began = clock.monotonic()
         try:
@@ -165,7 +168,11 @@ class DatasetRun:
         return clock.monotonic() - began
 
     def _switch(self, target: TargetRun, work: Callable[[TargetRun], None]) -> None:
-        """Wakes or parks it. A server that is not running is no cause here, but what follows."""
+        """Wakes or parks the server.
+
+        Unlike in `_explained`, a LabError stays as it is: a server that is not running is expected
+        here.
+        """
         try:
             with DiskWatch(self._runner.require_space):
                 work(target)
@@ -193,8 +200,10 @@ class DatasetRun:
             self._warm = {warm for warm in self._warm if warm[1] != target.id}
 
     def _explained(self, target: TargetRun, work: Callable[[], Any]) -> Any:
-        """Errors of drivers become the lab's, with the real cause. A disk that fills up ends the
-        work, whatever it waits for."""
+        """Runs the work and turns driver errors into LabError with the real cause.
+
+        A disk that fills up interrupts the work, whatever it waits for.
+        """
         try:
             with DiskWatch(self._runner.require_space):
                 return work()
@@ -214,7 +223,7 @@ class DatasetRun:
 
         self._explained(target, load)
         seconds = runner.clock.monotonic() - began
-        # Before it rests, an engine holds much of a load in memory and in its log: no size to show.
+        # Before the rest, much of the load is only in memory and in the log, not in the size.
         rest_seconds = self._rest(target, f"{self.dataset} after the load")
         times = {
             "load_seconds": (seconds, LOAD_SECONDS),
@@ -223,7 +232,7 @@ class DatasetRun:
         self._state(target, "load", times)
 
     def _finish(self, target: TargetRun) -> None:
-        """Space at rest."""
+        """Records the space at rest, and stops the server."""
         seconds = self._rest(target, f"{self.dataset} after the rounds")
         self._state(target, "rest", {"rest_seconds": (seconds, REST_SECONDS)})
         target.target.stop()
@@ -250,7 +259,7 @@ class DatasetRun:
     def _round(
         self, case: CaseRun, target: TargetRun, number: int, settling: Settling
     ) -> float | None:
-        """One round, recorded whatever comes of it; its headline figure, if it counts."""
+        """Runs and records one round, even if it fails; returns its headline if it counts."""
         runner, workload = self._runner, case.workload
         runner.require_space()
         context = {"target": target.target.name, "case": workload.label, "round": number}
@@ -277,7 +286,7 @@ class DatasetRun:
             status, message, failure = "failed", str(error), error
         self._record(case, target, number, started, (status, message), figures, outcome, samples)
         if failure is not None:
-            # A statement that fails once need not end it for the target: a dead server does.
+            # One failed round does not exclude the target; a dead server or a full disk does.
             if isinstance(failure, TargetDied | DiskFull):
                 raise failure
             runner.failures.append(f"{workload.label} on {target.target.name}: {message}")
@@ -295,7 +304,7 @@ class DatasetRun:
         outcome: Outcome | None = None,
         samples: Sequence[tuple[int, str, float]] = (),
     ) -> None:
-        """Stores a round, and tells of it. `ended`: its status and message."""
+        """Stores a round and reports it. `ended`: its status and message."""
         runner, workload = self._runner, case.workload
         status, message = ended
         runner.writer.round(
@@ -331,11 +340,11 @@ class DatasetRun:
             raise CheckFailed("; ".join(wrong))
 
     def _end_case(self, case: CaseRun, target: TargetRun, number: int, settling: Settling) -> None:
-        """After the last round: what is owed, and whether the data is right."""
+        """After the last round: waits for deferred work, and checks the data."""
         workload = case.workload
         workload.leave(target.target)
         if workload.writes and not self._writes_later(case, target):
-            self._state(target, "update", {})  # Before the server has tidied up.
+            self._state(target, "update", {})  # Take it before the background work finishes.
         if workload.writes:
             self._settle(case, target, settling)
         if workload.timed:
@@ -348,12 +357,12 @@ class DatasetRun:
                 self._record(case, target, number, started, ("wrong", str(error)))
 
     def _settle(self, case: CaseRun, target: TargetRun, settling: Settling) -> None:
-        """Waits for what the engine put off, and counts it."""
+        """Waits for the work that the engine deferred, and adds it to the figures."""
         runner, label = self._runner, case.workload.label
         measures = _measures(target)
         probes = [measure.begin(target.target) for measure in measures]
         self._rest(target, f"{label} after its rounds")
-        os.sync()  # Writes the pages that the server left in the page cache.
+        os.sync()  # Include the bytes that the server left in the page cache.
         settling.rest_over(totals(probes))
         if not case.workload.counts_transactions:
             return
@@ -373,7 +382,7 @@ class DatasetRun:
             )
 
     def _warm_up(self, case: CaseRun, target: TargetRun) -> None:
-        """Once, as long as its caches stay."""
+        """Warms the caches, once as long as they stay warm."""
         if (case.id, target.id) in self._warm:
             return
         self._phase("warm", target, case=case.workload.label)
@@ -388,7 +397,7 @@ class DatasetRun:
         return done
 
     def _rest(self, target: TargetRun, where: str) -> float:
-        """Seconds until the server came to rest; where it did not, the run says so."""
+        """Waits for the server to come to rest, in seconds; warns if it does not."""
         self._phase("rest", target)
         rest: RestState = self._explained(target, lambda: target.target.rest(REST_SECONDS_MAX))
         if rest.owes:
@@ -445,12 +454,12 @@ class DatasetRun:
         return outcome, figures
 
     def _writes_later(self, case: CaseRun, target: TargetRun) -> bool:
-        """Whether another case changes the data after this one."""
+        """Whether a later case changes the data again."""
         later = self._cases[self._cases.index(case) + 1 :]
         return any(c.workload.writes and not c.workload.supports(target.target) for c in later)
 
     def _look_at_client(self, case: CaseRun, target: TargetRun, outcome: Outcome) -> None:
-        """A load driver that takes much of the machine measures itself."""
+        """Warns if the load driver takes so much of the machine that it limits the servers."""
         machine = outcome.seconds * (os.cpu_count() or 1)
         if outcome.client_cpu_seconds and outcome.client_cpu_seconds > CLIENT_SHARE_MAX * machine:
             self._runner.warn(
@@ -460,7 +469,10 @@ class DatasetRun:
             )
 
     def _look_at_others(self, case: CaseRun, target: TargetRun, cores: float) -> None:
-        """Of a server that is not the lab's nobody knows what is its own."""
+        """Warns of other work on the machine.
+
+        For a server that the lab did not start, its own work cannot be told from other work.
+        """
         machine = os.cpu_count() or 1
         if target.target.pids and cores > BUSY_TOLERANCE * machine:
             self._runner.warn(
@@ -480,14 +492,14 @@ def _measures(target: TargetRun) -> list[RoundMeasure]:
 
 
 def _better(workload: Workload) -> str:
-    """Whether more of its headline is better, or less."""
+    """The better direction of the headline: "higher" or "lower"."""
     kind = OUTCOME_FIGURES.get(workload.headline) or workload.figures[workload.headline]
     return kind.better
 
 
 @dataclasses.dataclass(frozen=True)
 class _LoadSink:
-    """Of a load: only progress is told."""
+    """The sink of a load, which reports only progress."""
 
     tell: Callable[[str, Mapping[str, Any]], None]
 

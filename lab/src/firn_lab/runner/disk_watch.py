@@ -1,7 +1,7 @@
-"""Watches the disk while work goes on, even while the main thread waits.
+"""Watches the free disk space while the main thread works.
 
-A load, a statement or a rest may take an hour without output. A problem that is found interrupts
-the main thread there, as Ctrl-C does.
+A load, a statement or a rest may block for an hour. A thread checks the space meanwhile, and
+interrupts the main thread there with a signal, as Ctrl-C does.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ LOOK_SECONDS = 1.0
 
 
 class DiskWatch:
-    """As long as it is entered, `look` is called every second; the LabError that it raises comes
-    out of the work. Only of the main thread, and not within another one."""
+    """Calls `look` every second while entered. A LabError that it raises is raised in the work.
+
+    Use it only in the main thread, and never nested: it replaces the handler of SIGUSR1.
+    """
 
     def __init__(self, look: Callable[[], None]) -> None:
         self._look = look
@@ -47,6 +49,6 @@ class DiskWatch:
                 return
 
     def _interrupt(self, *signal_and_frame: object) -> None:
-        """Runs in the main thread. Work that has just ended is left alone."""
+        """The signal handler in the main thread. It spares work that has just ended."""
         if self._found is not None and not self._over.is_set():
             raise self._found

@@ -1,4 +1,4 @@
-"""Events of the runner: for the terminal, and in the store for `watch`.
+"""Events that the runner reports while it works: to the terminal, and to the store for `watch`.
 
 kind      data
 started   cases: [label], targets: [name], reference, steps_total (loads and cases), seconds_left
@@ -21,5 +21,5 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-# A listener of events: kind and data.
+# A listener gets the kind and the data of each event.
 Listener = Callable[[str, Mapping[str, Any]], None]

@@ -10,8 +10,10 @@ from firn_lab.targets.base import Target
 
 
 def why(target: Target, error: Exception, require_space: Callable[[], None]) -> LabError:
-    """The cause of an error on a target: a full disk or a dead server may show as any kind of
-    error."""
+    """The real cause of a failure on a target.
+
+    A full disk and a dead server surface as all kinds of errors, so both are checked first.
+    """
     try:
         require_space()
     except DiskFull as full:

@@ -1,4 +1,4 @@
-"""Processors at work for somebody else while something is measured."""
+"""Processor use by other programs during a measurement."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from firn_lab.runner import machine
 
 
 class ForeignLoad:
-    """From now on: of all processor time, what neither the lab nor its servers have used."""
+    """Processor time since the construction that neither the lab nor its servers used."""
 
     def __init__(self) -> None:
         self._began = time.monotonic()
         self._before = self._seconds()
 
     def cores(self) -> float:
-        """On average until now."""
+        """Average number of busy processors since the construction."""
         seconds = time.monotonic() - self._began
         return max(0.0, self._seconds() - self._before) / max(seconds, 1e-9)
 
     def _seconds(self) -> float:
-        # Everything that the lab starts is its descendant, and counts for it when it has ended.
+        # Everything that the lab starts is its descendant; reaped descendants count for the lab.
         return machine.busy_seconds() - processor_seconds(tree(os.getpid()))

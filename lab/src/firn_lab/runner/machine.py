@@ -1,4 +1,4 @@
-"""The machine of a run, for the record, and how much room it has."""
+"""Properties of the machine of a run, and its free space."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ def machine(directory: Path) -> dict[str, Any]:
 
 
 def busy_cores(seconds: float = 1.0) -> float:
-    """Processors at work within the next moment, for whomever; those that a host takes count."""
+    """Average number of busy processors over the next seconds, including the host's steal time."""
     before = busy_seconds()
     time.sleep(seconds)
     return (busy_seconds() - before) / seconds
 
 
 def busy_seconds() -> float:
-    """Of all processors since the start. Guests' time is in that of users."""
+    """Busy seconds of all processors since boot. Guest time is part of user time."""
     fields = [int(field) for field in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
     idle, waiting = fields[3:5]
     return (sum(fields) - idle - waiting) / os.sysconf("SC_CLK_TCK")
 
 
 def available_memory_bytes() -> int:
-    """Memory that can be used without swapping."""
+    """Memory that is available without swapping."""
     return _kib("/proc/meminfo", "MemAvailable")
 
 
@@ -56,7 +56,7 @@ def file_system(directory: Path) -> str:
 
 
 def require_space(directory: Path, bytes_min: int) -> None:
-    """Raises DiskFull when less is free."""
+    """Raises DiskFull if less than `bytes_min` is free."""
     free = shutil.disk_usage(directory).free
     if free < bytes_min:
         raise DiskFull(

@@ -1,4 +1,4 @@
-"""Workloads and targets of a plan, made before anything is started: mistakes show at once."""
+"""The workloads and targets of a plan, created before anything starts: mistakes show at once."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from firn_lab.workloads.base import Workload, make_workload
 
 @dataclass(frozen=True)
 class PreparedPlan:
-    """In the order of the plan."""
+    """Workloads and targets in the order of the plan."""
 
     workloads: list[Workload]
     targets: list[Target]
 
 
 def prepare_plan(plan: Plan, scratch: Path) -> PreparedPlan:
-    """Raises a LabError that tells the first mistake."""
+    """Creates workloads and targets. Raises a LabError for the first mistake."""
     memory = {"memory_bytes": plan.budget.memory_bytes}
     workloads = [
         make_workload(case.workload, replace_params(case.params, memory, case.params.options))
@@ -35,14 +35,14 @@ def prepare_plan(plan: Plan, scratch: Path) -> PreparedPlan:
     return PreparedPlan(workloads, targets)
 
 
-# Time of a round beside its lead and its seconds: waking the server, measures, the store.
+# A round's overhead beside its lead and its seconds: waking the server, measures, the store.
 ROUND_EXTRA_SECONDS = 0.15
-# A round without a time limit, before one was seen.
+# Assumed time of a round without a time limit.
 UNKNOWN_SECONDS = 20.0
 
 
 def round_seconds(workload: Workload) -> float:
-    """Estimated time of a round."""
+    """Approximate time of a round."""
     if not workload.timed:
         return UNKNOWN_SECONDS
     params = workload.params
@@ -50,12 +50,12 @@ def round_seconds(workload: Workload) -> float:
 
 
 def case_seconds(plan: Plan, workload: Workload, targets: int) -> float:
-    """The most that the blocks of a case take, when the time of the whole run is no matter."""
+    """Limit on the time of a case's blocks, if the whole run has no time limit."""
     return min(plan.case_seconds, plan.blocks * targets * round_seconds(workload))
 
 
 def require_installed(targets: Sequence[Target]) -> None:
-    """Raises UsageError with all that the targets lack, and what brings it."""
+    """Raises UsageError with everything that the targets lack, and how to install it."""
     lacks = {target.spec: target.lacks() for target in targets}
     said = [f"{spec}: {lack}" for spec, lack in lacks.items() if lack]
     if said:
@@ -69,7 +69,7 @@ def _require_once(what: str, names: Sequence[str]) -> None:
 
 
 def _require_measures(names: Sequence[str]) -> None:
-    """Others than the costly ones are taken without being asked for."""
+    """Rejects names that are not costly measures; the others are always taken."""
     known = [name for name in STATE_MEASURES if STATE_MEASURES[name]().costly]
     unknown = sorted(set(names) - set(known))
     if unknown:

@@ -1,18 +1,22 @@
-"""How much of a run is done, and how long the rest may take."""
+"""Progress of a run, and the estimated time left."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-# A load's time before one was seen.
+# Assumed time of a load before the first one ends.
 LOAD_SECONDS = 20.0
 
 
 class Progress:
-    """Steps are loads and cases. A case takes its time at most, a load what loads have taken."""
+    """Counts steps, which are loads and cases.
+
+    The time left assumes that a case uses up its limit, and a load takes the average of the loads
+    so far.
+    """
 
     def __init__(self, loads: int = 0, cases: Mapping[str, float] = {}) -> None:
-        """`cases`: the most that the blocks of each may take."""
+        """`cases`: time limit of each case's blocks, in seconds."""
         self._loads = loads
         self._loaded: list[float] = []
         self._cases = dict(cases)
@@ -24,7 +28,7 @@ class Progress:
 
     @property
     def loads_left(self) -> float:
-        """Seconds."""
+        """Expected seconds of the remaining loads."""
         seen = self._loaded
         return self._loads * (sum(seen) / len(seen) if seen else LOAD_SECONDS)
 
@@ -37,7 +41,7 @@ class Progress:
         return self.loads_left + sum(self._cases.values())
 
     def load_over(self, seconds: float | None) -> None:
-        """A load took so long; None: it was not done, and will not be."""
+        """Ends a load step; None means that the load failed or was skipped."""
         self.done += 1
         self._loads -= 1
         if seconds is not None:
@@ -48,6 +52,6 @@ class Progress:
         del self._cases[label]
 
     def share(self, seconds: float) -> None:
-        """So much is left for all cases together."""
+        """Distributes the seconds that are left evenly among the remaining cases."""
         each = max(0.0, seconds) / max(1, len(self._cases))
         self._cases = dict.fromkeys(self._cases, each)

@@ -1,4 +1,4 @@
-"""A run in slices: what its earlier ones have left, and what is still to be measured."""
+"""Resumes a run in slices: reads the results of its earlier slices."""
 
 from __future__ import annotations
 
@@ -13,16 +13,19 @@ from firn_lab.runner.prepared_plan import PreparedPlan
 from firn_lab.store import Reader
 from firn_lab.store.rows import Run
 
-# A run that has told nothing for so long is not going on.
+# A run without an event for this many seconds is presumed dead.
 SILENT_SECONDS = 120
-# Ends after which a run goes on. One that is `running` was killed.
+# States from which a run can be resumed. A dead run that is still `running` was killed.
 OPEN = ("paused", "interrupted", "aborted", "running")
 
 
 @dataclass(frozen=True)
 class EarlierSlices:
-    """The stored part of a run: ids by name of the target and label of the case; labels of
-    finished cases; headline figures by case, target and block."""
+    """The stored results of a run's earlier slices.
+
+    `targets` and `cases`: ids by target name and by case label. `finished`: labels of finished
+    cases. `values`: headline figures by case, target and block number.
+    """
 
     run: int
     targets: Mapping[str, int] = field(default_factory=dict)
@@ -34,8 +37,10 @@ class EarlierSlices:
 
 
 def before(store: Path, plan: Plan, parts: PreparedPlan) -> EarlierSlices | None:
-    """Of the last run of the plan, if that goes on; None if a new one begins. Raises UsageError
-    where it was of other cases, targets or another budget."""
+    """The earlier slices of the plan's last run; None if a new run must begin.
+
+    Raises UsageError if that run has other cases, targets or another budget.
+    """
     if not store.is_file():
         return None
     with Reader(store) as reader:

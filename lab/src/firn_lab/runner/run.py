@@ -1,13 +1,13 @@
 """Runs a plan: loads each dataset on each target, measures its cases, records everything.
 
 Cases with the same dataset share the loaded tables. A case is measured in blocks of short rounds,
-one on each target, in an order drawn at random, until its ratios are known well enough or its time
-is over. Only one server works at a time; the others are frozen with warm caches, or stopped when
-the machine's memory does not hold all of them.
+one on each target in random order, until its ratios are precise enough or its time is over. Only
+one server works at a time. The others are frozen with warm caches, or stopped if the machine's
+memory cannot hold all of them.
 
-Failures are contained: a target that fails is left out of the dataset, the others go on; Ctrl-C, a
-full disk and a failing store end the run. In all cases finished rounds are in the store, every
-server is ended and its data removed.
+A failure stays local: a target that fails is left out of the dataset, and the others continue.
+Ctrl-C, a full disk and a failing store end the run. In every case the finished rounds stay in the
+store, every server is ended and its data removed.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ from firn_lab.store.writer import Writer
 from firn_lab.targets.base import Settings, Target
 from firn_lab.workloads.base import Workload
 
-# Below so much free space a run stops while it can still be tidied up.
+# A run stops below this much free space, which suffices to clean up.
 FREE_BYTES_MIN = 1 << 30
-# The last of a server's log that is kept when it fails.
+# Length of the tail of a failed server's log that is kept.
 LOG_BYTES_MAX = 1 << 20
-# Signals that end a run in order.
+# Signals that end a run cleanly.
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-# Of a run with a time of its own, for each target after each case: checks, and coming to rest.
+# With a time limit for the run: reserve per target and case for checks and coming to rest.
 SETTLE_SECONDS = 4.0
-# Memory that a server needs beyond its cache, and that the rest of the machine needs.
+# Memory of a server beyond its cache, including a share for the rest of the machine.
 SERVER_EXTRA_BYTES = 256 << 20
 
 
@@ -68,8 +68,10 @@ class TargetRun:
 
 
 class Runner:
-    """One run, or a slice of one. `run` returns how it ended: ok, failed, paused, interrupted or
-    aborted, and why."""
+    """Executes one run, or a slice of one.
+
+    `run` returns the status (ok, failed, paused, interrupted or aborted) and a message.
+    """
 
     def __init__(
         self,
@@ -83,7 +85,7 @@ class Runner:
         before: EarlierSlices | None = None,
         slice_seconds: float | None = None,
     ) -> None:
-        """`before`: what earlier slices of the run have left; `slice_seconds`: of this one."""
+        """`before`: results of earlier slices of the run; `slice_seconds`: limit of this slice."""
         self.plan = plan
         self.writer = writer
         self.clock = clock
@@ -92,9 +94,9 @@ class Runner:
         self.progress = Progress()
         self.before = before or EarlierSlices(0)
         self.failures: list[str] = list(self.before.failures)
-        # Cases that were finished in this slice.
+        # Number of cases finished in this slice.
         self.finished = 0
-        # The most resident memory of each target, in all rounds.
+        # Peak resident bytes of each target over all rounds.
         self.peaks: dict[str, int] = {}
         self.id = 0
         self._listener = listener
@@ -107,7 +109,7 @@ class Runner:
         self._interrupted = False
 
     def tell(self, kind: str, data: Mapping[str, Any]) -> None:
-        """An event, for the terminal and for `watch`. A terminal that is gone ends nothing."""
+        """Reports an event to the terminal and to `watch`. A closed terminal is no error."""
         try:
             self._listener(kind, data)
         except OSError:
@@ -115,19 +117,19 @@ class Runner:
         self.writer.event(self.id, kind, data)
 
     def require_space(self) -> None:
-        """Raises DiskFull when the disk of the data or of the store is nearly full."""
+        """Raises DiskFull if the disk of the data or of the store is nearly full."""
         for directory in {self.scratch, self.writer.path.parent}:
             require_space(directory, self._free_bytes_min)
 
     def warn(self, rule: str, message: str) -> None:
-        """Something that makes results doubtful; told once."""
+        """Reports, once, a condition that makes results doubtful."""
         if (rule, message) not in self._warned:
             self._warned.add((rule, message))
             self.writer.warning(self.id, rule, message)
             self.tell("warning", {"rule": rule, "message": message})
 
     def case_seconds(self, case: CaseRun, targets: int) -> float:
-        """The most that the blocks of a case may take, from now on: its share of what is left."""
+        """Limit on the remaining time of a case's blocks: its share of the time left."""
         minutes = self.plan.minutes
         if minutes is None:
             return case_seconds(self.plan, case.workload, targets)
@@ -138,8 +140,11 @@ class Runner:
         return max(0.0, left) / max(1, progress.cases_left)
 
     def require_time(self, seconds: float) -> None:
-        """Raises Paused where a slice has not so many left. One that has finished no case goes on:
-        the next one would come no further."""
+        """Raises Paused if the slice has fewer seconds left.
+
+        A slice that has not finished a case goes on regardless; otherwise no slice would get
+        further.
+        """
         if self._interrupted:
             raise KeyboardInterrupt
         limit = self._slice_seconds
@@ -151,7 +156,7 @@ class Runner:
         return self.clock.monotonic() - self._began
 
     def step(self) -> None:
-        """Tells how far the run has come."""
+        """Reports the progress of the run."""
         progress = self.progress
         self.tell(
             "step",
@@ -163,7 +168,7 @@ class Runner:
         )
 
     def park(self, target: Target) -> None:
-        """Makes room for another target; `thaw` and `start` wake it."""
+        """Frees resources for another target; `thaw` and `start` wake this one."""
         if self.freeze:
             target.freeze()
         else:
@@ -183,20 +188,20 @@ class Runner:
                 plan.name, self._command, __version__, found, plan.budget, plan.blocks
             )
         busy = busy_breaches(found["busy_cores"], found["cores"])
-        # A kill and the end of the terminal are a Ctrl-C from elsewhere.
+        # SIGTERM and the end of the terminal (SIGHUP) interrupt the run as Ctrl-C does.
         previous = {
             number: signal.signal(number, self._interrupt)
             for number in ENDING
-            if signal.getsignal(number) is not signal.SIG_IGN  # As nohup has it.
+            if signal.getsignal(number) is not signal.SIG_IGN  # nohup ignores SIGHUP; keep that.
         }
         try:
             status, message = self._guarded(lambda: self._run(parts, busy))
         finally:
-            # Nobody interrupts the tidying up.
+            # Ignore signals while the servers and their data are removed.
             for number in previous:
                 signal.signal(number, signal.SIG_IGN)
             self._tidy_up()
-        # The data is gone: a disk that was full has room for the last words.
+        # The data is removed, so even a full disk has room for the last records.
         try:
             self.tell("ended", {"status": status, "message": message})
             self.writer.end(self.id, status, message)
@@ -206,12 +211,15 @@ class Runner:
         return status, message
 
     def _interrupt(self, _number: int, _frame: FrameType | None) -> None:
-        """Python drops what a finalizer or a callback raises: the next block asks, too."""
+        """Sets a flag, too: Python drops exceptions from finalizers and callbacks.
+
+        `require_time` checks the flag before the next block.
+        """
         self._interrupted = True
         raise KeyboardInterrupt
 
     def _guarded(self, work: Callable[[], None]) -> tuple[str, str]:
-        """How it ended, in the words of the store."""
+        """Runs the work; returns the status and message for the store."""
         try:
             work()
         except KeyboardInterrupt:
@@ -228,7 +236,7 @@ class Runner:
         return ("failed", "; ".join(self.failures)) if self.failures else ("ok", "")
 
     def _tidy_up(self) -> None:
-        """Ends all servers and removes their data; what fails is told, the rest goes on."""
+        """Ends all servers and removes their data; reports failures and continues."""
         for target in self._targets:
             try:
                 target.destroy()
@@ -259,7 +267,7 @@ class Runner:
         self._warn(peak_breaches(self.peaks))
 
     def _case_row(self, workload: Workload) -> int:
-        """The case's id in the store, where it may be already."""
+        """The case's id in the store; a resumed run has it already."""
         known = self.before.cases.get(workload.label)
         return known or self.writer.case(
             self.id,
@@ -271,7 +279,7 @@ class Runner:
         )
 
     def _require_work(self, workloads: list[Workload], targets: list[TargetRun]) -> None:
-        """A run of which nothing can be measured is none."""
+        """Raises LabError if no target supports any case."""
         why = {
             f"{workload.label} on {each.target.name}: {workload.supports(each.target)}"
             for workload in workloads
@@ -313,7 +321,10 @@ class Runner:
         )
 
     def _look_at_room(self, datasets: Mapping[str, list[CaseRun]], targets: int) -> None:
-        """All servers hold a dataset at once. Engines that compress need less: only a warning."""
+        """Warns if the disk may be too small for a dataset on all servers at once.
+
+        It is only a warning, because engines that compress need less.
+        """
         free = shutil.disk_usage(self.scratch).free - self._free_bytes_min
         for dataset, cases in datasets.items():
             needed = max(case.workload.about_bytes for case in cases) * targets
@@ -325,8 +336,10 @@ class Runner:
                 )
 
     def _look_at_targets(self) -> list[TargetRun]:
-        """Starts each one and records its settings. Those that do not start are left out; the
-        rules of fairness look at the others."""
+        """Starts each target, records its settings and checks the rules of fairness.
+
+        Targets that do not start are left out.
+        """
         found: list[TargetRun] = []
         settings: dict[str, Settings] = {}
         for target in self._targets:
@@ -353,7 +366,7 @@ class Runner:
             self.warn(breach.rule, breach.message)
 
     def fail(self, target: Target, message: str) -> None:
-        """A target is left out from here on. Its data is going to be removed, its log is kept."""
+        """Reports that a target is left out. Its data will be removed; its log is kept."""
         self.failures.append(message.splitlines()[0])
         kept = self._keep_log(target)
         if kept is not None:
@@ -361,7 +374,7 @@ class Runner:
         self.tell("failure", {"target": target.name, "message": message})
 
     def _keep_log(self, target: Target) -> Path | None:
-        """Copies the end of the server's log beside the store, behind what it left there before."""
+        """Appends the end of the server's log to a file beside the store."""
         log = target.error_log
         if log is None or not log.is_file():
             return None
@@ -378,10 +391,10 @@ class Runner:
 
 
 def _complain(text: str) -> None:
-    """To whoever still listens."""
+    """Prints to stderr, which may be closed."""
     with contextlib.suppress(OSError):
         print(text, file=sys.stderr)
 
 
 def _nobody(kind: str, data: Mapping[str, Any]) -> None:
-    """A listener that is gone."""
+    """The listener after the terminal is closed."""

@@ -1,4 +1,4 @@
-"""The seconds of a round: from the load driver through the sink, from measures by a thread."""
+"""Collects the per-second samples of a round: from the load driver, and from the probes."""
 
 from __future__ import annotations
 
@@ -11,14 +11,17 @@ from firn_lab.clock import Clock
 from firn_lab.measures.base import Probe
 from firn_lab.workloads.base import Outcome, Second
 
-# Name and value of a second.
+# Second, name and value.
 Samples = list[tuple[int, str, float]]
 Tell = Callable[[str, Mapping[str, Any]], None]
 
 
 class Sampler:
-    """The sink of one round. Probes are sampled each second by a thread; `watch` hears of a second
-    when the load driver reports one, with the probes' latest values."""
+    """The sink of one round.
+
+    A thread samples the probes each second. When the load driver reports a second, `tell` gets it
+    together with the probes' latest values.
+    """
 
     def __init__(self, clock: Clock, probes: list[Probe], tell: Tell) -> None:
         self.samples: Samples = []
@@ -45,9 +48,9 @@ class Sampler:
             values: dict[str, float] = {}
             with self._lock:
                 if self._clock.monotonic() < self._began + self._second + 1:
-                    continue  # The lead has ended meanwhile.
+                    continue  # The lead ended meanwhile and restarted the count.
                 for probe in self._probes:
-                    # The server may end or start again at this moment.
+                    # The server may end or restart at this moment.
                     with contextlib.suppress(OSError):
                         values.update(probe.sample())
                 self.samples += [(self._second, name, value) for name, value in values.items()]
@@ -69,7 +72,7 @@ class Sampler:
         self._tell("second", {"second": second.second, **latest, **values})
 
     def measured(self) -> None:
-        """Seconds of the lead are forgotten."""
+        """Ends the lead: drops its samples and restarts the count of seconds."""
         with self._lock:
             for probe in self._probes:
                 probe.sample()
@@ -80,14 +83,14 @@ class Sampler:
         self._tell("progress", {"done": done})
 
     def finish(self, outcome: Outcome) -> dict[str, float]:
-        """The probes' figures, after the thread has ended."""
+        """The probes' figures. The sampling thread must have ended."""
         return {k: v for probe in self._probes for k, v in probe.finish(outcome).items()}
 
     def totals(self) -> dict[str, float]:
-        """The server's usage, with the lead, after the thread has ended."""
+        """The server's usage including the lead. The sampling thread must have ended."""
         return totals(self._probes)
 
 
 def totals(probes: Iterable[Probe]) -> dict[str, float]:
-    """Of all probes together."""
+    """Totals of all probes, in one mapping."""
     return {name: value for probe in probes for name, value in probe.totals().items()}

@@ -1,10 +1,10 @@
-"""Usage of a target for a case, with all work that it put off until after the last round.
+"""Attributes to a case all work of a target, including the work deferred past the last round.
 
-A server runs only while it is measured, in the lead before, and for the moments in which it is
-woken and frozen. Work that its engine puts off in a round is still pending when it is woken for
-the next one: flushes and compactions run beside the load of later rounds, and cost throughput
-there. The lab waits for the work that is pending after the last round, and counts it: an engine
-that puts work off is charged with all of it, by transaction.
+A server runs only while it is measured, during the lead, and briefly when it is woken and frozen.
+Work that its engine defers in a round is pending when it wakes for the next one: flushes and
+compactions then compete with the load of later rounds and reduce throughput there. After the last
+round the lab waits for the pending work and adds it, so that an engine is charged per transaction
+with all the work that it defers.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-# Owed after the last round: so much of the processor time of all rounds is worth a word.
+# Deferred processor time above this fraction of all rounds' processor time causes a warning.
 OWED_TOLERANCE = 0.1
 
 
 class Settling:
-    """Adds up totals of probes, by name of the work."""
+    """Adds up the totals of probes, by name of the work."""
 
     def __init__(self) -> None:
         self._used: Counter[str] = Counter()
@@ -33,12 +33,12 @@ class Settling:
 
     @property
     def owed(self) -> float:
-        """Of the processor time of the rounds, what came after the last one."""
+        """Processor time after the last round, as a fraction of that of the rounds."""
         used = self._used["cpu_us"]
         return self._owed.get("cpu_us", 0.0) / used if used else 0.0
 
     def figures(self) -> dict[str, float]:
-        """By transaction, as `settled_NAME_per_transaction`; cpu_us is a unit already."""
+        """Usage per transaction, named `settled_NAME_per_transaction`."""
         if not self._transactions:
             return {}
         return {

@@ -1,4 +1,4 @@
-"""Results: an SQLite file that only grows. `Writer` for the runner, `Reader` for reports."""
+"""The results: an append-only SQLite file. `Writer` serves the runner, `Reader` the reports."""
 
 from firn_lab.store.reader import Reader
 from firn_lab.store.writer import Writer

@@ -1,4 +1,4 @@
-"""One run with all its raw numbers as a store of its own: to be kept or sent around."""
+"""Copies one run with all its raw numbers into a store of its own, to archive or send."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from firn_lab.store import schema
 
-# Events that only `watch` needs: seconds are stored as samples, too.
+# Events that only `watch` needs; their seconds are also in the samples.
 PASSING = ("phase", "progress", "second", "step")
 _ROUNDS = "round IN (SELECT id FROM source.rounds WHERE run = :run)"
 _WHICH = {
@@ -17,12 +17,12 @@ _WHICH = {
     "events": f"run = :run AND kind NOT IN ({', '.join(map(repr, PASSING))})",
 }
 
-# The first version of the schema had no others.
+# Version 1 of the schema has only these columns in `run_ends`.
 _COLUMNS = {"run_ends": "run, ended_at, status, message"}
 
 
 def extract(store: Path, run: int, to: Path) -> None:
-    """Writes `to`, which is replaced. Ids stay what they are."""
+    """Writes, or replaces, the file `to`. All ids stay the same."""
     new = to.with_name(to.name + ".new")
     new.unlink(missing_ok=True)
     connection = sqlite3.connect(new.resolve().as_uri(), uri=True, isolation_level=None)

@@ -1,4 +1,4 @@
-"""Reading API for report, compare, watch and price. Opens the file read-only.
+"""The read side of the store for report, compare, watch and price. Opens the file read-only.
 
 with Reader(path) as store:
     run = store.run("last")
@@ -31,7 +31,7 @@ from firn_lab.workloads.base import FigureKind
 
 
 class Reader:
-    """All rows are of one run; ids are the store's."""
+    """Reads the rows of one run per call; ids are those of the store."""
 
     def __init__(self, path: Path) -> None:
         if not path.is_file():
@@ -58,7 +58,7 @@ class Reader:
         self._connection.close()
 
     def runs(self) -> list[Run]:
-        """Oldest first."""
+        """All runs, oldest first."""
         rows = self._rows(
             "SELECT runs.id, started_at, title, command, lab_version, machine, budget, rounds, "
             "ended_at, COALESCE(status, 'running'), COALESCE(message, '') "
@@ -116,7 +116,7 @@ class Reader:
         ]
 
     def warnings(self, run: int) -> list[RuleWarning]:
-        """Broken rules of fairness."""
+        """Broken rules of fairness, and other doubts about the results."""
         rows = self._rows("SELECT rule, message FROM warnings WHERE run = ? ORDER BY id", run)
         return [RuleWarning(*row) for row in rows]
 
@@ -129,7 +129,7 @@ class Reader:
         return [CaseRow(row[0], row[1], row[2], row[3], row[4], json.loads(row[5])) for row in rows]
 
     def rounds(self, run: int, case: int | None = None, target: int | None = None) -> list[Round]:
-        """With their figures, failed ones too, in the order in which they ran."""
+        """Rounds with their figures, failed ones included, in the order in which they ran."""
         rows = self._rows(
             'SELECT id, "case", target, number, started_at, status, message FROM rounds '
             'WHERE run = ? AND (? IS NULL OR "case" = ?) AND (? IS NULL OR target = ?) ORDER BY id',
@@ -156,8 +156,10 @@ class Reader:
         return self._state(run, "moment <> 'settled'")
 
     def settled(self, run: int) -> list[StateFigure]:
-        """Usage for a transaction of a case, whose label is the dataset here, with all work that
-        was put off until after its rounds."""
+        """Usage per transaction of a case, including the work deferred until after its rounds.
+
+        The field `dataset` holds the label of the case.
+        """
         return self._state(run, "moment = 'settled'")
 
     def _state(self, run: int, which: str) -> list[StateFigure]:
@@ -169,7 +171,7 @@ class Reader:
         return [StateFigure(*row) for row in rows]
 
     def parts(self, round_: int) -> list[PartRow]:
-        """Kinds of transactions, or statements of a list, of one round."""
+        """Parts of one round: kinds of transactions, or statements of a list."""
         rows = self._rows(
             "SELECT name, count, seconds, errors, retries, average_ms, p50_ms, p95_ms, p99_ms, "
             "max_ms FROM parts WHERE round = ? ORDER BY rowid",
@@ -188,7 +190,7 @@ class Reader:
         return series
 
     def events(self, run: int, after: int = 0) -> list[Event]:
-        """Events with ids above `after`: what `watch` polls. Kinds: see runner.events."""
+        """Events with ids above `after`, for polling. See runner.events for the kinds."""
         rows = self._rows(
             "SELECT id, at, kind, data FROM events WHERE run = ? AND id > ? ORDER BY id", run, after
         )

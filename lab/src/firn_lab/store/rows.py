@@ -1,4 +1,4 @@
-"""Rows of the store, as a reader returns them."""
+"""The rows that the reader returns."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Run:
-    """status: running (or killed), ok, failed, paused, interrupted, aborted."""
+    """A run; `status` is running (or killed), ok, failed, paused, interrupted or aborted."""
 
     id: int
     started_at: str
@@ -53,7 +53,7 @@ class CaseRow:
 
 @dataclass(frozen=True)
 class Round:
-    """figures: by name, of this round. number: of its block. status: ok, failed, wrong."""
+    """A round; `number` is that of its block, `status` is ok, failed or wrong."""
 
     id: int
     case: int
@@ -81,7 +81,7 @@ class PartRow:
 
 @dataclass(frozen=True)
 class StateFigure:
-    """A figure of a dataset on a target: moment is load, update, rest or settled."""
+    """A figure of a dataset on a target; `moment` is load, update, rest or settled."""
 
     target: int
     dataset: str

@@ -1,8 +1,8 @@
-"""Schema of the store. Nothing in it is ever changed or deleted: triggers refuse to.
+"""Schema of the store. It is append-only: triggers reject every update and delete.
 
-A run that ends, and how, is a row of its own (`run_ends`); a run without one is running still or
-was killed. One that was resumed has several, and the last one counts. Raw series (`samples`) are
-what every figure can be computed from anew.
+The end of a run is a row of its own in `run_ends`; a run without one is still running or was
+killed. A resumed run has several such rows, and the last one counts. Every figure can be recomputed
+from the raw series (`samples`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import sqlite3
 
 VERSION = 2
-# Versions that can be read: the first had one end a run at most.
+# Readable versions. In version 1 a run has at most one end.
 READABLE = (1, 2)
 
 TABLES = """
@@ -94,7 +94,7 @@ NAMES = (
 
 
 def create(connection: sqlite3.Connection) -> None:
-    """Makes the tables and the triggers that keep them, in one transaction."""
+    """Creates the tables and the triggers that protect them, in one transaction."""
     triggers = "".join(
         f"CREATE TRIGGER {name}_no_{verb.lower()} BEFORE {verb} ON {name} "
         f"BEGIN SELECT RAISE(ABORT, 'the store only grows'); END;\n"

@@ -1,4 +1,4 @@
-"""The runner's side of the store: appends, each call one transaction."""
+"""The write side of the store, for the runner. Each call is one transaction."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class Writer:
-    """Owns the connection; one writer at a time, readers beside it (WAL)."""
+    """Owns the connection. The file has one writer at a time; readers work concurrently (WAL)."""
 
     def __init__(self, path: Path, clock: Clock) -> None:
         self.path = path
@@ -35,12 +35,12 @@ class Writer:
             )
 
     def _open(self) -> int:
-        """The version of the schema, which is made in a new file."""
+        """Opens the file and returns its schema version; a new file gets the current schema."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        # Events come from the thread that reads the load driver too, under the caller's lock.
+        # The connection permits calls from any thread; the callers never overlap them.
         self._connection = sqlite3.connect(self.path, timeout=30, check_same_thread=False)
         self._connection.execute("PRAGMA journal_mode=WAL")
-        # No sync for every event: the disk belongs to the servers. A killed lab loses nothing so.
+        # Avoid a sync per event, which would disturb the servers; a killed lab still loses nothing.
         self._connection.execute("PRAGMA synchronous=NORMAL")
         version: int = self._connection.execute("PRAGMA user_version").fetchone()[0]
         if version == 0:
@@ -59,7 +59,7 @@ class Writer:
         budget: Budget,
         rounds: int,
     ) -> int:
-        """A run begins."""
+        """Records the start of a run; returns its id."""
         return self._append(
             "runs",
             started_at=self._now(),
@@ -72,8 +72,10 @@ class Writer:
         )
 
     def end(self, run: int, status: str, message: str = "") -> None:
-        """A run ends: ok, failed, paused, interrupted or aborted. Or one that has ended so is
-        running again."""
+        """Records the end of a run: ok, failed, paused, interrupted or aborted.
+
+        With the status running it records that the run was resumed.
+        """
         self._append("run_ends", run=run, ended_at=self._now(), status=status, message=message)
 
     def target(self, run: int, name: str, spec: str, settings: Settings) -> int:
@@ -124,7 +126,7 @@ class Writer:
         parts: Sequence[RoundPart] = (),
         samples: Sequence[tuple[int, str, float]] = (),
     ) -> int:
-        """A round with all that belongs to it, in one transaction: it is there whole or not."""
+        """Records a round with everything that belongs to it, atomically."""
 
         def insert(connection: sqlite3.Connection) -> int:
             number_ = connection.execute(
@@ -161,7 +163,7 @@ class Writer:
         moment: str,
         figures: Mapping[str, tuple[float, FigureKind]],
     ) -> None:
-        """Figures of a dataset on a target at a moment."""
+        """Records figures of a dataset on a target at a moment."""
         self._do(
             lambda connection: connection.executemany(
                 "INSERT INTO figures (run, target, dataset, moment, name, value, unit, better) "

@@ -1,4 +1,4 @@
-"""Targets of measurements: one file a kind of target. See `base`."""
+"""The measured servers: one file per kind of target. See `base`."""
 
 from firn_lab.targets.base import TARGETS, Address, Budget, Settings, Target, make_target
 

@@ -1,7 +1,7 @@
 """A target: one server with one way to store tables, started, measured and stopped by the runner.
 
-A specification such as `engine:firn`, `postgresql:75` or `dsn:mysql://user@host/db` names a kind,
-which is registered, and an argument, which the kind reads:
+A specification such as `engine:firn`, `postgresql:75` or `dsn:mysql://user@host/db` consists of a
+registered kind and an argument, which the kind parses:
 
     @TARGETS.register("engine")
     def engine(argument: str, budget: Budget, scratch: Path) -> Target: ...
@@ -25,18 +25,18 @@ DATABASE = "lab"
 
 @dataclass(frozen=True)
 class Budget:
-    """Resources that every target of a run gets alike. Memory is that of the engine's cache."""
+    """The resources that every target of a run gets. The memory is that of the engine's cache."""
 
     memory_bytes: int = 512 << 20
-    # One sync for every commit; otherwise the engine's setting of one a second.
+    # Sync on every commit; otherwise the engine's setting of one sync a second.
     durable: bool = True
-    # Read and write past the page cache, so that memory is what was given.
+    # Bypass the page cache, so that the memory is limited to the budget.
     direct_io: bool = True
 
 
 @dataclass(frozen=True)
 class Address:
-    """Where clients reach the server: a socket, or host and port."""
+    """The address at which clients reach the server: a socket, or host and port."""
 
     dialect: Dialect
     user: str
@@ -49,11 +49,11 @@ class Address:
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings that a running server reports. None: unknown (a server of somebody else).
+    """Settings that a running server reports; None means unknown.
 
-    The rules of fairness compare all but the version; `values` is for the record. `buffered`: reads
-    of tables go through the page cache. `isolation`: that of a session that asks for none, in the
-    words of the standard.
+    The rules of fairness compare all of them but the version and `values`, which is for the record.
+    `buffered`: reads of tables go through the page cache. `isolation`: the default level of a
+    session, in the words of the standard.
     """
 
     version: str
@@ -66,7 +66,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class RestState:
-    """How a server came to rest. `owes`: what it still did when time was up, in a few words."""
+    """The outcome of waiting for rest. `owes` names the work that was unfinished at the timeout."""
 
     seconds: float
     owes: str = ""
@@ -75,109 +75,110 @@ class RestState:
 class Target(ABC):
     """One server. `name` is unique within a run and heads its column in reports.
 
-    Life: start → (connect …, freeze/thaw, restart) → stop → destroy. `stop` and `destroy` may be
-    called at any time, also twice. Private servers have `pid` and `data_dir`; others None.
+    Life cycle: start → (connect …, freeze/thaw, restart) → stop → destroy. `stop` and `destroy` may
+    be called at any time, also repeatedly. Only private servers have a `pid` and a `data_dir`; for
+    others they are None.
     """
 
     name: str
     spec: str
     dialect: Dialect
-    # Where workloads may put large files of their own (`make_target` sets it).
+    # Directory for large files of workloads; set by `make_target`.
     scratch: Path
 
     def lacks(self) -> str:
-        """Software that must be installed or built for it, and how; "" when nothing is missing."""
+        """Missing software, and how to install or build it; "" if nothing is missing."""
         return ""
 
     @abstractmethod
     def start(self) -> None:
-        """Starts the server on its data (made at the first start) and waits until it answers."""
+        """Starts the server, creates its data at the first start, and waits until it answers."""
 
     @abstractmethod
     def stop(self) -> None:
-        """Clean shutdown; the data stays."""
+        """Shuts the server down cleanly; the data stays."""
 
     def destroy(self) -> None:
         """Ends every process and removes the data. Never raises."""
 
     def kill(self) -> None:
-        """SIGKILL, for tests of recovery. Only private servers (`pid` is not None)."""
+        """Sends SIGKILL, for tests of recovery. Only for private servers (`pid` is not None)."""
         raise NotImplementedError(f"{self.name} is not ours to kill")
 
     def freeze(self) -> None:
-        """Stops the processes where they stand, caches warm, while another target is measured."""
+        """Stops the processes with SIGSTOP while another target is measured; caches stay warm."""
 
     def thaw(self) -> None:
-        """Lets them go on."""
+        """Resumes the frozen processes."""
 
     def require_alive(self) -> None:
-        """Raises TargetDied when the server has ended."""
+        """Raises TargetDied if the server has ended."""
 
     @property
     def pid(self) -> int | None:
-        """The server's process, when it is ours."""
+        """The server's process id; None for a foreign server."""
         return None
 
     @property
     def pids(self) -> list[int]:
-        """The server's processes with all their children."""
+        """Process ids of the server and all its children."""
         return [] if self.pid is None else [self.pid]
 
     @property
     def data_dir(self) -> Path | None:
-        """Where all its files are, when it is ours."""
+        """The directory of all its files; None for a foreign server."""
         return None
 
     @property
     def error_log(self) -> Path | None:
-        """The server's log, when it is ours."""
+        """The server's log; None for a foreign server."""
         return None
 
     @abstractmethod
     def address(self, database: str = DATABASE) -> Address:
-        """For programs such as sysbench."""
+        """The address for client programs such as sysbench."""
 
     @abstractmethod
     def connect(self, database: str = DATABASE, **options: Any) -> Any:
-        """A new DB-API connection (PyMySQL or psycopg), autocommit on. Parameters: `%s`."""
+        """A new DB-API connection (PyMySQL or psycopg) with autocommit. Parameters are `%s`."""
 
     @abstractmethod
     def settings(self) -> Settings:
-        """Asks the running server."""
+        """Reads the settings from the running server."""
 
     def plugins(self) -> Mapping[str, str]:
-        """Files that hold an engine, by name, when it is ours."""
+        """Engines by path of the plugin file; empty for a foreign server."""
         return {}
 
     def create_suffix(self) -> str:
-        """Text after the parenthesis of CREATE TABLE, such as ` ENGINE=FIRN`."""
+        """Text after the closing parenthesis of CREATE TABLE, such as ` ENGINE=FIRN`."""
         return ""
 
     def create_database(self, database: str = DATABASE) -> None:
-        """Drops the database, if it is there, and makes it anew."""
+        """Drops the database if it exists, and creates it."""
         with self.connect("") as connection, connection.cursor() as cursor:
             cursor.execute(f"DROP DATABASE IF EXISTS {database}")
             cursor.execute(f"CREATE DATABASE {database}")
 
     def query(self, statement: str, arguments: Any = None, database: str = DATABASE) -> list[Any]:
-        """All rows of one statement, in a session of its own."""
+        """All rows of one statement, run in its own session."""
         with self.connect(database) as connection, connection.cursor() as cursor:
             cursor.execute(statement, arguments)
             return list(cursor.fetchall()) if cursor.description else []
 
     def analyze(self, database: str = DATABASE) -> None:
-        """Statistics for the optimizer, of every table, after a load."""
+        """Collects optimizer statistics of every table after a load."""
 
     def rest(self, seconds_max: float = 240.0) -> RestState:
-        """Has the engine write what it owes and waits until it has, and is quiet."""
+        """Makes the engine finish its deferred work, and waits until the server is idle."""
         return RestState(0.0)
 
     def table_bytes(self, database: str = DATABASE) -> dict[str, int]:
-        """Bytes on disk by table, as the engine tells; empty when it does not."""
+        """Bytes on disk by table, as the engine reports them; empty if it does not."""
         return {}
 
     def data_bytes(self, database: str = DATABASE) -> int | None:
-        """Bytes on disk of the tables with their indexes, without the log. None: unknown."""
+        """Bytes on disk of all tables with their indexes, without the log. None: unknown."""
         sizes = self.table_bytes(database)
         return sum(sizes.values()) if sizes else None
 
@@ -187,7 +188,7 @@ TARGETS: Registry[TargetFactory] = Registry("target", "firn_lab.targets")
 
 
 def make_target(spec: str, budget: Budget, scratch: Path) -> Target:
-    """The target of a specification `kind[:argument]`; its files go below `scratch`."""
+    """Creates the target of a specification `kind[:argument]`; its files go below `scratch`."""
     kind, _, argument = spec.partition(":")
     target = TARGETS[kind](argument, budget, scratch)
     target.scratch = scratch

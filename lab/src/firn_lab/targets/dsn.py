@@ -1,8 +1,8 @@
 """Any server of the MySQL protocol: `dsn:mysql://user:password@host:port?engine=innodb`.
 
-`?socket=/path` instead of a host. Everything happens in the database `lab` of that server. One that
-is there already is not touched: the run ends with a message (drop it yourself, or let the lab do so
-with `&replace=1`).
+`?socket=/path` replaces the host. The lab uses only the database `lab` of that server. If it exists
+already, the lab does not touch it and the run ends with a message: drop it, or permit the lab to
+drop it with `&replace=1`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _KNOWN = {"engine", "name", "socket", "replace"}
 
 
 class DsnTarget(ForeignTarget):
-    """Refuses to take a database `lab` that somebody else has made."""
+    """A foreign server that refuses to replace a database `lab` that it did not create."""
 
     replace = False
     _ours = False
@@ -54,7 +54,7 @@ def dsn(argument: str, budget: Budget, scratch: Path) -> Target:
         ) from None
     engine = options.get("engine", "innodb").lower()
     name = url.hostname or "127.0.0.1"
-    # An address of IPv6 has colons of its own.
+    # An IPv6 address contains colons, so it needs brackets.
     name = f"[{name}]" if ":" in name else name
     place = options.get("socket") or f"{name}:{url.port or 3306}"
     address = Address(
@@ -66,7 +66,7 @@ def dsn(argument: str, budget: Budget, scratch: Path) -> Target:
         url.hostname or "127.0.0.1",
         url.port or 3306,
     )
-    # The same server again, but for the password, which stays out of the record.
+    # The spec names the same server again, without the password, which must not be recorded.
     host = "" if address.socket else place
     again = urlencode({**options, "engine": engine}, safe="/")
     spec = f"dsn:mysql://{quote(address.user, safe='')}@{host}?{again}"
@@ -76,7 +76,7 @@ def dsn(argument: str, budget: Budget, scratch: Path) -> Target:
 
 
 def _parse(argument: str) -> tuple[SplitResult, dict[str, str]]:
-    """Raises ValueError with what is wrong."""
+    """Splits the dsn. Raises ValueError with a description of the mistake."""
     try:
         url = urlsplit(argument)
     except ValueError:
@@ -92,15 +92,18 @@ def _parse(argument: str) -> tuple[SplitResult, dict[str, str]]:
     options = {key: values[-1] for key, values in parse_qs(url.query, True).items()}
     unknown = sorted(set(options) - _KNOWN)
     if unknown:
-        # With an @ it may be the end of a password.
+        # With an @, the unknown key may be the end of a password, so it is not printed.
         what = "what is" if "@" in url.query else f"{', '.join(unknown)}"
         raise ValueError(f"{what} behind the ? is not known")
     return url, options
 
 
 def redacted(text: str) -> str:
-    """Without the password of a dsn in it. Where the dsn cannot be read nobody knows where the
-    password ends: then all up to the last @ goes."""
+    """The text with the password of a dsn replaced.
+
+    If the dsn cannot be parsed, the end of the password is uncertain: then everything up to the
+    last @ is replaced.
+    """
     head, separator, rest = text.partition("://")
     try:
         url = _parse(f"mysql://{rest}")[0]

@@ -1,11 +1,11 @@
 """A storage engine in a private stock MariaDB: `engine:NAME[@LABEL[=PLUGIN]]`.
 
-Every engine gets the same memory for its cache and the same durability; what it does not use is
-kept small. NAME: firn, innodb, innodb-compressed (PAGE_COMPRESSED), innodb-compressed-row
-(ROW_FORMAT=COMPRESSED), rocksdb. LABEL tells targets of one engine apart, PLUGIN is the file of a
-build: `engine:firn@before=/tmp/ha_firn.so engine:firn@after` compares two. Other plugins are
-looked for in FIRN_LAB_PLUGINS (directories, with colons between), in build/plugin of the working
-directory and those above it, and among the server's own.
+Every engine gets the same memory for its cache and the same durability; components that it does not
+use are kept small. NAME: firn, innodb, innodb-compressed (PAGE_COMPRESSED), innodb-compressed-row
+(ROW_FORMAT=COMPRESSED), rocksdb. LABEL distinguishes targets of one engine, and PLUGIN is the file
+of a build: `engine:firn@before=/tmp/ha_firn.so engine:firn@after` compares two builds. Otherwise
+the plugin comes from FIRN_LAB_PLUGINS (directories separated by colons), from build/plugin of the
+working directory or a directory above it, or from the server's own plugins.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from firn_lab.targets.mysql import MySqlTarget
 from firn_lab.targets.private import PrivateTarget, allocated_bytes
 
 MIB = 1 << 20
-# InnoDB's pool and log where another engine holds the tables.
+# Sizes of InnoDB's pool and log when another engine holds the tables.
 SMALL_POOL = 32 * MIB
 SMALL_LOG = 16 * MIB
-# InnoDB's log where it holds the tables, at least: the server's default.
+# Minimum size of InnoDB's log when it holds the tables: the server's default.
 LOG_MIN = 96 * MIB
-# InnoDB writes at a leisurely pace unless it is told to hurry. In this order; backwards to restore.
+# InnoDB flushes slowly by default. These settings speed it up; restore them in reverse order.
 RUSH = {
     "innodb_max_dirty_pages_pct": "0",
     "innodb_io_capacity_max": "20000",
@@ -41,7 +41,7 @@ RUSH = {
 
 
 def innodb(budget: Budget) -> list[str]:
-    # A log that holds no writer up: as large as the pool, as the field sets it.
+    # The log is as large as the pool, as is usual, so that it does not throttle writers.
     log = max(LOG_MIN, min(2048 * MIB, budget.memory_bytes))
     return [
         f"--innodb-buffer-pool-size={budget.memory_bytes}",
@@ -67,8 +67,10 @@ def firn(budget: Budget) -> list[str]:
 
 
 def rocksdb(budget: Budget) -> list[str]:
-    """As its users tune it: light codec above, dense one below, filters; the memtables come out of
-    the same memory."""
+    """Usual tuning: LZ4 in the upper levels, ZSTD in the last one, filters.
+
+    The memtables count against the same memory.
+    """
     direct = "ON" if budget.direct_io else "OFF"
     memtables = max(8 * MIB, min(256 * MIB, budget.memory_bytes // 8))
     return other(
@@ -87,7 +89,7 @@ def rocksdb(budget: Budget) -> list[str]:
 
 @dataclass(frozen=True)
 class Variant:
-    """A variant of a server, which `engine:NAME` names."""
+    """The engine, options and table options of an `engine:NAME`."""
 
     engine: str
     options: Callable[[Budget], list[str]]
@@ -105,7 +107,7 @@ VARIANTS = {
 
 
 class EngineTarget(PrivateTarget, MySqlTarget):
-    """A private server for one engine."""
+    """A private MariaDB server for one engine."""
 
     def __init__(
         self,
@@ -161,7 +163,7 @@ class EngineTarget(PrivateTarget, MySqlTarget):
             "--skip-log-bin",
             "--local-infile=1",
             "--max-connections=400",
-            # Threads of connections outlive them: their counts are read after the last has ended.
+            # Threads must outlive their connections: their counts are read after the last one ends.
             "--thread-cache-size=400",
             "--max-prepared-stmt-count=1000000",
             "--table-open-cache=4000",
@@ -174,7 +176,7 @@ class EngineTarget(PrivateTarget, MySqlTarget):
         ]
 
     def _process_options(self) -> dict[str, object]:
-        # A plugin from an unpacked package brings its libraries along.
+        # A plugin from an unpacked package finds its libraries beside it.
         library = self._variant.library
         beside = self._find_plugin().parents[2] / "x86_64-linux-gnu" if library else None
         if beside is None or not beside.is_dir():
@@ -185,7 +187,7 @@ class EngineTarget(PrivateTarget, MySqlTarget):
         shutil.rmtree(directory, ignore_errors=True)
         directory.mkdir()
         if self._variant.library:
-            # The file of a build may have any name.
+            # The server loads the plugin by its library name, but a build's file may have any name.
             (directory / f"{self._variant.library}.so").symlink_to(self._find_plugin())
 
     def plugins(self) -> Mapping[str, str]:
@@ -210,7 +212,7 @@ class EngineTarget(PrivateTarget, MySqlTarget):
             raise TargetError(f"{self.name}: the server runs without engine {engine}\n{tail}")
 
     def rest(self, seconds_max: float = 240.0) -> RestState:
-        """InnoDB and MyRocks are told to write what they hold; FIRN does so by itself."""
+        """Tells InnoDB and MyRocks to flush; FIRN reaches its resting state by itself."""
         if self.engine == "rocksdb":
             self.query("SET GLOBAL rocksdb_force_flush_memtable_now = 1", database="")
         usual = self.variables() if self.engine == "innodb" else {}
@@ -265,14 +267,14 @@ class EngineTarget(PrivateTarget, MySqlTarget):
         }[self.engine]
         sizes = {name: int(size) for name, size in self.query(statement, (database,), "")}
         if self.engine == "rocksdb" and sizes:
-            # These are before compression: the files' bytes, shared out.
+            # These sizes are before compression: distribute the size of the files in proportion.
             ratio = (self.data_bytes(database) or 0) / max(1, sum(sizes.values()))
             sizes = {name: round(size * ratio) for name, size in sizes.items()}
         return sizes
 
     def data_bytes(self, database: str = DATABASE) -> int | None:
         if self.engine == "firn":
-            # Table files and those of large values; the log and the manifest are named otherwise.
+            # SST and blob files have names of ten digits; WAL and manifest have other names.
             return allocated_bytes(self.data_dir / "#firn", "?" * 10 + ".*")
         if self.engine == "rocksdb":
             return allocated_bytes(self.data_dir / "#rocksdb", "*.sst")
@@ -296,7 +298,7 @@ def make_engine(argument: str, budget: Budget, scratch: Path) -> Target:
 
 
 def server_program() -> str:
-    """The installed mariadbd."""
+    """The path of the installed mariadbd."""
     found = shutil.which("mariadbd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
     if found is None:
         raise TargetError("mariadbd is not there: apt-get install mariadb-server-core")
@@ -304,7 +306,7 @@ def server_program() -> str:
 
 
 def find_plugin(library: str) -> Path:
-    """The shared object of an engine."""
+    """The path of an engine's shared object."""
     here = Path.cwd()
     places = [Path(p) for p in os.environ.get("FIRN_LAB_PLUGINS", "").split(":") if p]
     for base in (here, *here.parents):
@@ -338,7 +340,7 @@ def _as_user() -> list[str]:
 
 
 def install(directory: Path) -> None:
-    """A fresh data directory, made once and copied for each server."""
+    """Creates a fresh data directory, which is then copied for each server."""
     scratch = directory.with_suffix(".new")
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.parent.mkdir(parents=True, exist_ok=True)
@@ -354,7 +356,7 @@ def install(directory: Path) -> None:
         f"--innodb-log-file-size={SMALL_LOG}",
     ]
     try:
-        # A server that starts removes the temporary tables of every other in its TMPDIR.
+        # A starting server removes all servers' temporary tables in TMPDIR: use a private one.
         code, said = processes.run(command, env={**os.environ, "TMPDIR": str(scratch.parent)})
     except FileNotFoundError:
         raise TargetError(

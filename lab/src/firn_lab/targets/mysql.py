@@ -1,4 +1,4 @@
-"""Common parts of servers of the MySQL protocol, the lab's own and others."""
+"""Common parts of servers of the MySQL protocol, private and foreign."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import pymysql
 from firn_lab.errors import TargetError
 from firn_lab.targets.base import DATABASE, Address, RestState, Settings, Target
 
-# A server that says nothing for so long hangs; a load of a large file may take an hour.
+# A server that is silent for longer hangs; loading a large file may take an hour.
 ANSWER_SECONDS_MAX = 7200
-# Recorded beside the engine's own variables.
+# Variables to record in addition to the engine's own.
 RECORDED = {
     "version",
     "version_comment",
@@ -31,7 +31,7 @@ RECORDED = {
     "performance_schema",
     "query_cache_type",
 }
-# By engine: variables whose sum is its memory, variable of its durability.
+# By engine: the variables whose sum is its memory, and the variable of its durability.
 ENGINES = {
     "innodb": (("innodb_buffer_pool_size",), "innodb_flush_log_at_trx_commit"),
     "firn": (("firn_memory_limit",), "firn_flush_log_at_trx_commit"),
@@ -43,7 +43,7 @@ ENGINES = {
 
 
 def buffered(engine: str, variables: Mapping[str, str]) -> bool | None:
-    """Whether reads of tables go through the page cache, as the engine's variables have it."""
+    """Whether the engine's settings make reads of tables go through the page cache."""
     if engine == "innodb" and "innodb_data_file_buffering" in variables:  # MariaDB 11
         return variables["innodb_data_file_buffering"] == "ON"
     name = {
@@ -56,7 +56,7 @@ def buffered(engine: str, variables: Mapping[str, str]) -> bool | None:
 
 
 class MySqlTarget(Target):
-    """Any server of the protocol; `engine` is the lower-case name of the tables' engine."""
+    """A server of the MySQL protocol; `engine` is the lower-case name of the tables' engine."""
 
     engine: str = "innodb"
     dialect = "mysql"
@@ -64,7 +64,7 @@ class MySqlTarget(Target):
     def connect(self, database: str = DATABASE, **options: Any) -> Any:
         address = self.address(database)
         where: dict[str, Any] = (
-            # Nothing to encrypt; and a TLS context costs 50 ms of processor time, used or not.
+            # A local socket needs no encryption, and a TLS context costs 50 ms of processor time.
             {"unix_socket": str(address.socket), "ssl_disabled": True}
             if address.socket
             else {"host": address.host, "port": address.port}
@@ -136,7 +136,7 @@ class MySqlTarget(Target):
                     raise TargetError(f"{verb} {table}: {row[3]}")
 
     def table_bytes(self, database: str = DATABASE) -> dict[str, int]:
-        """As information_schema estimates them; private servers know better."""
+        """Estimates of information_schema; private servers override this with exact sizes."""
         rows = self.query(
             "SELECT table_name, COALESCE(data_length, 0) + COALESCE(index_length, 0) "
             "FROM information_schema.tables WHERE table_schema = %s AND table_type = 'BASE TABLE'",
@@ -147,8 +147,10 @@ class MySqlTarget(Target):
 
 
 class ForeignTarget(MySqlTarget):
-    """A server that runs already, somewhere; only its SQL is used, nothing of it is changed but
-    the database `lab` (made and dropped by us, see `create_database`)."""
+    """A server that runs already.
+
+    The lab uses only SQL, and changes only the database `lab`, which it creates and drops.
+    """
 
     def __init__(self, name: str, spec: str, address: Address, engine: str) -> None:
         self.name = name
@@ -163,14 +165,14 @@ class ForeignTarget(MySqlTarget):
         )
 
     def start(self) -> None:
-        """Only looks whether it answers."""
+        """Only checks that the server answers."""
         try:
             self.connect("").close()
         except pymysql.MySQLError as error:
             raise TargetError(f"{self.name} does not answer: {error}") from error
 
     def stop(self) -> None:
-        """Nothing: it is not ours."""
+        """Does nothing: the lab does not own the server."""
 
     def destroy(self) -> None:
         with contextlib.suppress(Exception):
@@ -180,7 +182,7 @@ class ForeignTarget(MySqlTarget):
         self.start()
 
     def rest(self, seconds_max: float = 240.0) -> RestState:
-        """Pauses shortly: pending work of a foreign server cannot be seen."""
+        """Pauses briefly, because the pending work of a foreign server is not visible."""
         pause = min(5.0, seconds_max)
         time.sleep(pause)
         return RestState(pause)

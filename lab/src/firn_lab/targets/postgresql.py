@@ -1,7 +1,8 @@
-"""Debian's PostgreSQL in a private cluster: `postgresql[:FILLFACTOR]`, 100 if not given.
+"""Debian's PostgreSQL in a private cluster: `postgresql[:FILLFACTOR]`, by default 100.
 
-PostgreSQL reads through the page cache by design, so memory beyond `shared_buffers` serves it too:
-the rules of fairness say so. As root, which it refuses to run as, it runs as the user `postgres`.
+PostgreSQL reads through the page cache by design, so memory beyond `shared_buffers` serves it as
+well; the rules of fairness report that. PostgreSQL refuses to run as root: if the lab is root, the
+server runs as the user `postgres`.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ RECORDED = {
 
 
 class PostgreSqlTarget(PrivateTarget):
-    """Databases are made by name, as in MariaDB; tables go to the schema `public`."""
+    """A private PostgreSQL server; tables go to the schema `public`."""
 
     dialect = "postgresql"
 
@@ -104,7 +105,7 @@ class PostgreSqlTarget(PrivateTarget):
             "unix_socket_directories": self.socket_dir,
             "shared_buffers": f"{memory // MIB}MB",
             "effective_cache_size": f"{memory // MIB}MB",
-            # A log that holds no writer up, as InnoDB's.
+            # The log is large enough not to throttle writers, as InnoDB's is.
             "max_wal_size": f"{max(96, min(2048, memory // MIB))}MB",
             "checkpoint_timeout": "30min",
             "checkpoint_completion_target": 0.9,
@@ -129,7 +130,7 @@ class PostgreSqlTarget(PrivateTarget):
         return {"user": user.pw_uid, "group": group.gr_gid, "extra_groups": []}
 
     def _own(self, directory: Path) -> None:
-        """The server's user must reach its files; directories above are opened for passing."""
+        """Gives the directory to the server's user; checks that the user may enter all parents."""
         shutil.chown(directory, USER)
         for parent in directory.parents:
             if not parent.stat().st_mode & 0o001:
@@ -167,7 +168,7 @@ class PostgreSqlTarget(PrivateTarget):
 
 
 def programs() -> Path:
-    """The directory of Debian's newest server."""
+    """The program directory of the newest server that Debian installed."""
     found = sorted(
         Path("/usr/lib/postgresql").glob("*/bin/postgres"), key=lambda path: int(path.parts[4])
     )

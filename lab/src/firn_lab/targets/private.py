@@ -1,4 +1,4 @@
-"""A server of our own: a process on a directory of ours, frozen, killed and removed at will."""
+"""A server of the lab's own: a process and a directory that the lab may freeze, kill and remove."""
 
 from __future__ import annotations
 
@@ -18,20 +18,23 @@ from firn_lab.targets.base import RestState, Target
 
 START_SECONDS_MAX = 180.0
 STOP_SECONDS_MAX = 300.0
-# A server that does next to nothing for so long has nothing left to do; a third is enough for one
-# that says so itself. FIRN goes to its resting state after two seconds.
+# A server that stays idle for this long has no work left; a third suffices if the engine itself
+# reports that it has none. FIRN begins its idle compaction after two seconds.
 QUIET_SECONDS = 3.0
-# A thread stops when it returns from the kernel, where it may wait for the disk.
+# SIGSTOP takes effect when a thread returns from the kernel, where it may wait for the disk.
 FREEZE_SECONDS_MAX = 10.0
-# Next to nothing: of a core, and a second.
+# Idle means less than this fraction of a core and fewer bytes written per second.
 QUIET_CORES = 0.1
 QUIET_BYTES = 64 << 10
-# A socket's path holds 107 characters.
+# A socket's path is limited to 107 characters.
 SOCKET_LENGTH_MAX = 100
 
 
 class PrivateTarget(Target):
-    """Invariant: `_process` is not None exactly while a process started here was not reaped."""
+    """A server process of the lab.
+
+    Invariant: `_process` is not None exactly while a process started here was not reaped.
+    """
 
     def __init__(self, name: str, spec: str, scratch: Path) -> None:
         self.name = name
@@ -43,7 +46,7 @@ class PrivateTarget(Target):
 
     @property
     def pid(self) -> int | None:
-        process = self._process  # A restart may be going on in another thread.
+        process = self._process  # Copy it: another thread may be restarting the server.
         return process.pid if process is not None else None
 
     @property
@@ -61,7 +64,7 @@ class PrivateTarget(Target):
 
     @property
     def socket_dir(self) -> Path:
-        """Of the server's socket: its own directory, unless the path would be too long."""
+        """The directory of the socket: the server's own, unless the path would be too long."""
         if len(str(self.directory)) <= SOCKET_LENGTH_MAX - len("/.s.PGSQL.5432.lock"):
             return self.directory
         if self._sockets is None:
@@ -71,14 +74,14 @@ class PrivateTarget(Target):
 
     @abstractmethod
     def _create(self) -> None:
-        """Makes the data directory, which is not there."""
+        """Creates the data directory, which does not exist."""
 
     @abstractmethod
     def _command(self) -> list[str]:
         """The server's command line."""
 
     def _process_options(self) -> dict[str, Any]:
-        """More for Popen."""
+        """Additional options for Popen."""
         return {}
 
     def start(self) -> None:
@@ -118,7 +121,7 @@ class PrivateTarget(Target):
             )
 
     def log_tail(self, lines: int = 15) -> str:
-        """The end of the error log, for messages."""
+        """The last lines of the error log, for messages."""
         if not self.error_log.exists():
             return "(no log)"
         return "\n".join(self.error_log.read_text(errors="replace").splitlines()[-lines:])
@@ -140,7 +143,7 @@ class PrivateTarget(Target):
             raise TargetError(f"{self.name} ended with {code} at shutdown\n{self.log_tail()}")
 
     def kill(self) -> None:
-        """Ends a frozen server, too: SIGKILL needs no SIGCONT."""
+        """Also ends a frozen server: SIGKILL needs no SIGCONT."""
         if self._process is not None:
             processes.end(self._process)
             self._process = None
@@ -148,7 +151,7 @@ class PrivateTarget(Target):
 
     def freeze(self) -> None:
         if not self._frozen and self._process is not None:
-            self._frozen = True  # An interrupt may come before the last signal.
+            self._frozen = True  # Set it first: an interrupt may come before the last signal.
             pids = self.pids
             processes.signal_all(pids, signal.SIGSTOP)
             processes.await_stopped(pids, FREEZE_SECONDS_MAX)
@@ -167,11 +170,11 @@ class PrivateTarget(Target):
             self._sockets = None
 
     def owes(self) -> str | None:
-        """The engine's pending writes, in a few words; "": none; None: it does not report any."""
+        """The engine's pending work as text; "" means none, None means that it does not report."""
         return None
 
     def _await_quiet(self, seconds_max: float) -> RestState:
-        """Waits until the engine owes nothing and the server does next to nothing."""
+        """Waits until the engine has no pending work and the server is idle."""
         began = time.monotonic()
         step = min(1.0, QUIET_SECONDS / 3)
         quiet = 0.0
@@ -187,7 +190,7 @@ class PrivateTarget(Target):
                 return RestState(seconds, busy or "it was quiet for a moment only")
 
     def _busy(self, seconds: float) -> str:
-        """The server's activity within the next moment, by the kernel's account."""
+        """The server's activity within the next seconds, from the kernel's counters; "" if idle."""
         cores, written = processes.processor_seconds(self.pids), self._written_bytes()
         time.sleep(seconds)
         self.require_alive()
@@ -201,10 +204,10 @@ class PrivateTarget(Target):
 
 
 def allocated_bytes(directory: Path, pattern: str = "**/*") -> int:
-    """Bytes that the file system holds for the files: holes of compressed pages take none."""
+    """Bytes allocated by the file system; holes of compressed pages take none."""
     total = 0
     for file in directory.glob(pattern):
-        with contextlib.suppress(FileNotFoundError):  # The engine has just deleted it.
+        with contextlib.suppress(FileNotFoundError):  # The engine may delete it meanwhile.
             if file.is_file() and not file.is_symlink():
                 total += file.stat().st_blocks * 512
     return total

@@ -1,4 +1,4 @@
-"""Workloads: one file (or folder) each. See `base`."""
+"""The workloads: one file or folder each. See `base`."""
 
 from firn_lab.workloads.base import (
     WORKLOADS,

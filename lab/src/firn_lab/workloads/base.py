@@ -1,9 +1,9 @@
-"""A workload: data it loads, work it measures, and a check of what it left behind.
+"""A workload: data to load, work to measure, and a check of the data afterwards.
 
-The runner calls, for each target: `supports`; `load` once a dataset; `warm` before the first round;
-`prepare` and `measure` once a round; `leave` after the last one; `check` after the last round, and
-after each one that had new tables or has no time limit. Workloads of one run with the same
-`dataset` share the loaded tables.
+For each target the runner calls: `supports`; `load` once per dataset; `warm` before the first
+round; `prepare` and `measure` once per round; `leave` after the last one; `check` after the last
+round, and after each round that had new tables or has no time limit. Workloads of one run with the
+same `dataset` share the loaded tables.
 
     @WORKLOADS.register("users")
     class Users(Workload):
@@ -27,25 +27,25 @@ from firn_lab.targets.base import Dialect, Target
 
 @dataclass(frozen=True)
 class Params:
-    """How much, how many, how long. `options` are the workload's own, all checked by it."""
+    """Sizes and times of a case. The workload itself defines and checks its `options`."""
 
-    # 1 is the size that the workload has by itself; 0.1 a tenth of it.
+    # Factor on the workload's default size.
     scale: float = 1.0
     threads: int = 8
-    # Of a round that is measured; the load has run for `lead_seconds` by then.
+    # Measured seconds of a round, after `lead_seconds` of unmeasured load.
     seconds: float = 0.5
     lead_seconds: float = 0.05
-    # Once, before the first round.
+    # Duration of the warm-up before the first round.
     warm_seconds: float = 5.0
     seed: int = 920967
-    # Bytes of each target's cache (the runner sets it): data may be sized by it.
+    # The target's cache, set by the runner; data may be sized relative to it.
     memory_bytes: int = 512 << 20
     options: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Second:
-    """One second of a round, as the load driver counted it."""
+    """One second of a round, as counted by the load driver."""
 
     second: int
     transactions: float
@@ -69,12 +69,12 @@ class RoundPart:
 
 @dataclass(frozen=True)
 class Outcome:
-    """One round. `seconds` is the time measured; errors were given up, retries were repeated;
-    `client_cpu_seconds` is the processor time of the load driver, where it is known. `lead`:
-    transactions of the time before, which the server had to work for as well.
+    """The result of one round.
 
-    `figures` are the workload's own numbers by name; their units are declared in
-    `Workload.figures`.
+    `seconds` is the measured time. `errors` were given up, `retries` were repeated.
+    `client_cpu_seconds` is the processor time of the load driver, if known. `lead` counts the
+    transactions of the lead, which cost the server work as well. `figures` are the workload's own
+    numbers by name; `Workload.figures` declares their units.
     """
 
     transactions: int
@@ -90,54 +90,56 @@ class Outcome:
 
     @property
     def all_transactions(self) -> int:
-        """With those of the lead."""
+        """Transactions including those of the lead."""
         return self.lead + self.transactions
 
 
 class Sink(Protocol):
-    """Takes the seconds of a round while it runs: kept as raw series, shown by `watch`."""
+    """Receives the seconds of a running round, for the raw series and for `watch`."""
 
     def second(self, second: Second) -> None: ...
 
     def measured(self) -> None:
-        """The lead is over: throughput counts from here on. A workload without a lead need not say
-        so."""
+        """Reports the end of the lead: throughput counts from here on.
+
+        A workload without a lead need not call it.
+        """
 
     def progress(self, done: float) -> None:
-        """The part of the work that is done, 0 to 1, of workloads without a time limit."""
+        """Reports the finished fraction, 0 to 1, of work without a time limit."""
 
 
 @dataclass(frozen=True)
 class FigureKind:
-    """The unit of a figure, and whether more of it is better."""
+    """The unit of a figure, and whether more or less of it is better."""
 
     unit: str
     better: str = "lower"  # or "higher"
 
 
 class Workload(ABC):
-    """One workload with its parameters. Files hold classes; the runner makes an object a case."""
+    """One workload with its parameters; the runner creates an object for each case."""
 
     name: str
     summary: ClassVar[str] = ""
-    # Names and defaults of the options it knows.
+    # Names and defaults of the options.
     options: ClassVar[Mapping[str, str]] = {}
-    # Figures of its own that an Outcome may carry.
+    # The workload's own figures, which an Outcome may contain.
     figures: ClassVar[Mapping[str, FigureKind]] = {}
-    # The figure that reports show first: "tps", "seconds", or one of its own.
+    # The figure that reports show first: "tps", "seconds", or one of the workload's own.
     headline: ClassVar[str] = "tps"
-    # Whether a round lasts `seconds`; otherwise as long as its work takes.
+    # Whether a round lasts `seconds`; otherwise it lasts as long as its work takes.
     timed: ClassVar[bool] = True
-    # The servers it can talk to.
+    # Protocols that it supports.
     dialects: ClassVar[tuple[Dialect, ...]] = ("mysql", "postgresql")
-    # Whether its transactions are work that one could ask for more or less of, at a price. A list
-    # of unlike statements has none: then there is no throughput, and nothing counts by transaction.
+    # Whether its transactions are comparable units of work. A list of different statements has
+    # none: then there is no throughput and no figure per transaction.
     counts_transactions: ClassVar[bool] = True
-    # Whether it changes data: then what the server owes after the last round is waited for and
-    # counted, and space is taken again.
+    # Whether it changes data. If so, the runner waits for deferred work after the last round and
+    # adds it, and records the space again.
     writes: ClassVar[bool] = True
-    # Whether rounds leave as many rows as they find. Where they do not, faster ones leave more (or
-    # fewer): then only the space after the load is compared.
+    # Whether rounds preserve the number of rows. If not, faster rounds leave more (or fewer) rows,
+    # and only the space after the load is comparable.
     keeps_rows: ClassVar[bool] = True
 
     def __init__(self, name: str, params: Params) -> None:
@@ -149,56 +151,62 @@ class Workload(ABC):
                 raise UsageError(f"workload {name} has no option {key!r}; known: {known}")
 
     def option(self, key: str) -> str:
-        """The value of an option, given or default."""
+        """The value of an option, or its default."""
         return self.params.options.get(key, self.options[key])
 
     @property
     def label(self) -> str:
-        """The case's name in reports: what differs between cases of one workload."""
+        """The case's name in reports; it must differ between cases of one workload."""
         given = " ".join(f"{key}={value}" for key, value in sorted(self.params.options.items()))
         scale = "" if self.params.scale == 1 else f" scale={self.params.scale:g}"
         return f"{self.name} threads={self.params.threads}{scale} {given}".strip()
 
     @property
     def about_bytes(self) -> float:
-        """Bytes of its data on each target, as InnoDB stores it, within a factor of 1.5."""
+        """Approximate size of the data in InnoDB, to plus or minus a half."""
         return 0.0
 
     @property
     def dataset(self) -> str:
-        """Cases with the same text share loaded tables. By default: nobody shares."""
+        """Cases with equal text share the loaded tables. By default no case shares them."""
         return self.label
 
     def supports(self, target: Target) -> str:
-        """ "" when it runs on the target, else why not, in a few words."""
+        """ "" if the workload runs on the target, else the reason why not."""
         return "" if target.dialect in self.dialects else f"{' and '.join(self.dialects)} only"
 
     @abstractmethod
     def load(self, target: Target, sink: Sink) -> None:
-        """Makes tables in an empty database `lab` and fills them. Same seed, same data."""
+        """Creates and fills tables in an empty database `lab`. Equal seeds give equal data."""
 
     def warm(self, target: Target, clock: Clock) -> None:
-        """Brings caches to where they stay; nothing is counted."""
+        """Warms the caches; nothing is measured."""
         return None
 
     def prepare(self, target: Target, sink: Sink) -> bool:
-        """Before each round, unseen by clock and measures: makes anew what rounds use up. Whether
-        it did: then the server is brought to rest before it is measured."""
+        """Recreates before each round the data that rounds use up; it is not measured.
+
+        Returns whether it did so: then the runner brings the server to rest before it measures.
+        """
         return False
 
     @abstractmethod
     def measure(self, target: Target, clock: Clock, sink: Sink, number: int) -> Outcome:
-        """The round of a number, from 0. Random draws depend on it and on the seed, so that no
-        round repeats another, and on nothing else. Raises TargetDied, DiskFull or any error of the
-        driver when it cannot."""
+        """Runs and measures the round with this number, from 0.
+
+        Random draws depend only on the number and the seed, so that no round repeats another and
+        all targets get the same. Raises TargetDied, DiskFull or any error of the driver.
+        """
 
     def leave(self, target: Target) -> None:
-        """Ends the clients that `measure` has kept for the next round: after the last one, and when
-        the server is to end."""
+        """Ends the clients that `measure` keeps between rounds.
+
+        The runner calls it after the last round, and before it ends the server.
+        """
         return None
 
     def check(self, target: Target) -> list[str]:
-        """Problems of the data, a line each; empty when there are none."""
+        """Errors in the data, one per line; empty if there are none."""
         return []
 
 
@@ -207,5 +215,5 @@ WORKLOADS: Registry[WorkloadFactory] = Registry("workload", "firn_lab.workloads"
 
 
 def make_workload(name: str, params: Params) -> Workload:
-    """The workload of a name, with parameters."""
+    """Creates the workload with this name."""
     return WORKLOADS[name](name, params)

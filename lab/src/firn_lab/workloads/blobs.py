@@ -1,4 +1,4 @@
-"""Large values: rows with one of 512 KiB, read and replaced by primary key."""
+"""Large values: rows with a value of 512 KiB, read and replaced by primary key."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from firn_lab.workloads.sql_session import (
 )
 
 ACCESSES = {"select": ("select",), "update": ("update",), "both": ("select", "update")}
-# Random bytes and text take turns in pieces of this size.
+# A value consists of pieces of this size, either random bytes or text.
 PIECE_BYTES = 4096
 
 
 def value(random: Random, length: int, share: float) -> bytes:
-    """A `share` of it are random bytes, which nothing compresses; the rest repeats lines."""
+    """A value of which about `share` is random and incompressible; the rest repeats a line."""
     line = (text(random, 60) + "\n").encode()
     lines = (line * (PIECE_BYTES // len(line) + 1))[:PIECE_BYTES]
     pieces = []
@@ -38,7 +38,7 @@ def value(random: Random, length: int, share: float) -> bytes:
 
 
 class BlobsSession(SqlSession):
-    """Values that are read must match their digests."""
+    """Reads and updates values, and checks each value that it reads against its digest."""
 
     def __init__(self, connection: Any, rows: int, length: int, share: float, access: str) -> None:
         super().__init__(connection)
@@ -70,7 +70,7 @@ class BlobsSession(SqlSession):
 @WORKLOADS.register("blobs")
 class Blobs(SessionWorkload):
     summary = "large values, selected and updated by primary key"
-    # random: the share of each value that cannot be compressed.
+    # random: the incompressible fraction of each value.
     options = {"rows": "1000", "bytes": "524288", "random": "0.5", "access": "both"}
     warm_reads = {"blobs": "SUM(LENGTH(data))"}
 
@@ -113,7 +113,7 @@ class Blobs(SessionWorkload):
         )
 
     def check(self, target: Target) -> list[str]:
-        """Every value fits its digest."""
+        """Checks every value against its digest."""
         rows = target.query(
             f"SELECT id FROM blobs WHERE {md5(target, 'data')} <> digest ORDER BY id"
         )

@@ -1,8 +1,8 @@
-"""Processes forked by the lab itself: sessions of the load driver, shares of a load.
+"""Child processes forked by the lab: sessions of the load driver, shares of a load.
 
-Threads of one Python would take turns. A child works with a pipe to the lab; what it fails with
-comes out of `receive` as the lab's own error. Ctrl-C is the parent's affair, and so are its open
-files and exit handlers: a child ends without running them down.
+Threads of one Python process would run one at a time. A child communicates over a pipe, and its
+error is raised from `receive` as a LabError. A child ignores Ctrl-C, which the parent handles, and
+exits with os._exit: open files and exit handlers belong to the parent.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from firn_lab.sqlerrors import Meaning, meaning
 
 
 class Child:
-    """Works from the moment it is made, until it has done so or `end` kills it."""
+    """Starts a child process at construction; it runs until its work is done or `end` kills it."""
 
     def __init__(self, what: str, work: Callable[[Connection], None]) -> None:
-        """`what` it is, for messages."""
+        """`what` describes the child in messages."""
         self._what = what
         context = multiprocessing.get_context("fork")
         self._pipe, there = context.Pipe()
@@ -37,12 +37,12 @@ class Child:
         self.send(None)
 
     def send(self, message: Any) -> None:
-        """To a child that has died, nothing: `receive` tells."""
+        """Sends a message. If the child has died, `receive` reports that."""
         with contextlib.suppress(BrokenPipeError):
             self._pipe.send(message)
 
     def receive(self) -> Any:
-        """The child's next message; raises what it failed with."""
+        """The child's next message; raises the child's error."""
         try:
             message = self._pipe.recv()
         except EOFError:
@@ -52,7 +52,7 @@ class Child:
         return message
 
     def end(self) -> None:
-        """Kills it, if it still works, and reaps it."""
+        """Kills the child if it is still running, and reaps it."""
         self._process.kill()
         self._process.join()
         GUARD.forget(self._pid)
@@ -60,7 +60,7 @@ class Child:
 
     @staticmethod
     def ready(children: Iterable[Child], seconds_max: float) -> list[Child]:
-        """Those that have something to say, as soon as there are any."""
+        """The children with a message, as soon as there are any; empty after `seconds_max`."""
         by_pipe = {id(child._pipe): child for child in children}
         said = wait([child._pipe for child in by_pipe.values()], seconds_max)
         return [by_pipe[id(pipe)] for pipe in said]
@@ -73,12 +73,12 @@ def _run(pipe: Connection, parent: Connection, work: Callable[[Connection], None
     parent.close()
     GUARD.leave()
     try:
-        # The parent is about to name this child to the guard. A lab that is killed before that
-        # leaves a closed pipe.
+        # The parent sends a first message after it registered this child with the guard. If the
+        # lab is killed before that, the pipe is closed and the child ends.
         pipe.recv()
         work(pipe)
     except (BrokenPipeError, EOFError):
-        pass  # The parent has given up.
+        pass  # The parent has closed the pipe.
     except Exception as error:
         pipe.send(as_lab_error(error))
     finally:
@@ -86,7 +86,7 @@ def _run(pipe: Connection, parent: Connection, work: Callable[[Connection], None
 
 
 def as_lab_error(error: Exception) -> LabError:
-    """The error of a child, in a form that a pipe carries."""
+    """The child's error in a form that can pass through a pipe."""
     if isinstance(error, LabError):
         return error
     text = f"{type(error).__name__}: {error}"

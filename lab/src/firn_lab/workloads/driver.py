@@ -1,19 +1,18 @@
-"""A load driver for workloads that bring their own transactions (TPC-C, shop, users, blobs …).
+"""A load driver for workloads with transactions of their own (TPC-C, shop, users, blobs …).
 
-A workload gives a factory of sessions; `Clients` holds `threads` of them, each in a process of its
-own, seeded by `seed`, the draw and its number, which stay connected from round to round, and
-returns the Outcome of each round; `drive` is for one round alone. Deadlocks,
-lock timeouts and serialization failures are repeated with the same arguments and counted as
-retries; other database errors are counted as errors, and the session goes on; a lost connection and
-a full disk end the round.
+A workload provides a factory of sessions. `Clients` runs `threads` of them, each in a process of
+its own, seeded by `seed`, `draw` and its number. They stay connected from round to round, and each
+round returns an Outcome. `drive` runs a single round. Transactions that fail with a deadlock, lock
+timeout or serialization failure are repeated with the same arguments and counted as retries. Other
+database errors are counted as errors, and the session continues. A lost connection and a full disk
+end the round.
 
     drive(self.params, "round 2", sink, lambda number: UserSession(target.connect()))
 
-In a round the sessions work for `lead_seconds` first, which count for nothing but Outcome.lead.
-
-A transaction's latency includes its retries, not the drawing of its arguments. Those that are under
-way when time is up are finished and counted, and the time measured is that of the slowest session:
-a stall at the end is not hidden.
+In each round the sessions first work for `lead_seconds`; these transactions count only in
+Outcome.lead. A transaction's latency includes its retries, but not the drawing of its arguments.
+Transactions that are running when the time is up are finished and counted, and the measured time is
+that of the slowest session, so that a stall at the end is not hidden.
 """
 
 from __future__ import annotations
@@ -32,39 +31,41 @@ from firn_lab.sqlerrors import Meaning, meaning
 from firn_lab.workloads.base import Outcome, Params, RoundPart, Second, Sink
 from firn_lab.workloads.child_processes import Child
 
-# After so many errors in a row a session gives up: something is wrong with the workload.
+# After this many consecutive errors a session gives up, because the workload must be wrong.
 ERRORS_IN_A_ROW_MAX = 100
-# A transaction that still loses against others so long after the end is given up.
+# A transaction that still needs retries this long after the end is given up.
 RETRY_SECONDS = 60.0
-# A session that sends nothing for so long beyond the end is taken for stuck.
+# A session that is silent for this long beyond the end is considered stuck.
 GRACE_SECONDS = 120.0
 
 
 @dataclass(frozen=True)
 class Done:
-    """A transaction that was done: its kind, and how many statements it took."""
+    """A finished transaction: its kind, and its number of statements."""
 
     kind: str
     queries: int
 
 
 class Session(Protocol):
-    """One client. Made in its own process, where it opens its connection."""
+    """One client, created in its own process, where it opens its connection."""
 
     def choose(self, random: Random) -> Callable[[], Done]:
-        """Draws the next transaction with all its arguments. Calling the result executes it; after
-        `rollback` it is called again for a retry."""
+        """Draws the next transaction with all its arguments.
+
+        The returned function executes it. For a retry it is called again after `rollback`.
+        """
 
     def rollback(self) -> None:
-        """Ends the transaction after a failure."""
+        """Rolls back after a failure."""
 
     def close(self) -> None:
-        """Ends the session."""
+        """Closes the connection."""
 
 
 @dataclass
 class _Kind:
-    """Of one kind of transaction, since the last report."""
+    """Counts of one kind of transaction since the last report."""
 
     latencies: Histogram = field(default_factory=Histogram)
     errors: int = 0
@@ -73,8 +74,10 @@ class _Kind:
 
 @dataclass
 class _Report:
-    """A session's report, about once a second. The last one has its `end`, its working time and
-    its own processor time."""
+    """A session's report, sent about once a second.
+
+    The last one has `end`, the seconds that it worked, and the session's processor time.
+    """
 
     second: int
     kinds: dict[str, _Kind]
@@ -85,7 +88,7 @@ class _Report:
 
 @dataclass(frozen=True)
 class _Order:
-    """The order that a session gets for each round."""
+    """The command for one round, sent to each session."""
 
     lead: float
     seconds: float
@@ -93,16 +96,16 @@ class _Order:
 
 @dataclass(frozen=True)
 class _Lead:
-    """The message that a session sends when its lead is over."""
+    """A session's message at the end of its lead."""
 
     transactions: int
 
 
 class Clients:
-    """Sessions between their first round and `end`: see the head of the file."""
+    """Sessions that stay connected from their first round to `end`; see the top of the file."""
 
     def __init__(self, params: Params, draw: str, session: Callable[[int], Session]) -> None:
-        """Connects them. Another `draw` has other transactions, the same on every target."""
+        """Connects the sessions. Each `draw` gives other transactions, the same on every target."""
         self._sessions: list[Child] = []
         try:
             for number in range(params.threads):
@@ -110,27 +113,27 @@ class Clients:
                 work = partial(_work, partial(session, number), random)
                 self._sessions.append(Child("a session of the load driver", work))
             for each in self._sessions:
-                each.receive()  # It is connected.
+                each.receive()  # Wait until it is connected.
         except BaseException:
             self.end()
             raise
 
     def round(self, lead: float, seconds: float, sink: Sink) -> Outcome:
-        """One round. After an error they are of no use any more."""
+        """Runs one round. After an error the clients cannot be used again."""
         for each in self._sessions:
             each.send(_Order(lead, seconds))
         led = _lead(self._sessions, lead, sink) if lead else 0
         return replace(_collect(self._sessions, seconds, sink), lead=led)
 
     def end(self) -> None:
-        """Kills them; twice is once."""
+        """Kills the sessions; repeated calls have no effect."""
         for each in self._sessions:
             each.end()
         self._sessions = []
 
 
 def drive(params: Params, draw: str, sink: Sink, session: Callable[[int], Session]) -> Outcome:
-    """One round of clients that end with it."""
+    """Runs one round with clients of its own."""
     clients = Clients(params, draw, session)
     try:
         return clients.round(params.lead_seconds, params.seconds, sink)
@@ -139,7 +142,7 @@ def drive(params: Params, draw: str, sink: Sink, session: Callable[[int], Sessio
 
 
 def _lead(sessions: list[Child], seconds_max: float, sink: Sink) -> int:
-    """Waits until the lead of all sessions is over; how many transactions it had."""
+    """Waits for the end of all leads; returns the number of their transactions."""
     transactions = 0
     for each in sessions:
         if not Child.ready([each], seconds_max + GRACE_SECONDS):
@@ -151,10 +154,10 @@ def _lead(sessions: list[Child], seconds_max: float, sink: Sink) -> int:
 
 
 def _collect(sessions: list[Child], seconds_max: float, sink: Sink) -> Outcome:
-    """Adds up the reports; tells the sink of each second that all sessions have reported."""
+    """Adds up the reports; passes each second to the sink once all sessions have reported it."""
     kinds: dict[str, _Kind] = {}
     seconds: dict[int, list[_Report]] = {}
-    # By session that still works: the last second it told of.
+    # The last second that each session reported; sessions that ended are removed.
     reported = dict.fromkeys(sessions, -1)
     queries, longest, cpu_seconds, told = 0, 0.0, 0.0, 0
     while reported:
@@ -226,7 +229,7 @@ def _second(number: int, reports: list[_Report]) -> Second:
 
 
 def _work(session: Callable[[], Session], random: Random, pipe: Connection) -> None:
-    """A session's process, until it is killed."""
+    """The main function of a session's process; it runs until it is killed."""
     made = session()
     pipe.send("ready")
     while True:
@@ -271,8 +274,11 @@ def _loop(
 def _transaction(
     session: Session, transaction: Callable[[], Done], deadline: float
 ) -> tuple[Done | None, int, Exception | None]:
-    """Runs it until it is done or fails for good: what was done, retries, failure. After the
-    deadline it is not tried again."""
+    """Runs a transaction with retries until it succeeds or fails for good.
+
+    Returns its result, the number of retries and the final error. After the deadline there are no
+    retries.
+    """
     retries = 0
     while True:
         try:

@@ -1,7 +1,7 @@
-"""Fills tables with rows made by the lab: a process a share, as many at once as there are cores.
+"""Fills tables with generated rows: a process per share, as many at once as there are cores.
 
-A share is a run of rows of one table with its own seed, so that the data is the same whatever the
-number of processes and whatever the target. MySQL gets multi-row INSERTs, PostgreSQL COPY.
+A share is a range of rows of one table with its own seed, so that the data does not depend on the
+number of processes or the target. MySQL gets multi-row INSERTs, PostgreSQL gets COPY.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from firn_lab.targets.base import Target
 from firn_lab.workloads.base import Sink
 from firn_lab.workloads.child_processes import Child
 
-# Of one INSERT, which is a transaction of its own.
+# Length limit of an INSERT, each of which is one transaction.
 STATEMENT_CHARACTERS_MAX = 512 << 10
 
 Row = Sequence[Any]
@@ -29,7 +29,7 @@ Row = Sequence[Any]
 
 @dataclass(frozen=True)
 class Share:
-    """Rows of one table; `columns` where the table has others too."""
+    """Rows of one table; `columns` names the columns if the table has others, too."""
 
     table: str
     rows: Callable[[], Iterable[Row]]
@@ -39,7 +39,7 @@ class Share:
 def shares(
     table: str, count: int, rows: Callable[[range], Iterable[Row]], size: int
 ) -> list[Share]:
-    """A table of rows 1 to `count` in shares of `size`."""
+    """Splits the rows 1 to `count` of a table into shares of `size`."""
     return [
         Share(table, partial(rows, range(first, min(first + size, count + 1))))
         for first in range(1, count + 1, size)
@@ -49,7 +49,7 @@ def shares(
 def fill(
     target: Target, everything: Sequence[Share], sink: Sink, processes_max: int | None = None
 ) -> None:
-    """Raises what the first share that failed met."""
+    """Loads all shares in parallel. Raises the first error of a share."""
     processes_max = processes_max or os.cpu_count() or 1
     waiting = list(everything)
     working: list[Child] = []
@@ -59,7 +59,7 @@ def fill(
             while waiting and len(working) < processes_max:
                 work = partial(_work, target, waiting.pop(0))
                 working.append(Child("a process that loads data", work))
-            # Now and then the sink looks whether the disk is full.
+            # The timeout lets this loop report progress once a second.
             for child in Child.ready(working, 1.0):
                 child.receive()
                 working.remove(child)
@@ -72,13 +72,13 @@ def fill(
 
 
 def _work(target: Target, share: Share, pipe: Connection) -> None:
-    """A share's process."""
+    """The main function of a share's process."""
     insert(target, share)
     pipe.send("done")
 
 
 def insert(target: Target, share: Share) -> None:
-    """All rows of a share, in this process."""
+    """Loads a share in this process."""
     names = f" ({', '.join(share.columns)})" if share.columns else ""
     with target.connect() as connection, connection.cursor() as cursor:
         if target.dialect == "mysql":
@@ -91,7 +91,7 @@ def insert(target: Target, share: Share) -> None:
 
 
 def statements(head: str, rows: Iterable[Row]) -> Iterator[str]:
-    """Multi-row INSERTs of bounded length."""
+    """Builds multi-row INSERTs of bounded length."""
     values: list[str] = []
     length = 0
     for row in rows:
@@ -106,7 +106,7 @@ def statements(head: str, rows: Iterable[Row]) -> Iterator[str]:
 
 
 def literal(value: Any) -> str:
-    """As MySQL reads it."""
+    """A value as a MySQL literal."""
     kind = type(value)
     if kind is int or kind is float or kind is Decimal:
         return str(value)

@@ -1,5 +1,5 @@
-"""The insert benchmark: rows in order of the primary key, at random places of three secondary
-indexes, many a transaction."""
+"""The insert benchmark: many rows per transaction, in order of the primary key, at random
+positions of three secondary indexes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def purchase(random: Random, second: int) -> Row:
 
 
 class InsertSession(SqlSession):
-    """One multi-row INSERT a transaction."""
+    """Each transaction is one multi-row INSERT."""
 
     def __init__(self, connection: Any, batch: int) -> None:
         super().__init__(connection)
@@ -70,14 +70,14 @@ class InsertSession(SqlSession):
 
 @WORKLOADS.register("insert")
 class Insert(SessionWorkload):
-    """`_expected`: rows of each target, while all of its rounds ended well."""
+    """`_expected`: row count per target; absent after a round failed, when it is unknown."""
 
     summary = "the insert benchmark: three secondary indexes, a batch a transaction"
     options = {"rows": "1000000", "batch": "100"}
     figures = {"rows_per_second": FigureKind("1/s", "higher")}
     headline = "rows_per_second"
     keeps_rows = False
-    load_processes = 1  # One after the other: the server numbers the rows.
+    load_processes = 1  # The server numbers the rows, so shares must be loaded in order.
 
     def __init__(self, name: str, params: Params) -> None:
         super().__init__(name, params)
@@ -115,7 +115,7 @@ class Insert(SessionWorkload):
         return (purchase(random, number) for number in numbers)
 
     def warm(self, target: Target, clock: Clock) -> None:
-        """Does nothing: rows that were just inserted are warm."""
+        """Does nothing: the rows just loaded are in the cache."""
 
     def measure(self, target: Target, clock: Clock, sink: Sink, number: int) -> Outcome:
         before = self._expected.pop(target.name, None)
@@ -127,7 +127,7 @@ class Insert(SessionWorkload):
         return dataclasses.replace(outcome, figures={"rows_per_second": rate})
 
     def check(self, target: Target) -> list[str]:
-        """The primary key and every index hold all rows that were told to be in."""
+        """Checks that the primary key and every index hold all acknowledged rows."""
         counts = {"PRIMARY": self._count(target, "PRIMARY", "id > 0")}
         for index in INDEXES:
             column = INDEXES[index][1:].split(",")[0]

@@ -1,4 +1,4 @@
-"""Loads a file of rows, fields parted by `|`: LOAD DATA LOCAL INFILE, or COPY."""
+"""Loads a file of rows with fields separated by `|`: LOAD DATA LOCAL INFILE, or COPY."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CHUNK = 1 << 20
 
 
 def load_file(target: Target, table: str, path: Path, line_end: str = "\n") -> None:
-    """`line_end` may be `|` and a newline, as TPC-H's files have it."""
+    """Loads a file; TPC-H's files end each line with `|` and a newline."""
     with target.connect() as connection, connection.cursor() as cursor:
         if target.dialect == "mysql":
             cursor.execute(
@@ -19,7 +19,7 @@ def load_file(target: Target, table: str, path: Path, line_end: str = "\n") -> N
                 "LINES TERMINATED BY %s",
                 (str(path), line_end),
             )
-            # With LOCAL, rows that are refused are left out with a warning.
+            # LOCAL skips rejected rows with only a warning.
             cursor.execute("SHOW WARNINGS LIMIT 1")
             for _, _, message in cursor.fetchall():
                 raise LabError(f"{target.name}: {path.name} into {table}: {message}")

@@ -1,4 +1,4 @@
-"""How long it takes to load a table with two secondary indexes: from a file, or by INSERTs."""
+"""The time to load a table with two secondary indexes, from a file or by INSERTs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ INDEXES = ("loaded_k (k)", "loaded_code (code)")
 
 
 def rows(seed: int, count: int, order: str) -> Iterator[Row]:
-    """Keys 1 to `count`, in order or shuffled."""
+    """Rows with keys 1 to `count`, in order or shuffled."""
     random = Random(f"load {seed}")
     keys = list(range(1, count + 1))
     if order == "random":
@@ -43,7 +43,7 @@ def rows(seed: int, count: int, order: str) -> Iterator[Row]:
 
 @WORKLOADS.register("load_time")
 class LoadTime(Workload):
-    """Each round makes the table anew. The rows are made before the clock runs."""
+    """Each round creates the table again. The rows are generated before the clock starts."""
 
     summary = "time to load a table with two secondary indexes, by file or INSERTs, one session"
     options = {"rows": "1000000", "way": "file", "order": "key"}
@@ -65,7 +65,7 @@ class LoadTime(Workload):
         return self.rows * 250.0
 
     def load(self, target: Target, sink: Sink) -> None:
-        """That is what is measured."""
+        """Does nothing: loading is the measured work."""
 
     def prepare(self, target: Target, sink: Sink) -> bool:
         drop_table(target, "loaded")
@@ -91,7 +91,7 @@ class LoadTime(Workload):
         return Outcome(1, 1, seconds, parts=(part,), figures={"rows_per_second": rate})
 
     def check(self, target: Target) -> list[str]:
-        """Every row, by each index; and the keys are those that were loaded."""
+        """Checks count and keys of the rows through each index."""
         wrong = []
         for index, condition in (
             ("PRIMARY", "id > 0"), ("loaded_k", "k >= 0"), ("loaded_code", "code >= ''"),

@@ -1,6 +1,7 @@
-"""Restart: after a kill with so much written since the last rest, and after a clean stop.
+"""Restart times: after a kill with a given amount written since the last rest, and after a clean
+stop.
 
-All that was committed must be there afterwards, and nothing of the transaction that was open.
+Afterwards all committed rows must be there, and nothing of the transaction that was open.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from firn_lab.workloads.sql_session import (
 
 ROW_BYTES = 1000
 BATCH_ROWS = 50
-# Rows of the transaction that is open when the server is killed.
+# Rows of the open transaction when the server is killed.
 OPEN_ROWS = 500
 
 
@@ -42,7 +43,7 @@ def content(seed: int, number: int, version: int) -> str:
 
 @WORKLOADS.register("recovery")
 class Recovery(Workload):
-    """`_versions`: by target, of each row what was committed last."""
+    """`_versions`: by target, the last committed version of each row."""
 
     summary = "restart after a kill with log_mb MiB of rows written, and after a clean stop"
     options = {"rows": "100000", "log_mb": "64"}
@@ -88,7 +89,7 @@ class Recovery(Workload):
             yield number, 0, digest(data), data
 
     def prepare(self, target: Target, sink: Sink) -> bool:
-        """Writes count from the last rest on."""
+        """Asks for a rest before the round, so that the log contains only the round's writes."""
         return True
 
     def measure(self, target: Target, clock: Clock, sink: Sink, number: int) -> Outcome:
@@ -100,7 +101,7 @@ class Recovery(Workload):
             self._update(target, session, random)
             sink.progress((batch + 1) / (batches + 1))
         writing = clock.monotonic() - began
-        # This one is never committed.
+        # This transaction is never committed.
         session.rows("UPDATE recovered SET version = -1 WHERE id <= %s", (OPEN_ROWS,))
         target.kill()
         session.close()
@@ -119,7 +120,7 @@ class Recovery(Workload):
         return Outcome(batches, session.queries, writing, parts=parts, figures=figures)
 
     def _update(self, target: Target, session: SqlSession, random: Random) -> None:
-        """A transaction; it counts as committed once the server has said so."""
+        """Runs a transaction; its versions count as committed once the server acknowledged it."""
         versions = self._versions[target.name]
         numbers = sorted(random.sample(range(1, self.rows + 1), BATCH_ROWS))
         for number in numbers:
@@ -134,7 +135,7 @@ class Recovery(Workload):
             versions[number] += 1
 
     def check(self, target: Target) -> list[str]:
-        """Row by row; by the index as well."""
+        """Checks every row, and the index."""
         found = dict(target.query("SELECT id, version FROM recovered"))
         expected = dict(enumerate(self._versions[target.name][1:], 1))
         wrong = [

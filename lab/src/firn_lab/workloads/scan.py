@@ -1,5 +1,5 @@
-"""A table in order of its primary key with an index across it: scanned whole (`scan`), or looked up
-by ranges of the index, each row fetched by the reference back (`lookup`)."""
+"""A table with a secondary index in random order: full scans (`scan`), or ranges of the index whose
+rows are fetched by primary key (`lookup`)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from firn_lab.workloads.sql_session import (
     text,
 )
 
-# Ids times a prime modulo the number of rows: each value of k once, neighbours far apart.
+# k = ids times this prime modulo the row count: unique, and scattered for neighbouring ids.
 PRIME = 15_485_863
 COLUMNS = (
     "id INT NOT NULL, k INT NOT NULL, v INT NOT NULL, c CHAR(60) NOT NULL, "
@@ -33,12 +33,12 @@ SHARE_ROWS = 20_000
 
 
 def key(number: int, rows: int) -> int:
-    """k of the row with an id from 1 to `rows`."""
+    """The k of the row with this id, from 1 to `rows`."""
     return (number - 1) * PRIME % rows
 
 
 def number_of(k: int, rows: int) -> int:
-    """The id of the row with this k."""
+    """The id of the row with this k; the inverse of `key`."""
     return k * _inverse(rows) % rows + 1
 
 
@@ -58,7 +58,7 @@ def table(seed: int, rows: int, numbers: range) -> Iterator[Row]:
 
 
 class ScanSession(SqlSession):
-    """The whole table; the sum is known."""
+    """Scans the whole table and compares the sum."""
 
     def __init__(self, connection: Any, rows: int, hint: str) -> None:
         super().__init__(connection)
@@ -76,7 +76,7 @@ class ScanSession(SqlSession):
 
 
 class LookupSession(SqlSession):
-    """Ranges of k; which rows they hold is known."""
+    """Reads ranges of k and compares their sums."""
 
     def __init__(self, connection: Any, rows: int, width: int, hint: str) -> None:
         super().__init__(connection)
@@ -101,7 +101,7 @@ class LookupSession(SqlSession):
 
 
 class Scanned(SessionWorkload):
-    """Both share the table. A workload of its own for each is below."""
+    """The table that both workloads share."""
 
     options: ClassVar[dict[str, str]] = {"rows": "1000000"}
     writes = False
@@ -110,7 +110,7 @@ class Scanned(SessionWorkload):
         super().__init__(name, params)
         self.rows = scaled_option(self, "rows")
         if self.rows % PRIME == 0:
-            self.rows += 1  # Otherwise no value would be there once.
+            self.rows += 1  # A multiple of the prime would map all ids to k = 0.
 
     @property
     def about_bytes(self) -> float:

@@ -1,14 +1,13 @@
-"""A workload of sessions: tables filled in shares, rounds of transactions by the load driver.
+"""Base of workloads with sessions: tables filled in shares, transactions by the load driver.
 
 @WORKLOADS.register("users")
 class Users(SessionWorkload):
     summary = "a web user-account table"
     options = {"rows": "1000000"}
-
-    def create(self, target): ...          # the tables, empty
-    def shares(self): ...                  # their rows
-    def session(self, target): ...         # a factory of sessions, by number
-    def check(self, target): ...           # what is wrong afterwards
+    def create(self, target): ...          # creates the empty tables
+    def shares(self): ...                  # returns their rows
+    def session(self, target): ...         # returns a factory of sessions, by number
+    def check(self, target): ...           # returns errors in the data
 """
 
 from __future__ import annotations
@@ -26,31 +25,31 @@ from firn_lab.workloads.fill import Share, fill
 
 
 class SessionWorkload(Workload):
-    """The round enters the draws here and nowhere else: rounds differ, targets do not."""
+    """Runs sessions. The draws depend on the round but not on the target."""
 
-    # By table: what is read of all its rows before the first round.
+    # By table: an expression to read over all rows before the first round.
     warm_reads: ClassVar[Mapping[str, str]] = {}
-    # A figure and the kind of transaction of which it is the rate, a minute.
+    # The name of a figure, and the kind of transaction whose rate per minute it is.
     rate: ClassVar[tuple[str, str] | None] = None
-    # Shares loaded at once; None: as many as there are cores.
+    # Number of shares to load in parallel; None: one per core.
     load_processes: ClassVar[int | None] = None
 
     def __init__(self, name: str, params: Params) -> None:
         super().__init__(name, params)
-        # By target: its clients between rounds.
+        # By target: the clients that stay connected between rounds.
         self._clients: dict[str, Clients] = {}
 
     @abstractmethod
     def create(self, target: Target) -> None:
-        """Makes the tables in an empty database."""
+        """Creates the tables in an empty database."""
 
     @abstractmethod
     def shares(self) -> Sequence[Share]:
-        """Their rows."""
+        """The rows of the tables."""
 
     @abstractmethod
     def session(self, target: Target) -> Callable[[int], Session]:
-        """Makes the session of a number, in that session's own process."""
+        """A factory that creates the session with a number, in that session's own process."""
 
     def load(self, target: Target, sink: Sink) -> None:
         self.create(target)
@@ -58,7 +57,7 @@ class SessionWorkload(Workload):
         target.analyze()
 
     def warm(self, target: Target, clock: Clock) -> None:
-        """Reads every table once, then works for a while."""
+        """Reads every table once, then runs the load for `warm_seconds`."""
         for table, expression in self.warm_reads.items():
             target.query(f"SELECT {expression} FROM {table}")
         if self.params.warm_seconds > 0:
@@ -68,7 +67,7 @@ class SessionWorkload(Workload):
             drive(params, "warm", _Quiet(), self.session(target))
 
     def measure(self, target: Target, clock: Clock, sink: Sink, number: int) -> Outcome:
-        """The clients stay: their draws go on from round to round."""
+        """Keeps the clients, whose draws continue from round to round."""
         if target.name not in self._clients:
             draw = f"from round {number}"
             self._clients[target.name] = Clients(self.params, draw, self.session(target))
@@ -92,7 +91,7 @@ class SessionWorkload(Workload):
 
 
 class _Quiet:
-    """A sink that hears nothing."""
+    """A sink that ignores all reports."""
 
     def second(self, second: Second) -> None: ...
 

@@ -1,6 +1,6 @@
 """Common parts of workloads with SQL of their own: a counting session, seeded text, dialects.
 
-Statements keep to what MariaDB and PostgreSQL both understand; parameters are `%s`.
+Statements use only syntax of both MariaDB and PostgreSQL; parameters are `%s`.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from firn_lab.targets.base import Target
 from firn_lab.workloads.base import Workload
 
 _LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
-# Of 256 values, each letter gets four or five.
+# Each of the 62 characters is the image of four or five of the 256 byte values.
 _TO_LETTERS = bytes(_LETTERS[value % len(_LETTERS)] for value in range(256))
 
 
 class SqlSession:
-    """A connection whose statements are counted. `autocommit` off: `commit` ends a transaction."""
+    """A connection that counts statements. Without autocommit, `commit` ends a transaction."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
@@ -27,13 +27,13 @@ class SqlSession:
         self.queries = 0
 
     def rows(self, statement: str, arguments: Any = None) -> list[Any]:
-        """All rows of a statement; none of one that has no result."""
+        """All rows of a statement; empty for a statement without a result."""
         self.queries += 1
         self._cursor.execute(statement, arguments)
         return list(self._cursor.fetchall()) if self._cursor.description else []
 
     def changed(self, statement: str, arguments: Any = None) -> int:
-        """How many rows a statement changed or found."""
+        """The number of rows that a statement changed or found."""
         self.queries += 1
         self._cursor.execute(statement, arguments)
         return int(self._cursor.rowcount)
@@ -49,23 +49,23 @@ class SqlSession:
 
 
 def text(random: Random, length: int) -> str:
-    """Letters and digits, which no codec makes much smaller than three quarters."""
+    """Random letters and digits, which compress to about three quarters at best."""
     return random.randbytes(length).translate(_TO_LETTERS).decode()
 
 
 def digest(data: bytes | str) -> str:
-    """As the servers' MD5() writes it: a sum against mistakes, no secret."""
+    """The MD5 as the servers' MD5() prints it; it detects errors and is no secret."""
     raw = data.encode() if isinstance(data, str) else data
     return hashlib.md5(raw, usedforsecurity=False).hexdigest()
 
 
 def money(cents: int) -> str:
-    """As SQL reads it; a Decimal takes many times as long to make."""
+    """An amount as SQL text; creating a Decimal is many times slower."""
     return f"{cents // 100}.{cents % 100:02d}"
 
 
 def number_option(workload: Workload, key: str, low: float = 1, high: float = 2**31 - 1) -> float:
-    """An option that is a number within a range."""
+    """A numeric option within a range."""
     try:
         value = float(workload.option(key))
     except ValueError:
@@ -76,22 +76,22 @@ def number_option(workload: Workload, key: str, low: float = 1, high: float = 2*
 
 
 def scaled_option(workload: Workload, key: str, least: int = 1) -> int:
-    """An option that counts rows, times the scale."""
+    """An option that counts rows, multiplied by the scale."""
     return max(least, round(number_option(workload, key) * workload.params.scale))
 
 
 def date_type(target: Target) -> str:
-    """A date with a time. MariaDB's TIMESTAMP would change by itself."""
+    """The type of date and time. MariaDB's TIMESTAMP would update itself."""
     return "DATETIME" if target.dialect == "mysql" else "TIMESTAMP"
 
 
 def by_index(target: Target, index: str) -> str:
-    """Behind a table's name: this index and no other. PostgreSQL takes no such advice."""
+    """A hint after the table's name that forces this index; PostgreSQL has no such hint."""
     return f" FORCE INDEX ({index})" if target.dialect == "mysql" else ""
 
 
 def md5(target: Target, column: str) -> str:
-    """In hexadecimal digits, to be compared with a column whatever its character set."""
+    """The MD5 of a column as hexadecimal digits, comparable whatever the character set."""
     return f"CAST(MD5({column}) AS BINARY)" if target.dialect == "mysql" else f"MD5({column})"
 
 
@@ -100,7 +100,8 @@ def drop_table(target: Target, name: str) -> None:
 
 
 def create_table(target: Target, name: str, columns: str, *indexes: str) -> None:
-    """`columns` as between the parentheses; indexes as `NAME (column, …)` or `UNIQUE NAME (…)`."""
+    """Creates a table. `columns`: the text between the parentheses. `indexes`: `NAME (column, …)`
+    or `UNIQUE NAME (…)`."""
     target.query(f"CREATE TABLE {name} ({columns}){target.create_suffix()}")
     for index in indexes:
         unique = index.startswith("UNIQUE ")

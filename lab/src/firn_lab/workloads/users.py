@@ -1,5 +1,5 @@
-"""A web user-account table, as it has been used to compare engines since 2007: by primary key, by
-secondary index, answered by an index alone, and the first 20 of many."""
+"""A table of user accounts: reads by primary key, by secondary index, by covering scan, and of the
+first 20 rows of many."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ INDEXES = ("UNIQUE users_email (email)", "users_country (country_id, state_id, c
 _WHOLE = (
     "SELECT id, name, email, password, dob, address, city, state_id, zip, country_id FROM users"
 )
-# By kind: the statement, and whether its argument is an id, an email or a country.
+# By kind: the statement, and the type of its argument: id, email or country.
 ACCESSES = {
     "by_key": (f"{_WHOLE} WHERE id = %s", "id"),
     "by_email": (f"{_WHOLE} WHERE email = %s", "email"),
@@ -48,7 +48,7 @@ ACCESSES = {
 
 
 def email(number: int) -> str:
-    """Scattered: neighbours by id are no neighbours by email."""
+    """An email address; neighbouring ids get distant addresses."""
     return f"{number * 2654435761 % 2**32:08x}.{number}@example.org"
 
 
@@ -75,7 +75,7 @@ def accounts(seed: int, numbers: range) -> Iterator[Row]:
 
 
 class UsersSession(SqlSession):
-    """Each transaction is one statement; a row that is not the one asked for ends the round."""
+    """Each transaction is one statement; a wrong row ends the round."""
 
     def __init__(self, connection: Any, rows: int, kinds: tuple[str, ...]) -> None:
         super().__init__(connection)
@@ -133,7 +133,7 @@ class Users(SessionWorkload):
         return lambda number: UsersSession(target.connect(), self.rows, self.kinds)
 
     def check(self, target: Target) -> list[str]:
-        """The primary key and both indexes hold every row."""
+        """Checks that the primary key and both indexes hold every row."""
         wrong = []
         for index, condition in (
             ("PRIMARY", "id > 0"),

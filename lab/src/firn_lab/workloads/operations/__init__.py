@@ -1,4 +1,4 @@
-"""The classic list of single-user operations. See `workload`."""
+"""A list of single-user operations. See `workload`."""
 
 from firn_lab.workloads.operations.workload import Operations
 

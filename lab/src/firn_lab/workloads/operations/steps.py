@@ -1,7 +1,8 @@
-"""The operations, one after the other, each on what the one before has left.
+"""The operations in order; each works on the result of the previous one.
 
-A step does its statements and says what it expected; the workload stops the clock before it looks.
-`numbers` has 10 rows a group, each of 26 regions in turn, so every answer is known.
+A step runs its statements and returns found and expected results; the workload stops the clock
+before it compares them. `numbers` has 10 rows per group, which go to 26 regions in turn, so every
+answer is known.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from firn_lab.workloads.sql_session import SqlSession
 
 REGIONS = 26
 GROUP_ROWS = 10
-# Rows a transaction where rows go in one by one.
+# Rows per transaction when rows are inserted one by one.
 BATCH = 1000
 MANY_KEYS = 16
 TABLES = ("numbers", "wide")
@@ -22,7 +23,7 @@ TABLES = ("numbers", "wide")
 
 @dataclass(frozen=True)
 class Step:
-    """`work` gives (found, expected), or None when there is nothing to compare."""
+    """`work` returns (found, expected), or None if there is nothing to compare."""
 
     name: str
     work: Callable[[], tuple[Any, Any] | None]
@@ -33,12 +34,12 @@ def region(number: int) -> str:
 
 
 def in_region(rows: int, at: int) -> int:
-    """How many of the numbers 0 to rows - 1 are in a region."""
+    """Count of the numbers 0 to rows - 1 in a region."""
     return len(range(at, rows, REGIONS))
 
 
 class Steps:
-    """All of them, for tables of `rows` rows."""
+    """Generates all steps for tables of `rows` rows."""
 
     def __init__(self, session: SqlSession, rows: int, suffix: str) -> None:
         self._session = session
@@ -111,7 +112,7 @@ class Steps:
         )
 
     def _number(self, number: int) -> tuple[Any, ...]:
-        """Numbers come scattered over the key."""
+        """A row of `numbers`; consecutive rows are scattered over the key."""
         id_ = number * 7919 % self._rows
         return region(id_), id_, self._rows - 1 - id_, id_ // GROUP_ROWS, f"name {id_}"
 
@@ -119,7 +120,7 @@ class Steps:
         return number, *((number * (2 * at + 1) + at) % 10_007 for at in range(MANY_KEYS))
 
     def _insert(self, table: str, row: Callable[[int], tuple[Any, ...]]) -> tuple[Any, Any]:
-        """One row a statement, a thousand a transaction."""
+        """Inserts one row per statement and BATCH rows per transaction."""
         session = self._session
         statement = f"INSERT INTO {table} VALUES ({', '.join(['%s'] * len(row(0)))})"
         for number in range(self._rows):
@@ -154,16 +155,16 @@ class Steps:
         return found, [[(at // GROUP_ROWS,)] for at in wanted]
 
     def _select_key_prefix(self) -> tuple[Any, Any]:
-        """All rows of each region."""
+        """Reads all rows of each region."""
         statement = "SELECT id, reversed, grp, name FROM numbers WHERE region = %s"
         found = [len(self._session.rows(statement, (region(at),))) for at in range(REGIONS)]
         return found, [in_region(self._rows, at) for at in range(REGIONS)]
 
     def _mirrored(self) -> int:
-        """Rows whose mirror image is in the same region."""
+        """Count of the rows whose mirror image is in the same region."""
         last = self._rows - 1
         return sum(region(at) == region(last - at) for at in range(self._rows))
 
     def _alone(self) -> int:
-        """Rows whose group's number, as an id, is not in the same region."""
+        """Count of the rows whose group number, taken as an id, is in another region."""
         return sum(region(at) != region(at // GROUP_ROWS) for at in range(self._rows))

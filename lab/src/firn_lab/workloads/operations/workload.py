@@ -1,4 +1,4 @@
-"""One session does each operation once; each is timed on its own and its result compared."""
+"""One session runs each operation once; each is timed and its result compared."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Operations(Workload):
 
     @property
     def label(self) -> str:
-        """Always one thread."""
+        """The label has no thread count, because the workload always uses one thread."""
         return f"{self.name} rows={self.rows}"
 
     @property
@@ -53,7 +53,7 @@ class Operations(Workload):
         return self.rows * 600.0
 
     def load(self, target: Target, sink: Sink) -> None:
-        """Creating and filling tables is part of the list."""
+        """Does nothing: creating and filling tables is part of the list."""
 
     def measure(self, target: Target, clock: Clock, sink: Sink, number: int) -> Outcome:
         session = SqlSession(target.connect())
@@ -73,7 +73,7 @@ class Operations(Workload):
         return Outcome(len(parts), session.queries, seconds, parts=tuple(parts), figures=figures)
 
     def check(self, target: Target) -> list[str]:
-        """Both tables were emptied last."""
+        """Checks that both tables are empty, as the last steps leave them."""
         counts = {
             table: target.query(f"SELECT COUNT(*) FROM {table}")[0][0]
             for table in ("numbers", "wide")

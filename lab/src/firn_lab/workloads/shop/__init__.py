@@ -1,4 +1,4 @@
-"""A shop as DVD Store has it: customers log in, browse, and buy. See `workload`."""
+"""A shop like DVD Store: customers log in, browse, and buy. See `workload`."""
 
 from firn_lab.workloads.shop.workload import Shop
 

@@ -1,4 +1,4 @@
-"""Tables of the shop and their first rows."""
+"""Tables of the shop and their initial rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from firn_lab.workloads.sql_session import create_table, money, text
 
 CATEGORIES = 16
 ACTORS = 1000
-# Of each product, before anything is sold.
+# Stock of each product that can be sold during the rounds.
 STOCK = 1000
 OPENED = datetime(2026, 1, 1)
 SHARE_ROWS = 20_000
@@ -55,7 +55,7 @@ TABLES: dict[str, tuple[str, ...]] = {
         "purchases_product (product)",
     ),
 }
-# Of each table, so that whoever asks for it reads the rows and no index.
+# For each table a column without index, so that reading it reads the rows.
 COLUMNS_WITHOUT_INDEX = {
     "customers": "address",
     "products": "price",
@@ -68,7 +68,7 @@ COLUMNS_WITHOUT_INDEX = {
 
 @dataclass(frozen=True)
 class Sizes:
-    """Customers and products of the beginning. Three of five customers have bought something."""
+    """Initial numbers of customers and products. Three of five customers have an order."""
 
     customers: int
     products: int
@@ -102,17 +102,17 @@ def username(number: int) -> str:
 
 
 def actor(number: int) -> str:
-    """Fifty first names and twenty last names."""
+    """One of 1000 names: fifty first names times twenty last names."""
     return f"FIRST{number % 50:02d} LAST{number // 50 % 20:02d}"
 
 
 def cents(product: int) -> int:
-    """Its price."""
+    """Price of a product in cents."""
     return 999 + product * 7919 % 2000
 
 
 def customer(random: Random, name: str) -> Row:
-    """All columns behind the id."""
+    """All columns after the id."""
     return (
         name,
         "password",
@@ -149,7 +149,7 @@ def products(seed: int, numbers: range) -> Iterator[Row]:
 
 
 def lines_of(sizes: Sizes, order: int) -> list[tuple[int, int]]:
-    """Products and quantities of a first order: known to every share without asking."""
+    """Products and quantities of an initial order, computed so that every share knows them."""
     return [
         ((order * 31 + line * 17) % sizes.products + 1, 1 + (order + line) % 3)
         for line in range(1 + order % 5)
@@ -171,7 +171,7 @@ def order_lines(sizes: Sizes, numbers: range) -> Iterator[Row]:
 
 
 def purchases(sizes: Sizes, numbers: range) -> Iterator[Row]:
-    """The first order of customer n is order n."""
+    """The initial order of customer n has the id n."""
     for number in numbers:
         for line, (product, _) in enumerate(lines_of(sizes, number), 1):
             yield number, number, line, product
@@ -183,5 +183,5 @@ def inventory(sizes: Sizes) -> Iterator[Row]:
         for product, quantity in lines_of(sizes, order):
             sold[product] += quantity
     for product in range(1, sizes.products + 1):
-        # Products of the first orders were in stock in addition to the rest.
+        # Initial orders do not reduce the initial stock.
         yield product, STOCK, sold[product]

@@ -1,4 +1,4 @@
-"""Actions of visitors: log in or register, browse, buy."""
+"""Transactions of the shop's visitors: log in or register, browse, buy."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from firn_lab.workloads.driver import Done
 from firn_lab.workloads.shop.data import ACTORS, CATEGORIES, Sizes, actor, customer, username
 from firn_lab.workloads.sql_session import SqlSession
 
-# Of a hundred. For each purchase there is one visitor who logs in or (one of five) registers, and
-# who browses three times.
+# In percent. For each purchase one visitor logs in or, in one of five cases, registers, and browses
+# three times.
 MIX = {"login": 16, "register": 4, "browse": 60, "purchase": 20}
 TAX = Decimal("0.0825")
 
 
 class ShopSession(SqlSession):
-    """Its connection is not in autocommit. Names of new customers are its own alone."""
+    """A session without autocommit. A nonce makes the names of its new customers unique."""
 
     def __init__(self, connection: Any, sizes: Sizes) -> None:
         super().__init__(connection)
@@ -49,7 +49,7 @@ class ShopSession(SqlSession):
         return transaction
 
     def _login(self, random: Random) -> Callable[[], str]:
-        """With what the customer has bought last."""
+        """Logs in and shows the customer's latest purchases."""
         number = random.randint(1, self._sizes.customers)
 
         def work() -> str:
@@ -86,7 +86,7 @@ class ShopSession(SqlSession):
         return work
 
     def _browse(self, random: Random) -> Callable[[], str]:
-        """Specials of a category, films with an actor, titles by their beginning."""
+        """Lists specials of a category, films with an actor, or titles by initial."""
         condition, argument = random.choice(
             (
                 ("category = %s AND special = 1", random.randrange(CATEGORIES)),
@@ -107,7 +107,7 @@ class ShopSession(SqlSession):
         return work
 
     def _purchase(self, random: Random) -> Callable[[], str]:
-        """One to ten products, in order of their numbers: two buyers do not wait in a circle."""
+        """Buys one to ten products, in key order, so that two buyers never deadlock."""
         buyer = random.randint(1, self._sizes.customers)
         count = min(random.randint(1, 10), self._sizes.products)
         products = sorted(random.sample(range(1, self._sizes.products + 1), count))

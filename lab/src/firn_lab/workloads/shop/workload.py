@@ -1,4 +1,4 @@
-"""The shop as a workload. Products sold, ordered and in stock must add up."""
+"""The shop as a workload. Sales, orders and stock must add up."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ CHECKS = (
 
 
 def problems(sizes: Sizes, query: Callable[[str], list[Any]]) -> list[str]:
-    """The sums that do not add up, as `query` sees them."""
+    """Inconsistencies, one per line."""
     wrong = []
     for what, statement in CHECKS:
         rows = query(statement)
@@ -54,7 +54,7 @@ def problems(sizes: Sizes, query: Callable[[str], list[Any]]) -> list[str]:
     )
     if lines != bought:
         wrong.append(f"{lines} lines of orders, {bought} purchases")
-    # The first orders were taken from beside the stock.
+    # Initial orders do not reduce the initial stock.
     sold_before = sum(row[2] for row in inventory(sizes))
     together = query("SELECT SUM(in_stock) + SUM(sold) FROM inventory")[0][0]
     if together != STOCK * sizes.products + sold_before:

@@ -1,4 +1,4 @@
-"""The stock sysbench, run as it is: `sysbench` the program, its OLTP scripts, its own counting."""
+"""The stock sysbench: the program with its OLTP scripts and its own counting."""
 
 from firn_lab.workloads.sysbench.workload import SCRIPTS, Sysbench
 

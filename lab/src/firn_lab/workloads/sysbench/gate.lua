@@ -1,6 +1,7 @@
--- A script (FIRN_LAB_GATED) whose transactions begin only while a gate is open: threads stay connected and wait
--- between rounds. Gate and counts are words in a file that the lab and all threads have mapped (FIRN_LAB_GATE):
--- see gate.py for the layout. The loop is that of sysbench 1.0 with the gate, counts and a histogram.
+-- Runs a script (FIRN_LAB_GATED) whose transactions begin only while a gate is open: between rounds
+-- the threads stay connected and wait. Gate and counters are words in a file (FIRN_LAB_GATE) that
+-- the lab and all threads map; see gate.py for the layout. The loop is that of sysbench 1.0, plus
+-- the gate, the counters and a histogram.
 dofile(assert(os.getenv("FIRN_LAB_GATED")))
 
 local ffi = require("ffi")

@@ -1,13 +1,13 @@
-"""Sysbench whose threads stay connected from round to round, and wait at a gate between them.
+"""Runs sysbench with threads that stay connected between rounds, where they wait at a gate.
 
-Rounds can then be short, down to tenths of a second, and take little beside the measured time: no
-process starts, and no thread connects. No transaction is under way when the gate has been closed;
-then the process is stopped, as the server is.
+Rounds can then be as short as tenths of a second with little overhead: no process starts, and no
+thread connects. After the gate closed and every thread waits, no transaction is running; then the
+process is stopped with SIGSTOP, as the server is.
 
-The gate and the counters of the threads are doubles in a file that all have mapped (`gate.lua` has
-the same numbers): the gate at 0; from HEAD on for each thread a slot of SLOT doubles: whether it
-waits, transactions, retries, microseconds of all transactions, and from FIRST_BUCKET on the
-histogram of `firn_lab.histogram`.
+The gate and the counters of the threads are doubles in a file that all threads map; `gate.lua` has
+the same layout. Index 0 is the gate. From index HEAD on, each thread has a slot of SLOT doubles: a
+flag that it waits, transactions, retries, microseconds of all transactions, and from FIRST_BUCKET
+on the histogram of `firn_lab.histogram`.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from firn_lab.workloads.sysbench.program import LUA, command, failure
 
 CLOSED, OPEN, END = 0.0, 1.0, 2.0
 HEAD, SLOT, FIRST_BUCKET = 8, 1088, 8
-# Time that a transaction may take beyond its round, or the threads to connect.
+# Time limit for a transaction to end after its round, and for the threads to connect.
 GRACE_SECONDS = 120.0
 POLL_SECONDS = 0.0005
 
 
 @dataclass(frozen=True)
 class _Look:
-    """Counters of all threads at a moment."""
+    """A snapshot of the counters, summed over all threads."""
 
     at: float
     client_cpu_seconds: float
@@ -54,7 +54,7 @@ class _Look:
 
 
 class Gated:
-    """One target's clients of one case, from the first round to `end`."""
+    """The clients of one case on one target, from the first round to `end`."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Gated:
         threads: int,
         queries_per_transaction: float,
     ) -> None:
-        """Connects all threads."""
+        """Starts sysbench and waits until all threads are connected."""
         self._target = target
         self._queries = queries_per_transaction
         size = 8 * (HEAD + SLOT * threads)
@@ -86,7 +86,7 @@ class Gated:
                 env={**os.environ, **environment, **gates},
             )
             try:
-                # The name is not needed any more once every thread waits.
+                # The file may be deleted once every thread waits, because all have mapped it.
                 self._await_waiting()
                 self._stop()
             except BaseException:
@@ -94,7 +94,7 @@ class Gated:
                 raise
 
     def round(self, lead: float, seconds: float, sink: Sink) -> Outcome:
-        """Opens the gate for the lead and then so many seconds, which are measured."""
+        """Opens the gate for the lead and then for the measured seconds."""
         before = self._look()
         os.kill(self._process.pid, signal.SIGCONT)
         self._words[0] = OPEN
@@ -127,7 +127,7 @@ class Gated:
         )
 
     def end(self) -> None:
-        """Ends the process; twice is once."""
+        """Ends the process; repeated calls have no effect."""
         if not self._output.closed:
             processes.end(self._process)
             self._output.close()
@@ -138,7 +138,7 @@ class Gated:
         return _Look(time.monotonic(), cpu, sums)
 
     def _second(self, number: int, first: _Look, last: _Look) -> Second:
-        """A second, or the part of one that a round has, as rates."""
+        """The rates of a second, or of the fraction of a second that a round has left."""
         seconds = max(last.at - first.at, 1e-9)
         transactions = (last.transactions - first.transactions) / seconds
         latency = _latencies(first, last).summary()
@@ -151,7 +151,7 @@ class Gated:
         )
 
     def _await_waiting(self) -> None:
-        """Until every thread waits at the gate."""
+        """Waits until every thread waits at the gate."""
         deadline = time.monotonic() + GRACE_SECONDS
         slots = self._words[HEAD:].reshape(-1, SLOT)
         while not slots[:, 0].all():
@@ -171,7 +171,7 @@ class Gated:
 
 
 def _latencies(first: _Look, last: _Look) -> Histogram:
-    """Of the transactions between two looks. The largest is known by its bucket only."""
+    """Latencies of the transactions between two snapshots; the maximum is a bucket's edge."""
     found = Histogram()
     counts = (last.sums - first.sums)[FIRST_BUCKET:]
     found.counts = {int(bucket): int(counts[bucket]) for bucket in np.flatnonzero(counts)}

@@ -1,7 +1,7 @@
--- The stock `prepare` of the table number FIRN_LAB_TABLE alone, with the table options that
--- FIRN_LAB_TABLE_SUFFIX holds (ENGINE=…, WITH (…)), and rows of the same form from a seed of ours
--- (FIRN_LAB_SEED): sysbench 1.0 does not obey --rand-seed when it prepares, so no two targets would
--- hold the same rows.
+-- Runs the stock `prepare` for the one table with the number FIRN_LAB_TABLE, with the table options
+-- in FIRN_LAB_TABLE_SUFFIX (ENGINE=…, WITH (…)). The rows have the stock form, but come from the
+-- seed FIRN_LAB_SEED: sysbench 1.0 ignores --rand-seed in `prepare`, so targets would get different
+-- rows.
 require("oltp_common")
 
 function event() end
@@ -11,7 +11,7 @@ local number = assert(tonumber(os.getenv("FIRN_LAB_TABLE")))
 math.randomseed(assert(tonumber(os.getenv("FIRN_LAB_SEED"))))
 sb_rand = math.random
 
--- Groups of eleven digits with dashes between.
+-- Groups of eleven digits, separated by dashes.
 local function groups(count)
    local text = {}
    for i = 1, count do text[i] = string.format("%011.0f", math.random(0, 99999999999)) end
@@ -22,7 +22,7 @@ function get_c_value() return groups(10) end
 
 function get_pad_value() return groups(5) end
 
--- Stands for the connection and adds the suffix to CREATE TABLE.
+-- Wraps the connection and appends the suffix to CREATE TABLE.
 local function with_suffix(con)
    return {
       query = function(_, text)

@@ -1,4 +1,4 @@
-"""Fills the tables: one process a table, as many at once as there are cores."""
+"""Fills the tables: one process per table, as many at once as there are cores."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from firn_lab.workloads.sysbench.program import (
 
 
 class _Table:
-    """The process that fills a table."""
+    """The process that fills one table."""
 
     def __init__(self, target: Target, number: int, rows: int, seed: int) -> None:
         self.output: IO[str] = tempfile.TemporaryFile("w+")  # noqa: SIM115
@@ -47,7 +47,7 @@ class _Table:
 
 
 def load_tables(target: Target, tables: int, rows: int, seed: int, sink: Sink) -> None:
-    """Same seed, same rows, on every target. Raises what the first process that failed met."""
+    """Fills all tables; equal seeds give equal rows on every target. Raises the first error."""
     require_program()
     waiting = list(range(1, tables + 1))
     working: list[_Table] = []

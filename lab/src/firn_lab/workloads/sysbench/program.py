@@ -1,4 +1,4 @@
-"""Runs the program and reads what it prints."""
+"""Runs the sysbench program and parses its output."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from firn_lab.targets.base import DATABASE, Target
 from firn_lab.workloads.base import Outcome, Second, Sink
 
 LUA = Path(__file__).parent
-# Time beyond its own after which it is told to end; and again, after which it is killed.
+# After this time beyond the end sysbench is told to end; after twice this time it is killed.
 GRACE_SECONDS = 120.0
 SCRIPT_DIR = Path("/usr/share/sysbench")
 
@@ -48,8 +48,10 @@ def run_sysbench(
     sink: Sink | None = None,
     lead: int = 0,
 ) -> Outcome:
-    """One run of a script, which ends by itself after so many seconds of a lead, and then so many
-    that are measured. Latencies are those of both: sysbench has one histogram."""
+    """One run of a script: `lead` seconds, then the measured `seconds`.
+
+    The latencies include the lead, because sysbench has only one histogram.
+    """
     report = ["--report-interval=1", "--percentile=95", "--histogram=on"]
     report.append(f"--forced-shutdown={GRACE_SECONDS:.0f}")
     process = processes.start(
@@ -62,7 +64,7 @@ def run_sysbench(
     output: list[str] = []
     told: list[Second] = []
     before = processes.reaped_seconds()
-    # Its own deadline cannot wake threads that wait for a server that hangs.
+    # sysbench's own deadline cannot wake threads that wait for a hanging server.
     watchdog = threading.Timer(
         lead + seconds + 2 * GRACE_SECONDS,
         lambda: processes.signal_all(processes.tree(process.pid), signal.SIGKILL),
@@ -96,8 +98,11 @@ def run_sysbench(
 
 
 def without_lead(outcome: Outcome, told: Sequence[Second], lead: int) -> Outcome:
-    """The work after the lead: all but the work that the lead's seconds reported. Raises
-    LabError if a second has no report: sysbench was too late."""
+    """Subtracts the lead, whose seconds sysbench has reported.
+
+    Raises LabError if the report of a second of the lead is missing, which happens if sysbench was
+    late.
+    """
     found = [second for second in told if second.second < lead]
     if len(found) < lead:
         raise LabError(f"sysbench told of {len(found)} of the first {lead} seconds only")
@@ -112,24 +117,24 @@ def without_lead(outcome: Outcome, told: Sequence[Second], lead: int) -> Outcome
 
 
 def command(target: Target, script: Path, options: Sequence[str]) -> list[str]:
-    """The line that runs a script."""
+    """The command line that runs a script."""
     require_program()
     return ["sysbench", str(script), *connection_options(target), *options, "run"]
 
 
 def require_program() -> None:
-    """Raises LabError when it is not installed."""
+    """Raises LabError if sysbench is not installed."""
     if shutil.which("sysbench") is None:
         raise LabError("sysbench is not there: apt-get install sysbench")
 
 
 def seed_of(seed: int, use: str) -> int:
-    """Another seed for each use, never 0, which would mean the time of day."""
+    """A different seed for each use, never 0, because sysbench replaces 0 by the time of day."""
     return zlib.crc32(f"{seed} {use}".encode()) % (2**31 - 1) + 1
 
 
 def parse_second(line: str) -> Second | None:
-    """A line of the report of every second; None for any other line."""
+    """Parses a line of the per-second report; None for any other line."""
     match = _SECOND.match(line)
     if match is None:
         return None
@@ -140,8 +145,11 @@ def parse_second(line: str) -> Second | None:
 
 
 def parse_outcome(output: str) -> Outcome:
-    """The report at the end. Ignored errors are deadlocks and the like, which sysbench repeats;
-    any other error would have ended it."""
+    """Parses the final report.
+
+    Ignored errors are deadlocks and similar conflicts, which sysbench retries; any other error ends
+    sysbench.
+    """
     found: dict[str, float] = {}
     for name, pattern in _NUMBERS.items():
         match = re.search(pattern, output)
@@ -185,15 +193,15 @@ def connection_options(target: Target) -> list[str]:
         f"--mysql-user={where.user}",
         f"--mysql-password={where.password}",
         f"--mysql-db={where.database}",
-        # Deadlock, snapshot no longer current, lock wait timeout: sysbench repeats and counts.
+        # Deadlock, changed since the snapshot, lock wait timeout: sysbench retries and counts.
         "--mysql-ignore-errors=1213,1020,1205",
     ]
 
 
 def failure(target: Target, output: str) -> LabError:
-    """The error that the output of a failed run means."""
+    """Classifies the output of a failed run."""
     lines = output.splitlines()
-    # Every thread tells the same, with the whole statement; one line of each failure says it best.
+    # Every thread prints the same failure with the whole statement; the last line suffices.
     told = [line for line in lines if "SQL error" in line] or [
         line for line in lines if "FATAL" in line
     ]

@@ -1,8 +1,8 @@
 """All OLTP scripts of sysbench as workloads.
 
-Tables are filled by the stock script with the target's table options; access is uniform, or Zipf
-with an exponent (`zipf`). The size is rows a table, or a multiple of the cache (`cache`): a row is
-about 240 bytes in InnoDB, index included, and all targets get the same number of rows.
+The stock script fills the tables, with the target's table options. Access is uniform, or Zipf with
+an exponent (`zipf`). The size is given in rows per table, or as a multiple of the cache (`cache`).
+A row is about 240 bytes in InnoDB including the index, and all targets get the same number of rows.
 """
 
 from __future__ import annotations
@@ -26,8 +26,11 @@ ROW_BYTES = 240
 
 @dataclass(frozen=True)
 class Script:
-    """`options`: names of those it knows. `alone`: it changes the number of rows, so it shares its
-    tables with no other. `consumes`: it uses them up, so each round has new tables."""
+    """A script of sysbench.
+
+    `options`: names of the options that it has. `alone`: it changes the number of rows, so it
+    cannot share its tables. `consumes`: it uses its rows up, so each round needs new tables.
+    """
 
     summary: str
     writes: bool = True
@@ -36,7 +39,7 @@ class Script:
     options: tuple[str, ...] = ("tables", "rows", "cache", "zipf", "range_size")
 
 
-# These two read one table, however many there are.
+# The options of scripts that read only one table.
 _ONE_TABLE = ("rows", "cache", "zipf")
 SCRIPTS = {
     "oltp_point_select": Script("one row by primary key", writes=False),
@@ -63,23 +66,23 @@ SCRIPTS = {
 
 DEFAULTS = {
     "tables": "10",
-    "rows": "100000",  # a table
-    "cache": "",  # data as a multiple of the cache, instead of rows
-    "zipf": "",  # exponent; empty or 0: uniform
+    "rows": "100000",  # per table
+    "cache": "",  # size of the data as a multiple of the cache, replaces rows
+    "zipf": "",  # exponent; empty or 0 means uniform
     "range_size": "100",
 }
 
 
 class Sysbench(Workload):
-    """One script; a class of its own for each is made below."""
+    """A workload for one script; the loop at the end creates a subclass for each."""
 
     script: ClassVar[Script]
 
     def __init__(self, name: str, params: Params) -> None:
         super().__init__(name, params)
-        # Targets whose tables are as they were loaded.
+        # Targets whose tables are unchanged since their load.
         self._whole: set[str] = set()
-        # By target: its clients between rounds.
+        # By target: the clients that stay connected between rounds.
         self._clients: dict[str, Gated] = {}
         self._queries_per_transaction = 0.0
         if name == "bulk_insert":
@@ -95,7 +98,7 @@ class Sysbench(Workload):
             raise UsageError(f"{name}: tables, rows or zipf are out of range")
 
     def _number(self, key: str) -> float:
-        """An option that is a number; nothing is 0."""
+        """A numeric option; the empty text means 0."""
         try:
             value = float(self.option(key) or 0)
         except ValueError:
@@ -115,14 +118,16 @@ class Sysbench(Workload):
 
     def load(self, target: Target, sink: Sink) -> None:
         if self.name == "bulk_insert":
-            return  # Its tables are made by each round.
+            return  # `prepare` creates its tables in each round.
         load_tables(target, self.tables, self.rows, self.params.seed, sink)
         target.analyze()
         self._whole.add(target.name)
 
     def warm(self, target: Target, clock: Clock) -> None:
-        """Reads every table once, then runs what is measured for a while (no deletes: the rows are
-        for the round)."""
+        """Reads every table once, then runs the script for `warm_seconds`.
+
+        A script that deletes rows is not run, because the round needs them.
+        """
         if self.name == "bulk_insert":
             return
         for number in range(1, self.tables + 1):
@@ -142,8 +147,11 @@ class Sysbench(Workload):
         return True
 
     def measure(self, target: Target, clock: Clock, sink: Sink, number: int) -> Outcome:
-        """Tables that are made anew for each round have clients of each round, and no rows to spare
-        for a lead. The clients of all others stay: their draws go on from round to round."""
+        """Runs one round.
+
+        If tables are recreated for each round, clients are, too, and there is no lead, because the
+        rows may not suffice for it. Otherwise the clients stay and their draws continue.
+        """
         self._whole.discard(target.name)
         if self.script.consumes or self.name == "bulk_insert":
             return self._run(target, self.params.seconds, 0, f"round {number}", sink)
@@ -162,7 +170,7 @@ class Sysbench(Workload):
             clients.end()
 
     def _connect(self, target: Target, number: int) -> Gated:
-        """Clients whose first round has this number."""
+        """Connects the clients; `number` is that of their first round."""
         if not self._queries_per_transaction:
             self._learn(self._run(target, 1, 0, "warm", None))
         script, environment, options = self._program(f"from round {number}")
@@ -170,12 +178,12 @@ class Sysbench(Workload):
         return Gated(target, script, options, environment, self.params.threads, queries)
 
     def _learn(self, outcome: Outcome) -> None:
-        """The clients that stay do not count their queries: each transaction has as many."""
+        """Learns the queries per transaction, which the gated clients do not count."""
         if outcome.transactions:
             self._queries_per_transaction = outcome.queries / outcome.transactions
 
     def check(self, target: Target) -> list[str]:
-        """Rows can be found by both indexes, and neither script changes how many there are."""
+        """Checks that both indexes find the same rows, and that their number is right."""
         if self.name == "bulk_insert":
             return []
         wrong = []
@@ -194,14 +202,16 @@ class Sysbench(Workload):
     def _run(
         self, target: Target, seconds: float, lead: float, use: str, sink: Sink | None
     ) -> Outcome:
-        """Clients of their own; sysbench knows whole seconds only."""
+        """Runs sysbench with clients of its own, for whole seconds only, a limit of sysbench."""
         script, environment, options = self._program(use)
         whole, lead = max(1, round(seconds)), round(lead)
         return run_sysbench(target, script, options, environment, whole, sink, lead)
 
     def _program(self, use: str) -> tuple[Path, dict[str, str], list[str]]:
-        """The script with its environment and options. Each use has draws of its own, the same on
-        every target."""
+        """The script with its environment and options.
+
+        Each use has its own random draws, which are the same on every target.
+        """
         script = SCRIPT_DIR / f"{self.name}.lua"
         environment = {}
         if self.zipf:
@@ -220,7 +230,7 @@ class Sysbench(Workload):
         return script, environment, options
 
     def _make_bulk_tables(self, target: Target) -> None:
-        """As `bulk_insert prepare` does, which knows no table options."""
+        """Creates tables as `bulk_insert prepare` does, which does not support table options."""
         for number in range(1, self.params.threads + 1):
             drop_table(target, f"sbtest{number}")
             target.query(

@@ -1,13 +1,14 @@
--- A stock script (FIRN_LAB_SCRIPT) whose rows are drawn by a Zipf distribution with an exponent
--- (FIRN_LAB_ZIPF): the row of rank r is drawn in proportion to 1 / r^exponent. Sysbench 1.0 has none.
+-- Runs a stock script (FIRN_LAB_SCRIPT) with rows drawn from a Zipf distribution with an exponent
+-- (FIRN_LAB_ZIPF): the row of rank r has a probability proportional to 1 / r^exponent. Sysbench 1.0
+-- has no such distribution.
 --
--- Drawn by rejection-inversion (Hörmann and Derflinger, 1996): exact, without tables, for any
--- exponent above 0, 1 included. Ranks are scattered over the keys, as popular rows are in life.
+-- The method is rejection-inversion (Hörmann and Derflinger, 1996): exact, without tables, for any
+-- exponent above 0, including 1. Ranks are scattered over the keys, as popular rows usually are.
 
 local exponent = assert(tonumber(os.getenv("FIRN_LAB_ZIPF")))
 local log, exp, floor = math.log, math.exp, math.floor
 
--- (exp(x) - 1) / x and log(1 + x) / x, also where x is next to 0.
+-- (exp(x) - 1) / x and log(1 + x) / x, accurate for x near 0.
 local function expm1_by(x)
    if math.abs(x) > 1e-8 then return (exp(x) - 1) / x end
    return 1 + x / 2 * (1 + x / 3)
@@ -50,7 +51,7 @@ local function rank(n)
    end
 end
 
--- Multiplied by a prime and taken modulo n, ranks are permuted; products stay exact in a double.
+-- Multiplication by a prime modulo n permutes the ranks; the products are exact in a double.
 local PRIME = 15485863
 
 local function zipf(low, high)

@@ -1,4 +1,4 @@
-"""TPC-C, transactions and data as its specification (revision 5.11) has them. See `workload`."""
+"""TPC-C with transactions and data of its specification (revision 5.11). See `workload`."""
 
 from firn_lab.workloads.tpcc.workload import Tpcc
 

@@ -1,11 +1,11 @@
-"""Clause 3.3.2: consistency conditions 1 to 4, each a query for what breaks it."""
+"""Clause 3.3.2: consistency conditions 1 to 4, each as a query for violations."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-# Lines told of one condition; the rest is counted.
+# Number of violations printed per condition; the rest is only counted.
 TOLD_MAX = 3
 
 _ORDERS = "(SELECT o_w_id, o_d_id, MAX(o_id) AS last FROM orders GROUP BY o_w_id, o_d_id) AS o"
@@ -20,7 +20,7 @@ _LINES_HELD = (
     "(SELECT ol_w_id, ol_d_id, COUNT(*) AS held FROM order_line GROUP BY ol_w_id, ol_d_id) AS l"
 )
 
-# A condition, and its wrong rows: warehouse, district (0: all of it), two values that differ.
+# Description, and a query for violations: warehouse, district (0: all), two values that differ.
 CONDITIONS = (
     (
         "1: w_ytd is not the sum of d_ytd",
@@ -52,7 +52,7 @@ CONDITIONS = (
 
 
 def broken_conditions(query: Callable[[str], list[Any]]) -> list[str]:
-    """A line for each place where one is broken, as `query` sees it."""
+    """Violations of the conditions, one per line."""
     lines = []
     for condition, statement in CONDITIONS:
         rows = query(statement)

@@ -1,4 +1,4 @@
-"""Clause 4.3.3: the first rows of every table, in shares of a warehouse."""
+"""Clause 4.3.3: the initial rows of every table, in shares of a warehouse."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from firn_lab.workloads.tpcc.randoms import (
 )
 from firn_lab.workloads.tpcc.sizes import DISTRICTS, Sizes
 
-# Of all first rows: the same data on every target, whenever it is loaded.
+# Load date of all initial rows, fixed so that data is the same on every target.
 LOADED = datetime(2026, 1, 1)
 
 
@@ -58,7 +58,7 @@ def items(sizes: Sizes, seed: int) -> Iterator[Row]:
 
 
 def place(random: Random) -> tuple[str, str, str, str, str]:
-    """Two streets, city, state, zip code."""
+    """Two streets, city, state and zip code."""
     streets = (string(random, 10, 20), string(random, 10, 20))
     return *streets, string(random, 10, 20), text(random, 2), zip_code(random)
 
@@ -68,7 +68,7 @@ def tax(random: Random) -> str:
 
 
 def warehouses(sizes: Sizes, seed: int) -> Iterator[Row]:
-    """A customer has paid 10.00, so warehouses and districts have received as much from each."""
+    """Each customer has paid 10.00, which is in the year-to-date sums of warehouse and district."""
     random = Random(f"warehouse {seed}")
     received = money(1000 * sizes.customers * DISTRICTS)
     for number in range(1, sizes.warehouses + 1):
@@ -94,7 +94,7 @@ def stock(sizes: Sizes, seed: int, warehouse: int) -> Iterator[Row]:
 
 
 def customers(sizes: Sizes, seed: int, warehouse: int, district: int) -> Iterator[Row]:
-    """The first 1000 have all last names in turn, the others names drawn by NURand."""
+    """The first 1000 customers get each last name once, the others get names drawn by NURand."""
     random = Random(f"customer {seed} {warehouse} {district}")
     constant = constants(seed).last_load
     for number in range(1, sizes.customers + 1):
@@ -132,13 +132,13 @@ def history(sizes: Sizes, seed: int, warehouse: int, district: int) -> Iterator[
 
 
 def _line_counts(sizes: Sizes, seed: int, warehouse: int, district: int) -> list[int]:
-    """O_OL_CNT of each order: what `orders` says and `order_line` holds."""
+    """O_OL_CNT of each order, on which `orders` and `order_line` must agree."""
     random = Random(f"lines {seed} {warehouse} {district}")
     return [random.randint(5, 15) for _ in range(sizes.customers)]
 
 
 def orders(sizes: Sizes, seed: int, warehouse: int, district: int) -> Iterator[Row]:
-    """Each customer has one, in an order of their own."""
+    """Each customer has one order, in random sequence."""
     random = Random(f"orders {seed} {warehouse} {district}")
     buyers = list(range(1, sizes.customers + 1))
     random.shuffle(buyers)
@@ -154,7 +154,7 @@ def new_orders(sizes: Sizes, seed: int, warehouse: int, district: int) -> Iterat
 
 
 def order_lines(sizes: Sizes, seed: int, warehouse: int, district: int) -> Iterator[Row]:
-    """Delivered lines were free of charge."""
+    """Delivered lines have an amount of 0."""
     random = Random(f"order_line {seed} {warehouse} {district}")
     counts = _line_counts(sizes, seed, warehouse, district)
     for order, count in enumerate(counts, 1):

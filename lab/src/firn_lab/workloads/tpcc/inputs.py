@@ -1,6 +1,6 @@
-"""Input of a terminal's user: clauses 2.4.1, 2.5.1, 2.6.1, 2.7.1 and 2.8.1, and the mix (5.2.3).
+"""Terminal inputs: clauses 2.4.1, 2.5.1, 2.6.1, 2.7.1 and 2.8.1, and the mix (5.2.3).
 
-Everything random of a transaction is drawn here, before it begins: a repetition does the same.
+All random values of a transaction are drawn here, before it begins, so that a retry repeats it.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from random import Random
 from firn_lab.workloads.tpcc.randoms import Constants, last_name, nurand
 from firn_lab.workloads.tpcc.sizes import DISTRICTS, Sizes
 
-# Cards of a deck, dealt anew when it is used up (clause 5.2.4.2).
+# Cards of a deck, which is reshuffled when used up (clause 5.2.4.2).
 MIX = {"new_order": 45, "payment": 43, "order_status": 4, "delivery": 4, "stock_level": 4}
 
 
 @dataclass(frozen=True)
 class Line:
-    """`item` 0 is one that does not exist."""
+    """An order line; `item` 0 does not exist."""
 
     item: int
     supply_warehouse: int
@@ -37,7 +37,7 @@ class NewOrder:
 
 @dataclass(frozen=True)
 class Payment:
-    """`customer`: a number, or a last name."""
+    """`customer` is a number or a last name."""
 
     warehouse: int
     district: int
@@ -73,8 +73,10 @@ Input = NewOrder | Payment | OrderStatus | Delivery | StockLevel
 
 
 class Terminals:
-    """All terminals, ten a warehouse, each with a warehouse and a district of its own, without
-    think times: whoever has time works for any of them."""
+    """All terminals, ten per warehouse, each with its own warehouse and district.
+
+    There are no think times, so any session works for any terminal.
+    """
 
     def __init__(self, sizes: Sizes, constants: Constants) -> None:
         self._sizes = sizes
@@ -82,12 +84,12 @@ class Terminals:
         self._deck: list[str] = []
 
     def enter(self, random: Random) -> Input:
-        """The next transaction of one of them."""
+        """The next transaction of a random terminal."""
         if not self._deck:
             self._deck = [kind for kind, cards in MIX.items() for _ in range(cards)]
             random.shuffle(self._deck)
         warehouse = random.randint(1, self._sizes.warehouses)
-        # The terminal's own district counts for Stock-Level; other transactions draw one.
+        # Only Stock-Level is bound to the terminal's district; other transactions draw a district.
         district = random.randint(1, DISTRICTS)
         match self._deck.pop():
             case "new_order":
@@ -102,8 +104,10 @@ class Terminals:
                 return StockLevel(warehouse, district, random.randint(10, 20))
 
     def new_order(self, random: Random, warehouse: int, district: int) -> NewOrder:
-        """One of a hundred ends with an item that does not exist; of a hundred lines one is
-        supplied by another warehouse."""
+        """One of a hundred orders ends with an item that does not exist.
+
+        One of a hundred lines is supplied by another warehouse.
+        """
         customer = self._customer_number(random)
         count = random.randint(5, 15)
         wrong = random.randint(1, 100) == 1
@@ -117,7 +121,7 @@ class Terminals:
         return NewOrder(warehouse, district, customer, tuple(lines), _now())
 
     def payment(self, random: Random, warehouse: int, district: int) -> Payment:
-        """15 of 100 customers belong to another warehouse; 60 of 100 come by last name."""
+        """15 of 100 customers belong to another warehouse; 60 of 100 are found by last name."""
         remote = random.randint(1, 100) > 85
         home = self._other_warehouse(random, warehouse) if remote else warehouse
         home_district = random.randint(1, DISTRICTS) if remote else district
@@ -126,7 +130,7 @@ class Terminals:
         return Payment(warehouse, district, home, home_district, customer, amount, _now())
 
     def _other_warehouse(self, random: Random, warehouse: int) -> int:
-        """Any but this one, unless it is the only one."""
+        """Another warehouse, or this one if it is the only one."""
         if self._sizes.warehouses == 1:
             return warehouse
         other = random.randint(1, self._sizes.warehouses - 1)

@@ -8,19 +8,19 @@ from random import Random
 from firn_lab.workloads.sql_session import text
 
 SYLLABLES = ("BAR", "OUGHT", "ABLE", "PRI", "PRES", "ESE", "ANTI", "CALLY", "ATION", "EING")
-# Clause 2.1.6.1: how far the constant of last names may move between load and run.
+# Clause 2.1.6.1: allowed differences of the last-name constants of load and run.
 DELTAS = tuple(delta for delta in range(65, 120) if delta not in (96, 112))
 
 
 def nurand(random: Random, a: int, low: int, high: int, constant: int) -> int:
-    """NURand(A, x, y): some values between `low` and `high` are much more frequent."""
+    """NURand(A, x, y): a value between `low` and `high`, some of which are much more frequent."""
     mixed = random.randint(0, a) | random.randint(low, high)
     return (mixed + constant) % (high - low + 1) + low
 
 
 @dataclass(frozen=True)
 class Constants:
-    """The C of NURand for each use, drawn once."""
+    """The constant C of NURand for each use."""
 
     last_load: int
     last_run: int
@@ -29,7 +29,7 @@ class Constants:
 
 
 def constants(seed: int) -> Constants:
-    """Same seed, same constants, for data and every session."""
+    """Constants from the seed, the same for the data and every session."""
     random = Random(f"tpcc constants {seed}")
     last_load = random.randint(0, 255)
     moves = [
@@ -44,17 +44,17 @@ def constants(seed: int) -> Constants:
 
 
 def last_name(number: int) -> str:
-    """Of three syllables by the digits of 0 to 999."""
+    """The last name of a number 0 to 999: a syllable for each digit."""
     return SYLLABLES[number // 100] + SYLLABLES[number // 10 % 10] + SYLLABLES[number % 10]
 
 
 def string(random: Random, low: int, high: int) -> str:
-    """A random a-string."""
+    """A random a-string (clause 4.3.2.2)."""
     return text(random, random.randint(low, high))
 
 
 def digits(random: Random, length: int) -> str:
-    """A random n-string."""
+    """A random n-string (clause 4.3.2.2)."""
     return f"{random.randrange(10**length):0{length}d}"
 
 
@@ -63,7 +63,7 @@ def zip_code(random: Random) -> str:
 
 
 def with_original(random: Random) -> str:
-    """I_DATA and S_DATA: a tenth holds ORIGINAL somewhere."""
+    """I_DATA and S_DATA: one of ten contains ORIGINAL at a random position."""
     data = string(random, 26, 50)
     if random.randrange(10):
         return data

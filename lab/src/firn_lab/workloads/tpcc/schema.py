@@ -1,7 +1,7 @@
-"""Clause 1.3: nine tables with the keys that it names, and the two indexes that everybody adds.
+"""Clause 1.3: nine tables with their primary keys, and two additional indexes that are customary.
 
-As is usual where engines are compared there are no foreign keys, which the specification leaves to
-the implementer.
+There are no foreign keys, which the specification leaves to the implementer and comparisons of
+engines usually omit.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ INDEXES = {
     "orders": "orders_customer (o_w_id, o_d_id, o_c_id, o_id)",
 }
 
-# Of each table, so that whoever asks for it reads the rows and no index.
+# For each table a column without index, so that reading it reads the rows.
 COLUMNS_WITHOUT_INDEX = {
     "warehouse": "w_name",
     "district": "d_name",

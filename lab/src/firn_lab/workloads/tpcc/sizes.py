@@ -1,4 +1,4 @@
-"""How much data there is. By the specification only the number of warehouses varies."""
+"""Data sizes. In the specification only the number of warehouses varies."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CUSTOMERS = 3_000
 
 @dataclass(frozen=True)
 class Sizes:
-    """`items` in all; `customers` a district, each with an order at first."""
+    """`items`: in total; `customers`: per district, each with one initial order."""
 
     warehouses: int
     items: int = ITEMS
@@ -19,10 +19,10 @@ class Sizes:
 
     @property
     def first_new_order(self) -> int:
-        """From here on the orders of a district are not delivered: the last 900 of 3000."""
+        """First order of a district that is not delivered: the last 900 of 3000 are new."""
         return self.customers - self.customers * 3 // 10 + 1
 
     @property
     def last_names(self) -> int:
-        """How many different ones there are."""
+        """Number of different last names."""
         return min(1000, self.customers)

@@ -1,7 +1,7 @@
-"""Clauses 2.4.2, 2.5.2, 2.6.2, 2.7.4 and 2.8.2, in statements of SQL.
+"""The transactions in SQL: clauses 2.4.2, 2.5.2, 2.6.2, 2.7.4 and 2.8.2.
 
-Each begins with the row that others of its kind wait for, and reads it with a lock: what it reads
-afterwards is then no older than that.
+Each transaction first reads and locks the row on which others of its kind wait: its snapshot is
+then at least as new as that row.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CUSTOMER_DATA_LENGTH = 500
 
 
 class TpccSession(SqlSession):
-    """One client; its connection is not in autocommit."""
+    """One client, whose connection has autocommit off."""
 
     def __init__(self, connection: Any, terminals: Terminals) -> None:
         super().__init__(connection)
@@ -40,7 +40,7 @@ class TpccSession(SqlSession):
         return self.transaction(self._terminals.enter(random))
 
     def transaction(self, given: Input) -> Callable[[], Done]:
-        """Does what a terminal has entered."""
+        """The transaction of a terminal's input."""
 
         def work() -> Done:
             self.queries = 0
@@ -60,12 +60,12 @@ class TpccSession(SqlSession):
                 case StockLevel():
                     kind = "stock_level"
                     self._stock_level(given)
-            return Done(kind, self.queries + 1)  # The commit or rollback.
+            return Done(kind, self.queries + 1)  # One more for the commit or rollback.
 
         return work
 
     def _one(self, statement: str, arguments: Any) -> Any:
-        """The only row; that there is none is a mistake of the engine."""
+        """The only row; a missing row is an error of the engine."""
         rows = self.rows(statement, arguments)
         if len(rows) != 1:
             raise CheckFailed(f"{len(rows)} rows, not one, of {statement} with {arguments}")
@@ -104,7 +104,7 @@ class TpccSession(SqlSession):
         self.commit()
 
     def _order_line(self, given: NewOrder, order: int, number: int, line: Line) -> bool:
-        """False when there is no such item."""
+        """Adds a line; False if the item does not exist."""
         found = self.rows("SELECT i_price, i_name, i_data FROM item WHERE i_id = %s", (line.item,))
         if not found:
             return False
@@ -185,7 +185,7 @@ class TpccSession(SqlSession):
         self.commit()
 
     def _customer_number(self, warehouse: int, district: int, customer: int | str) -> int:
-        """Of several with a last name the one in the middle, by first name."""
+        """The customer's number. Of several with the last name, the middle one by first name."""
         if isinstance(customer, int):
             return customer
         rows = self.rows(
@@ -218,7 +218,7 @@ class TpccSession(SqlSession):
         self.commit()
 
     def _delivery(self, given: Delivery) -> None:
-        """All districts in one transaction; one without new orders is passed over."""
+        """Delivers in all districts in one transaction; skips a district without new orders."""
         for number in range(1, DISTRICTS + 1):
             district = (given.warehouse, number)
             oldest = self.rows(

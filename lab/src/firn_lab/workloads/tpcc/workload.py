@@ -1,8 +1,8 @@
-"""TPC-C as a workload: threads work for all terminals at full speed.
+"""TPC-C as a workload: sessions work for all terminals at full speed.
 
-`warehouses`, or `cache`: the data as a multiple of the cache (a warehouse is about 100 MB in
-InnoDB). A `scale` above 1 multiplies warehouses; one below 1 shrinks items and customers instead,
-which is no TPC-C any more, but quick to load.
+The size is `warehouses`, or `cache`, a multiple of the cache (a warehouse is about 100 MB in
+InnoDB). A `scale` above 1 multiplies the warehouses. A `scale` below 1 reduces items and customers
+instead, which is not TPC-C, but loads quickly.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class Tpcc(SessionWorkload):
 
     @property
     def dataset(self) -> str:
-        """The constant of last names keeps its distance from that of the load (2.1.6.1) with the
-        same seed alone."""
+        """Includes the seed: the last-name constant of the run must keep its distance from that of
+        the load (2.1.6.1), which holds only for the same seed."""
         sizes = dataclasses.asdict(self.sizes)
         words = " ".join(f"{name}={count}" for name, count in sizes.items())
         return f"tpcc {words} seed={self.params.seed}"

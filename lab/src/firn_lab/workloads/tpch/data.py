@@ -1,4 +1,4 @@
-"""Eight tables, filled with the files of `tpchgen-cli`, which makes the same rows as dbgen."""
+"""Eight tables, filled from files of `tpchgen-cli`, which generates the same rows as dbgen."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ TABLES = {
     "NOT NULL, l_receiptdate DATE NOT NULL, l_shipinstruct CHAR(25) NOT NULL, l_shipmode CHAR(10) "
     "NOT NULL, l_comment VARCHAR(44) NOT NULL, PRIMARY KEY (l_orderkey, l_linenumber)",
 }
-# Of references to other tables and of the dates that queries ask for: what clause 1.5 allows.
+# Indexes on foreign keys and on dates in queries, as clause 1.5 allows.
 INDEXES = (
     "nation_region ON nation (n_regionkey)",
     "supplier_nation ON supplier (s_nationkey)",
@@ -60,7 +60,7 @@ INDEXES = (
 
 
 def generator() -> str:
-    """The program: beside Python's, where pip puts it, or in the path."""
+    """The path of the program: beside Python, where pip installs it, or in PATH."""
     beside = Path(sys.executable).parent / "tpchgen-cli"
     found = str(beside) if beside.is_file() else shutil.which("tpchgen-cli")
     if found is None:
@@ -70,7 +70,7 @@ def generator() -> str:
 
 @contextmanager
 def files(scale: float, above: Path) -> Iterator[Path]:
-    """A directory with TABLE.tbl of each table, for as long as it is needed."""
+    """A temporary directory with a file TABLE.tbl for each table."""
     with tempfile.TemporaryDirectory(prefix="tpch-", dir=above) as name:
         code, said = processes.run([generator(), "-s", f"{scale:g}", "-o", name])
         if code != 0:
@@ -79,7 +79,7 @@ def files(scale: float, above: Path) -> Iterator[Path]:
 
 
 def load_tables(target: Target, scale: float, sink: Sink) -> None:
-    """Rows first, indexes afterwards."""
+    """Loads the rows, then creates the indexes."""
     steps = len(TABLES) + len(INDEXES)
     with files(scale, target.scratch) as directory:
         for number, (name, columns) in enumerate(TABLES.items(), 1):

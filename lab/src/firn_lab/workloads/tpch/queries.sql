@@ -1,6 +1,6 @@
--- The 22 queries with their validation parameters (clause 2.4), in SQL that MariaDB and PostgreSQL
--- understand alike: query 15's view is a common table expression, column names of derived tables
--- stand inside them.
+-- The 22 queries with their validation parameters (clause 2.4), in SQL that both MariaDB and
+-- PostgreSQL support: the view of query 15 is a common table expression, and derived tables name
+-- their columns inside.
 -- query 1
 SELECT l_returnflag, l_linestatus, SUM(l_quantity) AS sum_qty, SUM(l_extendedprice) AS sum_base_price,
   SUM(l_extendedprice * (1 - l_discount)) AS sum_disc_price,

@@ -1,4 +1,4 @@
-"""One stream of the 22 queries, in order. Every target must find the same rows in every round."""
+"""One stream of the 22 queries, in order. All targets and rounds must return the same rows."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from firn_lab.workloads.sql_session import SqlSession, number_option
 from firn_lab.workloads.tpch.data import load_tables
 
 NUMBERS = range(1, 23)
-# Servers keep different digits of quotients; MariaDB at least six behind the point.
+# Servers round quotients differently; MariaDB keeps at least six decimals.
 TOLERANCE = 1e-5
 
 
 def queries(scale: float) -> dict[int, str]:
-    """By number. Query 11 asks for a fraction that depends on the scale."""
+    """The queries by number. Query 11 contains a fraction that depends on the scale."""
     pieces = re.split(r"-- query (\d+)\n", Path(__file__).with_name("queries.sql").read_text())
     fraction = f"{0.0001 / scale:.10f}"
     return {
@@ -43,8 +43,10 @@ def queries(scale: float) -> dict[int, str]:
 
 
 def plain(rows: Sequence[Sequence[Any]]) -> list[list[float | str]]:
-    """Numbers as floats, all else as text without the spaces of CHAR, in an order of their own:
-    where a query leaves the order open, so may servers."""
+    """Rows in comparable form: numbers as floats, other values as text without trailing spaces.
+
+    The rows are sorted, because some queries leave their order open.
+    """
     found = [
         [float(value) if isinstance(value, int | float | Decimal) else str(value).rstrip()
          for value in row]
@@ -66,7 +68,7 @@ def same(first: list[list[float | str]], second: list[list[float | str]]) -> boo
 
 
 def given_up(error: Exception) -> bool:
-    """Whether the server ended a statement for its time: as MariaDB, MySQL, PostgreSQL say it."""
+    """Whether the server ended a statement for its time limit, in MariaDB, MySQL or PostgreSQL."""
     if isinstance(error, pymysql.MySQLError):
         return error.args[:1] in ((1969,), (3024,))
     return isinstance(error, psycopg.errors.QueryCanceled)
@@ -74,10 +76,10 @@ def given_up(error: Exception) -> bool:
 
 @WORKLOADS.register("tpch")
 class TpcH(Workload):
-    """`_answers`: by query, of whoever answered first."""
+    """`_answers`: by query, the first target that answered and its rows."""
 
     summary = "the 22 queries of TPC-H, one stream"
-    # sf: the scale factor, 1 is about 1 GB. limit: seconds, after which a query is given up.
+    # sf: the scale factor, 1 is about 1 GB. limit: seconds until a query is aborted.
     options = {"sf": "1", "limit": "600"}
     figures = {
         "geometric_mean_seconds": FigureKind("s"),
@@ -98,7 +100,7 @@ class TpcH(Workload):
 
     @property
     def label(self) -> str:
-        """Always one thread."""
+        """The label has no thread count, because the workload always uses one thread."""
         return f"{self.name} sf={self.scale:g}"
 
     @property
@@ -110,7 +112,7 @@ class TpcH(Workload):
         target.analyze()
 
     def measure(self, target: Target, clock: Clock, sink: Sink, number: int) -> Outcome:
-        # The server gives up by itself; one that does not, hangs.
+        # The server aborts a query by itself; a server that does not has hung.
         patience = {"read_timeout": self.limit + 60} if target.dialect == "mysql" else {}
         session = SqlSession(target.connect(**patience))
         parts, wrong = [], []
@@ -144,7 +146,7 @@ class TpcH(Workload):
         )
 
     def _ask(self, session: SqlSession, statement: str) -> list[Any] | None:
-        """None of a query that the server gave up."""
+        """The rows of a query; None if the server aborted it for its time limit."""
         try:
             return session.rows(statement)
         except Exception as error:
@@ -159,7 +161,7 @@ class TpcH(Workload):
             return
         try:
             session.rows(f"SET max_statement_time = {self.limit}")
-        except pymysql.MySQLError:  # MySQL's own has another name and counts milliseconds.
+        except pymysql.MySQLError:  # MySQL has another variable, in milliseconds.
             session.rows(f"SET max_execution_time = {self.limit * 1000}")
 
     def _agrees(self, target: Target, query: int, rows: list[Any]) -> bool:
