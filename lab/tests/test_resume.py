@@ -77,7 +77,7 @@ def test_a_slice_ends_before_a_case_that_would_be_too_long(laboratory: Laborator
             case.label for case in store.cases(1)
         ]
     # The run is finished, so the next call begins another run.
-    assert before(laboratory.store, PLAN, parts_of(PLAN, laboratory.scratch)) is None
+    assert before(laboratory.store, PLAN, prepare_plan(PLAN, laboratory.scratch)) is None
 
 
 def test_blocks_of_a_case_that_was_broken_off_count(

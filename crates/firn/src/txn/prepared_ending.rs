@@ -50,8 +50,8 @@ impl PreparedTransactions {
         }
     }
 
-    /// Removes the transaction from `by_xid` and notes its indexes: until its outcome is in the log,
-    /// DDL must not change the table, since the transaction may have to go back.
+    /// Removes the transaction from `by_xid` and notes its indexes: until its outcome is in the
+    /// log, DDL must not change the table, since the transaction may have to go back.
     fn take_out(
         &self,
         xid: &[u8],
