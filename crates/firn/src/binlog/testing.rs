@@ -87,6 +87,9 @@ impl TestBinlog {
     }
 
     /// Writes the file.
+    ///
+    /// # Panics
+    /// If the environment fails.
     pub fn save(&self, env: &dyn Env, path: &str) {
         let mut file = env.create(Path::new(path)).unwrap();
         file.append(&self.bytes).unwrap();

@@ -7,7 +7,6 @@ use super::super::waiter::{CommitWaiter, WakeList, WakeReason};
 use super::super::{GroupNumber, LogEnd, Lsn, SegmentId};
 use super::sealed_group::{GrowingGroup, SealedGroup};
 use super::{FullDiskAccess, WalOptions, WalStats, has_room, margin, outcome_room, takes};
-use crate::base::Result;
 use crate::env::{AlignedBuf, BLOCK};
 use std::collections::BTreeMap;
 use std::sync::Arc;
