@@ -33,7 +33,7 @@ pub type SegmentId = u64;
 /// Number of a group; the groups of a log are numbered without gaps, over all its segments.
 pub type GroupNumber = u64;
 
-/// Where a log ends: what the next [`Wal::create`] continues. The default is the start of a new
+/// The end of a log, from which the next [`Wal::create`] goes on. The default is the start of a new
 /// log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LogEnd {

@@ -98,8 +98,8 @@ impl DurablePrefix {
         self.settle();
     }
 
-    /// The last group, which is written and not durable, is being written anew with more records. A
-    /// sync that begins meanwhile does not count it, nor adjacent groups like it.
+    /// The last group, which is written and not durable, is being written again with more records.
+    /// A sync that begins meanwhile covers neither it nor adjacent groups in that state.
     pub(super) fn grow(&mut self, group: GroupNumber, lsn: Lsn) {
         let last = self.entries.back_mut().expect("the group is not durable");
         debug_assert!(last.last.group == group && last.stage == Stage::Written);
@@ -130,8 +130,8 @@ impl DurablePrefix {
             self.durable = front.last;
             self.entries.pop_front();
         }
-        // Without syncs the list would grow with every group: the front swallows its like. The
-        // merged entry keeps the lower segment, which is the one that must not be released.
+        // Without syncs the list would grow with every group, so equal entries at its front are
+        // merged. The merged entry keeps the lower segment, which must not be released.
         while self.entries.len() > 1
             && self.entries[0].stage == Stage::Written
             && self.entries[1].stage == Stage::Written

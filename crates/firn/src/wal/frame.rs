@@ -1,8 +1,8 @@
 //! The two frames of a segment: its header block, and the header of each group.
 //!
-//! Both are covered, with everything up to the end of their last unit, by a checksum that includes
-//! the segment's id and the offset: bytes of a recycled segment's former life, or of a block that
-//! landed elsewhere, never pass.
+//! A checksum covers each of them up to the end of its last unit, and includes the segment's id and
+//! the offset: old bytes of a recycled segment, or a block that was written to the wrong offset,
+//! never pass.
 
 use super::{GroupNumber, LogEnd, SegmentId};
 use crate::base::checksum::placed;
@@ -116,15 +116,15 @@ pub struct GroupHeader {
     pub payload_len: u32,
     /// Number of records.
     pub records: u32,
-    /// Records of the group before, modulo 2^16; 0 if it has none, or this is the first of a run.
-    /// A group may be written again with more records: a power cut may leave the earlier version,
-    /// and this one behind it.
+    /// Number of records of the group before, modulo 2^16; 0 if it has none, or this is the first
+    /// of a run. A group may be written again with more records, and a power cut may leave its
+    /// earlier version in front of this group: the number then differs.
     pub previous_records: u16,
 }
 
 impl GroupHeader {
-    /// Fills in the first [`GROUP_HEADER`] bytes of `group`, whose records follow them, for its
-    /// place in segment `id` at `offset`, and pads it to `unit`, that of the segment.
+    /// Fills in the first [`GROUP_HEADER`] bytes of `group`, which its records follow, for
+    /// `offset` in segment `id`, and pads the group to the segment's `unit`.
     pub fn seal(&self, group: &mut AlignedBuf, id: SegmentId, offset: u64, unit: usize) {
         debug_assert_eq!(group.len(), GROUP_HEADER + self.payload_len as usize);
         group.pad_to(unit);
@@ -143,13 +143,13 @@ impl GroupHeader {
         seal(bytes, id, offset);
     }
 
-    /// Whether this group was written behind a group of `records` records.
+    /// Whether the group before this one had `records` records when this one was written.
     pub fn follows(&self, records: u32) -> bool {
         self.previous_records == 0 || self.previous_records == records as u16
     }
 
-    /// Bytes of the group in the segment, padded to `unit`, judged by its first unit alone: `None`
-    /// if that is not the start of a group of segment `id`.
+    /// Bytes of the group in the segment, padded to `unit`, as its first unit says: `None` if that
+    /// is not the start of a group of segment `id`.
     pub fn peek_len(start: &[u8], id: SegmentId, unit: usize) -> Option<u64> {
         if start.len() < GROUP_HEADER || !has_magic(start, GROUP_MAGIC) {
             return None;

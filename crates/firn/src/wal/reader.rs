@@ -70,7 +70,7 @@ pub fn replay(env: &dyn Env, dir: &Path, first: SegmentId, f: &mut Visit<'_>) ->
 }
 
 /// As [`replay`], of the segments from `first` to `last` in an archive, which may have been copied
-/// without the room behind their last group.
+/// without the unused room after their last group.
 ///
 /// # Errors
 /// As of [`replay`].
@@ -147,15 +147,15 @@ impl<'e> IncarnationReplay<'e> {
                     );
                     Err(self.damaged(message))
                 }
-                // The engine started again since: whatever lies behind is known to be no part.
+                // The engine has started again since, so later groups are not part of the log.
                 Some(_) => Ok(false),
                 None => Ok(torn),
             };
         }
     }
 
-    /// A later run found the end of this one: groups behind it, which that run did not see, must
-    /// not come back to life.
+    /// Whether the end that a later run found is reached. Groups after it, which that run did not
+    /// see, must not be replayed.
     fn end_known_reached(&self) -> bool {
         match (self.run.next_base, self.expected) {
             (Some(base), Some(expected)) => expected > base.group,
@@ -218,8 +218,8 @@ impl<'e> IncarnationReplay<'e> {
         Ok(true)
     }
 
-    /// Moves to a later segment if its first group is the next one. Segments in between that were
-    /// never used are passed over.
+    /// Moves to a later segment if its first group is the next one, past segments that were never
+    /// used.
     fn next_segment(&mut self) -> Result<bool> {
         let here = self.segment().id;
         for at in self.at + 1..self.run.segments.len() {
@@ -229,7 +229,7 @@ impl<'e> IncarnationReplay<'e> {
             };
             let follows = match self.expected {
                 Some(expected) => header.number == expected,
-                // Nothing is known of this segment; was it left empty?
+                // No group of this segment was read: did the log leave it empty?
                 None => header.number == header.segment_first && header.previous_segment < here,
             };
             if follows {
@@ -247,9 +247,9 @@ impl<'e> IncarnationReplay<'e> {
     fn judge_end(&mut self) -> Result<bool> {
         let (at, offset, expected) = (self.at, self.offset, self.expected);
         let here = self.segment().id;
-        // Of the first group that was begun: the likely place, should it be damage after all.
+        // Offset of the first group that was begun. If this is damage, it is reported there.
         let mut begun = None;
-        // The first of those that is not intact.
+        // Offset of the first begun group that is not intact.
         let mut broken = None;
         let mut torn = false;
         let mut proof = None;
@@ -291,8 +291,8 @@ impl<'e> IncarnationReplay<'e> {
     }
 }
 
-/// Where a group may begin that comes after one that ends at `offset`: right there if it was
-/// written past the page cache as that one was, else at the next block.
+/// The offsets at which the group after one that ends at `offset` may begin: there if both were
+/// written past the page cache, otherwise at the next block.
 fn places(offset: u64) -> impl Iterator<Item = u64> {
     let block = offset.next_multiple_of(BLOCK as u64);
     [offset]
@@ -300,8 +300,8 @@ fn places(offset: u64) -> impl Iterator<Item = u64> {
         .chain((block > offset).then_some(block))
 }
 
-/// The number of the group that should be where replay stopped, in segment `here`, as far as a
-/// later group tells.
+/// The number of the group that is missing where replay stopped, in segment `here`, as a later
+/// group implies it.
 fn missing_group(
     expected: Option<GroupNumber>,
     same_segment: bool,

@@ -66,7 +66,7 @@ pub enum Record<'a> {
         xid: &'a [u8],
         /// Its seqno.
         seqno: Seqno,
-        /// Where the binary log has it.
+        /// Its position in the binary log.
         binlog: Option<BinlogPosition<'a>>,
     },
     /// The prepared transaction is forgotten.
@@ -84,7 +84,7 @@ pub enum Record<'a> {
         info: &'a [u8],
     },
     /// A counter (auto-increment, hidden row id) has handed out values up to this one. Replay takes
-    /// the maximum, so the order does not matter. A batch that rests on it follows it in the same
+    /// the maximum, so the order does not matter. The batch that uses the value follows in the same
     /// append.
     CounterMax {
         /// The counter.
@@ -92,8 +92,8 @@ pub enum Record<'a> {
         /// Largest value handed out.
         value: u64,
     },
-    /// The same of a counter that was set: a new generation began, which outdoes all that older
-    /// ones have handed out. Replay takes the largest value of the last generation, in any order.
+    /// A counter was set: a new generation of it begins, and values of older generations no longer
+    /// count. Replay takes the largest value of the last generation, in any order.
     CounterSet {
         /// The counter.
         counter: u64,
@@ -111,9 +111,9 @@ pub enum Record<'a> {
         /// Its changes.
         batch: &'a [u8],
     },
-    /// Files that an edit of the manifest has installed: what a recovery that begins with an older
-    /// manifest lacks, as one to a point in time does. Only written while the log is archived;
-    /// other recoveries pass it over.
+    /// Files that an edit of the manifest has installed. A recovery to a point in time begins with
+    /// an older manifest, which lacks them; other recoveries skip the record. Only written while
+    /// the log is archived.
     Load {
         /// The files, in order.
         files: Cow<'a, [u64]>,
@@ -124,35 +124,36 @@ pub enum Record<'a> {
     Clock {
         /// Milliseconds since 1970.
         wall_ms: u64,
-        /// Where the binary log ended, if the host told.
+        /// The end of the binary log, if the host reported it.
         binlog: Option<BinlogPosition<'a>>,
     },
-    /// The global transaction id that the server has given a commit. It stands behind that in the
-    /// same append.
+    /// The global transaction id that the server has given a commit. The record follows the
+    /// commit's in the same append.
     Gtid {
         /// The commit.
         seqno: Seqno,
         /// The id.
         gtid: Gtid,
     },
-    /// Bytes of a blob file that is not sealed, for those who do not have the file. A log that lies
-    /// beside its blob files has none: those are synced before the log names them.
+    /// Bytes of a blob file that is not sealed, for readers of the log that do not have the file. A
+    /// log beside its blob files has no such record: the files are synced before the log names
+    /// them.
     BlobSpan {
         /// The logical blob file.
         file: u64,
-        /// Where the bytes lie in it.
+        /// Offset of the bytes in it.
         offset: u64,
         /// The bytes.
         bytes: &'a [u8],
     },
-    /// An epoch begins. The records that follow are its.
+    /// An epoch begins; the records that follow belong to it.
     Epoch {
         /// The epoch.
         epoch: u64,
         /// Its commits have larger seqnos.
         after: Seqno,
     },
-    /// Transactions prepared behind this record belong to `run`.
+    /// Transactions that are prepared after this record belong to `run`.
     ServerRun {
         /// The run.
         run: ServerRunName<'a>,
@@ -192,7 +193,7 @@ const EPOCH: u8 = 13;
 const COUNTER_SET: u8 = 14;
 const SERVER_RUN: u8 = 15;
 
-/// Where encoded bytes go: lengths are counted before anything is written.
+/// The destination of encoded bytes: a counter first, for the lengths, then a buffer.
 trait Sink {
     fn put(&mut self, bytes: &[u8]);
 
@@ -245,8 +246,6 @@ impl<'a> Record<'a> {
     }
 
     /// Takes a record from the front of `input`, which lies in the group at `offset` of `file`.
-    /// Damaged bytes are a corruption error; an unknown kind is
-    /// [`crate::base::ErrorKind::Unsupported`], never skipped.
     ///
     /// # Errors
     /// `Corruption` for damaged bytes; `Unsupported` for an unknown kind, which is never skipped.

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A segment that no group goes into any more.
+/// A segment that takes no more groups.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::wal) struct OldSegment {
     pub size: u64,
@@ -48,8 +48,8 @@ pub fn largest_below(env: &dyn Env, dir: &Path, end: SegmentId) -> Result<Segmen
     Ok(ids.into_iter().filter(|id| *id < end).max().unwrap_or(0))
 }
 
-/// Makes all segments in `dir` durable as they read: after a kill what replay has read may be in
-/// the page cache only.
+/// Syncs all segments in `dir`: after a kill, the groups that replay has read may exist only in the
+/// page cache.
 ///
 /// # Errors
 /// Of opening and syncing.
@@ -65,15 +65,15 @@ pub fn sync_all(env: &dyn Env, dir: &Path) -> Result<()> {
 pub(super) struct Segment {
     pub id: SegmentId,
     pub size: u64,
-    /// Groups that are written durably fill units of so many bytes, others whole blocks.
+    /// Groups that are written durably fill units of this many bytes, others whole blocks.
     pub unit: usize,
     pub file: Arc<dyn LogFile>,
-    /// It takes only what helps out of a full disk.
+    /// Made of the reserve: it takes only records that help out of a full disk.
     pub reserve: bool,
 }
 
 impl Segment {
-    /// In place of a segment where there is no room for one: nothing fits.
+    /// Stands for a segment while there is no room for one: no group fits.
     pub(super) fn none(id: SegmentId) -> Arc<Self> {
         Arc::new(Self {
             id,
@@ -90,7 +90,7 @@ impl Segment {
     }
 }
 
-/// The file of a segment that is none. Nobody writes to it.
+/// The file of [`Segment::none`]. It is never written to.
 struct NoFile;
 
 fn no_segment() -> Error {
@@ -121,9 +121,9 @@ impl LogFile for NoFile {
 /// Makes segments ready for use: recycled, filled with zeros or just set aside, with a header,
 /// synced, the name durable.
 ///
-/// The zeros are written where commits wait for the device: each would otherwise wait for a change
-/// of metadata, too, and take three times as long. Commits that do not wait need none, and that
-/// halves what a load writes to the log until the first segments are recycled.
+/// The zeros are written if commits wait for the device: each would otherwise also wait for a
+/// change of metadata, and take three times as long. If commits do not wait, the zeros are left
+/// out, which halves the log writes of a load until the first segments are recycled.
 ///
 /// A segment is used only when all that has succeeded, so a group never lies in a file whose header
 /// or name a power cut can take away.
@@ -139,7 +139,7 @@ pub(super) struct Segments {
     /// Released segments of the usual size, to be renamed and written anew.
     pub spare: Mutex<Vec<SegmentId>>,
     pub spare_max: usize,
-    /// Where a segment comes from when the disk is full.
+    /// The reserve that provides a segment when the disk is full.
     pub kept: Option<Arc<DiskReserve>>,
     pub created: AtomicU64,
     pub recycled: AtomicU64,
@@ -208,7 +208,7 @@ impl Segments {
         let file = match self.env.open_log(&path, false, self.direct) {
             Ok(file) => file,
             Err(error) => {
-                // Under this name the next try would write over it, and remove it.
+                // Give it back: under this name the next try would overwrite it, and remove it.
                 self.give_back(id, size)?;
                 return Err(error);
             }
@@ -225,7 +225,7 @@ impl Segments {
         self.begin(id, size, file, true).map(Some)
     }
 
-    /// Makes a segment that nothing was written to, or is needed of, the reserve again.
+    /// Turns a segment into the reserve again, if it was not written to or is no longer needed.
     pub(super) fn give_back(&self, id: SegmentId, size: u64) -> Result<()> {
         if let Some(kept) = &self.kept {
             kept.give_back(ReservePart::Log, &self.path(id), size)?;
@@ -264,8 +264,8 @@ impl Segments {
         }))
     }
 
-    /// The first segment of a run. The disk may be full: then one behind `used_to`, which the last
-    /// run had prepared and not used, the reserve, or none.
+    /// The first segment of a run. On a full disk it is a segment after `used_to` that the last run
+    /// had prepared and not used, or the reserve, or none.
     pub(super) fn first(
         &self,
         id: SegmentId,
@@ -314,7 +314,7 @@ impl Segments {
             // With a second name it belongs to a checkpoint, too: it must not be written again.
             let is_own = || self.env.links(&self.path(id)).is_ok_and(|n| n == 1);
             if self.kept.as_ref().is_some_and(|k| !k.has(ReservePart::Log)) {
-                // One that was made of the reserve and never written has no length.
+                // A segment made of the reserve that was never written has no length.
                 let usage = self.env.usage(&self.path(id));
                 let bytes = usage.map_or(size, |usage| usage.allocated.max(size));
                 if bytes >= ReservePart::Log.bytes() && is_own() {

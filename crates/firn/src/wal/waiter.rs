@@ -16,7 +16,7 @@ pub(super) enum WakeReason {
     Failed = 2,
     /// A write slot is held for it: it writes the open group.
     Lead = 3,
-    /// It syncs: nobody else does until it has.
+    /// It must sync: no other thread does until it has.
     Sync = 4,
 }
 
@@ -28,7 +28,7 @@ impl WakeReason {
     }
 }
 
-/// A thread's place to sleep. A thread waits for one thing at a time, so one serves all its waits.
+/// The primitive on which a thread sleeps. A thread waits for one thing at a time, so it has one.
 #[derive(Debug)]
 pub(super) struct Parker {
     thread: Thread,
@@ -86,13 +86,14 @@ impl WakeList {
         self.0.push((waiter.parker, signal));
     }
 
-    /// Forgets the waiters and returns what they would have been told.
+    /// Forgets the waiters and returns the reasons that they would have been woken for.
     #[cfg(test)]
     pub(super) fn signals(mut self) -> Vec<WakeReason> {
         self.0.drain(..).map(|(_, signal)| signal).collect()
     }
 
-    /// Wakes all, the last one pushed first: the next leader, whom the device waits for.
+    /// Wakes waiters in reverse push order: the next leader was pushed last, and the device idles
+    /// until it writes.
     pub(super) fn wake(mut self) {
         while let Some((parker, signal)) = self.0.pop() {
             parker.wake(signal);

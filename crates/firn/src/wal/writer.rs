@@ -35,18 +35,19 @@ pub struct WalOptions {
     pub syncs_in_flight: usize,
     /// Bypass the page cache where the file system allows it.
     pub direct_io: bool,
-    /// Prepare segments ahead in a thread of its own. Without it, `append` does it when it must.
+    /// Prepare segments ahead in a background thread. Without it, `append` prepares one when it
+    /// needs one.
     pub background: bool,
     /// An `append` that finds this many bytes unwritten writes them first.
     pub buffer_max: usize,
     /// Released segments to keep for recycling.
     pub spare_segments_max: usize,
-    /// Whether the first commits wait for the device; later the log sees what they do.
+    /// Whether the first commits wait for the device; later the log follows what commits ask for.
     pub durable_commits: bool,
     /// Room that is kept for a full disk.
     pub kept: Option<Arc<DiskReserve>>,
-    /// The next replay begins with this segment, as far as is known: it must stay, also if it holds
-    /// no group.
+    /// The segment with which the next replay begins, as far as is known: it must stay even if it
+    /// has no group.
     pub replayed_from: SegmentId,
 }
 
@@ -71,29 +72,29 @@ impl Default for WalOptions {
 pub enum OutcomeRoom {
     /// Leaves it.
     Leave,
-    /// Adds to it: one more outcome will be appended, whatever the disk has left by then.
+    /// Adds to it: one more outcome will be appended, and must fit even on a full disk.
     Keep,
     /// This is such an outcome.
     Use,
 }
 
-/// Which room records may take when the disk is full.
+/// The room that records may take when the disk is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FullDiskAccess {
     /// None: the append fails.
     Ordinary,
-    /// That of the reserve, but for a quarter: deletions of rows.
+    /// Three quarters of the reserve: for deletions of rows.
     Deletions,
-    /// All of the reserve: what drops tables, and what ends prepared transactions.
+    /// All of the reserve: for records that drop tables or end prepared transactions.
     Exits,
 }
 
 /// Result of `append`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Appended {
-    /// Position after the records: what `sync_to` and `write_to` take.
+    /// Position after the records, for `sync_to` and `write_to`.
     pub lsn: Lsn,
-    /// The records lie in this segment or a later one: what must be pinned.
+    /// The segment to pin: the records lie in it or a later one.
     pub segment: SegmentId,
 }
 
@@ -154,10 +155,10 @@ struct Shared {
     segments: Segments,
     listener: Listener,
     state: Mutex<WalState>,
-    /// Held while a group is written that waits for no sync. Taken before `state`.
+    /// Held while a group is written without a sync. Lock order: before `state`.
     turn: Mutex<()>,
     durable: AtomicU64,
-    /// Held while a segment is prepared. Taken before `state`.
+    /// Held while a segment is prepared. Lock order: before `state`.
     preparing: Mutex<()>,
     work: Condvar,
     /// Number of readers of segments that may have been released. Changes under `state`.
@@ -221,9 +222,8 @@ impl Wal {
             recycled: AtomicU64::new(0),
         };
         let segment = {
-            // No group of the log lies behind its end, now or later. The next replay may begin
-            // there, though: behind a replay that found no group, the end is that before an earlier
-            // run.
+            // Segments after the end hold no group of the log. But the next replay may begin in
+            // one: after a replay that found no group, the recorded end is that of an earlier run.
             let used_to = prev.segment.max(opts.replayed_from);
             segments.first(first, used_to, opts.durable_commits, &mut old)?
         };
@@ -277,8 +277,8 @@ impl Wal {
         self.shared.append(records, room, access)
     }
 
-    /// Another outcome will be appended, of a transaction that an earlier run of the log has
-    /// prepared. Unlike with [`OutcomeRoom::Keep`] there may be no room for it yet.
+    /// Announces one more outcome, of a transaction that an earlier run of the log has prepared.
+    /// Unlike with [`OutcomeRoom::Keep`] there may be no room for it yet.
     pub fn expect_outcome(&self) {
         self.shared.state.lock().outcomes += 1;
     }
@@ -312,7 +312,7 @@ impl Wal {
         self.shared.wait_for(lsn, true)
     }
 
-    /// Returns when everything up to `lsn` is with the operating system. Errors as for `sync_to`.
+    /// Returns when everything up to `lsn` is with the operating system.
     ///
     /// # Errors
     /// As for [`Self::sync_to`].
@@ -341,10 +341,9 @@ impl Wal {
         self.shared.state.lock().segment.id
     }
 
-    /// Segments below `segment` are needed no more: they may be recycled or removed. The caller has
-    /// made durable that replay begins at `segment` or later. Segments with groups that are not
-    /// durable stay for a later call; so do all while [`Self::hold_segments`] is in force, and
-    /// those from [`Self::keep_from`] on.
+    /// Recycles or removes segments below `segment`. The caller has made durable that replay begins
+    /// at `segment` or later. Segments with groups that are not durable stay for a later call; so
+    /// do all while [`Self::hold_segments`] is in force, and those from [`Self::keep_from`] on.
     ///
     /// # Errors
     /// Those of the file system: `Io`. The segments stay for a later call.
@@ -428,7 +427,7 @@ impl Shared {
             let message = format!("{bytes} bytes in one log append");
             return Err(Error::unsupported(message));
         }
-        // Whether the room for the outcomes behind this one is left out of account.
+        // Whether to ask for room without the outcomes that are expected later.
         let mut alone = false;
         loop {
             self.segments.health.check()?;
@@ -456,7 +455,7 @@ impl Shared {
                 match self.prepare(more, access, !alone) {
                     Ok(_) => continue,
                     // After a restart more outcomes may be expected than the reserve has room for.
-                    // Those that find room are no worse for the others.
+                    // An outcome that finds room does not harm the others.
                     Err(full)
                         if room == OutcomeRoom::Use
                             && !alone
@@ -499,8 +498,7 @@ impl Shared {
         self.prepare(room, access, true)
     }
 
-    /// As [`Self::prepare_next`]; without room for all outcomes that are expected unless
-    /// `for_outcomes`.
+    /// As [`Self::prepare_next`]. Room for all expected outcomes is added only if `for_outcomes`.
     fn prepare(
         &self,
         room: u64,
@@ -519,9 +517,9 @@ impl Shared {
             {
                 return Ok(Arc::clone(next));
             }
-            // One that is too small is written anew, larger: no group lies in it yet. Unless it has
-            // the room that is kept for outcomes: then it comes next as it is, and the larger one
-            // behind it.
+            // A prepared segment that is too small is written anew, larger: it has no group yet.
+            // But if it has the room that is kept for outcomes, it is used as it is, and the larger
+            // one follows it.
             state.use_kept_room();
             let given = state.next.take().filter(|next| next.reserve);
             (state.segment.id + 1, state.wants_durable, room, given)
@@ -530,7 +528,7 @@ impl Shared {
             self.segments.give_back(given.id, given.size)?;
         }
         let in_reserve = || {
-            // A third more than asked for leaves a quarter.
+            // A third more than requested: a quarter of the whole then remains.
             let with_margin = match access {
                 FullDiskAccess::Deletions => (FIRST_GROUP + room) / 3 + room + 1,
                 _ => room,
@@ -538,7 +536,7 @@ impl Shared {
             self.segments.prepare_in_reserve(id, with_margin)
         };
         let exits = access != FullDiskAccess::Ordinary;
-        // Whether the disk is still full, `retry_next_segment` asks.
+        // `retry_next_segment` checks whether the disk is still full.
         let kept = match exits && self.segments.health.is_full(Some(FullDisk::Log)) {
             true => in_reserve()?,
             false => None,
@@ -581,12 +579,12 @@ impl Shared {
     }
 }
 
-/// Bytes of the records that tell an outcome, at most: with the time, a name and a place in the
-/// binary log.
+/// Most bytes of the records of an outcome: with the time, a name and a position in the binary
+/// log.
 const OUTCOME_BYTES_MAX: usize = BLOCK / 2;
 
-/// Room for so many outcomes, each in a group of its own; and for the rest of the block that the
-/// group before ends in.
+/// Bytes for so many outcomes, each in a group of its own, and for the rest of the block in which
+/// the group before them ends.
 fn outcome_room(outcomes: u64) -> u64 {
     match outcomes {
         0 => 0,

@@ -1,4 +1,4 @@
-//! A look at one segment, whatever state it is in: for people, not for recovery.
+//! Dumps one segment in any state: for people, not for recovery.
 
 use super::super::frame::{CHECKSUM, FIRST_GROUP, GROUP_HEADER, GroupHeader, SegmentHeader};
 use super::super::{Record, SegmentId};
@@ -11,7 +11,7 @@ use std::path::Path;
 /// One of the things that follow each other in a segment.
 #[derive(Debug)]
 pub enum SegmentPiece<'a> {
-    /// An intact group. It may be one that recovery drops: left by a write that nobody waited for.
+    /// An intact group. Recovery may drop it, if no committer waited for its write.
     Group {
         /// Where it begins.
         offset: u64,
@@ -90,8 +90,8 @@ pub fn dump_segment(
     Ok((header, size))
 }
 
-/// A number for the header and the groups of segment `id`, in their order: that of a copy is the
-/// same, also of one without the room behind the last group.
+/// A checksum of the header and the groups of segment `id`, in their order. A copy has the same
+/// one, even without the unused room after the last group.
 ///
 /// # Errors
 /// As of [`dump_segment`].

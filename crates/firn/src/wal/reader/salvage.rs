@@ -1,8 +1,8 @@
-//! Replay of a damaged log: goes on behind what recovery refuses.
+//! Replay of a damaged log: goes on where recovery refuses to.
 //!
-//! Recovery stops at a hole: the log ends there, or it is damaged. Here a hole is passed if
-//! something behind it proves that it was durable once. A hole without such a proof is the end, as
-//! for recovery: what lies behind was never acknowledged.
+//! Recovery stops at a hole: the log ends there, or it is damaged. A salvage passes a hole if a
+//! later group proves that the missing groups were durable once. A hole without such a proof is the
+//! end, as for recovery: later groups were never acknowledged.
 
 use super::super::frame::{GROUP_HEADER, GroupHeader, SegmentHeader};
 use super::super::segment::{list, segment_name};
@@ -69,9 +69,9 @@ pub fn salvage(
         segments.push(segment);
     }
     let gone = gone(&headers, first, known);
-    // Released segments are missing by right.
+    // Released segments are not missing.
     for &id in gone.iter().filter(|_| known) {
-        // One whose header alone is damaged was reported.
+        // A segment whose header alone is damaged was reported already.
         if segments.iter().all(|segment| segment.id != id) {
             let message = "the segment is missing";
             lost(Error::corruption(segment_name(id), 0, message));
@@ -86,7 +86,7 @@ pub fn salvage(
     for (number, piece) in pieces.iter().enumerate() {
         let begin = &groups[piece.start()];
         let missing = match number {
-            // Does the segment begin with it?
+            // The segment may begin with the missing groups.
             0 => begin.header.segment_first..*piece.start(),
             _ => pieces[number - 1].end() + 1..*piece.start(),
         };
@@ -129,8 +129,8 @@ pub fn missing_segment(env: &dyn Env, dir: &Path, first: SegmentId) -> Result<Op
     Ok(gone.find(|id| !ids.contains(id)))
 }
 
-/// A segment that the log had between `before` and `id`, of which no file lies between them in
-/// `dir`; `None` if it went on from the one to the other, as it does when an epoch begins.
+/// A segment that the log had between `before` and `id` and that has no file in `dir`. `None` if
+/// the log went on from `before` to `id`, as it does when an epoch begins.
 ///
 /// # Errors
 /// Those of the file system; `Unsupported` for a newer format.
@@ -148,8 +148,7 @@ pub fn missing_between(
     Ok(header.map_or(Some(expected), |header| lost_between(expected, &header, 0)))
 }
 
-/// The segments that were part of the log and are not there, or without a header; as recovery sees
-/// it.
+/// The segments that were part of the log and are missing or have no header, by recovery's rules.
 fn gone(headers: &[SegmentHeader], first: SegmentId, known: bool) -> Vec<SegmentId> {
     let mut gone = Vec::new();
     let mut expected = (known && first > 0).then_some(first);
@@ -163,8 +162,8 @@ fn gone(headers: &[SegmentHeader], first: SegmentId, known: bool) -> Vec<Segment
     gone
 }
 
-/// The numbers of the groups without a hole between them, up to the end of the log. A hole is
-/// passed if a later group knows what is missing to be durable, or if a segment is `gone` there.
+/// Ranges of group numbers without a hole, up to the end of the log. A hole is passed if a later
+/// group records that the missing groups were durable, or if a segment is `gone` there.
 fn pieces(
     groups: &BTreeMap<GroupNumber, IntactGroup>,
     segments: &[SegmentReader<'_>],
@@ -197,7 +196,7 @@ fn pieces(
 }
 
 /// The groups that are part of the log, by number. When a run of the engine began, the log ended at
-/// its base: groups behind that in older segments were dropped then.
+/// the run's base: later groups in older segments were dropped then.
 fn find(
     segments: &mut [SegmentReader<'_>],
     headers: &[SegmentHeader],
@@ -221,7 +220,7 @@ fn find(
                     offset,
                     header,
                 };
-                // Of two with one number the later segment's counts.
+                // Of two groups with one number, the one in the later segment counts.
                 groups.insert(header.number, found);
             }
             offset += bytes.len() as u64;

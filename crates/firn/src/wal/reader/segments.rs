@@ -46,7 +46,7 @@ impl<'e> SegmentReader<'e> {
         })
     }
 
-    /// Closes the file and gives back the window; the next read opens it again.
+    /// Closes the file and frees the window; the next read opens the file again.
     pub(super) fn rest(&mut self) {
         self.file = None;
         self.window = Vec::new();
@@ -94,13 +94,14 @@ impl<'e> SegmentReader<'e> {
         Ok(header)
     }
 
-    /// Without a header: finds out in which units groups lie. Returns whether there are any.
+    /// For a segment without a header: determines the unit of its groups. Returns whether it has
+    /// any.
     pub(super) fn find_unit(&mut self) -> Result<bool> {
         let mut best = (0, BLOCK);
         let mut unit = SECTOR;
         while unit <= BLOCK {
             self.unit = unit;
-            // A group that fills its last block to the last sector passes in smaller units, too.
+            // A group that fills all sectors of its last block is valid with smaller units, too.
             let mut groups = 0;
             self.scan(FIRST_GROUP, &mut |_| {
                 groups += 1;
@@ -130,15 +131,15 @@ impl<'e> SegmentReader<'e> {
         Ok(GroupHeader::decode(bytes, id, offset, unit, &name)?.map(|header| (header, bytes)))
     }
 
-    /// Bytes of the group that seems to begin at `offset`.
+    /// Length of the group whose header seems to be at `offset`, bytes.
     pub(super) fn peek(&mut self, offset: u64) -> Result<Option<u64>> {
         let (id, unit) = (self.id, self.unit);
         let start = self.bytes(offset, unit as u64)?;
         Ok(start.and_then(|start| GroupHeader::peek_len(start, id, unit)))
     }
 
-    /// Hands each intact group from `offset` on to `see`, whatever lies between, until that
-    /// returns `false`. Returns whether it went to the end.
+    /// Passes each intact group from `offset` on to `see`, with gaps between them, until `see`
+    /// returns `false`. Returns whether it reached the end.
     pub(super) fn scan(
         &mut self,
         mut offset: u64,
@@ -173,7 +174,7 @@ pub(super) struct IncarnationSegments<'e> {
 pub(super) enum Copied {
     /// All, as they were written.
     Whole,
-    /// Those up to this one, perhaps without the room behind the last group.
+    /// Segments up to this one, perhaps without the unused room after the last group.
     UpTo(SegmentId),
 }
 
@@ -212,8 +213,8 @@ pub(super) fn open<'e>(
             Some(run) if run.incarnation == header.incarnation => run.segments.push(segment),
             last => {
                 if let Some(last) = last {
-                    // A recovery that found no group, since it began behind the last one, knows of
-                    // no end but that before its predecessor. All that it passed over was durable.
+                    // A recovery that began after the last group found none, so it recorded the end
+                    // that its predecessor had found. All groups that it passed were durable.
                     let known = copied == Copied::Whole || header.base != last.base;
                     last.next_base = known.then_some(header.base);
                 }
@@ -234,9 +235,10 @@ pub(super) fn open<'e>(
 }
 
 /// The ids from `expected` up to the segment of `header` have no file, or one without a header.
-/// Returns one that must have been part of the log: replay begins in it; or the log ended in or
-/// behind it when the run of `header` began; or that run had it before this segment, since a run
-/// takes its segments in order and makes each ready before it uses it.
+/// Returns one of them that must have been part of the log, for one of three reasons: replay begins
+/// in it; the log ended in or after it when the run of `header` began; or that run used it before
+/// this segment, because a run uses its segments in order and writes each header before the first
+/// group.
 pub(super) fn lost_between(
     expected: SegmentId,
     header: &SegmentHeader,
@@ -252,8 +254,8 @@ pub(super) fn lost_between(
     }
 }
 
-/// A segment has its full size, durably, before its header is written: what is missing at the end
-/// may have held groups.
+/// Checks that the segment has its full size. The size is durable before the header is written, so
+/// a missing end may have held groups.
 pub(super) fn check_whole(segment: &SegmentReader<'_>, header: &SegmentHeader) -> Result<()> {
     if segment.size >= header.size {
         return Ok(());
@@ -266,7 +268,7 @@ pub(super) fn check_whole(segment: &SegmentReader<'_>, header: &SegmentHeader) -
     ))
 }
 
-/// A segment without a header was never used, or its header is damaged: then it has groups.
+/// Checks that a segment without a header was never used: if its header is damaged, it has groups.
 fn check_unused(segment: &mut SegmentReader<'_>, first: SegmentId) -> Result<()> {
     if !segment.find_unit()? && segment.id != first {
         return Ok(());

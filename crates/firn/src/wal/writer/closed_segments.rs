@@ -10,19 +10,19 @@ pub struct ClosedSegment {
     pub id: SegmentId,
     /// Bytes of its file.
     pub size: u64,
-    /// Zeros, or nothing that counts, lie behind this offset.
+    /// The bytes after this offset are zeros or do not count.
     pub end: u64,
 }
 
 impl Wal {
-    /// Segments from `segment` on are not released until a later call says more. Without a call
-    /// none is kept.
+    /// Keeps segments from `segment` on until a later call with a larger one. Without a call none
+    /// is kept.
     pub fn keep_from(&self, segment: SegmentId) {
         self.shared.state.lock().kept_from = segment;
     }
 
-    /// Segments from `first` on that are still here, do not change any more and are durable,
-    /// ascending. Once the log is closed that is all of them.
+    /// The existing segments from `first` on that are durable and change no more, ascending; all of
+    /// them once the log is closed.
     pub fn closed_segments(&self, first: SegmentId) -> Vec<ClosedSegment> {
         let state = self.shared.state.lock();
         let ended = state.closed && state.progress.writing() == 0 && state.open.is_empty();

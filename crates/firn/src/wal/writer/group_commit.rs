@@ -75,7 +75,8 @@ impl Shared {
                         if lsn > state.sealed && !state.failed {
                             self.lead(state, lead_durable);
                         } else {
-                            // Somebody else wrote the group: the slot is for the next in need.
+                            // Another thread wrote the group: pass the slot on to a waiter that
+                            // needs it.
                             self.settle(state);
                         }
                     }
@@ -85,7 +86,7 @@ impl Shared {
         }
     }
 
-    /// Prepares the next segment. Gives the open group a place there if there was none.
+    /// Prepares the next segment. If there was no segment, the open group moves to it.
     pub(super) fn find_segment(&self, access: FullDiskAccess) -> Result<()> {
         let room = self.state.lock().group_len(0) as u64;
         match self.prepare_next(room, access) {
@@ -135,14 +136,15 @@ impl Shared {
         self.settle(state);
     }
 
-    /// Syncs the files of all groups that were written without. The caller owns `syncing`.
+    /// Syncs the files of all groups that were written without a sync. The caller has set
+    /// `syncing`.
     fn sync(&self) {
         let (target, files) = {
-            // A group that is just growing would be left out, with all adjacent ones.
+            // Wait for a group that is growing: the sync would not cover it, nor adjacent ones.
             let _turn = self.turn.lock();
             let mut state = self.state.lock();
             state.end_growth();
-            // Taken together: the files of all groups of this prefix.
+            // Both under one lock: these are the files of all groups of this prefix.
             (
                 state.progress.written(),
                 std::mem::take(&mut state.unsynced),
@@ -164,7 +166,7 @@ impl Shared {
         self.settle(state);
     }
 
-    /// Publishes the prefix and wakes whoever has something to do.
+    /// Publishes the durable prefix and wakes the waiters that are satisfied or must act.
     pub(super) fn settle(&self, mut state: MutexGuard<'_, WalState>) {
         let mut woken = WakeList::new();
         state.settle(&mut woken);
@@ -194,7 +196,7 @@ impl Shared {
         )
     }
 
-    /// Writes an empty group behind a log that is durable, if the segment has room for it.
+    /// Writes an empty group at the end of a durable log, if the segment has room for it.
     pub(super) fn write_end_mark(&self) -> Result<()> {
         let state = self.state.lock();
         if state.appended == 0 || !state.fits(state.group_len(0)) {

@@ -1,10 +1,9 @@
 //! Commits that wait for the operating system only: the last group grows in its block.
 //!
-//! A group in the page cache owns whole blocks, so small commits that nobody gathers would each
-//! take a block of the log and of the device. Through the page cache a block may be written again
-//! at no cost: the device sees it once, at the next sync. After a power cut an earlier version of
-//! such a group may be there with later groups behind it; these tell how many records it should
-//! have.
+//! A group in the page cache owns whole blocks, so each small commit that does not share a group
+//! would take a block of the log and of the device. Through the page cache a block may be written
+//! again at no cost: the device gets it once, at the next sync. A power cut may leave an earlier
+//! version of such a group in front of later groups; those record how many records it should have.
 
 use super::super::Lsn;
 use super::Shared;
@@ -37,14 +36,14 @@ impl Shared {
 }
 
 impl WalState {
-    /// No group may grow any more that was written before.
+    /// Groups that were written before may not grow any more.
     pub(super) fn end_growth(&mut self) {
         self.tail = None;
         self.growth_generation += 1;
     }
 
-    /// The last group with the open one's records added, or the open group; whether its place is
-    /// written for the first time.
+    /// The last group with the open one's records added, or the open group; and whether its blocks
+    /// are written for the first time.
     fn take_inline(&mut self) -> (SealedGroup, bool) {
         let Some(tail) = self.tail.take_if(|tail| tail.has_room_for(&self.open)) else {
             return (self.seal(false), true);

@@ -1,8 +1,7 @@
-//! Cutting the log: what was appended so far ends with its segment.
+//! Cutting the log: the current segment ends with the records that were appended so far.
 //!
-//! A copy of the log that is taken while it is written must end somewhere. A segment that no group
-//! goes into any more can be given a second name instead of being copied, and holds nothing of what
-//! comes later.
+//! A copy of the log that is taken while it is written must end somewhere. A segment that takes no
+//! more groups can be hard-linked instead of copied, and holds no later records.
 
 use super::super::frame::FIRST_GROUP;
 use super::super::{Lsn, SegmentId};
@@ -14,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The log was cut; its last groups may still be on their way to the device.
 pub struct WalCut {
-    /// To be written by whoever cut.
+    /// The group that the cutting thread must write.
     group: Option<SealedGroup>,
     lsn: Lsn,
     segment: SegmentId,
@@ -30,16 +29,16 @@ impl Drop for SegmentHold {
 }
 
 impl Wal {
-    /// Keeps all segments until what it returns is dropped: those that are released meanwhile go
-    /// with the next release after that.
+    /// Keeps all segments until the result is dropped: segments that are released meanwhile are
+    /// removed by the next release after that.
     pub fn hold_segments(&self) -> SegmentHold {
-        // Under the mutex: a release that has begun has chosen its segments.
+        // Under the mutex: a release that has begun has already chosen its segments.
         let _state = self.shared.state.lock();
         self.shared.held.fetch_add(1, Ordering::AcqRel);
         SegmentHold(Arc::clone(&self.shared.held))
     }
 
-    /// Makes ready what [`Self::try_cut`] needs. May take as long as filling a segment with zeros.
+    /// Prepares the segment that [`Self::try_cut`] needs, which may include filling it with zeros.
     ///
     /// # Errors
     /// As of [`Self::append`].
@@ -49,9 +48,9 @@ impl Wal {
             .map(drop)
     }
 
-    /// Ends the current segment behind everything that was appended; what is appended from now on
-    /// goes into the next one. No I/O: the caller passes the result to [`Self::finish_cut`],
-    /// always. `None` if the next segment was taken meanwhile: to be prepared again.
+    /// Ends the current segment after all records that were appended; later records go to the next
+    /// one. No I/O: the caller must pass the result to [`Self::finish_cut`]. `None` if the next
+    /// segment was used meanwhile: prepare again.
     ///
     /// # Errors
     /// `Poisoned`, `ShutDown`.
@@ -73,8 +72,8 @@ impl Wal {
             state.rotate(open);
             return Ok(None);
         }
-        // The open group has its place for sure. A segment without any would pass for one that was
-        // never used, so it gets an empty one.
+        // The open group always fits. A segment without a group would count as never used, so it
+        // gets an empty one.
         let wanted = !state.open.is_empty() || state.offset == FIRST_GROUP;
         let group = wanted.then(|| state.seal(true));
         let cut = WalCut {
@@ -97,7 +96,7 @@ impl Wal {
             self.shared.write(group);
         }
         self.shared.wait_for(cut.lsn, true)?;
-        // An empty group moves no position: did its write succeed?
+        // An empty group moves no position, so ask the health whether its write succeeded.
         self.shared.segments.health.check()?;
         Ok(cut.segment)
     }

@@ -32,10 +32,11 @@ impl SealedGroup {
 
 /// The last group written, while it may grow.
 ///
-/// Invariants: it fills one block at most, so that the process can be killed before or after its
-/// block is in the page cache but not in between; it was never durable, and no sync has begun since
-/// it was written (a sync that has begun may be writing the block out, and what it makes durable
-/// must not be torn by a later version of it); no group lies behind it.
+/// Invariants
+/// - It fills one block at most, so a kill leaves its block in the page cache whole or not at all.
+/// - It was never durable, and no sync has begun since it was written: a later version must not
+///   tear the bytes that a running sync makes durable.
+/// - It is the last group of the log.
 pub(super) struct GrowingGroup {
     /// The group, its buffer without padding.
     pub(super) group: SealedGroup,

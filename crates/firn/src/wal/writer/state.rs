@@ -52,10 +52,10 @@ pub(super) struct WalState {
     pub progress: DurablePrefix,
     /// Segments with groups that were written but not synced.
     pub unsynced: Vec<Arc<Segment>>,
-    /// A thread syncs, or was told to.
+    /// A thread syncs, or was woken to.
     pub syncing: bool,
     pub waiters: Vec<CommitWaiter>,
-    /// Waiters that were told to lead and have not begun: each has a write slot.
+    /// Waiters that were woken to lead and have not begun: each has a write slot.
     pub called: usize,
     slots: usize,
     spare: Vec<AlignedBuf>,
@@ -119,9 +119,9 @@ impl WalState {
         self.next_block() + group_len as u64 <= self.segment.size
     }
 
-    /// Sees to it that the open group may be `group_len` bytes long, with room for so many outcomes
-    /// behind it or in the next segment. Returns whether that is so; otherwise a next segment of
-    /// that size is needed.
+    /// Makes room for an open group of `group_len` bytes, with room for so many outcomes after it
+    /// or in the next segment. Returns whether it did; otherwise a next segment of that size is
+    /// needed.
     pub(super) fn make_room(
         &mut self,
         group_len: usize,
@@ -241,7 +241,7 @@ impl WalState {
         self.keep_buffer(group.buf);
     }
 
-    /// As [`Self::written`]; `first` says that nothing of the group was in its place before.
+    /// As [`Self::written`]; `first`: no earlier version of the group was written.
     pub(super) fn note_written(&mut self, group: &SealedGroup, first: bool) {
         if first {
             self.stats.groups += 1;
@@ -271,12 +271,12 @@ impl WalState {
         lsn <= end.lsn
     }
 
-    /// Whether the open group should be written now, waited for by those on the list and `more`:
-    /// at once if nothing is being written, otherwise if a slot is free and at least as many wait
-    /// as writes are out. Few waiters would make many small groups, each of which costs a write and
-    /// its wake-ups; there is no need to wait for them by the clock, since each write that ends
-    /// asks again. A leader that was called and is still on its way counts as a write, but does not
-    /// keep others from leading: it may be long in coming where processors are scarce.
+    /// Whether the open group should be written now, if the waiters on the list and `more` wait for
+    /// it: at once if no write is under way, otherwise if a slot is free and at least as many wait
+    /// as writes are under way. Fewer waiters would make many small groups, each of which costs a
+    /// write and its wake-ups. No timer is needed, since the end of each write asks again. A leader
+    /// that was woken and has not begun counts as a write, but does not keep others from leading:
+    /// on busy processors it may take long to run.
     pub(super) fn may_lead(&self, more: usize) -> bool {
         let busy = self.progress.writing() + self.called;
         let waiting = || self.waiters.iter().filter(|w| w.lsn > self.sealed).count();
@@ -289,9 +289,9 @@ impl WalState {
         self.waiters.iter().any(|w| w.durable && w.lsn > sealed)
     }
 
-    /// Takes off the list all waiters that have something to do: those whose wish came true, or
-    /// all if the log failed; one leader if a slot is free and the open group is waited for; one
-    /// that syncs if the durable prefix waits for a sync. Called after every change of these.
+    /// Takes all waiters off the list that must wake up: the satisfied ones, or all if the log
+    /// failed; one leader if a slot is free and a waiter needs the open group; one to sync if the
+    /// durable prefix waits for a sync. Called after every change of these.
     pub(super) fn settle(&mut self, woken: &mut WakeList) {
         let mut at = 0;
         while at < self.waiters.len() {
