@@ -1,4 +1,4 @@
-//! Write batches, commit pipeline, stall control.
+//! The write path: batches, the commit pipeline, stall control.
 
 mod batch;
 mod changes;

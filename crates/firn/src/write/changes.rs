@@ -11,8 +11,7 @@ use std::collections::BTreeSet;
 pub enum Changes {
     /// Few enough to be in memory.
     Batch(Batch),
-    /// Files written beforehand, ascending, without a common user key: synced, and their names as
-    /// well.
+    /// Files written beforehand, ascending, without a common user key. Files and names are synced.
     Run(Vec<FileMeta>),
 }
 
@@ -25,7 +24,7 @@ impl Changes {
         }
     }
 
-    /// The indexes that entries are of.
+    /// The indexes of the entries.
     ///
     /// # Errors
     /// Damage of a batch.

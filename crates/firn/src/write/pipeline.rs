@@ -4,8 +4,8 @@
 //! 1. Under one short mutex: take the next seqno, choose the memtable, append to the log's buffer,
 //!    join the queue. Log order, queue order and seqno order are therefore the same.
 //! 2. Outside the mutex: insert the entries into the memtable, in parallel with other commits.
-//! 3. Under the mutex again: mark the commit applied; whoever finds the head of the queue applied
-//!    publishes the whole applied prefix by moving the visible seqno.
+//! 3. Under the mutex again: mark the commit applied; the thread that finds the head of the queue
+//!    applied publishes the whole applied prefix by moving the visible seqno.
 //! 4. When its own seqno is visible the caller releases row locks, and only then waits for the log
 //!    ([`Pipeline::wait_durable`]): locks are never held across a sync.
 //!
@@ -13,10 +13,10 @@
 //! that was active when its seqno was assigned, so a freeze never splits a commit; a memtable is
 //! flushed only after its writers have left.
 //!
-//! When the log fails, publication goes on up to the first commit that the log has lost: a commit
-//! that is durable is acknowledged, so it must become visible. A commit that a bug panics between
-//! steps 1 and 3 poisons the engine, and publication ends before it: those behind it are told that
-//! their outcome is unknown, instead of waiting for ever.
+//! When the log fails, publication goes on up to the first commit that the log has lost: a durable
+//! commit is acknowledged, so it must become visible. If a commit panics between steps 1 and 3, the
+//! engine is poisoned and publication ends before it: later commits fail with an unknown outcome
+//! instead of waiting for ever.
 //!
 //! Rejected: commit groups with a leader that writes batches for the others (two more wake-ups per
 //! member, and each batch is copied twice).
@@ -54,10 +54,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Where a memtable is frozen while the disk is full.
 const FULL_DISK_FREEZE: u64 = ReservePart::Table.bytes() / 2;
 
-/// Told when a memtable is replaced. Called under the pipeline's mutex: short, and no way back in.
+/// Notified when a memtable is replaced. Called under the pipeline's mutex: an implementation must
+/// be short and must not call the pipeline.
 pub trait MemtableHost: Send + Sync {
-    /// `active` takes the commits that follow. `queued`, newest first, comes on top of what waits
-    /// to get into the tree.
+    /// `active` takes the next commits. `queued`, newest first, is newer than all memtables and
+    /// runs that already wait for the tree.
     fn switched(&self, queued: &[Flushable], active: Arc<Memtable>);
 }
 
@@ -73,19 +74,19 @@ struct PipelineState {
     pins: BTreeMap<SegmentId, usize>,
     /// Whose transactions are prepared.
     run: ServerRunNote,
-    /// Where in the binary log the last commit stands that told.
+    /// Binary log position of the last commit that reported one.
     binlog: OwnedBinlogPosition,
-    /// Where the binary log ended before the last change of the catalog, if the host told: for the
-    /// archive of the log.
+    /// End of the binary log before the last change of the catalog, if the host reported it; for
+    /// the archive of the log.
     told: Option<OwnedBinlogPosition>,
-    /// The last look at the clock that went into the log, in steps of [`CLOCK_STEP_US`].
+    /// The last time that was logged, in steps of [`CLOCK_STEP_US`].
     clock: u64,
     waiting_for_publication: usize,
     poisoned: bool,
     /// Commits from here on never become visible: the log has lost them, or a bug has kept one of
     /// them from being applied. `Seqno::MAX` as long as there are none.
     lost_from: Seqno,
-    /// Commits whose records end here or later are hidden since the failure.
+    /// Since the failure, commits whose records end here or later are hidden.
     hidden_from: Option<Lsn>,
 }
 
@@ -97,7 +98,7 @@ pub struct Pipeline {
     visible: Arc<AtomicU64>,
     stall: Arc<StallGate>,
     host: Box<dyn MemtableHost>,
-    /// Where the files are, if the log is archived.
+    /// The store of the files, if the log is archived.
     archived: Option<FileStore>,
     state: Mutex<PipelineState>,
     published: Condvar,
@@ -143,7 +144,8 @@ impl Pipeline {
         }
     }
 
-    /// Waits at the gate of the stall control. Before a commit, with nothing held in the pipeline.
+    /// Waits at the gate of the stall control. Call it before a commit, without a slot of the
+    /// pipeline.
     ///
     /// # Errors
     /// `Interrupted`; the error of the background work that the gate waits for (`NoSpace`,
@@ -174,8 +176,9 @@ impl Pipeline {
         !empty
     }
 
-    /// The oldest log segment still needed. `unflushed` lists what stays in the queue; it is
-    /// called under the mutex, since a memtable that freezes meanwhile must not be missed.
+    /// The oldest log segment still needed. `unflushed` lists the memtables and runs that stay in
+    /// the queue; it is called under the mutex, since a memtable that freezes meanwhile must not be
+    /// missed.
     pub fn log_floor(&self, unflushed: impl FnOnce() -> Vec<Flushable>) -> SegmentId {
         let state = self.state.lock();
         let frozen = unflushed();
@@ -192,7 +195,7 @@ impl Pipeline {
     }
 
     fn freeze_if_full(&self, state: &mut MutexGuard<'_, PipelineState>) {
-        // A flush into the room that is kept for a full disk takes no more.
+        // A larger memtable would not fit into the room that is kept for a full disk.
         let full = self.health.is_full(Some(FullDisk::Flush))
             && state.active.size_bytes() >= FULL_DISK_FREEZE;
         let blobs = self.mutable.blob_freeze_at.load(Ordering::Relaxed);
@@ -210,7 +213,7 @@ impl Pipeline {
         self.replace_active(state, id, &[Flushable::Memtable(frozen)]);
     }
 
-    /// Begins memtable `id`; `queued`, newest first, comes on top of the queue.
+    /// Begins memtable `id` and puts `queued`, newest first, in front of the queue.
     fn replace_active(
         &self,
         state: &mut MutexGuard<'_, PipelineState>,

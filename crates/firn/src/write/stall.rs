@@ -37,7 +37,7 @@ const DELAY_US_MAX: u64 = 20_000;
 /// writer per sleep, whatever the rate.
 const CREDIT_US: u64 = DELAY_US_MAX;
 
-/// When all is paid for after a commit that costs `cost`, all in nanoseconds.
+/// The time at which all commits are paid for, after one more that costs `cost`; nanoseconds.
 fn paid_at(paid: u64, now: u64, cost: u64) -> u64 {
     let begin = paid.max(now.saturating_sub(CREDIT_US * 1000));
     begin.saturating_add(cost).min(now + DELAY_US_MAX * 1000)
@@ -92,7 +92,7 @@ pub struct StallGate {
     rate: AtomicU64,
     stopped: AtomicU8,
     reason: AtomicU8,
-    /// When all that was committed is paid for, nanoseconds of the monotonic clock.
+    /// The time at which all commits so far are paid for, nanoseconds of the monotonic clock.
     paid_at_ns: AtomicU64,
     committed_bytes: AtomicU64,
     counts: StallCounts,
@@ -143,7 +143,7 @@ impl StallGate {
         self.adjust(&state);
     }
 
-    /// Derives what writers look at from the state.
+    /// Derives the atomics that writers read from the state.
     fn adjust(&self, state: &StallState) {
         let open = state.released;
         let (rate, reason) = match control::rate(&state.pressure, &state.drain) {
@@ -169,8 +169,7 @@ impl StallGate {
         self.eased.notify_all();
     }
 
-    /// Lets everybody pass for good: the engine closes or is poisoned, and commits fail by
-    /// themselves.
+    /// Opens the gate for good: the engine closes or is poisoned, and commits fail by themselves.
     pub fn release(&self) {
         let mut state = self.state.lock();
         state.released = true;
@@ -248,7 +247,7 @@ impl StallGate {
                     "killed while writes were stalled",
                 ));
             }
-            // Damage keeps L0 from sinking at worst; memtables are flushed beside it.
+            // At worst, damage stops compactions out of L0; memtables are still flushed.
             let damage = state.damage.as_ref();
             let damage = damage.filter(|_| !state.pressure.stops_for_memtables());
             if let Some(failure) = state.failure.as_ref().or(damage) {

@@ -8,11 +8,10 @@ use crate::version::FileMeta;
 use crate::wal::{BinlogPosition, OutcomeRoom, Record};
 use std::borrow::Cow;
 
-/// A log that is archived says what time it is when so many microseconds have passed, at whole
-/// multiples of them.
+/// An archived log records the time in steps of this many microseconds.
 const CLOCK_STEP_US: u64 = 10_000;
 
-/// A place in the server's binary log.
+/// A position in the server's binary log.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OwnedBinlogPosition {
     /// Name of its file; empty if it is not known.
@@ -31,7 +30,8 @@ impl OwnedBinlogPosition {
 }
 
 impl Pipeline {
-    /// The log is archived: records name nothing but what `files` keeps, and tell the time.
+    /// Makes the log an archived one: its records name only files that `files` keeps, and have the
+    /// time.
     pub fn with_archive(self, files: FileStore) -> Self {
         Self {
             archived: files.is_archived().then_some(files),
@@ -39,8 +39,8 @@ impl Pipeline {
         }
     }
 
-    /// The binary log ends at `place` before what the host does next, a change of the catalog. For
-    /// the archive of the log; without one it does nothing.
+    /// Notes that the binary log ends at `place` before the host's next change of the catalog. Only
+    /// for the archive of the log.
     pub fn note_binlog_position(&self, place: OwnedBinlogPosition) {
         if self.archived.is_some() {
             self.state.lock().told = Some(place);
@@ -67,15 +67,15 @@ impl Pipeline {
         Some((now / 1000, told))
     }
 
-    /// Wall clock, microseconds, at a moment when no commit is between its look at the clock and
-    /// the log; and whether nothing was appended to the log's current segment then.
+    /// Wall clock, microseconds, at a moment when no commit is between reading the clock and
+    /// appending to the log; and whether the log's current segment was empty then.
     pub fn quiet_moment(&self, clock: &dyn Fn() -> u64) -> (u64, bool) {
         let _state = self.state.lock();
         (clock(), !self.wal.segment_used())
     }
 
-    /// Files of a load are in the manifest: the archive of the log, if there is one, has to know of
-    /// them.
+    /// Records in the archive of the log, if there is one, that the manifest has the files of a
+    /// load.
     ///
     /// # Errors
     /// Of an append.

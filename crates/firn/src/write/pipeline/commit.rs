@@ -32,9 +32,9 @@ use std::sync::atomic::Ordering;
 pub enum CommitRecord<'a> {
     /// The changes themselves.
     Batch,
-    /// The batch, as a change of the catalog described for those who follow the log.
+    /// The batch, as a change of the catalog, with a description for readers of the log.
     SchemaChange(&'a [u8]),
-    /// As `SchemaChange`, one after which less is stored: it may take the room that is kept for a
+    /// As `SchemaChange`, for a change that frees space: it may take the room that is kept for a
     /// full disk.
     Retirement(&'a [u8]),
     /// The outcome of a prepared transaction, whose changes the log has already.
@@ -120,7 +120,8 @@ impl Pipeline {
         let appended = self.append(&records, what.room(), access)?;
         unfinished.appended(appended.lsn);
         if let CommitRecord::Prepared { prepared, .. } = what {
-            // The pin moves to the memtable in the same step, so that the segment is never free.
+            // The memtable takes over the pin in the same step, so that the segment is never
+            // released.
             state.active.lower_min_segment(prepared.segment);
             unpin(&mut state.pins, prepared.segment);
         }
@@ -163,8 +164,8 @@ impl Pipeline {
         })
     }
 
-    /// As [`Self::commit`], for changes of any size. Files are read by way of `source`; the log
-    /// owns them from here on, unless the append fails, which [`Health`] knows nothing of.
+    /// As [`Self::commit`], for changes of any size. Files are read through `source`. The log owns
+    /// them from here on, unless the append fails without poisoning the engine.
     ///
     /// # Errors
     /// As [`Self::commit`].
@@ -181,11 +182,11 @@ impl Pipeline {
         }
     }
 
-    /// A run gets its place in the order of commits as a batch does, and is visible as soon as
-    /// those before it are. Nothing is read or written but the log's buffer.
+    /// Commits a run. It gets its seqno as a batch does, and is visible as soon as earlier commits
+    /// are. No I/O, apart from the log's buffer.
     ///
-    /// The active memtable is always replaced, also an empty one: a statement that pinned its view
-    /// before must not see commits after the run without the run.
+    /// The active memtable is always replaced, even an empty one: a statement that pinned its view
+    /// before must not see later commits without the run.
     fn commit_run(
         &self,
         what: CommitRecord<'_>,
@@ -195,7 +196,7 @@ impl Pipeline {
     ) -> Result<Committed> {
         let info = FileMeta::encode_all(files);
         let ids = file_ids(files);
-        // Those of a prepared transaction were kept when it was prepared.
+        // The archive kept the files of a prepared transaction when it was prepared.
         if !matches!(what, CommitRecord::Prepared { .. }) {
             source.store().keep(FileKind::Sst, &ids)?;
         }
@@ -260,15 +261,14 @@ impl Pipeline {
         })
     }
 
-    /// Appends records to the log; `access` says what they may take of it when the disk is full.
+    /// Appends records to the log; `access` computes the room that they may take on a full disk.
     pub(super) fn append(
         &self,
         records: &[Record<'_>],
         room: OutcomeRoom,
         access: impl FnOnce() -> FullDiskAccess,
     ) -> Result<Appended> {
-        // Where there was no room at the last try, whoever may take the reserve does not try again
-        // first.
+        // If the last append found no room, a record that may take the reserve does so at once.
         if self.health.is_full(Some(FullDisk::Log)) {
             return self.wal.append_to(records, room, access());
         }
@@ -319,7 +319,7 @@ impl Pipeline {
         if moved {
             let applied = state.last_seqno - state.queue.len() as u64;
             let visible = applied.min(state.lost_from - 1);
-            // Hiding commits may have lowered it; it never moves back from here.
+            // Hiding commits may have lowered `visible`; this function never does.
             if visible > self.visible.load(Ordering::Acquire) {
                 self.visible.store(visible, Ordering::Release);
             }

@@ -1,4 +1,4 @@
-//! How far the log is durable, and what stops being visible when it fails.
+//! Waits for durable commits, and hides commits that a failed log has lost.
 
 use super::{Pipeline, PipelineState};
 use crate::base::options::CommitDurability;
@@ -7,7 +7,7 @@ use crate::wal::Lsn;
 use std::sync::atomic::Ordering;
 
 impl Pipeline {
-    /// Whether a failure has stopped writes: what was appended may be in the log or not.
+    /// Whether a failure has stopped writes: the last appended records may be in the log or not.
     pub fn is_poisoned(&self) -> bool {
         self.health.cause().is_some()
     }
@@ -21,8 +21,8 @@ impl Pipeline {
     /// mode promises.
     ///
     /// # Errors
-    /// `Poisoned` where the log has failed, and where a failure elsewhere hid the commit before the
-    /// log had it: nobody may be told of a commit that does not read.
+    /// `Poisoned` if the log has failed, or if another failure hid the commit before it was
+    /// durable: a commit that readers do not see must not be acknowledged.
     pub fn wait_durable(&self, lsn: Lsn) -> Result<()> {
         let waited = match self.mutable.commit_durability() {
             CommitDurability::Sync => self.wal.sync_to(lsn),
@@ -62,8 +62,8 @@ impl Pipeline {
             .inspect_err(|_| self.contain_failure())
     }
 
-    /// Hides what the failed log cannot keep: visibility falls back to the last durable commit.
-    /// Durable commits that are still on their way become visible all the same.
+    /// Hides commits that the failed log has lost: visibility falls back to the last durable
+    /// commit. Durable commits that are not applied yet still become visible.
     pub fn contain_failure(&self) {
         if self.health.cause().is_none() {
             return;

@@ -1,10 +1,10 @@
-//! The end of a log segment behind a commit, for checkpoints.
+//! Ends a log segment after a commit, for checkpoints.
 
 use super::{OwnedBinlogPosition, Pipeline};
 use crate::base::{Result, Seqno};
 use crate::wal::{SegmentId, WalCut};
 
-/// The log was cut, and is on its way to the device.
+/// The log was cut, and its last groups may not be durable yet.
 pub struct BegunCut {
     cut: WalCut,
     seqno: Seqno,
@@ -19,16 +19,16 @@ pub struct LogCut {
     pub segment: SegmentId,
     /// The last commit in it, or in the files.
     pub seqno: Seqno,
-    /// The last commit's place in the binary log, if one told since the database was opened.
+    /// Binary log position of the last commit that reported one since the database was opened.
     pub binlog: OwnedBinlogPosition,
-    /// How long commits were held up, microseconds.
+    /// Time that commits waited, microseconds.
     pub held_us: u64,
 }
 
 impl Pipeline {
-    /// Ends the log's segment behind the last commit. Commits are held up only while the log moves
-    /// to its next segment, which [`Wal::prepare_cut`] has made ready: the caller had better call
-    /// that before. No other I/O; [`Self::finish_cut`] must follow.
+    /// Ends the log's segment after the last commit. Commits wait only while the log moves to its
+    /// next segment; the caller should prepare it with [`Wal::prepare_cut`] before. No other I/O;
+    /// [`Self::finish_cut`] must follow.
     ///
     /// # Errors
     /// `Poisoned`; `NoSpace` if there is no room for the next segment.

@@ -1,4 +1,4 @@
-//! A commit that panics on its way must not hold up those behind it.
+//! Guards of a commit's steps: a commit that panics must not block later ones for ever.
 
 use super::Pipeline;
 use crate::base::health::Health;
@@ -7,9 +7,9 @@ use crate::memtable::Memtable;
 use crate::wal::Lsn;
 use std::sync::Arc;
 
-/// Poisons the engine when it is dropped by a panic. It is declared behind the guard of the
-/// pipeline's mutex, so that it goes first: no other commit may take a seqno that the log has
-/// already.
+/// Poisons the engine when it is dropped by a panic. It is declared after the guard of the
+/// pipeline's mutex, so that it is dropped first: no other commit may take a seqno that is in the
+/// log already.
 pub(super) struct PoisonOnPanic<'a>(pub(super) &'a Health);
 
 impl Drop for PoisonOnPanic<'_> {
@@ -25,9 +25,9 @@ fn poison(health: &Health) {
     health.poison(Error::new(ErrorKind::ShutDown, message));
 }
 
-/// A commit between its seqno and its publication. If it is dropped before it [`ends`](Self::ends),
-/// by a panic, the engine is poisoned and publication ends before it. It is declared before the
-/// guard of the pipeline's mutex, which it locks then.
+/// A commit between its seqno and its publication. If a panic drops it before it
+/// [`ends`](Self::ends), it poisons the engine and publication ends before it. It is declared
+/// before the guard of the pipeline's mutex, because its drop locks that mutex.
 pub(super) struct CommitGuard<'a> {
     pipeline: &'a Pipeline,
     seqno: Option<Seqno>,
@@ -45,7 +45,7 @@ impl<'a> CommitGuard<'a> {
         }
     }
 
-    /// The commit is to have this seqno.
+    /// The commit gets this seqno.
     pub(super) fn takes(&mut self, seqno: Seqno) {
         self.seqno = Some(seqno);
     }
@@ -55,13 +55,13 @@ impl<'a> CommitGuard<'a> {
         self.lsn = Some(lsn);
     }
 
-    /// It inserts into `memtable`, which no flush may take before it has.
+    /// It inserts into `memtable`, which must not be flushed before [`Self::wrote`].
     pub(super) fn writes_to(&mut self, memtable: &Arc<Memtable>) {
         memtable.writers_begin();
         self.memtable = Some(Arc::clone(memtable));
     }
 
-    /// It has inserted all it has.
+    /// It has inserted all of its entries.
     pub(super) fn wrote(&mut self) {
         if let Some(memtable) = self.memtable.take() {
             memtable.writers_end();
@@ -73,7 +73,7 @@ impl<'a> CommitGuard<'a> {
         self.seqno = None;
     }
 
-    /// It is in the log and cannot be applied: nothing may be built on top of it.
+    /// It is in the log and cannot be applied: no later commit may become visible.
     pub(super) fn fails(&self, cause: Error) {
         self.pipeline.health.poison(cause);
         self.hide();
@@ -82,7 +82,8 @@ impl<'a> CommitGuard<'a> {
     fn hide(&self) {
         let Some(seqno) = self.seqno else { return };
         let pipeline = self.pipeline;
-        // Without its own place the record, if there is one, is the last: nobody appends any more.
+        // If its position is unknown, its record, if there is one, is the last: appends have
+        // stopped.
         let lsn = self.lsn.unwrap_or_else(|| pipeline.wal.appended_lsn() + 1);
         pipeline.hide_from(&mut pipeline.state.lock(), seqno, lsn);
         pipeline.contain_failure();
@@ -91,7 +92,7 @@ impl<'a> CommitGuard<'a> {
 
 impl Drop for CommitGuard<'_> {
     fn drop(&mut self) {
-        // After an error of the append there is nothing to hide.
+        // After a failed append there is no record to hide.
         if std::thread::panicking() && self.seqno.is_some() {
             poison(&self.pipeline.health);
             self.hide();

@@ -1,4 +1,4 @@
-//! Prepared transactions: their changes are in the log before their outcome.
+//! First phase of a two-phase commit: a transaction's changes go to the log before its outcome.
 
 use super::server_run::run_name;
 use super::{Pipeline, counter_records, file_ids};
@@ -10,7 +10,7 @@ use crate::write::{Batch, Changes};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// A prepared transaction's place in the log; pins its segment.
+/// Pins the log segment of a prepared transaction's record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PreparedLogPin {
     pub(super) segment: SegmentId,
@@ -45,8 +45,8 @@ impl Pipeline {
         }
     }
 
-    /// As [`Self::prepare_changes`], of a transaction that recovery has found prepared: it may take
-    /// the room that is kept for a full disk.
+    /// As [`Self::prepare_changes`], for a transaction that recovery has found prepared: its record
+    /// may take the room that is kept for a full disk.
     ///
     /// # Errors
     /// Those of the log: `NoSpace`, `Io`, `Poisoned`.
@@ -76,8 +76,8 @@ impl Pipeline {
         self.wal.has_no_segment()
     }
 
-    /// A transaction that recovery has found prepared in the log from `segment` on, and that the
-    /// disk has no room to write again: these segments stay.
+    /// Keeps the segments from `segment` on for a transaction that recovery has found prepared
+    /// there, because the disk has no room to write it again.
     pub fn adopt_prepared(&self, segment: SegmentId) -> PreparedLogPin {
         let mut state = self.state.lock();
         self.wal.expect_outcome();
@@ -85,7 +85,8 @@ impl Pipeline {
         PreparedLogPin { segment }
     }
 
-    /// Writes a transaction's batch to the log under `xid`; durable on return.
+    /// Writes a transaction's batch to the log under `xid`. On return it is as durable as the flush
+    /// mode promises.
     ///
     /// # Errors
     /// Those of the log: `NoSpace`, `Io`, `Poisoned`; the transaction is not prepared.
@@ -143,8 +144,9 @@ impl Pipeline {
         let appended = self
             .wal
             .append(&[Record::Rollback { xid }], OutcomeRoom::Use)?;
-        // As at a commit: the prepare record stays until the rollback is durable. Else a power cut
-        // could take the rollback's predecessors from the log and leave the transaction forgotten.
+        // As at a commit, the prepare record stays until the rollback is durable: otherwise its
+        // segment could be released, and a power cut that takes the rollback would forget the
+        // transaction.
         state.active.lower_min_segment(prepared.segment);
         state.active.set_last_lsn(appended.lsn);
         unpin(&mut state.pins, prepared.segment);

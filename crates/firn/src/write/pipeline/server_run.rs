@@ -1,4 +1,4 @@
-//! The run of the host's server, which the log names before what it prepares.
+//! The run of the host's server, which the log names before the transactions that it prepares.
 
 use super::Pipeline;
 use crate::binlog::ServerRun;
@@ -15,26 +15,26 @@ pub(super) struct ServerRunNote {
     run: Option<Arc<ServerRun>>,
     /// The segment in which the log names `run`, or one before it.
     named_in: Option<SegmentId>,
-    /// The log may name another run, so that it must be told also that this one is not known.
+    /// The log may name another run, so an unknown run must be recorded, too.
     others: bool,
 }
 
 impl ServerRunNote {
-    /// The run, if it has to stand before a prepare record that goes to segment `current`, or to
-    /// the next one.
+    /// The run, if a record of it must precede a prepare record in segment `current` or the next
+    /// one.
     pub(super) fn due(&self, current: SegmentId) -> Option<Option<Arc<ServerRun>>> {
         let worth_saying = self.run.is_some() || self.others;
         let due = worth_saying && self.named_in != Some(current);
         due.then(|| self.run.clone())
     }
 
-    /// A prepare record lies in `segment` or behind, with the run before it if that was due.
-    /// Returns the segment to pin.
+    /// Notes that a prepare record lies in `segment` or a later one, after the run's if that was
+    /// due. Returns the segment to pin.
     pub(super) fn prepared(&mut self, segment: SegmentId, with_run: bool) -> SegmentId {
         if with_run {
             self.named_in = Some(segment);
         }
-        // The append may have gone to a segment that it began itself.
+        // The append may have begun a new segment.
         self.named_in.map_or(segment, |named| named.min(segment))
     }
 }
@@ -51,7 +51,7 @@ impl Pipeline {
     }
 }
 
-/// A run as a record has it.
+/// The form of a run in a record.
 pub(super) fn run_name(run: Option<&ServerRun>) -> ServerRunName<'_> {
     match run {
         None => ServerRunName::Unknown,

@@ -1,4 +1,4 @@
-//! How many bytes a second the gate lets through. Pure.
+//! Computes how many bytes a second pass the gate. Pure functions.
 //!
 //! The pressure *p* is the largest of several shares. Below one half the gate is open. From there
 //! the rate is g(p) × C, where C is what background work drains, measured while it works: twice as
@@ -6,9 +6,9 @@
 //! C is what the writers want or the work can do, and the rate moves with p, never step by step
 //! from its own last value.
 //!
-//! Worked example: compactions take 20 MiB/s out of L0. With L0 a quarter of the way to its stop
-//! (p = ½) writers may bring 40 MiB/s: nobody notices. They do bring 30, L0 grows; at p = ¾ they
-//! are held to 30, at p = 1 to 20, and there it stays.
+//! Worked example: compactions take 20 MiB/s out of L0. With L0 a quarter of the way to its stop (p
+//! = ½) writers may bring 40 MiB/s, which is not yet a limit. They bring 30, so L0 grows; at p = ¾
+//! they are held to 30, at p = 1 to 20, and p stays there.
 
 /// Why writers are slowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub const STALL_REASONS: [(StallReason, &str); 4] = [
 /// At this pressure of memtables or L0 writers stop.
 const STOP: f64 = 2.0;
 
-/// However slow the drain was measured, so many bytes a second pass.
+/// Bytes a second that always pass, however slow the drain was measured.
 const RATE_MIN: f64 = 256.0 * 1024.0;
 
 /// Outstanding background work as shares of its limits: below ½ writers are not slowed, at 1 they
@@ -83,7 +83,7 @@ impl Pressure {
 /// Rates are averages over about this much working time, microseconds.
 const WINDOW_US: f64 = 15_000_000.0;
 
-/// Before so much work was seen, a rate is a guess, microseconds.
+/// Working time before a rate counts as measured, microseconds.
 const SEEN_US_MIN: f64 = 200_000.0;
 
 /// A sum over time of which old parts fade.
@@ -106,7 +106,7 @@ impl DecayingSum {
     }
 }
 
-/// A flush counts this much less with each one after it.
+/// Factor on the weight of a flush with each later one.
 const FLUSH_FADES: f64 = 0.95;
 
 /// Stored bytes for each committed byte, over some flushes.
@@ -139,7 +139,7 @@ pub(super) struct Drain {
     /// Stored bytes taken out of L0, over the time in which any compaction runs.
     compactions: DecayingSum,
     jobs: u32,
-    /// Since when the time of running jobs was not added.
+    /// The time up to which the time of running jobs was added.
     since_us: u64,
     /// Committed bytes when the last flush ended.
     committed: u64,
