@@ -40,7 +40,7 @@ const RESTART_INTERVAL: usize = 16;
 
 const BUCKET_ABSENT: u8 = 255;
 const BUCKET_COLLISION: u8 = 254;
-/// A bucket names a restart in one byte.
+/// A bucket of the hash index stores the number of a restart in one byte.
 const HASHED_RESTARTS_MAX: usize = 253;
 
 /// The bucket of a key among `buckets`; the filter uses the other half of the hash.
@@ -201,7 +201,7 @@ impl Block {
         ))
     }
 
-    /// Where the entry at restart `restart` lies.
+    /// Offset of the entry at restart `restart`.
     fn restart(&self, restart: u32) -> Option<u32> {
         let (start, _) = self.span(BlockSection::Keys);
         start.checked_add(self.word(BlockSection::Restarts, restart)?)

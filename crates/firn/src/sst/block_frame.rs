@@ -95,8 +95,9 @@ pub(super) fn open(
     Ok((header.kind, raw))
 }
 
-/// Makes a stored block that lay at `from` one that lies at `to`: its checksum exchanges the term
-/// of the place. The bytes are not summed up anew, so what damages them on the way is found later.
+/// Adapts a stored block that moves from `from` to `to`, pairs of file id and offset: the term of
+/// the position in its checksum is exchanged. The bytes are not summed again, so damage on the way
+/// is still found later.
 pub(super) fn relocate(stored: &mut [u8], from: (u64, u64), to: (u64, u64)) {
     let Some(sum) = stored.last_chunk_mut::<CHECKSUM_LEN>() else {
         return;

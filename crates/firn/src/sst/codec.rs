@@ -85,7 +85,7 @@ impl Tuning {
 
 /// Compresses blocks one after another, reusing its contexts.
 ///
-/// The ZSTD frames carry neither magic nor dictionary id: the block header says both.
+/// The ZSTD frames have neither magic nor dictionary id: the block header implies both.
 pub(super) struct Compressor {
     codec: Codec,
     tuning: Tuning,
@@ -242,7 +242,7 @@ thread_local! {
     });
 }
 
-/// No codec expands further than this; what claims more is damaged and must not cost memory.
+/// No codec expands further than this. A block that claims more is damaged, and must not allocate.
 const EXPANSION_MAX: usize = 1 << 16;
 
 /// Undoes [`Compressor::compress`].

@@ -12,7 +12,7 @@ const SIZE: usize = 16 << 10;
 const TRAINING_BYTES: usize = 32 * SIZE;
 /// Blocks are cut into samples of this size: the trainer wants many small ones.
 const SAMPLE: usize = 1 << 10;
-/// With less the dictionary costs more than it brings.
+/// With less data the dictionary costs more bytes than it saves.
 const TRAINING_BYTES_MIN: usize = 8 * SIZE;
 /// Blocks compressed both ways to see whether the dictionary pays.
 const TRIAL_BLOCKS: usize = 16;
@@ -27,7 +27,7 @@ impl Dictionary {
         if total < TRAINING_BYTES_MIN {
             return None;
         }
-        // Evenly spread blocks, whole: so all their sections are sampled.
+        // Evenly spread, whole blocks: their keys, heads and tails are all sampled.
         let step = (total / TRAINING_BYTES).max(1);
         let mut samples = Vec::with_capacity(TRAINING_BYTES.min(total));
         let mut sizes = Vec::new();

@@ -64,7 +64,7 @@ impl BlockKind {
     }
 }
 
-/// Where a stored block lies: header and checksum included.
+/// Offset and length of a stored block, with header and checksum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Handle {
     pub(super) offset: u64,

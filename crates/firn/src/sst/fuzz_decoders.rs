@@ -9,8 +9,8 @@ use super::properties::Properties;
 use crate::base::checksum;
 use std::sync::Arc;
 
-/// Decodes `raw` as each kind of block and reads what comes out in all ways. Returns; whatever the
-/// bytes, it must neither panic nor run for ever. `key` is looked for.
+/// Decodes `raw` as each kind of block and reads the result in all ways, with lookups of `key`. For
+/// any bytes it must neither panic nor run for ever.
 #[doc(hidden)]
 pub fn exercise_decoders(raw: &[u8], key: &[u8]) {
     let hash = checksum::xxh3(key);
@@ -31,7 +31,7 @@ pub fn exercise_decoders(raw: &[u8], key: &[u8]) {
         };
         let block = Arc::new(block);
         let _ = block.get(key, hash, 1).map(drop);
-        // The last one may stop at damage that the ones before it do not meet.
+        // A later way of reading may stop at damage that the earlier ones do not meet.
         let _ = walk(&block, key);
     }
 }

@@ -1,8 +1,8 @@
 //! The index: partitions over data blocks, a top index over partitions.
 //!
 //! A *separator* stands between the last key of its block and the first of the next, as short as it
-//! can be. Versions of one user key may cross a block's end; the separator is then that key, and
-//! whoever looks for older versions goes on into the next block.
+//! can be. Versions of one user key may cross a block's end; the separator is then that key, and a
+//! search for older versions goes on into the next block.
 
 mod builder;
 mod decoded;
@@ -37,8 +37,8 @@ impl Default for BlockStats {
 }
 
 /// A block is dense in deletions if they are at least three quarters of its entries: a scan passes
-/// them all for next to nothing. (With half, all blocks of an index would be dense of which rows
-/// are updated: an update of its key is a deletion and a put.)
+/// them and finds few rows. With a share of one half, all blocks of an index whose keys are updated
+/// would count as dense, because such an update is a deletion and a put.
 const DENSE_QUARTERS: u64 = 3;
 
 impl BlockStats {

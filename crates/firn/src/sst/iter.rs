@@ -43,7 +43,7 @@ pub struct SstIter {
 }
 
 impl SstReader {
-    /// A cursor over all entries, not positioned.
+    /// An iterator over all entries, not positioned.
     pub fn iter(self: &Arc<Self>, fill_cache: bool) -> SstIter {
         SstIter {
             reader: self.clone(),
@@ -61,7 +61,7 @@ impl SstReader {
 }
 
 impl SstIter {
-    /// The file the cursor walks over.
+    /// The file of the iterator.
     pub fn reader(&self) -> &Arc<SstReader> {
         &self.reader
     }
@@ -216,8 +216,8 @@ impl SstIter {
         }
     }
 
-    /// Stored bytes from the block under the cursor on, in blocks that end before `limit`: at
-    /// least, as far as the part of the index at hand tells. Only when positioned.
+    /// A lower bound of the stored bytes from the block under the cursor on, in blocks that end
+    /// before `limit`: only the partition in memory is asked. Only when positioned.
     pub fn bytes_ahead(&self, limit: Option<&[u8]>) -> u64 {
         let (Some(spot), Some((_, partition))) = (self.spot, self.partition.as_ref()) else {
             return 0;
@@ -367,14 +367,14 @@ impl InternalIterator for SstIter {
     }
 }
 
-/// Bytes read at once at most; at once by a cursor that does not fill the cache.
+/// Most bytes of one read; an iterator that does not fill the cache reads so much from the start.
 const READ_AHEAD: u64 = 256 << 10;
-/// A cursor that fills the cache reads so much at the first block that follows two others, and
-/// twice as much at each further one.
+/// An iterator that fills the cache reads so much at the third block in a row, and twice as much at
+/// each further one.
 const READ_AHEAD_MIN: u64 = 8 << 10;
 const READ_AHEAD_FROM: u32 = 2;
 
-/// With windows from this size on the next one is announced, and read while this one is used.
+/// From this window size on the next window is prefetched while the current one is used.
 const PREFETCH_FROM: u64 = 32 << 10;
 
 /// The stored bytes from one offset on, read in one piece.
@@ -405,7 +405,7 @@ impl ReadAhead {
 
     /// Reads from `handle` on, about `window` bytes.
     fn read(&mut self, reader: &SstReader, handle: Handle, window: u64) -> Result<()> {
-        // Of a block that the last piece cut off the beginning is here.
+        // The buffer may hold the start of a block that the last read cut off.
         let kept = match handle.offset >= self.offset {
             true => self.end().saturating_sub(handle.offset),
             false => 0,

@@ -39,15 +39,15 @@ const ZSTD_LEVEL: i32 = 3;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Density {
     /// For data that compactions soon rewrite: files above the last level that are not at rest, and
-    /// what large transactions spill.
+    /// spilled files of large transactions.
     Light,
     /// For data that stays: the last level, files at rest above it, bulk loads, index builds, and
-    /// what a repair saves.
+    /// files written by a repair.
     Dense,
 }
 
 impl SstOptions {
-    /// Of a file of this density.
+    /// The options for a file of this density.
     pub fn of(density: Density, block_size: usize) -> Self {
         match density {
             Density::Light => Self::upper_level(block_size),

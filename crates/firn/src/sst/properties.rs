@@ -49,21 +49,21 @@ pub struct Properties {
     pub per_index: Vec<IndexStats>,
     /// Sketches per index, ascending; indexes without any are missing.
     pub(super) sketches: Vec<IndexSketches>,
-    /// The stored seqnos are no commits: the commit that the file was made for gives all entries
-    /// its own, and who opens the file says which.
+    /// The stored seqnos are not those of commits: the commit that installs the file gives all
+    /// entries its own seqno, and the opener passes that.
     pub external_seqno: bool,
-    /// A load made it, before its rows were for anybody to see: they are committed if the catalog
-    /// names their index, at seqno 0. A help for repairs.
+    /// A load made the file before its rows were visible. They are committed, at seqno 0, if the
+    /// catalog names their index; repairs use this.
     pub loaded: bool,
     /// Properties of the layers above, by name.
     pub user: BTreeMap<String, Vec<u8>>,
     pub(super) dictionaries: Vec<(u32, Handle)>,
-    /// How the writer prepared blocks for ZSTD, if it was found out from enough of them.
+    /// The writer's tuning for ZSTD, if it was measured on enough blocks.
     pub(super) tuning: Option<Tuning>,
 }
 
-/// Fields are (tag, length, bytes). A reader passes over an even tag it does not know, and refuses
-/// a file with an unknown odd one.
+/// Fields are (tag, length, bytes). A reader skips an even tag that it does not know, and refuses a
+/// file with an unknown odd one.
 mod tag {
     pub(super) const NUMBERS: u64 = 1;
     pub(super) const SMALLEST: u64 = 3;

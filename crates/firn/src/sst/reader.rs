@@ -25,8 +25,8 @@ use std::sync::Arc;
 /// A data block as the index sees it.
 #[derive(Debug, Clone, Copy)]
 pub struct BlockInfo<'a> {
-    /// A key at or above all keys of the block, below all of the next but for further versions of
-    /// this very key.
+    /// A key at or above all keys of the block, and below all of the next block, except for further
+    /// versions of this key.
     pub separator: &'a [u8],
     /// Stored bytes.
     pub bytes: u64,
@@ -38,7 +38,7 @@ pub struct BlockInfo<'a> {
     pub min_seqno: Seqno,
     /// Largest seqno.
     pub max_seqno: Seqno,
-    /// The stored seqnos are all 0, whatever an external one makes of them.
+    /// All stored seqnos are 0, whether or not there is an external one.
     pub zeroed: bool,
 }
 
@@ -75,11 +75,11 @@ pub struct SstReader {
     pins: Vec<Pin>,
 }
 
-/// A partition of the index, and what keeps it.
+/// A partition of the index, borrowed from the reader or kept by a reference.
 pub(super) enum PartitionRef<'a> {
     /// The reader does.
     Pinned(&'a Arc<Partition>),
-    /// The cache did, when it was asked.
+    /// It came from the cache.
     Loaded(Arc<Partition>),
 }
 
@@ -164,7 +164,7 @@ impl SstReader {
     }
 
     /// The index; its partitions may be elsewhere ([`Self::partition`]).
-    /// Bytes of [`Self::memory_bytes`] that it would do without, had the budget no room.
+    /// Bytes of [`Self::memory_bytes`] that it would not hold if the budget had no room.
     pub fn optional_bytes(&self) -> u64 {
         self.pins.iter().skip(1).map(Pin::bytes).sum()
     }
@@ -173,7 +173,7 @@ impl SstReader {
         &self.index
     }
 
-    /// The index with all partitions: for those who walk over the whole file.
+    /// The index with all partitions, for walks over the whole file.
     pub(super) fn whole_index(&self) -> Result<Cow<'_, Index>> {
         if self.index.is_whole() {
             return Ok(Cow::Borrowed(&self.index));
@@ -326,9 +326,8 @@ impl SstReader {
         }
     }
 
-    /// The stored bytes that a get of `user_key` would read; none if their block is cached, the key
-    /// is certainly absent, or the part of the index that knows would have to be read first. `hash`
-    /// is that of the key.
+    /// The stored bytes that a get of `user_key` would read. None if their block is cached, the key
+    /// is certainly absent, or the index partition is not in memory. `hash` is that of the key.
     pub fn bytes_to_read(&self, user_key: &[u8], KeyHash(hash): KeyHash) -> Option<Range<u64>> {
         let partition = self.partition_at_hand(user_key)?;
         if !partition.may_contain(hash) {
@@ -337,8 +336,8 @@ impl SstReader {
         self.bytes_of_block(&partition, user_key)
     }
 
-    /// Whether a seek of `user_key` must read a block. With `begin` that read begins. Knows of
-    /// nothing if the part of the index that knows would have to be read first.
+    /// Whether a seek of `user_key` must read a block. With `begin` that read begins. False if the
+    /// index partition is not in memory.
     pub fn prefetch_seek(&self, user_key: &[u8], begin: bool) -> bool {
         let partition = self.partition_at_hand(user_key);
         let bytes = partition.and_then(|partition| self.bytes_of_block(&partition, user_key));
@@ -379,7 +378,7 @@ impl SstReader {
         }
     }
 
-    /// Says that these bytes are about to be read, by way of `reads`.
+    /// Announces a read of these bytes in `reads`.
     pub fn prefetch(&self, bytes: Range<u64>, reads: &mut PrefetchBatch) {
         let len = bytes.end - bytes.start;
         self.file.prefetch(bytes.start, len, reads);
@@ -483,13 +482,13 @@ impl SstReader {
         }
     }
 
-    /// The cached form of the data block at `offset`, to be put under another name. Counts as no
-    /// use.
+    /// The cached form of the data block at `offset`, to be cached for another file. Does not count
+    /// as a use.
     pub fn cached_at(&self, offset: u64) -> Option<CachedBlock> {
         self.cache.peek(self.key_of(offset))
     }
 
-    /// Drops the cached blocks and partitions of the file, which nobody will ask for again.
+    /// Drops the cached blocks and partitions of the file: it will not be read again.
     ///
     /// # Errors
     /// The first of the file system, or corruption: what is left ages out.
@@ -506,9 +505,9 @@ impl SstReader {
         Ok(())
     }
 
-    /// Loads into the cache each block of which at least half of the entries have numbers in
-    /// `entries`: ascending, apart, counted from 0 through the file. The block that begins with the
-    /// entry of a number in `decoded`, ascending, is known to look so. Counts as no use.
+    /// Loads into the cache each block with at least half of its entries in `entries`: ascending,
+    /// disjoint ranges of entry numbers, counted from 0 through the file. `decoded` has blocks that
+    /// need not be read, with the number of their first entry, ascending. Does not count as a use.
     ///
     /// # Errors
     /// The first of the file system, or corruption.

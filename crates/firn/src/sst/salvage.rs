@@ -31,18 +31,18 @@ const COMPRESSED_MAX: usize = 1 << 20;
 /// Entries that a damaged part of a file held.
 #[derive(Debug, Clone)]
 pub struct LostRange {
-    /// The file, the place in it, and its damage.
+    /// The file, the offset in it, and its damage.
     pub error: Error,
-    /// How many, where the index says it.
+    /// Their number, if the index has it.
     pub entries: Option<u64>,
     /// The last key before them; none at the start of the file.
     pub from: Option<Vec<u8>>,
-    /// A key at their end or behind it; none at the end of the file.
+    /// A key at or after their end; none at the end of the file.
     pub upto: Option<Vec<u8>>,
 }
 
 impl LostRange {
-    /// The error that says what is lost, with keys as `name` puts them.
+    /// An error that describes the loss, with keys formatted by `name`.
     pub fn named(&self, name: impl Fn(&[u8]) -> String) -> Error {
         let key = |key: &Option<Vec<u8>>, otherwise: &str| {
             key.as_deref().map_or_else(|| otherwise.to_owned(), &name)
@@ -221,7 +221,7 @@ impl Salvage {
         &self.lost
     }
 
-    /// All of the file; what cannot be read is zeros.
+    /// The bytes of the file, with zeros where they cannot be read.
     fn read_all(&self, lost: &mut dyn FnMut(Error)) -> Result<Vec<u8>> {
         let mut bytes = vec![0; self.file.size()? as usize];
         for (number, piece) in bytes.chunks_mut(READ_SIZE).enumerate() {
@@ -242,10 +242,10 @@ impl Salvage {
             .map_err(|damage| damage.at(&self.name, handle.offset))
     }
 
-    /// Walks over the entries, forwards only. A block that cannot be read after all ends the walk
-    /// with an error. `external`: the seqno that all entries show, as
-    /// [`SstReader::external_seqno`]; without it, positions in a transaction that nobody knows the
-    /// outcome of are left out.
+    /// Iterates over the entries, forwards only. A block that can no longer be read ends the
+    /// iteration with an error. `external`: the seqno that all entries show, as
+    /// [`SstReader::external_seqno`]. Without it, entries of a transaction whose outcome is unknown
+    /// are left out.
     pub fn iter(self: &Arc<Self>, external: Option<Seqno>) -> SalvageIter {
         SalvageIter {
             salvage: Arc::clone(self),
@@ -256,14 +256,14 @@ impl Salvage {
     }
 }
 
-/// The places that hold no intact block, and how much.
+/// Offsets of the gaps between intact blocks, and their sizes in words.
 fn gaps(found: &[(BlockKind, Handle)], size: u64) -> Vec<(u64, String)> {
     let mut gaps = Vec::new();
     let mut end = 0;
     let starts = found
         .iter()
         .map(|(_, handle)| (handle.offset, handle.end()));
-    // Behind the last block stands the footer.
+    // The footer follows the last block.
     let behind = size.saturating_sub(FOOTER_LEN as u64);
     for (start, next) in starts.chain([(behind, size)]) {
         if start > end {
@@ -280,7 +280,7 @@ fn frame_at(bytes: &[u8], at: usize, file_id: u64) -> Option<usize> {
     const HEADER: usize = 8;
     const CHECKSUM: usize = 8;
     let header = bytes.get(at..at + HEADER)?;
-    // A header of other bytes would have a block tried at every place of the file.
+    // Check the header first: otherwise a block would be tried at every offset of the file.
     if header[0] > 3 || !KINDS.contains(&header[1]) || header[3] != 0 {
         return None;
     }
@@ -322,7 +322,7 @@ fn frame_at(bytes: &[u8], at: usize, file_id: u64) -> Option<usize> {
     None
 }
 
-/// The entries of what was saved, in order.
+/// The saved entries, in order.
 pub struct SalvageIter {
     salvage: Arc<Salvage>,
     external: Option<Seqno>,
@@ -355,7 +355,8 @@ impl SalvageIter {
         }
     }
 
-    /// Past positions in a transaction, unless it is known to be committed.
+    /// Skips entries whose seqno is a position in a transaction, unless it is known to be
+    /// committed.
     fn pass_uncommitted(&mut self, mut on: bool) -> Result<bool> {
         while on && self.external.is_none() && self.cursor.key().seqno & UNCOMMITTED_BIT != 0 {
             on = self.step()?;

@@ -63,13 +63,13 @@ impl IndexSketches {
 
 /// Makes the sketches of a file while it is written.
 ///
-/// Invariant: an index gets sketches only if all its entries passed by here; entries that come into
-/// the file another way leave it without.
+/// Invariant: an index gets sketches only if all its entries passed through here. If blocks are
+/// reused, it gets none.
 #[derive(Default)]
 pub(super) struct SketchBuilder {
     prefix_extractors: Option<Arc<dyn PrefixExtractors>>,
     current: Option<CurrentIndex>,
-    /// With the entries that passed by.
+    /// Finished sketches, with the number of entries that they cover.
     done: Vec<(IndexSketches, u64)>,
 }
 

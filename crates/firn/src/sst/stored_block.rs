@@ -16,7 +16,7 @@ use crate::base::Result;
 use crate::cache::BlockKey;
 use std::sync::Arc;
 
-/// A data block as stored in some file, checked, with what is known of it there.
+/// A data block as stored in some file, checked, with its counts there.
 pub struct StoredBlock<'a> {
     pub(super) bytes: &'a [u8],
     pub(super) header: StoredHeader,

@@ -45,7 +45,7 @@ impl SstReader {
     /// separators, the filters, and all counts against index and properties.
     ///
     /// # Errors
-    /// The first thing found wrong; what of the file can be read is read all the same.
+    /// The first problem found. The rest of the file is read all the same.
     pub fn verify(&self) -> Result<VerifyReport> {
         let mut first = None;
         let report = self.survey(&mut |error| {
@@ -54,8 +54,8 @@ impl SstReader {
         first.map_or(Ok(report), Err)
     }
 
-    /// As [`Self::verify`], but goes on behind damage and hands each piece of it to `found`:
-    /// corruption, and errors of the file system. The report counts what was right.
+    /// As [`Self::verify`], but goes on after damage and passes each error to `found`: corruption,
+    /// and errors of the file system. The report counts the intact parts.
     pub fn survey(&self, found: &mut dyn FnMut(Error)) -> VerifyReport {
         let mut report = VerifyReport {
             bytes: self.size(),
@@ -73,7 +73,7 @@ impl SstReader {
         };
         match self.whole_index() {
             Ok(index) => self.survey_blocks(&index, &mut seen, &mut report, &mut broken),
-            // Without its neighbours a partition says too little of its blocks to hold them to it.
+            // A partition without its neighbours is not enough to check its blocks' counts.
             Err(_) => self.survey_partitions(&mut broken),
         }
         report.entries = seen.stats.entries;

@@ -17,7 +17,7 @@ struct AddedEntry {
     hash: u64,
 }
 
-/// A finished raw block and what the filter needs of it.
+/// A finished raw block, and the hashes of its keys for the filter.
 pub(in crate::sst) struct BuiltBlock {
     pub(in crate::sst) raw: Vec<u8>,
     /// One hash per distinct user key.
@@ -34,11 +34,11 @@ pub(in crate::sst) struct BlockBuilder {
     heads: Vec<u8>,
     tails: Vec<u8>,
     last_key: Vec<u8>,
-    /// Bytes of keys left out because the key before has them.
+    /// Bytes of keys that are left out because the previous key has them.
     shared: usize,
 }
 
-/// Under this many restarts the hash index finds nothing faster than the binary search.
+/// With fewer restarts a hash index is no faster than the binary search.
 const HASHED_RESTARTS_MIN: usize = 3;
 const ENTRY_OVERHEAD: usize = 3;
 
@@ -71,7 +71,7 @@ impl BlockBuilder {
         &self.last_key
     }
 
-    /// Entries up to `last_key` went by another way. Only when empty.
+    /// Notes that entries up to `last_key` went to the file without this builder. Only when empty.
     pub(in crate::sst) fn pass(&mut self, last_key: &[u8]) {
         self.last_key.clear();
         self.last_key.extend_from_slice(last_key);
@@ -135,7 +135,7 @@ impl BlockBuilder {
         BuiltBlock { raw, hashes }
     }
 
-    /// The header but for the sizes that come with encoding.
+    /// The header without the sizes that encoding determines.
     fn header(&self) -> BlockHeader {
         let first = self.added[0];
         let all =

@@ -66,8 +66,8 @@ pub(super) fn join(stored: &mut [u8], n: usize, w: usize, out: &mut Vec<u8>) -> 
 /// Rows and columns that are turned at once.
 const TILE: usize = 16;
 
-/// Where tiles begin that cover `len`, which is at least one: the last may cover again what the one
-/// before it has.
+/// The starts of tiles that cover `len`, which is at least one tile. The last tile may overlap the
+/// one before it.
 fn tiles(len: usize) -> impl Iterator<Item = usize> {
     let last = len - TILE;
     (0..last).step_by(TILE).chain(std::iter::once(last))
@@ -94,10 +94,9 @@ fn transpose(from: &[u8], w: usize, to: &mut [u8]) {
     }
 }
 
-/// Transposes the tile in front of rows of `w` bytes to the front of rows of `n`: four times, line
-/// `i` and line `i + 8` are interleaved into lines `2i` and `2i + 1`. Each time the number of a
-/// line and the number of a byte in it, taken together, turn by one bit; after four times they have
-/// changed places.
+/// Transposes the tile at the start of rows of `w` bytes to the start of rows of `n`. Four times,
+/// lines `i` and `i + 8` are interleaved into lines `2i` and `2i + 1`. Each time the eight bits of
+/// (line, byte) rotate by one; after four times line and byte are exchanged.
 #[inline(always)]
 fn transpose_tile(from: &[u8], w: usize, to: &mut [u8], n: usize) {
     let mut tile = [bytemuck::cast::<_, Line>([0u8; TILE]); TILE];

@@ -29,7 +29,7 @@ pub(super) struct BlockHeader {
     pub(super) entries: u32,
     /// Entries between keys stored in full; 0 with fixed keys.
     pub(super) restart_interval: u32,
-    /// The trailer of all entries, or what is added to each.
+    /// The trailer of all entries, or the base to which each stored trailer is added.
     pub(super) trailer_base: u64,
     /// Length of each head, if the same.
     pub(super) head_len: u32,
@@ -150,7 +150,7 @@ impl BlockHeader {
         })?;
         header.trailer_base = varint::take_u64(input)?;
         let fixed = header.has(KEYS_FIXED);
-        // Entries that take no bytes could be any number: keys of one key have different trailers.
+        // Entries without bytes would allow any count: versions of one key have different trailers.
         let empty = fixed && header.key_width == 0 && header.has(TRAILER_SAME);
         let walkable = fixed || header.restart_interval > 0;
         (header.entries > 0 && walkable && !(empty && header.entries > 1)).then_some(header)

@@ -51,7 +51,7 @@ impl BlockIter {
         self.block = Some(block);
     }
 
-    /// Lets go of the block; the buffers stay.
+    /// Releases the block and keeps the buffers.
     pub(in crate::sst) fn leave(&mut self) {
         self.block = None;
         if let Some(kept) = &mut self.kept {
@@ -92,8 +92,8 @@ impl BlockIter {
         self.at.ordinal
     }
 
-    /// See [`crate::base::InternalIterator::rows_ahead`]; `sees` is asked about stored seqnos.
-    /// Knows of fixed keys only, which is where nearly all is.
+    /// See [`crate::base::InternalIterator::rows_ahead`]; `sees` judges stored seqnos. Only for
+    /// fixed keys, which nearly all blocks have.
     pub(in crate::sst) fn rows_ahead(
         &self,
         limit: Option<&[u8]>,
@@ -241,7 +241,7 @@ impl IterPosition {
         })
     }
 
-    /// To the next entry of a block of fixed keys. It exists, and its trailer was looked at.
+    /// To the next entry of a block of fixed keys. It exists, and its trailer was checked.
     #[inline]
     fn next_unchecked(&mut self, block: &Block) {
         self.ordinal += 1;

@@ -1,4 +1,4 @@
-//! Between the form that entries are read in and the form that compresses best.
+//! Converts blocks between the form for reading and the form that compresses best.
 
 use super::byte_planes;
 use super::header::{

@@ -26,7 +26,7 @@ pub(in crate::sst) fn separator(last: &[u8], next: &[u8]) -> Vec<u8> {
     }
 }
 
-/// A partition that is complete, as stored later.
+/// A complete partition in its stored form.
 pub(in crate::sst) struct BuiltPartition {
     pub(in crate::sst) last_separator: Vec<u8>,
     pub(in crate::sst) raw_index: Vec<u8>,
@@ -83,7 +83,7 @@ impl IndexBuilder {
         let out = &mut self.entries;
         varint::put_u64(out, shared as u64);
         varint::put_bytes(out, &separator[shared..]);
-        // Blocks lie one after another: the gap to the one before is nearly always 0.
+        // Blocks follow each other: the gap to the previous one is nearly always 0.
         let base = if first { 0 } else { self.last_end };
         varint::put_u64(out, entry.handle.offset - base);
         varint::put_u64(out, u64::from(entry.handle.len));

@@ -15,9 +15,9 @@ pub(in crate::sst) struct BlockPosition {
     pub(in crate::sst) block: u32,
 }
 
-/// The index of a file: the top of it, and either all partitions or none. Where there are none, the
-/// reader has them from the cache, one at a time, and what needs a [`BlockPosition`]'s partition
-/// here must not be called; what walks from spot to spot needs the top alone.
+/// The index of a file: the top index, and either all partitions or none. Without them, the reader
+/// gets partitions from the cache, one at a time, and methods that need the partition of a
+/// [`BlockPosition`] must not be called; walking from position to position needs the top alone.
 ///
 /// Invariants: no partition is empty; separators ascend (not strictly: versions of one key may fill
 /// several blocks); blocks follow one another in the file.
@@ -43,7 +43,7 @@ fn take_top(input: &mut &[u8], top: &mut TopIndex) -> Option<()> {
     let mut last: Option<&[u8]> = None;
     for _ in 0..varint::take_u64(input)? {
         let separator = varint::take_bytes(input)?;
-        // A search in them leads to a partition that has the key or ends after it.
+        // Ascending separators let a search find the partition that has the key or ends after it.
         if last.is_some_and(|last| separator < last) {
             return None;
         }

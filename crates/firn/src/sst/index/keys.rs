@@ -65,7 +65,7 @@ impl SortedKeys {
         match key[..common].cmp(&self.bytes[..common]) {
             std::cmp::Ordering::Less => return 0,
             std::cmp::Ordering::Greater => return len,
-            // A key shorter than what all have in common lies below all.
+            // A key that is a proper prefix of the common prefix lies below all keys.
             std::cmp::Ordering::Equal if common < self.common => return 0,
             std::cmp::Ordering::Equal => {}
         }

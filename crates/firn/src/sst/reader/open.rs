@@ -13,18 +13,18 @@ use crate::sst::index::Index;
 use crate::sst::properties::Properties;
 use std::sync::Arc;
 
-/// Decoded indexes take about this much more than the stored bytes they were read with.
+/// Memory of a decoded index, as a multiple of its stored bytes.
 const DECODED_FACTOR: u64 = 2;
 
 /// Facts about a file that its opener knows from the manifest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpenHints {
-    /// See [`SstReader::external_seqno`]; a file that has stored no commits and is opened without
-    /// shows what is stored.
+    /// See [`SstReader::external_seqno`]. Without it, a file whose stored seqnos are not those of
+    /// commits shows the stored ones.
     pub external: Option<Seqno>,
     /// Files of upper levels may take more of the cache's budget for pins.
     pub upper_level: bool,
-    /// Bytes behind the data blocks: one read takes them all, if the budget has room. 0: not known.
+    /// Bytes after the data blocks: one read takes all of them, if the budget has room. 0: unknown.
     pub tail_len: u64,
 }
 
@@ -41,7 +41,7 @@ impl Default for OpenHints {
 /// The bytes between the data blocks and the footer.
 struct MetaRegion<'a> {
     file: &'a dyn ReadFile,
-    /// All of it, or nothing: then each block is read by itself.
+    /// The whole region; or empty, and each block is read by itself.
     bytes: Vec<u8>,
     start: u64,
     end: u64,

@@ -3,7 +3,7 @@
 use super::SstReader;
 use crate::base::Result;
 
-/// Partitions that are loaded for it, if they are not in memory.
+/// Most partitions that are loaded if they are not in memory.
 const LOADS_MAX: usize = 4;
 
 impl SstReader {
@@ -69,8 +69,8 @@ impl SstReader {
         Ok(keys)
     }
 
-    /// Deletions with keys from `lower` to below `upper` (`None`: from the start, to the end): at
-    /// least, at most. They differ by those of the blocks that the ends cut. Reads no data block.
+    /// Lower and upper bound of the deletions with keys from `lower` to below `upper` (`None`: from
+    /// the start, to the end). They differ by those in the blocks at the ends. Reads no data block.
     ///
     /// # Errors
     /// Those of loading parts of the index.
