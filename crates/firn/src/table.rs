@@ -1,9 +1,9 @@
 //! Rows and cursors: the operations of statements on one table.
 //!
 //! A [`Table`] is an open table, a [`Cursor`] a scan or lookup of one session in one index. Writes
-//! go through [`Table::insert`] and its kin, which maintain all indexes; reads go index entry → row
-//! (`row_fetch`). The server's record buffer is the form of rows at this layer's upper side,
-//! encoded keys and values at its lower side.
+//! go through [`Table::insert`], `update` and `delete`, which maintain all indexes; reads go from
+//! an index entry to its row (`row_fetch`). The layer above passes rows in the server's record
+//! buffer; the layers below take encoded keys and values.
 
 mod autoincrement;
 mod blob_columns;
@@ -89,7 +89,7 @@ fn null_images(schema: &TableSchema, defaults: &[u8]) -> Vec<NullImage> {
     images.collect()
 }
 
-/// An opened table, shared by all who use it.
+/// An open table, shared by all sessions.
 ///
 /// It follows the catalog: when TRUNCATE or the end of a load gives the table new ids, the next
 /// statement finds them.
@@ -109,8 +109,8 @@ pub struct Table {
 
 impl Table {
     /// Opens the table called `name`, which the server defines as `schema`. `defaults` is the
-    /// record of a row of defaults, or empty. A definition by which stored rows and keys are the
-    /// same bytes will do: [`Self::warning`] tells of it.
+    /// record of a row of defaults, or empty. The definition may differ from the stored one if rows
+    /// and keys have the same bytes in both; [`Self::warning`] then has the difference.
     ///
     /// # Errors
     /// `NotFound`; `DefinitionDiffers` if rows or keys are stored by another definition.
@@ -203,7 +203,7 @@ impl Table {
             .flat_map(|index| index.parts.iter().map(|part| part.column))
     }
 
-    /// Puts what the server expects under the NULLs of a record that it may compare.
+    /// Fills in the bytes that the server expects under the NULLs of a record that it may compare.
     fn fill_nulls(&self, record: &mut [u8]) {
         for image in &self.null_images {
             if image.null.is_set(record) {
@@ -213,14 +213,14 @@ impl Table {
         }
     }
 
-    /// Replaces `known` if it is no longer the ids in force. Costs no reference count otherwise.
+    /// Replaces `known` if the ids have changed. Otherwise it touches no reference count.
     pub(crate) fn refresh(&self, known: &mut Arc<TableIds>) {
         if known.generation != self.catalog.generation() {
             *known = self.current();
         }
     }
 
-    /// The ids in force, brought up to date with the catalog.
+    /// The current ids, updated from the catalog.
     pub(crate) fn current(&self) -> Arc<TableIds> {
         let current = self.current.load();
         let generation = self.catalog.generation();

@@ -68,8 +68,8 @@ pub struct SstSummary {
 ///
 /// A block of another file may be taken over as stored ([`Self::copy`]). It ends the block being
 /// built, waits for its separator like any other, and brings its dictionary along. If more was
-/// copied than waits to be compressed, the file goes on as the copied blocks were made, without
-/// trials and without a dictionary of its own: what is new lies among them and looks like them.
+/// copied than waits to be compressed, the file goes on with the tuning of the copied blocks,
+/// without trials and without a dictionary of its own: new blocks lie among them and resemble them.
 ///
 /// Invariants: keys ascend strictly in internal order; no seqno of a private write set gets in, but
 /// for files that say so ([`Self::with_external_seqno`]). The caller keeps all versions of a user
@@ -86,7 +86,7 @@ pub struct SstWriter {
     pending: Option<Pending>,
     /// The block copied last, until the key that follows is known.
     copied: Option<PendingBlock>,
-    /// How the block copied last was made, as far as its file says.
+    /// Tuning and dictionary of the block copied last, if its file has them.
     recipe: Option<(Tuning, Option<Arc<Dictionary>>)>,
     /// All that the file's blocks need.
     dictionaries: Vec<Arc<Dictionary>>,
@@ -268,7 +268,7 @@ impl SstWriter {
         self.hand_on(block, next)
     }
 
-    /// Hands on the block that ends with the last key; `next` is the user key that follows it.
+    /// Passes on the block that ends with the last key; `next` is the next user key.
     fn hand_on(&mut self, mut block: PendingBlock, next: Option<&[u8]>) -> Result<()> {
         block.separator = match next {
             Some(next) => separator(self.block.last_key(), next),
@@ -291,7 +291,7 @@ impl SstWriter {
         }
     }
 
-    /// Finds out from the waiting blocks how to compress, trains the dictionary, and writes them.
+    /// Tunes the compression on the waiting blocks, trains the dictionary, and writes the blocks.
     fn settle(&mut self) -> Result<()> {
         let Some(pending) = self.pending.take() else {
             return Ok(());
@@ -363,8 +363,8 @@ impl SstWriter {
         Ok(())
     }
 
-    /// Writes what follows the data blocks, syncs the file and says what it holds. The caller syncs
-    /// the directory. A file without entries is allowed.
+    /// Writes filters, index, properties and footer, syncs the file and returns its summary. The
+    /// caller syncs the directory. A file without entries is allowed.
     ///
     /// # Errors
     /// Those of writing and syncing: `Io`, `NoSpace`.

@@ -1,5 +1,4 @@
-//! AUTO_INCREMENT: values are handed out in intervals, and taken back by nothing but an ALTER that
-//! asks for it.
+//! AUTO_INCREMENT: values are handed out in intervals, and only an ALTER can lower the counter.
 
 use super::Table;
 use crate::base::Result;
@@ -27,14 +26,14 @@ impl Table {
         }
     }
 
-    /// A row with this value was written: later ones are larger, also after a restart.
+    /// Notes that a row with this value was written: later values are larger, also after a restart.
     pub fn use_autoincrement(&self, txn: &mut Transaction, value: u64) {
         let current = self.current();
         let raised = current.autoincrement.raise(value);
         txn.raise_counter(autoincrement_counter(current.entry.clustered.id), raised);
     }
 
-    /// The value that the next row gets at least.
+    /// The smallest value that the next row may get.
     pub fn next_autoincrement(&self) -> u64 {
         let used = self.current().autoincrement.read().value;
         used.saturating_add(1)
@@ -50,9 +49,8 @@ impl Table {
     }
 
     /// Makes `next` the next value, unless rows have larger ones; durable on return. `largest` is
-    /// the largest value of a row that anybody sees; nobody writes to the table meanwhile. A
-    /// prepared transaction may bring larger ones: if one has changed the table, its next value
-    /// does not go back.
+    /// the largest value in any visible row; the caller keeps writers away. A prepared transaction
+    /// may have larger values: if one has changed the table, the counter is not lowered.
     ///
     /// # Errors
     /// Those of a commit.

@@ -11,12 +11,10 @@ use crate::rowcode::{ColumnKind, DecodePlan, OutOfLineColumn, RowFormat};
 use crate::txn::Transaction;
 use std::sync::atomic::Ordering;
 
-/// A shorter VARCHAR never goes out of line: its longest value is no longer than a reference is
-/// worth.
+/// A shorter VARCHAR never goes out of line: a reference would save too little.
 const VARCHAR_MIN: u32 = 256;
 
-/// A value of so many bytes goes out of line whatever the threshold: rows must not outgrow an
-/// entry.
+/// A value of so many bytes goes out of line whatever the threshold: a row must fit into an entry.
 const INLINE_BYTES_MAX: u64 = 16 << 20;
 
 /// Columns whose values may go out of line, by their numbers. Those of the primary key stay: the
@@ -78,9 +76,9 @@ impl Table {
         Ok(large)
     }
 
-    /// Ids of the columns that `old` and `new` may have without their values, as a cursor leaves
-    /// those that nobody wants: both point to the same zeros. If their values lie out of line, as
-    /// the stored row tells, they stay there, whatever the threshold is now; otherwise the zeros
+    /// Ids of the columns whose values `old` and `new` may lack, because the cursor did not read
+    /// columns that the statement does not use: both point to the same zeros. If the stored row has
+    /// the value out of line, it stays there, whatever the threshold is now; otherwise the zeros
     /// are the value.
     ///
     /// # Safety
@@ -126,8 +124,8 @@ impl Table {
         }
     }
 
-    /// Encodes the row in `record`; `write` says where its large values are. Returns the kind of
-    /// its entry.
+    /// Encodes the row in `record`; `write` returns the references of its large values. Returns the
+    /// kind of its entry.
     ///
     /// # Safety
     /// Blob columns of `record` point to their bytes.
@@ -167,8 +165,8 @@ impl Table {
 
 /// The reference to the value of `new`, if the stored row has it: `old` has the same bytes there.
 ///
-/// Rejected: telling by length and checksum alone that a value is the one that is stored. The
-/// record before the update is at hand, and a hash is no proof.
+/// Rejected: comparing length and checksum with the stored value's. The old record has the bytes,
+/// and an equal hash is no proof.
 pub(super) fn unchanged(
     new: &LargeValue<'_>,
     old: &[LargeValue<'_>],
@@ -194,8 +192,8 @@ pub struct PartialColumn {
     pub column: usize,
     /// So many bytes from the beginning.
     pub prefix: u64,
-    /// The length of the whole value. The record has it then, and zeros behind the prefix; without,
-    /// the record has the prefix as if it were the value.
+    /// Whether the length of the whole value is needed. The record then has it, with zeros after
+    /// the prefix; otherwise the record has the prefix as if it were the value.
     pub length: bool,
 }
 
@@ -224,7 +222,7 @@ impl ValueNeed {
             Some(part) if part.prefix < column.blob.len => match (part.prefix, part.length) {
                 (0, true) => Self::Length,
                 (wanted, false) => Self::Prefix(wanted),
-                // No longer than a chunk: there is nothing to save.
+                // Such a value is no longer than a chunk, so a part of it saves no read.
                 _ if column.is_copied() => Self::All,
                 (wanted, true) => Self::PrefixAndLength(wanted),
             },
@@ -242,7 +240,7 @@ impl ValueNeed {
     }
 }
 
-/// Decodes rows with what lies out of line.
+/// Decodes rows, with their values out of line.
 pub(super) struct RowReader {
     plan: DecodePlan,
     /// Columns of which a part suffices; all others are read whole.
@@ -269,7 +267,7 @@ impl RowReader {
         self.plan = format.plan(columns);
     }
 
-    /// Reads no more than these parts of their columns, until it is told otherwise.
+    /// From now on, reads only these parts of their columns.
     pub(super) fn set_parts(&mut self, format: &RowFormat, parts: &[PartialColumn]) -> Result<()> {
         self.parts.clear();
         for &part in parts {
@@ -284,15 +282,15 @@ impl RowReader {
         Ok(())
     }
 
-    /// Reads values as a whole, but for those of which the length alone is wanted and that need no
-    /// bytes in the record: [`Table::update`] leaves them as they are stored.
+    /// From now on, reads values whole, except for those of which only the length is wanted and
+    /// that need no bytes in the record: [`Table::update`] leaves them as they are stored.
     pub(super) fn keep_unread(&mut self) {
         self.parts
             .retain(|of| of.is_blob && of.part.prefix == 0 && of.part.length);
     }
 
-    /// Decodes what the entry itself holds. To be followed by [`Self::complete`], when nothing is
-    /// held that others wait for.
+    /// Decodes the values in the entry. [`Self::complete`] must follow, after the caller has
+    /// released locks that others wait for, since it does I/O.
     #[inline]
     pub(super) fn decode(
         &mut self,
@@ -308,7 +306,7 @@ impl RowReader {
             .decode_entry(kind, value, record, blobs, &mut self.wanted)
     }
 
-    /// Reads what lies out of line of the row last decoded.
+    /// Reads the values out of line of the row last decoded.
     ///
     /// # Errors
     /// `Corruption` that names the blob file; I/O errors.
@@ -340,7 +338,7 @@ impl RowReader {
             Some((&column.blob, wanted))
         });
         store.prefetch(reads);
-        // None of them moves any more once the first column points to them.
+        // Size the zeros once: they must not move after the first column points to them.
         let lengths = self
             .wanted
             .iter()
@@ -351,7 +349,7 @@ impl RowReader {
         }
         for column in self.wanted.drain(..) {
             self.scratch.clear();
-            // A value that is copied into the record needs no place that stays.
+            // A value that is copied into the record can use a scratch buffer.
             let buf = match column.is_copied() {
                 true => &mut self.scratch,
                 false => &mut *blobs,

@@ -1,9 +1,9 @@
-//! Loading a table that nobody else sees: the target of a copying ALTER or of CREATE … SELECT.
+//! Loads a table that no other session sees: the target of a copying ALTER or of CREATE … SELECT.
 //!
-//! Rows become entries of all indexes, which a [`IndexLoad`] sorts and writes straight into files
-//! of the last level; one edit installs them all, and then the table is published: only snapshots
-//! from then on see it. Where rows may be refused one by one (ALTER IGNORE), each is looked up
-//! before it is written ([`super::bulk_load_by_row`]).
+//! Rows become entries of all indexes, which an [`IndexLoad`] sorts and writes into files of the
+//! last level; one edit installs them all, and then the table is published: only later snapshots
+//! see it. Where single rows may be refused (ALTER IGNORE), each is looked up before it is written
+//! ([`super::bulk_load_by_row`]).
 
 use super::blob_columns::RowReader;
 use super::bulk_load_by_row::RowLoad;
@@ -52,9 +52,8 @@ struct SortedLoad {
 }
 
 impl BulkLoad {
-    /// Begins to load `table`, as number `others` of the loads of one session that are under way.
-    /// Duplicates may become known at the end only; with `one_by_one` each row's fate is known at
-    /// once.
+    /// Begins to load `table`; the session already has `others` loads. Duplicates may be found only
+    /// at the end; with `one_by_one` each row is accepted or refused at once.
     ///
     /// # Errors
     /// If the system has no thread left.
@@ -77,7 +76,7 @@ impl BulkLoad {
         &self.table
     }
 
-    /// There are so many loads in the session now: they share the memory.
+    /// Adapts the memory limit to the number of loads in the session, which share the memory.
     pub fn share_memory(&mut self, loads: usize) {
         if let LoadMethod::Sorted(load) = &mut self.way {
             load.share_memory(loads);
@@ -275,7 +274,7 @@ impl SortedLoad {
         let counters = counters.map(|(counter, value)| (counter, all.raise(counter, value)));
         let counters: Vec<_> = counters.collect();
         if !files.files().is_empty() {
-            // Before anything names them, and held until a view does.
+            // Sync the blob files before an entry names them, and hold them until a view does.
             self.blobs.sync()?;
             self.cx.loads.install(files, counters)?;
         }

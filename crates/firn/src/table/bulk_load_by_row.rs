@@ -1,7 +1,8 @@
-//! Loading a table that nobody else sees row by row, where each row's fate must be known at once.
+//! Loads a table that no other session sees row by row, where each row must be accepted or refused
+//! at once.
 //!
-//! Rows go into the store in pieces, each a commit of its own, without row locks; a failure leaves
-//! garbage under ids that the dropped table takes along.
+//! Rows are committed in pieces, without row locks. A failure leaves garbage, which is removed with
+//! the dropped table's ids.
 
 use super::Table;
 use super::write_rows::{RowScratch, WriteFlags, WriteOutcome};
@@ -47,7 +48,7 @@ impl RowLoad {
         flags: WriteFlags,
         scratch: &mut RowScratch,
     ) -> Result<WriteOutcome> {
-        // Well before it would spill: pieces are there to keep the transaction small.
+        // End the piece well before the transaction would spill.
         let mutable = &self.transaction.context().mutable;
         let limit = mutable.txn_memory_limit.load(Ordering::Relaxed);
         if self.transaction.write_bytes() >= PIECE_BYTES.min(limit / 2) {

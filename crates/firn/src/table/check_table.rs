@@ -57,8 +57,8 @@ pub(super) struct CheckedTable<'a> {
 /// An index beside the clustered one.
 pub(super) struct Secondary<'a> {
     pub(super) index: &'a IndexInfo,
-    /// Its keys follow from stored columns alone, with the collations at hand. Virtual columns are
-    /// not in the row: only the host could compute such an entry.
+    /// Whether its keys can be computed here: from stored columns, with known collations. Virtual
+    /// columns are not in the row, so only the host could compute such a key.
     pub(super) computable: bool,
 }
 
@@ -106,7 +106,7 @@ impl Table {
         let mut report = CheckReport::default();
         subject.check_files(&mut report)?;
         match subject.check_entries(extended, &mut report) {
-            // Found and reported with the files.
+            // The check of the files has reported this damage.
             Err(error) if error.is_corruption() && report.problem_count > 0 => {}
             checked => checked?,
         }
@@ -114,9 +114,9 @@ impl Table {
     }
 }
 
-/// Checks a table that nobody has opened, at `point`, as [`Table::check`] does, but for its files.
-/// Without the server's collations the keys of text cannot be computed: their entries are held to
-/// the rows that they name.
+/// Checks a table that is not open, at `point`, as [`Table::check`] does, without its files.
+/// Without the server's collations keys of text cannot be computed: of those entries only the rows
+/// that they name are checked.
 ///
 /// # Errors
 /// `Interrupted`, and what stops the check halfway, such as a damaged file.
@@ -266,7 +266,7 @@ impl CheckedTable<'_> {
             }
             let key = entries.user_key();
             seen.add(key);
-            // One that does not end where it should names no row: the sums will differ.
+            // An entry with a malformed key names no row: the sums will differ.
             if let Ok(declared) = index.declared_len(key) {
                 named.add(&key[declared..]);
             }

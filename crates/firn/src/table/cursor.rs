@@ -3,11 +3,11 @@
 //! A snapshot read returns what the transaction's snapshot and its own writes show. A locking read
 //! returns the latest committed row: it finds an entry, locks the row, and when the row or the
 //! entry that led to it was changed meanwhile it looks again at both. It goes on at the newest
-//! point. Where it had to wait for a lock, it goes back to the entry that it passed last, since the
-//! one for whom it waited may have committed rows in between. So it does where the entry was gone
-//! once it had the lock: whoever deleted the entry may have put the row behind the scan, under the
-//! same key with a smaller primary key. It goes back only to see what was committed meanwhile, so
-//! each time somebody else has got on.
+//! point. After a wait for a lock it goes back to the entry that it passed last, because the lock's
+//! holder may have committed rows in between. It does the same if the entry was gone once it had
+//! the lock: the transaction that deleted the entry may have put the row where the scan has passed,
+//! under the same key with a smaller primary key. It goes back only after another commit, so the
+//! sessions together always make progress.
 //!
 //! An example: T2 locks the row (7,100) and inserts (7,99) and (7,101). T1 deletes the rows with 7:
 //! it sees (7,100) alone and waits for it. T2 commits. T1 has the lock, seeks 7 again, meets
@@ -29,8 +29,7 @@ use crate::read::{Freshness, ReadPoint};
 use crate::txn::Transaction;
 use std::sync::Arc;
 
-/// Entries that a move passes over, locked by others or deleted, before it asks whether it was
-/// killed.
+/// Entries that a move skips, locked by others or deleted, between two checks for a kill.
 const PASSED_UNASKED: u32 = 1024;
 
 /// Which entry a seek looks for; `prefix` stands for the encoded key given.
@@ -130,7 +129,7 @@ impl Cursor {
         self.fetch.lock().has_shown()
     }
 
-    /// Lets go of all that a statement holds, and keeps the key of the last entry.
+    /// Releases all resources of the statement, and keeps the key of the last entry.
     pub fn park(&mut self) {
         self.scan.close();
         self.end.clear();
@@ -150,8 +149,8 @@ impl Cursor {
     }
 
     /// Chooses the columns to decode; `None` for all. `key_only`: from the index entry alone.
-    /// `parts`: what is enough of values out of line where nothing is locked; anything may be whole
-    /// nevertheless.
+    /// `parts`: parts that suffice of values out of line, for reads without locks; a value may
+    /// still come whole.
     ///
     /// # Errors
     /// `InvalidArgument` if a partial column is no column of the table.
@@ -215,7 +214,7 @@ impl Cursor {
         self.parked = false;
         let complete = self.set_prefix(key)?;
         if complete && mode == SeekMode::Exact && self.fetch.on_clustered() {
-            // At most one row: no iterator. A move from here opens one at its key.
+            // At most one row, so no iterator. A later move opens one at the row's key.
             self.scan.close();
             self.fetch.set_row_key(&self.prefix);
             return self.row(txn, record);
@@ -311,7 +310,7 @@ impl Cursor {
         let found = if self.has_shown() {
             self.again(txn, true)?
         } else if self.scan.is_narrow() && !self.parked {
-            // Beyond a narrow scan there is nothing with the prefix it was opened for.
+            // No entry beyond a narrow scan has the prefix it was opened for.
             self.at_start = false;
             self.pass(txn, true)?
         } else {
@@ -372,7 +371,7 @@ impl Cursor {
         self.fetch.row(txn, record)
     }
 
-    /// Pins what a snapshot read reads, which must not be older than the index.
+    /// Pins the read point of a snapshot read. It must not be older than the index.
     fn pin(&self, txn: &mut Transaction) -> Result<()> {
         txn.pin();
         if txn.pinned().seqno < self.fetch.created() {
@@ -395,7 +394,7 @@ impl Cursor {
         self.scan.bound_to_index(self.fetch.index().id(), &self.end);
     }
 
-    /// Opens sources within the bounds, or keeps those there are.
+    /// Opens sources within the bounds, or keeps the open ones.
     fn open(&mut self, txn: &mut Transaction, narrow: bool) -> Result<()> {
         let point = self.read_point(txn)?;
         let index = self.fetch.index().id();
@@ -404,7 +403,7 @@ impl Cursor {
         Ok(())
     }
 
-    /// Where the last seek begins in the direction.
+    /// The position at which the last seek begins, by direction.
     fn start(sought: &[u8], forward: bool) -> Resume<'_> {
         match (forward, sought) {
             (true, key) => Resume::From(key),
@@ -434,8 +433,8 @@ impl Cursor {
         }
     }
 
-    /// Moves one entry on. A scan that was narrow, or was left in an earlier statement, is opened
-    /// anew from the last entry.
+    /// Moves one entry on. A narrow scan, or one that an earlier statement parked, is opened again
+    /// from the last entry.
     fn step(&mut self, txn: &mut Transaction, forward: bool) -> Result<bool> {
         self.at_start = false;
         if !self.parked && self.scan.reaches_on() {
@@ -459,8 +458,8 @@ impl Cursor {
         self.fetch.lock().has_shown() && self.scan.is_open()
     }
 
-    /// Stands on the entry that was shown without its lock once more. If it is gone, on the first
-    /// entry after the one that was passed before it.
+    /// Moves again to the entry that was shown without its lock; if it is gone, to the first entry
+    /// after the one before it.
     fn again(&mut self, txn: &Transaction, forward: bool) -> Result<bool> {
         self.fetch.read_in_place();
         if self.scan.entries().valid() && !self.is_outdated(txn) {
@@ -478,12 +477,12 @@ impl Cursor {
         self.go_back(txn, forward)
     }
 
-    /// Whether something was committed that the open scan does not see.
+    /// Whether there are commits that the open scan does not see.
     fn is_outdated(&self, txn: &Transaction) -> bool {
         txn.context().super_versions.freshness(self.scan.point()) != Freshness::Latest
     }
 
-    /// Stands on the first entry after the one that was passed last, at the newest point.
+    /// Moves to the first entry after the one that was passed last, at the newest point.
     fn go_back(&mut self, txn: &Transaction, forward: bool) -> Result<bool> {
         let passed = self.fetch.passed_entry();
         let at = match (self.at_start, forward) {
@@ -494,7 +493,7 @@ impl Cursor {
         self.scan.resume(txn, at)
     }
 
-    /// Reads the row under the scan, moving on while entries are to be left out.
+    /// Reads the row under the scan, and moves on past entries that have no row for the reader.
     fn settle(
         &mut self,
         txn: &mut Transaction,

@@ -1,9 +1,8 @@
-//! Changing the secondary indexes of a table where it lies.
+//! Changes the secondary indexes of a table in place.
 //!
-//! New indexes are filled in one pass over the rows, while readers go on and writers are kept away
-//! by the host: their entries are sorted and written into files of the last level. One commit of
-//! the catalog then names the new indexes, drops others and renames, together with the server's new
-//! definition.
+//! New indexes are filled in one pass over the rows, while readers go on and the host keeps writers
+//! away: their entries are sorted and written into files of the last level. One commit of the
+//! catalog then adds the new indexes, drops and renames others, with the server's new definition.
 
 use super::autoincrement::last_used;
 use super::blob_columns::RowReader;
@@ -23,7 +22,7 @@ use crate::txn::{LockOwner, TransactionContext};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Rows between two looks at the caller's wishes.
+/// Rows between two calls of the progress function.
 const PACE: u64 = 1024;
 
 /// A change of one table's secondary indexes, from its beginning to its commit.
@@ -32,8 +31,8 @@ const PACE: u64 = 1024;
 /// that change together. The host keeps writers away from the first read of the rows to the commit,
 /// and everybody at the commit.
 ///
-/// Invariant: dropped before it is committed, it leaves garbage at most, under ids that nobody
-/// knows, which goes as that of a dropped table does. The same after a crash.
+/// Invariant: dropped before its commit, or after a crash, it leaves at most garbage under ids that
+/// the catalog does not have, which is removed like that of a dropped table.
 pub struct IndexBuild {
     table: Arc<Table>,
     cx: Arc<TransactionContext>,
@@ -104,7 +103,7 @@ impl IndexBuild {
         blobs: &mut BlobBuf,
     ) -> Result<WriteOutcome> {
         let numbers = self.new_numbers();
-        // The commit asks again; here it saves the work.
+        // The commit checks again; this check saves the work.
         self.table.refuse_unsettled(&self.cx)?;
         self.ids = self.table.catalog.reserve_indexes(&self.schema, &numbers)?;
         let indexes = self.new_indexes(&numbers)?;
@@ -186,7 +185,7 @@ impl IndexBuild {
         let merged = MergeIter::new(scan_sources(&point.super_version, &range, None));
         let mut rows = MvccIter::new(merged, ReadAt::snapshot(point.seqno));
         rows.set_bounds(Some(&range.lower), range.upper.as_deref());
-        // Also where nothing but deletions is found.
+        // So a kill also ends a scan that meets only deletions.
         rows.set_interrupt(Some(Arc::new(move || interrupted.load(Ordering::Relaxed))));
         let mut seen = 0;
         let mut found = rows.first()?;

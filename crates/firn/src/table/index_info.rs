@@ -1,15 +1,15 @@
-//! One index of an opened table: ids in front of what the key codec makes.
+//! One index of an open table: prefixes encoded keys with the index id.
 
 use crate::base::key::{INDEX_ID_LEN, index_prefix};
 use crate::base::{Error, IndexId, Result, Seqno};
 use crate::catalog::{IndexEntry, IndexSchema};
 use crate::keycode::{IndexCodec, IndexDecodePlan};
 
-/// How keys of the index come about.
+/// The source of the index's keys.
 enum IndexKeys {
     /// From columns.
     Columns(Box<IndexCodec>),
-    /// A number that no column shows: the clustered index of a table without a primary key.
+    /// A hidden row id: the clustered index of a table without a primary key.
     Hidden,
 }
 
@@ -127,7 +127,7 @@ impl IndexInfo {
         Ok(INDEX_ID_LEN + self.codec()?.declared_len(rest)?)
     }
 
-    /// Whether entries give back the value of a column.
+    /// Whether a column's value can be decoded from entries.
     pub(super) fn covers(&self, column: u32) -> bool {
         self.codec().is_ok_and(|codec| codec.covers(column))
     }

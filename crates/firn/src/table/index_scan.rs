@@ -13,15 +13,15 @@ use std::sync::Arc;
 struct OpenSources {
     index: IndexId,
     point: ReadPoint,
-    /// Own writes when they were opened.
+    /// Savepoint of the own writes when they were opened.
     written: Savepoint,
-    /// They have the prefix of an exact seek and no more.
+    /// They cover only the prefix of an exact seek.
     narrow: bool,
     /// The transaction's own writes are among them.
     with_own: bool,
 }
 
-/// Where a scan goes on in other sources.
+/// The position from which a scan goes on in other sources.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Resume<'a> {
     /// At the first entry with this key or above it.
@@ -53,9 +53,9 @@ pub(super) struct IndexScan {
     lower: Vec<u8>,
     /// Empty for no bound.
     upper: Vec<u8>,
-    /// The sources have what lies below this key; empty for all.
+    /// The sources cover keys below this one; empty for all.
     covered: Vec<u8>,
-    /// The bounds reach beyond what the sources have: a move must open others.
+    /// The bounds reach beyond the keys that the sources cover: a move must open others.
     short: bool,
     /// Scratch: the smallest key above another one.
     above: Vec<u8>,
@@ -153,8 +153,8 @@ impl IndexScan {
         self.entries.set_bounds(Some(&self.lower), upper);
     }
 
-    /// Opens sources of `index` at `point`, or keeps those there are. A seek must follow. `widely`:
-    /// the seeks of a cursor come one after the other, and their sources are opened once.
+    /// Opens sources of `index` at `point`, or keeps the open ones. A seek must follow. `widely`:
+    /// for the whole index, because the cursor seeks again and again.
     pub(super) fn open(
         &mut self,
         txn: &Transaction,
@@ -180,7 +180,7 @@ impl IndexScan {
         self.put_bounds_in_force();
     }
 
-    /// Whether a seek in the sources that are open finds what one at `point` should.
+    /// Whether the open sources serve a seek at `point`.
     fn serves(&self, txn: &Transaction, point: &ReadPoint, narrow: bool) -> bool {
         self.opened.as_ref().is_some_and(|opened| {
             let own_missing = || !opened.with_own && txn.writes_touch(opened.index);
@@ -316,7 +316,7 @@ impl IndexScan {
     }
 }
 
-/// Copies into the memory that is there.
+/// Copies into a buffer without a new allocation, if it is large enough.
 pub(super) fn copy(to: &mut Vec<u8>, from: &[u8]) {
     to.clear();
     to.extend_from_slice(from);

@@ -16,7 +16,7 @@ pub enum ReadMode {
 /// Behaviour of a locking read at a row that another transaction has locked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LockWait {
-    /// Waits as long as the session says.
+    /// Waits up to the session's timeout.
     Wait,
     /// Fails at once.
     Fail,

@@ -1,4 +1,5 @@
-//! Making the indexes of a table fit its rows, after some of either were lost.
+//! Repairs the indexes of a table after rows or entries were lost: each gets the entries that the
+//! rows require.
 
 use super::TableIds;
 use super::blob_columns::RowReader;
@@ -14,9 +15,9 @@ use std::sync::Arc;
 /// A change that mends an index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IndexFix<'a> {
-    /// The entry with this key has no row, or its row asks for another.
+    /// The entry with this key has no row, or its row requires another entry.
     Remove(&'a [u8]),
-    /// A row asks for this entry.
+    /// A row requires this entry.
     Add(&'a [u8], &'a [u8]),
 }
 
@@ -40,7 +41,7 @@ pub struct IndexRepair {
     pub hidden_row: Option<u64>,
 }
 
-/// Hands `change` what makes the indexes of a table fit its rows at `point`.
+/// Passes the changes to `change` that make the indexes of a table fit its rows at `point`.
 ///
 /// # Errors
 /// Of files, and what `change` returns.
@@ -138,7 +139,7 @@ impl CheckedTable<'_> {
         Ok(())
     }
 
-    /// Whether a row asks for the entry with `key`, as far as can be told.
+    /// Whether a row requires the entry with `key`; true if this cannot be decided here.
     fn is_wanted(&self, secondary: &Secondary<'_>, key: &[u8]) -> Result<bool> {
         let Ok(declared) = secondary.index.declared_len(key) else {
             return Ok(false);

@@ -35,8 +35,8 @@ pub(super) enum FetchOutcome {
     Row,
     /// It has no row for this reader.
     Nothing,
-    /// It was there when the scan came to it, and was gone once the row was locked. The row may be
-    /// elsewhere in the index since, also behind the scan.
+    /// The entry was there when the scan reached it, and was gone once the row was locked. The row
+    /// may now be elsewhere in the index, even where the scan has passed.
     Gone,
 }
 
@@ -61,7 +61,7 @@ pub(super) struct RowFetch {
     row_key: Vec<u8>,
     /// Key of the entry that was read before the last one.
     passed: Vec<u8>,
-    /// The next entry is read in the place of the last one: `passed` stays.
+    /// The next entry replaces the last one, so `passed` stays.
     in_place: bool,
 }
 
@@ -173,7 +173,7 @@ impl RowFetch {
         &self.passed
     }
 
-    /// The entry that is read next takes the place of the last one, which was not passed.
+    /// Notes that the next entry replaces the last one, which the scan has not passed.
     pub(super) fn read_in_place(&mut self) {
         self.in_place = true;
     }
@@ -186,8 +186,8 @@ impl RowFetch {
         key_only: bool,
         parts: &[PartialColumn],
     ) -> Result<()> {
-        // A row found through an entry must have a reference: with a primary key on prefixes of
-        // columns the entry does not give it.
+        // The server needs the reference of a row found through an entry: if the primary key is on
+        // prefixes of columns, the entry alone does not give it.
         let entries_alone = key_only
             && !self.clustered
             && self.table.primary_columns().all(|c| self.index.covers(c));
@@ -344,8 +344,8 @@ impl RowFetch {
         Ok(FetchOutcome::Gone)
     }
 
-    /// Whether others may have changed the row or the entry since `point`. Asked once the row is
-    /// locked: what was committed before that counts, and nothing comes later.
+    /// Whether others may have changed the row or the entry since `point`. Called once the row is
+    /// locked: earlier commits count, and later ones cannot change it.
     fn has_changed(&self, txn: &Transaction, point: &ReadPoint) -> bool {
         match txn.context().super_versions.freshness(point) {
             Freshness::Latest => false,
@@ -357,13 +357,13 @@ impl RowFetch {
         }
     }
 
-    /// Reads the row of the entry last read, as both are now.
+    /// Reads the row of the entry last read at a fresh point, if the entry still exists there.
     fn latest_entry(&mut self, txn: &Transaction, record: &mut [u8]) -> Result<bool> {
         let latest = txn.latest_point();
         let entry_stands = self.clustered
             || txn.get(&latest, &self.entry_key, |key, _| key.kind.is_put())? == Some(true);
         match &self.key_plan {
-            // The entry says it all; its value may be newer than the one under the cursor.
+            // The entry suffices; its value may be newer than the one under the cursor.
             Some(plan) if entry_stands => {
                 txn.get(&latest, &self.entry_key, |_, value| {
                     self.decode_entry(plan, value.head, record)
@@ -375,8 +375,8 @@ impl RowFetch {
         }
     }
 
-    /// Reads the row under the row key that was set last, locking it first if the mode says so. A
-    /// snapshot read reads what the transaction has pinned.
+    /// Reads the row of the row key that was set last, and locks it first in a locking mode. A
+    /// snapshot read reads at the point that the transaction has pinned.
     pub(super) fn row(&mut self, txn: &Transaction, record: &mut [u8]) -> Result<bool> {
         self.blobs.clear();
         if !self.is_locking() {
@@ -473,7 +473,7 @@ impl RowFetch {
         Ok(())
     }
 
-    /// Rows that may be updated are compared by the server.
+    /// Fills the bytes under NULLs in rows that may be updated, because the server compares them.
     fn fill_nulls(&self, record: &mut [u8]) {
         if self.is_locking() {
             self.table.fill_nulls(record);

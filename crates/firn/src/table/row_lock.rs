@@ -28,7 +28,7 @@ pub(super) enum LockOutcome {
     Shown,
 }
 
-/// How a cursor locks rows, and what it did with the last one.
+/// The lock mode of a cursor, and the state of its last lock.
 pub(super) struct RowLock {
     mode: ReadMode,
     wait: LockWait,
@@ -37,7 +37,7 @@ pub(super) struct RowLock {
     newly: bool,
     /// Rows that the scan has locked newly and will meet again, because it went back.
     ahead: Vec<Vec<u8>>,
-    /// The last lock was waited for: others may have committed in front of the scan meanwhile.
+    /// The last lock was granted after a wait: others may have committed ahead of the scan.
     waited: bool,
 }
 
@@ -60,8 +60,8 @@ impl RowLock {
         self.forget();
     }
 
-    /// The scan goes back with the last lock, and meets its row again: if that does not match then,
-    /// the lock is given back as if it had been taken there.
+    /// Notes that the scan goes back and will meet the row of its last lock again: if the row does
+    /// not match then, the lock is released as if it had been taken there.
     pub(super) fn meet_again(&mut self, row_key: &[u8]) {
         if self.newly {
             self.ahead.push(row_key.to_vec());
@@ -94,7 +94,7 @@ impl RowLock {
         self.semi == SemiConsistent::Shown
     }
 
-    /// The row that was shown is gone, or is not wanted.
+    /// Ends the shown state: the row is gone, or does not match.
     pub(super) fn forget_shown(&mut self) {
         if self.has_shown() {
             self.semi = SemiConsistent::Try;
@@ -105,7 +105,7 @@ impl RowLock {
         self.waited
     }
 
-    /// The statement is over: its locks are the transaction's.
+    /// Ends the statement: its locks stay until the end of the transaction.
     pub(super) fn forget(&mut self) {
         self.forget_last();
         self.ahead.clear();
@@ -116,9 +116,9 @@ impl RowLock {
         self.waited = false;
     }
 
-    /// Locks the row. `may_show`: semi-consistent reading may show it without, which a scan of the
-    /// rows themselves may. A scan of a secondary index waits as a lookup does: that is how far
-    /// InnoDB goes, and what a whole unique key names is wanted.
+    /// Locks the row. `may_show`: semi-consistent reading may show it without the lock, which only
+    /// a scan of the clustered index may. A scan of a secondary index waits, as in InnoDB, and so
+    /// does a lookup of a whole unique key.
     pub(super) fn take(
         &mut self,
         txn: &Transaction,
@@ -153,7 +153,7 @@ impl RowLock {
         }
     }
 
-    /// Gives the lock of the row last read back, if reading it took the lock.
+    /// Releases the lock of the row last read, if reading it took the lock.
     pub(super) fn give_back(&mut self, txn: &Transaction, row_key: &[u8]) {
         self.forget_shown();
         if std::mem::take(&mut self.newly) {

@@ -4,22 +4,22 @@ use super::read_mode::Entries;
 use super::row_fetch::RowFetch;
 use crate::read::{MULTI_GET_BATCH, ReadPoint, prefetch_blocks};
 
-/// Rows that pass before anything is announced: most ranges are short.
+/// Rows that are read before the first prefetch: most ranges are short.
 const PATIENCE: u32 = 2;
-/// Rows announced first; then four times as many, up to [`MULTI_GET_BATCH`].
+/// Rows of the first prefetch; each further one has four times as many, up to [`MULTI_GET_BATCH`].
 const WINDOW_MIN: usize = 8;
-/// Rows that pass unannounced after a batch of which all blocks were cached.
+/// Rows that are read without a prefetch after a batch whose blocks were all cached.
 const PAUSE: u32 = 8 * MULTI_GET_BATCH as u32;
 
 /// Announces the rows that the next entries of a secondary index lead to, so that their blocks are
 /// read at the same time and not one after the other.
 ///
-/// The keys come from the block of the index that is at hand. They are a hint: the rows are read
-/// one by one as ever, with locks or without, in the order of the index.
+/// The keys come from the index block under the scan. They are a hint: the rows are still read one
+/// by one, with or without locks, in the order of the index.
 ///
-/// Rejected: to read a batch of rows ahead and hand them out. It would have to be thrown away when
-/// the transaction writes, turns round or takes a newer view, and rows under locks cannot be read
-/// ahead at all.
+/// Rejected: reading a batch of rows ahead and returning them later. The batch would be invalid
+/// when the transaction writes, changes direction or takes a newer view, and locked rows cannot be
+/// read ahead at all.
 pub(super) struct RowPrefetch {
     /// Rows to pass before the next batch.
     wait: u32,
@@ -59,7 +59,7 @@ impl RowPrefetch {
         self.ends.clear();
         let (keys, ends) = (&mut self.keys, &mut self.ends);
         entries.peek(self.window, &mut |entry| {
-            // A damaged entry is found when its turn comes.
+            // The scan reports a damaged entry when it reaches it.
             if fetch.push_row_key(entry, keys).is_ok() {
                 ends.push(keys.len());
             }

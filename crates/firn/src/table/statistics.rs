@@ -53,20 +53,20 @@ impl IndexSums {
         self.entries.saturating_sub(self.deletes)
     }
 
-    /// Of `sum` bytes over all versions, those of the newest ones, if there are so many `rows`.
+    /// The share of `sum` bytes over all versions that belongs to the newest ones, with so many
+    /// `rows`.
     fn live_share(&self, sum: u64, rows: u64) -> u64 {
         let (sum, puts) = (u128::from(sum), u128::from(self.puts().max(1)));
         (sum * u128::from(rows.min(self.puts())) / puts) as u64
     }
 }
 
-/// The rows of the table whose rows are in index `clustered`, and are counted by `counter`, without
-/// those of open transactions; and where they were looked at.
+/// Number of rows in index `clustered`, which `counter` counts, without those of open transactions;
+/// and the read point of the count.
 ///
-/// Costs a look at a few numbers, but for the first time after the database was opened: then the
-/// number that commits add to is an estimate ([`estimate_rows`]) that reads a few dozen blocks.
-/// Once all entries lie in one run without old versions they are the rows, and the error of the
-/// estimate is gone.
+/// Cheap, except for the first call after the database was opened: it estimates the number that
+/// commits then add to ([`estimate_rows`]), which reads a few dozen blocks. Once all entries lie in
+/// one run without old versions, their number replaces the estimate.
 pub fn live_rows(
     counter: &RowCount,
     super_versions: &SuperVersions,
@@ -92,7 +92,7 @@ pub fn live_rows(
     (rows.min(sums.puts()), point)
 }
 
-/// The rows in index `clustered`, where nothing has counted them.
+/// Estimated number of rows in index `clustered`, if no counter has it.
 pub fn estimated_rows(point: &ReadPoint, clustered: IndexId) -> u64 {
     let lower = index_prefix(clustered).to_vec();
     let upper = prefix_successor(&lower);
@@ -101,8 +101,8 @@ pub fn estimated_rows(point: &ReadPoint, clustered: IndexId) -> u64 {
     estimated.unwrap_or_else(|_| IndexSums::of(&point.super_version, clustered).puts())
 }
 
-/// Bytes in blob files that `rows` rows in index `clustered` refer to. Files do not tell exactly:
-/// see [`Version::out_of_line_bytes`](crate::version::Version::out_of_line_bytes).
+/// Bytes in blob files that `rows` rows in index `clustered` refer to, an estimate: see
+/// [`Version::out_of_line_bytes`](crate::version::Version::out_of_line_bytes).
 pub fn out_of_line_bytes(
     super_version: &SuperVersion,
     clustered: IndexId,

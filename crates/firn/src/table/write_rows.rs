@@ -1,7 +1,7 @@
-//! Writing rows: what an insert, update or delete does to the clustered index and the others.
+//! Writes rows: inserts, updates and deletes in the clustered and all secondary indexes.
 //!
 //! Order within a row: locks and unique checks first, in ascending order of the indexes, then the
-//! entries go to the write set. A row that fails half way is taken back to the mark set before it.
+//! entries go to the write set. If a row fails half way, its writes are rolled back to a savepoint.
 //! Unique checks lock the declared columns of the key, so that two transactions that insert the
 //! same value meet, whatever their primary keys. Maintenance of non-unique indexes reads nothing.
 
@@ -17,14 +17,14 @@ use crate::iter::{MergeIter, MvccIter, ReadAt};
 use crate::read::{self, ReadPoint, ScanRange, ScanSource, scan_sources};
 use crate::txn::{LockMode, Transaction, TransactionContext, WaitPolicy};
 
-/// How an insert or update goes about duplicates.
+/// Options of an insert or update: how it treats duplicates and locks.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct WriteFlags {
     /// A duplicate is about to be replaced or updated: lock it exclusively.
     pub lock_duplicate_exclusive: bool,
     /// Nobody else sees the table yet: no row locks.
     pub private: bool,
-    /// The caller vouches for unique secondary indexes.
+    /// The caller guarantees that keys of unique secondary indexes are unique.
     pub skip_unique_secondary: bool,
 }
 
@@ -218,8 +218,8 @@ impl Table {
             txn.lock(old_key, LockMode::Exclusive, None)?;
         }
         let newer = self.hide_if_newer(txn, old_key)?;
-        // The row is locked, or nobody else sees it: what is stored now is what `old` was read
-        // from.
+        // The row is locked, or no other session sees it, so the stored row is the one that `old`
+        // was read from.
         let in_both = |new: &LargeValue<'_>| old_large.iter().any(|old| old.column == new.column);
         let stored = match new_large.iter().any(in_both) || !unread.is_empty() {
             true => self.stored_refs(txn, old_key)?,
@@ -402,7 +402,8 @@ impl Table {
                 Ok(self.primary_number())
             }
             Some((false, seqno)) => {
-                // Deleted since the snapshot: what the snapshot still sees of it is hidden.
+                // The row was deleted since the snapshot: hide the version that the snapshot still
+                // sees.
                 if snapshot.is_some_and(|snapshot| is_newer(seqno, snapshot)) {
                     txn.hide(row_key);
                 }
@@ -475,7 +476,7 @@ impl Table {
         Ok(false)
     }
 
-    /// The old value of a unique key stays taken until the transaction ends.
+    /// Locks the old value of a unique key: it stays taken until the transaction ends.
     fn lock_unique(
         &self,
         txn: &Transaction,
@@ -489,8 +490,8 @@ impl Table {
         Ok(())
     }
 
-    /// A row that was committed after the transaction's snapshot is changed: hides what the
-    /// snapshot sees of it. Returns whether that was so.
+    /// If the row to change was committed after the transaction's snapshot, hides the version that
+    /// the snapshot sees. Returns whether it was.
     fn hide_if_newer(&self, txn: &mut Transaction, row_key: &[u8]) -> Result<bool> {
         let Some(snapshot) = txn.snapshot_seqno() else {
             return Ok(false);

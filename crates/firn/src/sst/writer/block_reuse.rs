@@ -1,4 +1,4 @@
-//! Taking over data blocks as stored.
+//! Block reuse: data blocks of another file go into this one as they are stored.
 
 use super::pending::{Content, PendingBlock};
 use super::{BlockLayout, SstWriter};
@@ -11,12 +11,11 @@ use crate::sst::format::BlockKind;
 use crate::sst::stored_block::StoredBlock;
 use std::sync::Arc;
 
-/// A dictionary comes along if its file goes on for so many stored bytes, which may need it: then
-/// it adds a tenth at most.
+/// A new dictionary is taken over if so many stored bytes may be reused from here on: it then adds
+/// a tenth to the file at most.
 const BYTES_PER_DICTIONARY: u64 = 160 << 10;
 
-/// A block is copied from this part of the block size on; smaller ones are merged with their
-/// neighbours.
+/// Divisor of the block size: smaller blocks are not reused, but merged with their neighbours.
 const PART_MIN: usize = 2;
 
 /// A block whose reuse would end the unfinished block early is reused only if this many times its
@@ -24,10 +23,10 @@ const PART_MIN: usize = 2;
 const BLOCKS_PER_SCRAP: u64 = 8;
 
 impl SstWriter {
-    /// Whether [`Self::copy`] may take `block`: it looks like a block of this file, leaves no
-    /// scraps, and its dictionary has a place. Under ZSTD its file must say how it was made: what a
-    /// small file made without trials would otherwise stay as it is for ever. `ahead`: stored bytes
-    /// of blocks that may be copied from here on.
+    /// Whether [`Self::copy`] may take `block`: it has the form of this file's blocks, leaves no
+    /// small block behind, and its dictionary fits. Under ZSTD its file must have a tuning: blocks
+    /// of small files, which are written without trials, would otherwise never be tuned. `ahead`:
+    /// stored bytes of blocks that may be reused from here on.
     pub fn takes(&self, block: &StoredBlock<'_>, ahead: u64) -> bool {
         let kind = match self.options.layout {
             BlockLayout::RowWise => BlockKind::RowWise,
@@ -38,7 +37,7 @@ impl SstWriter {
             (Codec::Lz4, StoredCodec::Lz4) => true,
             (Codec::Zstd { .. }, StoredCodec::Zstd) => true,
             (Codec::Zstd { .. }, StoredCodec::ZstdDictionary) => {
-                // One place is for the file's own.
+                // One of the places may be needed for the file's own dictionary.
                 let places = DICTIONARIES_MAX - usize::from(self.pending.is_some());
                 let left = block.reader.data_end() - block.handle.offset;
                 block.dictionary.as_ref().is_some_and(|dictionary| {
@@ -118,7 +117,7 @@ impl SstWriter {
         Ok(self.block.last_key().to_vec())
     }
 
-    /// Hands on the block copied last, if it waits for the key that follows it.
+    /// Passes on the block reused last, if it waits for the next key.
     pub(super) fn end_copied(&mut self, next: Option<&[u8]>) -> Result<()> {
         match self.copied.take() {
             Some(copied) => self.hand_on(copied, next),

@@ -58,8 +58,8 @@ impl PendingBlock {
         }
     }
 
-    /// Deals `stored` bytes out to the indexes in proportion to their raw bytes; the last one gets
-    /// what rounding left over.
+    /// Divides `stored` bytes among the indexes in proportion to their raw bytes; the last one gets
+    /// the rounding error.
     pub(super) fn shares(&self, stored: u64) -> impl Iterator<Item = (IndexId, u64)> {
         let total: u64 = self.by_index.iter().map(|(_, bytes)| bytes).sum();
         let (mut raw_left, mut stored_left) = (total, stored);
@@ -80,7 +80,7 @@ const TRAINING_BYTES: usize = 8 << 20;
 const TUNING_BYTES: usize = 256 << 10;
 /// Raw bytes from which a tuning must come before other files take it over.
 pub(super) const RECIPE_BYTES: usize = TUNING_BYTES;
-/// Every so many blocks one is compressed, to know how large the waiting ones will be.
+/// One block in so many is compressed at once, to estimate the stored size of the waiting ones.
 const TRIAL_STEP: usize = 16;
 
 /// Blocks that wait until it is known how to compress them, and copied ones between them.
@@ -134,8 +134,8 @@ impl Pending {
         self.blocks.push(block);
     }
 
-    /// Whether enough waits. With a recipe at hand, copied blocks that do not wait count as well:
-    /// once they are many, the recipe will be followed.
+    /// Whether enough blocks wait. If there is a recipe, reused blocks that do not wait count as
+    /// well: once they are the majority, the recipe is used.
     pub(super) fn is_full(&self, recipe: bool) -> bool {
         let copied = match recipe {
             true => self.copied_bytes,
