@@ -135,7 +135,7 @@ pub unsafe extern "C" fn firn_cursor_reset(
     })
 }
 
-/// End of a statement: lets go of session, view and blocks; keeps memory and the last key.
+/// Ends a statement: releases session, view and blocks; keeps memory and the last key.
 ///
 /// # Safety
 /// `cursor` is live and this thread's.
@@ -192,7 +192,7 @@ pub struct firn_partial_column {
     pub column: u32,
     /// Bytes from the beginning.
     pub prefix: u64,
-    /// Whether the length of the whole is needed.
+    /// Whether the length of the whole value is needed.
     pub length: bool,
 }
 
@@ -208,9 +208,9 @@ impl firn_partial_column {
 
 /// Columns to decode: a bitmap with bit `i % 8` of byte `i / 8` for column `i`; NULL for all.
 /// `key_only` decodes the columns of the index and of the primary key from the index entry alone.
-/// `parts`: what is enough of values out of line; short values come whole nevertheless, and so does
-/// what is locked, but for BLOBs of which the length is enough: a statement that neither reads nor
-/// writes them leaves them so in both records of `firn_update`.
+/// `parts`: parts that suffice of values out of line. Short values and values of locked rows still
+/// come whole, except BLOBs of which the length suffices: a statement that neither reads nor writes
+/// them passes them so in both records of `firn_update`.
 ///
 /// # Safety
 /// `bitmap` is NULL or has a bit for each column; `parts` has `part_count` elements.
@@ -309,9 +309,9 @@ pub unsafe extern "C" fn firn_cursor_ref(cursor: *mut firn_cursor, out: *mut u8)
     })
 }
 
-/// Turns semi-consistent reading on or off: a locking scan of the rows themselves shows a row that
-/// another transaction has locked as it was last committed. When the row matches, moving on or the
-/// same seek gives it again, locked.
+/// Turns semi-consistent reading on or off: a locking scan of the clustered index shows a row that
+/// another transaction has locked as it was last committed. If the row matches, the next move or the
+/// same seek returns it again, locked.
 ///
 /// # Safety
 /// `cursor` is live and this thread's.

@@ -19,8 +19,8 @@ pub struct firn_db {
 }
 
 impl firn_db {
-    /// A handle on a database that was opened in Rust, as `firn_open` makes them: for tests that
-    /// bring their own environment. `firn_close` takes it back.
+    /// A handle like that of `firn_open` for a database that was opened in Rust, for tests with their
+    /// own environment. `firn_close` frees it.
     pub fn over(db: Arc<Db>) -> *mut Self {
         boxed(Self { db })
     }
@@ -47,7 +47,7 @@ pub struct firn_config {
     pub memory_limit: u64,
     /// A memtable is flushed at this size.
     pub memtable_size: u64,
-    /// Memory a transaction's writes may take; what is more goes to files.
+    /// Memory that a transaction's writes may take; beyond it they go to files.
     pub txn_memory_limit: u64,
     /// Values of so many bytes and more go to blob files.
     pub blob_threshold: u64,
@@ -67,9 +67,10 @@ pub struct firn_config {
     pub direct_io: bool,
     /// Read table files past the page cache.
     pub direct_reads: bool,
-    /// The server starts, and asks `firn_recover` when all is open. If not, it runs already.
+    /// Whether the server is starting, and calls `firn_recover` when all engines are open; otherwise it
+    /// is already running.
     pub server_asks: bool,
-    /// The server commits or rolls back whatever is prepared, as it was told to.
+    /// Whether the server commits or rolls back all prepared transactions, as its user has asked for.
     pub server_decides_as_told: bool,
     /// The index of the server's binary log; NULL if it keeps none.
     pub binlog_index: *const c_char,
@@ -159,7 +160,7 @@ pub unsafe extern "C" fn firn_open(
         };
         let db = Db::open(env, Path::new(dir), options, Some(waits))?;
         if let Err(error) = db.resolve_in_doubt(&start) {
-            // The log is closed in good order; the reason not to open is the one to tell.
+            // Close the log in good order, but report the reason for not opening.
             let _ = db.close();
             return Err(error.into());
         }
@@ -169,9 +170,9 @@ pub unsafe extern "C" fn firn_open(
     })
 }
 
-/// Closes the database: everything committed is durable, background threads have ended. The handle
-/// is gone also when an error is returned. `thread_left`: a thread hangs in the archive of the log;
-/// it calls nobody any more, but this code has to stay where it is.
+/// Closes the database: all commits are durable, and background threads have ended. The handle is
+/// freed even if an error is returned. `thread_left`: a thread still hangs in a call on the archive
+/// of the log. It calls no callback any more, but this library must stay loaded.
 ///
 /// # Safety
 /// `db` is from `firn_open`, and not used afterwards; neither are its sessions, tables, cursors.
@@ -222,8 +223,8 @@ pub unsafe extern "C" fn firn_checkpoint(
     })
 }
 
-/// The server's binary log ends in `file` at `position` before the change of the catalog that comes
-/// next. For the archive of the log; without one it does nothing.
+/// Notes that the server's binary log ends in `file` at `position` before the next change of the
+/// catalog. Only for the archive of the log.
 ///
 /// # Safety
 /// `db` is open; `file` is a string.
@@ -298,7 +299,7 @@ pub enum firn_option {
     FIRN_OPTION_LOG_ARCHIVE_TIMEOUT = 8,
 }
 
-/// Changes an option for what follows.
+/// Changes an option from now on.
 ///
 /// # Safety
 /// `db` is open.

@@ -9,7 +9,7 @@ use firn::catalog::NewTable;
 use firn::table::Table;
 use std::ffi::{CString, c_char, c_void};
 
-/// Creates a table: atomic and durable. `frm` and `version` are the server's own, kept for it;
+/// Creates a table: atomic and durable. `frm` and `version` are stored for the server;
 /// `autoincrement` is the first value to hand out.
 ///
 /// # Safety

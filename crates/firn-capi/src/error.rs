@@ -65,7 +65,7 @@ thread_local! {
     static LAST_ERROR: RefCell<CString> = RefCell::default();
 }
 
-/// Outcomes that are no failure of the engine, or its errors.
+/// A result other than success: an expected one, such as the end of a scan, or an error.
 pub(crate) enum CallOutcome {
     /// A status without a message.
     Status(firn_status),
@@ -112,7 +112,7 @@ fn remember(message: &str) {
     LAST_ERROR.with(|last| *last.borrow_mut() = message);
 }
 
-/// Runs a call: errors and panics become statuses, their words the thread's last error.
+/// Runs a call. Errors and panics become statuses, and their messages the thread's last error.
 pub(crate) fn guard(f: impl FnOnce() -> Result<(), CallOutcome>) -> firn_status {
     match catch_unwind(AssertUnwindSafe(f)) {
         Ok(Ok(())) => FIRN_OK,

@@ -38,7 +38,7 @@ impl EventListener for HostLog {
     }
 }
 
-/// Tells the host of lock waits.
+/// Reports lock waits to the host.
 pub(crate) struct HostWaits {
     host: firn_host,
 }

@@ -1,4 +1,4 @@
-//! Changing the indexes of a table where it lies.
+//! Changes the indexes of a table in place.
 
 use crate::bulk_load::firn_progress;
 use crate::database::firn_db;
@@ -18,9 +18,9 @@ pub struct firn_index_change {
 }
 
 /// Plans to give `table` the indexes of `definition`, whose columns and primary key are the
-/// table's. `from` says for each of its indexes which number it has in the table, or `FIRN_NONE`
-/// for a new one. `FIRN_UNSUPPORTED`, with the reason in words, if more than secondary indexes
-/// would change.
+/// table's. `from` has for each index of `definition` its number in the table, or `FIRN_NONE` for a
+/// new one. `FIRN_UNSUPPORTED`, with the reason in words, if more than secondary indexes would
+/// change.
 ///
 /// # Safety
 /// The table is live; the pointers are valid for what they name, `from` for as many numbers as the
@@ -169,7 +169,7 @@ pub unsafe extern "C" fn firn_index_change_commit(
     })
 }
 
-/// Ends a change; if it was not committed, what it filled is garbage from now on.
+/// Ends a change. If it was not committed, the entries of its new indexes become garbage.
 ///
 /// # Safety
 /// `change` is NULL or from `firn_index_change_new`, and not used afterwards.

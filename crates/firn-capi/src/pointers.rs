@@ -6,12 +6,12 @@ use std::ffi::{CStr, OsStr, c_char};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Hands a value to the caller.
+/// Moves a value to the heap and passes its ownership to the caller.
 pub(crate) fn boxed<T>(value: T) -> *mut T {
     Box::into_raw(Box::new(value))
 }
 
-/// Takes a value back; `None` for NULL.
+/// Takes the ownership of a value back; `None` for NULL.
 ///
 /// # Safety
 /// `pointer` is NULL or from [`boxed`], and not used afterwards.

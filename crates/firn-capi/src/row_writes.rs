@@ -13,7 +13,7 @@ thread_local! {
 
 /// A duplicate is about to be replaced or updated: lock it exclusively.
 pub const FIRN_WRITE_LOCK_DUPLICATE_X: u32 = 1;
-/// The caller vouches for unique secondary indexes.
+/// The caller guarantees that keys of unique secondary indexes are unique.
 pub const FIRN_WRITE_NO_UNIQUE_SECONDARY_CHECK: u32 = 4;
 
 fn write_flags(flags: u32) -> WriteFlags {

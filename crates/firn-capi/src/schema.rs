@@ -18,7 +18,7 @@ mod collator;
 
 pub use collator::{firn_collator, firn_text_key};
 
-/// "None", where a position is expected.
+/// Stands for no position.
 pub const FIRN_NONE: u32 = u32::MAX;
 
 /// As many bytes as the column has, stored as they are.
@@ -182,7 +182,7 @@ pub struct firn_table_def {
     pub auto_increment: u32,
     /// Computes collation weights; NULL if no part is text.
     pub collator: *const firn_collator,
-    /// The record buffer of a row of defaults, which shows what stands under a NULL; or NULL.
+    /// The record buffer of a row of defaults, which has the bytes to put under NULLs; or NULL.
     pub default_record: *const u8,
 }
 

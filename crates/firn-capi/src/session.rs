@@ -23,7 +23,7 @@ pub struct firn_session {
     marks: Vec<Savepoint>,
 }
 
-/// Isolation levels. SERIALIZABLE is the caller's to refuse.
+/// Isolation levels. The caller refuses SERIALIZABLE.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum firn_isolation {
@@ -97,9 +97,9 @@ pub unsafe extern "C" fn firn_session_free(session: *mut firn_session) {
         let Some(mut session) = (unsafe { unbox(session) }) else {
             return;
         };
-        // Before the locks go, and whether they go or not: a waiter that has found this session
-        // among its blockers may be about to hand the host's pointer on, which is good for as long
-        // as this call has not returned.
+        // Detach the host before any lock is released: a waiter that has found this session among its
+        // blockers may be about to pass the host's pointer on, which is valid only until this call
+        // returns.
         session.owner.detach_host();
         if session.transaction.is_prepared() {
             let fresh = session.db.new_owner(0);
@@ -165,7 +165,7 @@ pub unsafe extern "C" fn firn_end_statement(session: *mut firn_session) -> firn_
     }
 }
 
-/// Takes the statement's changes back; its locks stay.
+/// Rolls the statement's changes back; its locks stay.
 ///
 /// # Safety
 /// `session` is a live session of this thread.
