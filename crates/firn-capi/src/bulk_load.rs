@@ -75,7 +75,8 @@ fn load_of<'a>(
     Ok(&mut session.bulks[at])
 }
 
-/// Reports the progress of a long call: `done` of `total`, in any unit. Returning true ends the call.
+/// Reports the progress of a long call: `done` of `total`, in any unit. Returning true ends the
+/// call.
 pub type firn_progress = unsafe extern "C" fn(context: *mut c_void, done: u64, total: u64) -> bool;
 
 /// Ends a load: everything is durable, and visible to snapshots from now on. After an error,

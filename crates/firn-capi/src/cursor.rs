@@ -310,8 +310,8 @@ pub unsafe extern "C" fn firn_cursor_ref(cursor: *mut firn_cursor, out: *mut u8)
 }
 
 /// Turns semi-consistent reading on or off: a locking scan of the clustered index shows a row that
-/// another transaction has locked as it was last committed. If the row matches, the next move or the
-/// same seek returns it again, locked.
+/// another transaction has locked as it was last committed. If the row matches, the next move or
+/// the same seek returns it again, locked.
 ///
 /// # Safety
 /// `cursor` is live and this thread's.

@@ -19,8 +19,8 @@ pub struct firn_db {
 }
 
 impl firn_db {
-    /// A handle like that of `firn_open` for a database that was opened in Rust, for tests with their
-    /// own environment. `firn_close` frees it.
+    /// A handle like that of `firn_open` for a database that was opened in Rust, for tests with
+    /// their own environment. `firn_close` frees it.
     pub fn over(db: Arc<Db>) -> *mut Self {
         boxed(Self { db })
     }
@@ -67,10 +67,11 @@ pub struct firn_config {
     pub direct_io: bool,
     /// Read table files past the page cache.
     pub direct_reads: bool,
-    /// Whether the server is starting, and calls `firn_recover` when all engines are open; otherwise it
-    /// is already running.
+    /// Whether the server is starting, and calls `firn_recover` when all engines are open;
+    /// otherwise it is already running.
     pub server_asks: bool,
-    /// Whether the server commits or rolls back all prepared transactions, as its user has asked for.
+    /// Whether the server commits or rolls back all prepared transactions, as its user has asked
+    /// for.
     pub server_decides_as_told: bool,
     /// The index of the server's binary log; NULL if it keeps none.
     pub binlog_index: *const c_char,

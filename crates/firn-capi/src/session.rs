@@ -97,9 +97,9 @@ pub unsafe extern "C" fn firn_session_free(session: *mut firn_session) {
         let Some(mut session) = (unsafe { unbox(session) }) else {
             return;
         };
-        // Detach the host before any lock is released: a waiter that has found this session among its
-        // blockers may be about to pass the host's pointer on, which is valid only until this call
-        // returns.
+        // Detach the host before any lock is released: a waiter that has found this session among
+        // its blockers may be about to pass the host's pointer on, which is valid only until this
+        // call returns.
         session.owner.detach_host();
         if session.transaction.is_prepared() {
             let fresh = session.db.new_owner(0);

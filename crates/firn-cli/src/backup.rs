@@ -26,7 +26,7 @@ use firn::base::Result;
 pub use list_verify_prune::{list, prune};
 pub use restore::run as restore;
 
-/// Takes a backup, or verifies those there are.
+/// Takes a backup, or verifies the existing ones.
 pub fn run(args: &TakeBackup, out: &Output) -> Result<Outcome> {
     match args.verify {
         true => list_verify_prune::verify(&args.target, out),

@@ -1,4 +1,4 @@
-//! The data directory that a path means.
+//! Finds the data directory for a path.
 
 use firn::base::{Error, ErrorKind, Result};
 use firn::db::ReadOnlyDb;

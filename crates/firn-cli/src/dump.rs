@@ -1,4 +1,4 @@
-//! `firn dump`: what one file holds.
+//! `firn dump`: the content of one file.
 
 mod blob;
 pub(crate) mod manifest;

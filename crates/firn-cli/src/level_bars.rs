@@ -3,8 +3,8 @@
 /// Cells of the longest bar.
 const WIDTH: u64 = 48;
 
-/// A bar for each of `sizes`, the longest for the largest; whatever is there gets an eighth of a
-/// cell.
+/// A bar for each of `sizes`, the longest for the largest; sizes above zero get at least an eighth
+/// of a cell.
 pub fn bars(sizes: &[u64]) -> Vec<String> {
     const EIGHTHS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
     let largest = sizes.iter().copied().max().unwrap_or(0).max(1);

@@ -66,7 +66,7 @@ fn usage(error: &clap::Error) -> ExitCode {
     let json = std::env::args_os().any(|arg| arg == "--json");
     match json && error.use_stderr() {
         true => output::Output::new(true).error(&Error::invalid(error.to_string().trim())),
-        // Without standard output there is nobody to tell.
+        // Errors are ignored: without standard output there is no reader.
         false => drop(error.print()),
     }
     ExitCode::from(error.exit_code() as u8)

@@ -34,7 +34,7 @@ impl Output {
         print(&printed);
     }
 
-    /// Prints what kept a command from doing its work, to standard error.
+    /// Prints the error of a command to standard error.
     pub fn error(&self, error: &Error) {
         if !self.json {
             eprintln!("firn: {error}");
@@ -61,7 +61,7 @@ impl Output {
         }
     }
 
-    /// A sign of life, where somebody is looking.
+    /// A spinner, if standard error is a terminal.
     pub fn spinner(&self, what: &'static str) -> ProgressBar {
         let bar = ProgressBar::with_draw_target(None, self.target());
         bar.set_message(what);
@@ -69,7 +69,7 @@ impl Output {
         bar
     }
 
-    /// A bar over `total` bytes, where somebody is looking.
+    /// A progress bar over `total` bytes, if standard error is a terminal.
     pub fn progress(&self, what: &'static str, total: u64) -> ProgressBar {
         let style = ProgressStyle::with_template(
             "{msg} [{bar:30}] {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left",

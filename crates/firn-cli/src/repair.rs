@@ -1,4 +1,4 @@
-//! `firn repair`: what a damaged directory still holds, as a new one.
+//! `firn repair`: saves the intact content of a damaged directory into a new one.
 
 use crate::Outcome;
 use crate::args::Repair;

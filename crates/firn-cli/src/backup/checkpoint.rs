@@ -1,5 +1,5 @@
-//! The checkpoint that a backup is taken from: nobody else's, and gone when the backup ends,
-//! however that comes.
+//! The checkpoint that a backup is taken from. It belongs to that backup alone, and is removed when
+//! the backup ends, for any reason.
 
 use firn::base::{Error, Result};
 use firn::env::{Env, PosixEnv};
@@ -19,7 +19,7 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// One that is about to be made there.
+    /// The checkpoint that the server is about to make in `dir`.
     pub fn at(dir: &Path) -> Result<Self> {
         let failed = |e: std::io::Error| Error::io(&e, "wait for signals");
         let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM]).map_err(failed)?;
@@ -56,13 +56,14 @@ impl Drop for Checkpoint {
 
 const PREFIX: &str = "checkpoint-";
 
-/// Where the checkpoint of a backup lies: another target may have a backup of the same id.
+/// The directory of a backup's checkpoint. It has a random part, since a backup into another target
+/// may have the same id.
 pub fn checkpoint_of(parent: &Path, id: &str) -> PathBuf {
     parent.join(format!("{PREFIX}{id}-{}", std::process::id()))
 }
 
-/// Whether [`checkpoint_of`] gives such names, or the server while it makes one: others are of
-/// other people.
+/// Whether a name is one of [`checkpoint_of`], or of a checkpoint that the server is making: other
+/// files must not be removed.
 fn is_checkpoint(name: &str) -> bool {
     let id = name.strip_prefix(PREFIX).unwrap_or_default();
     let id = id.strip_suffix(".tmp").unwrap_or(id);
@@ -77,8 +78,8 @@ fn is_checkpoint(name: &str) -> bool {
     time.len() == 16 && time.bytes().enumerate().all(pattern) && numbers == [true, true]
 }
 
-/// Removes checkpoints in `parent` of backups that were killed: those whose lock nobody has. To be
-/// called while no other backup of this server can make one. Returns what there is to say of it.
+/// Removes checkpoints in `parent` of backups that were killed, recognized by their free locks. To
+/// be called while no other backup of this server can make one. Returns remarks for the user.
 pub fn remove_left_behind(parent: &Path) -> Result<Vec<String>> {
     let failed = |e: std::io::Error| Error::io(&e, parent.display());
     let mut notes = Vec::new();

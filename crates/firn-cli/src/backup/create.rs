@@ -60,9 +60,9 @@ pub fn back_up(args: &TakeBackup, target: &Target, out: &Output) -> Result<Repor
     Ok(report)
 }
 
-/// Refuses a directory whose server was killed between the two renames of an `ALTER TABLE` that
-/// copies: the table has a name of the server's own then, and only the server's record of the
-/// statement, which no backup holds, says what it was.
+/// Refuses a directory whose server was killed between the two renames of a copying `ALTER TABLE`:
+/// the table then has a temporary name, and only the server's DDL log, which no backup has, names
+/// the table.
 fn refuse_unfinished_ddl<'a>(mut tables: impl Iterator<Item = &'a str>) -> Result<()> {
     let is_set_aside = |name: &&str| {
         name.split('/')

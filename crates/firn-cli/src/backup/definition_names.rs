@@ -1,6 +1,6 @@
 //! Names of databases and of the files with the definitions of their tables.
 
-/// One component of a path that leads nowhere else.
+/// Whether a name is one component of a path and leads to no other directory.
 pub fn is_plain(name: &str) -> bool {
     !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\0'])
 }
@@ -11,7 +11,7 @@ pub fn is_database(name: &str) -> bool {
     is_plain(name) && !system && !name.starts_with('#')
 }
 
-/// Whether a file of a database is a definition; what DDL under way has made is none.
+/// Whether a file of a database is a definition. Temporary files of unfinished DDL are not.
 pub fn is_definition(name: &str) -> bool {
     let ending = name.rsplit_once('.').unwrap_or_default().1;
     let wanted = ["frm", "par", "TRG", "TRN"].contains(&ending) || name == "db.opt";

@@ -25,7 +25,7 @@ use std::path::Path;
 /// Version of the format of backups.
 pub const FORMAT: u32 = 1;
 
-/// A place in the log of the server.
+/// A position in the binary logs of the server.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Position {
     /// Binary log of this server; empty without one.
@@ -42,15 +42,15 @@ pub struct Position {
     pub source_pos: u64,
 }
 
-/// Bytes in a row: offset and length.
+/// Consecutive bytes: offset and length.
 pub type ByteRange = (u64, u64);
 
-/// An object, and what it holds of a file.
+/// An object, and the parts of a file that it holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Piece {
     /// The object.
     pub object: String,
-    /// Where its bytes lie in the file, one after the other.
+    /// The ranges of the file that its bytes fill, in order.
     pub runs: Vec<ByteRange>,
     /// XXH3-64 of the object, hexadecimal.
     pub checksum: String,
@@ -107,9 +107,9 @@ pub struct Backup {
     pub server_version: String,
     /// The last commit in it.
     pub seqno: u64,
-    /// Where the logs stood at that commit; none for a stopped server.
+    /// Positions of the binary logs at that commit; none for a stopped server.
     pub position: Option<Position>,
-    /// How long commits of the server were held up, milliseconds.
+    /// Time that commits of the server waited, milliseconds.
     pub pause_ms: f64,
     /// Files of the engine.
     pub files: Vec<StoredFile>,
@@ -121,7 +121,7 @@ pub struct Backup {
     pub tables: BTreeMap<String, StoredTable>,
     /// Bytes that were sent for it.
     pub sent_bytes: u64,
-    /// The archive that its log is continued in, if there is one.
+    /// The archive in which its log goes on, if there is one.
     #[serde(default)]
     pub archive: Option<String>,
     /// Everything in it was committed before this time, milliseconds since 1970.
@@ -135,7 +135,7 @@ impl Backup {
         self.files.iter().map(|file| file.size).sum()
     }
 
-    /// A name in it that could lead anywhere else than into the directory that it is restored to.
+    /// A name in it that could lead out of the directory that it is restored to, if there is one.
     pub fn foreign_name(&self) -> Option<&str> {
         let file =
             |name: &str| parse_file_name(name).is_some() || parse_segment_name(name).is_some();
@@ -207,7 +207,7 @@ pub fn timestamp(seconds: u64) -> String {
     format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}Z")
 }
 
-/// How a replica starts from here.
+/// The statements that start a replica from here.
 pub fn position_text(position: Option<&Position>) -> String {
     let Some(position) = position else {
         return String::new();

@@ -21,7 +21,7 @@ pub struct InProgress<'a> {
 }
 
 impl<'a> InProgress<'a> {
-    /// That of a backup: its id is the time, and that of no other in `taken`.
+    /// Puts the mark of a backup. Its id is the time, and differs from all ids in `taken`.
     ///
     /// # Errors
     /// `Busy` while a prune is under way.
@@ -30,7 +30,8 @@ impl<'a> InProgress<'a> {
         mark.alone(|other| other.starts_with(PRUNE))
     }
 
-    /// That of a prune. With `force` all others are removed: they are of what was cut short.
+    /// Puts the mark of a prune. With `force` all other marks are removed, as those of commands
+    /// that were cut short.
     ///
     /// # Errors
     /// `Busy` while anything else is under way.
@@ -48,7 +49,7 @@ impl<'a> InProgress<'a> {
         let time = timestamp(PosixEnv::new().wall_micros() / 1_000_000);
         let mut next = 1;
         loop {
-            // Several of one second have different names, in order.
+            // Backups of one second get different ids, in order.
             let id = match next {
                 1 => format!("{kind}{time}"),
                 _ => format!("{kind}{time}_{next:03}"),
@@ -60,7 +61,7 @@ impl<'a> InProgress<'a> {
                 Err(error) => return Err(error),
             }
             let mark = Self { target, id };
-            // Asked now: who has had this mark before has published.
+            // Ask after putting the mark: a backup that had this mark before has published by now.
             match taken(&mark.id)? {
                 true => mark.remove()?,
                 false => return Ok(mark),
@@ -74,7 +75,7 @@ impl<'a> InProgress<'a> {
         Ok(names.filter(|name| *name != self.id).collect())
     }
 
-    /// This one, if no other is as `refused` says.
+    /// Returns the mark if `refused` is false for all others; otherwise removes it.
     fn alone(self, refused: impl Fn(&str) -> bool) -> Result<Self> {
         let others = self.others()?;
         let Some(other) = others.iter().find(|other| refused(other)) else {

@@ -1,5 +1,5 @@
-//! `firn backups`, `firn backup --verify`, `firn prune`: what a target holds, whether it is sound,
-//! what goes.
+//! `firn backups`, `firn backup --verify` and `firn prune`: list, verify and remove the backups of
+//! a target.
 
 use super::format::{Backup, unhex};
 use super::in_progress::InProgress;
@@ -25,7 +25,7 @@ pub struct Listed {
     binlog_file: String,
     binlog_pos: u64,
     gtid: String,
-    /// Why it cannot be read: then the rest is not known.
+    /// The error of reading it; the other fields are then unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub damage: Option<String>,
 }
@@ -219,7 +219,7 @@ pub fn verify_in(target: &Target, out: &Output) -> Result<Outcome> {
     })
 }
 
-/// A target that should have backups and has none is a wrong one.
+/// The error for a target without backups: the user probably named a wrong one.
 fn none(target: &Target) -> Error {
     let message = format!("{} has no backup", target.name());
     Error::new(ErrorKind::NotFound, message)
@@ -255,8 +255,8 @@ pub struct Pruned {
     archive: Option<log_archive::Removed>,
 }
 
-/// Removes the oldest backups, then the files that none of the others names. Cut short, it leaves
-/// files that nothing names, which the next one removes.
+/// Removes the oldest backups, then the files that none of the others names. If it is cut short,
+/// the next prune removes the files that it left.
 pub fn prune(args: &Prune, out: &Output) -> Result<Outcome> {
     let target = Target::open(&args.target, false)?;
     let mut pruned = prune_in(&target, args.keep, args.force)?;
@@ -297,7 +297,7 @@ pub fn prune(args: &Prune, out: &Output) -> Result<Outcome> {
 }
 
 struct StoredBackups {
-    /// Those that can be read, with what was read.
+    /// Readable backups.
     good: Vec<(Entry, Backup)>,
     damaged: Vec<Entry>,
 }
@@ -305,7 +305,7 @@ struct StoredBackups {
 /// Reads the backups.
 ///
 /// # Errors
-/// Those of the target, and of formats that are newer: what such a backup names is not known.
+/// Those of the target; `Unsupported` for a newer format: the objects of such a backup are unknown.
 fn read_all(target: &Target) -> Result<StoredBackups> {
     let (mut good, mut damaged) = (Vec::new(), Vec::new());
     for entry in entries(target)? {
@@ -327,9 +327,9 @@ pub fn prune_in(target: &Target, keep: usize, force: bool) -> Result<Pruned> {
     unmarked.map(|()| pruned)
 }
 
-/// Of `keep` backups: those that are damaged do not count.
+/// Removes all but the newest `keep` backups; damaged ones do not count.
 fn remove_others(target: &Target, keep: usize) -> Result<Pruned> {
-    // All is read first: what cannot be read must not lose its files.
+    // Read all backups first: an unreadable one must not lose its files.
     let StoredBackups { good, damaged } = read_all(target)?;
     if good.is_empty() && !damaged.is_empty() {
         let what = "nothing is removed: none of the backups can be read";
@@ -337,8 +337,8 @@ fn remove_others(target: &Target, keep: usize) -> Result<Pruned> {
     }
     let (old, kept) = good.split_at(good.len().saturating_sub(keep));
     let oldest = kept.first().map(|(entry, _)| &entry.id);
-    // A damaged backup goes with sound ones that are older than those to be kept. Where no sound
-    // one goes, nobody has asked for its removal, and it may be all there is of its time.
+    // A damaged backup is removed only together with sound ones, if it is older than those to be
+    // kept. If no sound one is removed, it may be the only backup of its time.
     let is_old = |entry: &Entry| !old.is_empty() && oldest.is_some_and(|oldest| entry.id < *oldest);
     let (old_damaged, damaged): (Vec<_>, Vec<_>) = damaged.into_iter().partition(is_old);
     let mut named = HashSet::new();

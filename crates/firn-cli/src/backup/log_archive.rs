@@ -1,4 +1,5 @@
-//! The archive of the log, from outside: what it covers, and what of it is needed no more.
+//! The archive of the log: the ranges that it covers, and the removal of files that no backup
+//! needs.
 
 use super::format::Backup;
 use chrono::{DateTime, Local};
@@ -31,7 +32,7 @@ pub struct Removed {
     pub bytes: u64,
 }
 
-/// A time as people here read it.
+/// A time in the local time zone.
 pub fn local_time(wall_ms: u64) -> String {
     match DateTime::from_timestamp_millis(wall_ms as i64) {
         Some(time) => time
@@ -42,7 +43,7 @@ pub fn local_time(wall_ms: u64) -> String {
     }
 }
 
-/// First and last commit, first and last look at the clock.
+/// First and last commit, first and last recorded time.
 #[derive(Default)]
 struct SegmentEnds {
     seqnos: Option<(u64, u64)>,
@@ -92,8 +93,8 @@ pub fn ranges(archive: &Path) -> Result<Vec<SegmentRange>> {
         }
     }
     for range in &mut ranges {
-        // The first and the last segments may be empty. Not all numbers between them: an epoch
-        // begins with numbers far behind those of the one before.
+        // The first and the last segments may be empty. Do not iterate over all numbers between
+        // them: an epoch begins with numbers far above those of the one before.
         let within = range.first_segment..=range.last_segment;
         let within: Vec<u64> = segments
             .iter()
@@ -129,15 +130,15 @@ pub fn ranges(archive: &Path) -> Result<Vec<SegmentRange>> {
     Ok(ranges)
 }
 
-/// Removes what none of the backups in `kept` needs.
+/// Removes the files that none of the backups in `kept` needs:
 ///
-/// - Segments that each backup of this archive has itself. By their numbers: ids of backups are
-///   times, and clocks go back.
-/// - Files of entries that these segments name: the backups have those that are still in use.
-/// - Files of values that were made before the first of these backups and were gone when it was
-///   taken: nobody referred to them any more. Those that it has may have been written to by
-///   transactions that committed later, and stay; so does one that a later segment names, whose
-///   number was given out before the backup, and which was made after it.
+/// - Segments that each backup of this archive has itself. Their numbers decide: ids of backups are
+///   times, and clocks may be set back.
+/// - SSTs that these segments name: the backups have those that are still in use.
+/// - Blob files that were made before the first of these backups and no longer existed when it was
+///   taken: nothing referred to them. Blob files that it has stay, because later commits may refer
+///   to values that were being written. A blob file that a later segment names stays, too: its
+///   number may have been drawn before the backup, and the file made after it.
 pub fn prune(archive: &Path, kept: &[Backup]) -> Result<Removed> {
     let env = PosixEnv::new();
     let owner = archive_owner(&env, archive)?;
@@ -152,7 +153,7 @@ pub fn prune(archive: &Path, kept: &[Backup]) -> Result<Removed> {
     let all = archived_segments(&env, archive)?;
     let (mut segments, later): (Vec<u64>, Vec<u64>) =
         all.iter().partition(|id| **id <= first.last_segment());
-    // The archive tells by its last one where it goes on.
+    // Keep the last segment: it says where the archive goes on.
     if later.is_empty() {
         segments.pop();
     }
@@ -181,7 +182,7 @@ pub fn prune(archive: &Path, kept: &[Backup]) -> Result<Removed> {
     }
     removed.files = gone.len();
     removed.segments = segments.len();
-    // Files first: the segments say which.
+    // Remove files first: the segments name them.
     gone.extend(segments.iter().map(|id| segment_name(*id)));
     for name in gone {
         let path = archive.join(&name);
@@ -236,7 +237,7 @@ fn names_in_group(
         .try_for_each(|record| names_in(record, names))
 }
 
-/// The name of a file of entries, or of values, in an archive.
+/// The path of an SST or blob file in an archive.
 pub fn stored(archive: &Path, kind: FileKind, id: u64) -> std::path::PathBuf {
     archive.join(file_name(kind, id))
 }

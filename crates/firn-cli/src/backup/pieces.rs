@@ -1,8 +1,8 @@
 //! Files that change after they were sent: logs and blob files, cut into pieces of a fixed size.
 //!
-//! A piece is an object of its own, named after what is in it. So a file that has grown, or got
-//! holes, sends the pieces that differ; and blocks of zeros are no part of any: holes and room
-//! reserved for later cost nothing.
+//! A piece is an object of its own, named after its content. So of a file that has grown, or got
+//! holes, only the pieces that differ are sent. Blocks of zeros are left out: holes and reserved
+//! room cost nothing.
 
 use super::format::{ByteRange, Piece};
 use super::local_error::local_error;
@@ -15,7 +15,7 @@ use std::path::PathBuf;
 /// Bytes of a file in a piece.
 pub const PIECE_SIZE: u64 = 4 << 20;
 
-/// Zeros are left out in blocks of this size, those of holes.
+/// Size of the blocks of zeros that are left out; holes have this granularity.
 const BLOCK: usize = 4096;
 
 /// A part of a file that becomes a piece.
@@ -64,8 +64,8 @@ impl PieceSource {
     }
 }
 
-/// Takes blocks of zeros out of the bytes of a file from `at` on. Returns where the others lie in
-/// it.
+/// Removes blocks of zeros from `bytes`, which lie at `at` in their file. Returns the ranges of the
+/// remaining bytes in the file.
 pub fn without_zeros(bytes: &mut Vec<u8>, at: u64) -> Vec<ByteRange> {
     let mut runs: Vec<ByteRange> = Vec::new();
     let mut kept = 0;

@@ -113,8 +113,8 @@ fn examine(engine: &Path, tables: &[&str]) -> Result<ReadOnlyLog> {
     }
 }
 
-/// Whether a table of the catalog, or one it is a partition of, has this name: as people write it,
-/// or as files and catalog have it.
+/// Whether a table of the catalog, or the table of a partition, has this name, in SQL's form or in
+/// that of files and catalog.
 fn is_named(table: &str, name: &str) -> bool {
     let (database, rest) = name.split_once('.').unwrap_or_default();
     let table = base_table(table);

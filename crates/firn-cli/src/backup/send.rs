@@ -1,4 +1,4 @@
-//! Sending what an earlier backup has not sent.
+//! Sends the objects that the target does not have yet.
 
 use super::format::{Backup, Piece, StoredFile};
 use super::in_progress::InProgress;
@@ -26,7 +26,7 @@ pub struct Sent {
     pub sent_bytes: u64,
 }
 
-/// Sends what is not there.
+/// Sends the missing objects.
 ///
 /// # Errors
 /// `Corruption` of a table file that is not as it was written.
@@ -83,7 +83,7 @@ pub fn send(
     Ok(sent)
 }
 
-/// All that the backup names is there, and no prune has taken it for garbage.
+/// Checks that the target has all objects of the backup, and that no prune has removed the mark.
 pub fn expect_there(target: &Target, backup: &Backup, mark: &InProgress<'_>) -> Result<()> {
     let there = objects(target)?;
     let gone = |piece: &&Piece| there.get(&piece.object) != Some(&piece.len());
@@ -98,8 +98,8 @@ pub fn expect_there(target: &Target, backup: &Backup, mark: &InProgress<'_>) -> 
     Err(Error::new(ErrorKind::Busy, message))
 }
 
-/// Objects that are there, with their sizes. They appear whole, so a backup that was cut short
-/// needs not begin anew.
+/// The existing objects, with their sizes. Objects appear whole, so a backup that follows one that
+/// was cut short reuses them.
 fn objects(target: &Target) -> Result<HashMap<String, u64>> {
     let listed = target.list("files")?.into_iter();
     Ok(listed
@@ -136,7 +136,7 @@ struct Changing {
     name: String,
     path: PathBuf,
     size: u64,
-    /// So much of it counts, from the start.
+    /// Length of its significant part, from the start.
     len: u64,
 }
 
@@ -154,7 +154,7 @@ fn changing(source: &Source, tree: &ReadOnlyTree, log: &ReadOnlyLog) -> Result<V
             continue;
         }
         let size = path.metadata().map_err(|e| Error::io(&e, &name))?.size();
-        // Behind the end of the log a segment has nothing that counts.
+        // A segment's bytes after the end of the log do not count.
         let len = match segment {
             Some(id) if id == log.end.last_segment && log.end.end_offset > 0 => {
                 log.end.end_offset.next_multiple_of(BLOCK as u64).min(size)

@@ -1,5 +1,5 @@
-//! The running server, through its own client program: that one reads option files and knows every
-//! way to authenticate.
+//! The running server, through its own client program, which reads option files and knows every way
+//! to authenticate.
 
 use super::format::Position;
 use crate::args::Client;
@@ -97,7 +97,7 @@ impl Server {
     pub fn ask(&mut self, statement: &str) -> Result<Vec<Vec<String>>> {
         self.questions += 1;
         let end = format!("firn-end-{}-errors-0", self.questions);
-        // A client that goes on after an error does not go unseen.
+        // Detect a client that goes on after an error.
         let text = format!(
             "{statement};\nSELECT CONCAT('firn-end-{}-errors-', @@error_count);\n",
             self.questions
@@ -150,7 +150,7 @@ impl Server {
         Ok(first.map(std::mem::take).unwrap_or_default())
     }
 
-    /// Where the logs of the server stand.
+    /// The positions of the server's binary logs.
     pub fn position(&mut self) -> Result<Position> {
         let mut position = Position::default();
         if let Some([file, pos, ..]) = self.ask("SHOW MASTER STATUS")?.first().map(Vec::as_slice) {

@@ -40,7 +40,7 @@ pub struct Source {
     pub cut_ms: u64,
     /// Remarks for the user.
     pub notes: Vec<String>,
-    /// `dir` is ours and goes with this, before its lock does.
+    /// The checkpoint in `dir`: removed when this is dropped, before its lock is released.
     _checkpoint: Option<Checkpoint>,
     /// `dir`, locked.
     pub db: ReadOnlyDb,
@@ -98,7 +98,7 @@ impl Source {
         let wait = args.lock_wait;
         server.ask(&format!("SET SESSION lock_wait_timeout = {wait}"))?;
         server.backup_stage("START")?;
-        // Only one server's client at a time is here.
+        // The server's backup stage lets only one client get here at a time.
         let notes = remove_left_behind(parent)?;
         server.backup_stage("FLUSH")?;
         server.backup_stage("BLOCK_DDL")?;
@@ -107,9 +107,9 @@ impl Source {
         server.backup_stage("BLOCK_COMMIT")?;
         let checkpoint = Checkpoint::at(&dir)?;
         server.ask(&format!("SET GLOBAL firn_create_checkpoint = '{quoted}'"))?;
-        // The rest of its millisecond may be in it.
+        // The checkpoint may have commits of the rest of this millisecond.
         let cut_ms = clock.wall_micros() / 1000 + 1;
-        // Locked before the next client can come and find it left behind.
+        // Lock it before the next client could take it for one that was left behind.
         let db = ReadOnlyDb::open(Arc::new(PosixEnv::new()), &dir)?;
         let position = Some(server.position()?);
         server.backup_stage("END")?;
@@ -144,7 +144,7 @@ fn definitions(data_dir: &Path) -> Result<(Definitions, BTreeMap<String, Error>)
         }
         let files = match fs::read_dir(&database) {
             Ok(files) => files,
-            // Such as lost+found. Whether it is a database that counts is known later.
+            // A directory such as lost+found. The caller decides whether it is a needed database.
             Err(e) => {
                 unreadable.insert(name.into_owned(), failed(e, &database));
                 continue;

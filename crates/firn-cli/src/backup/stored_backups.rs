@@ -13,7 +13,7 @@ pub fn publish(backup: &Backup, target: &Target) -> Result<()> {
     target.put_new(&name, json)
 }
 
-/// The name of a backup's object, and what it says of itself.
+/// The name of a backup's object, and the id and checksum in that name.
 pub struct Entry {
     pub object: String,
     pub id: String,

@@ -1,9 +1,8 @@
-//! Names of tables as names of files: what the server does to names that are not of `[0-9A-Za-z_]`
-//! alone.
+//! Names of tables as names of files: the server's encoding of characters outside `[0-9A-Za-z_]`.
 //!
-//! Letters of two cases are `@` and two characters, so that file systems which do not tell cases
-//! apart keep them apart; all else of the basic plane, which is all that names have, is `@` and
-//! four hexadecimal digits.
+//! Letters with two cases become `@` and two characters, so that file systems that ignore case keep
+//! them apart. All other characters of the basic plane, the only one in names, become `@` and four
+//! hexadecimal digits.
 
 /// A row for each first character; the second ones are [`SECOND`], in order, `-` stands where there
 /// is none. Made with `SELECT CONVERT(CHAR(n USING ucs2) USING filename)`.

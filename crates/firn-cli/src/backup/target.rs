@@ -1,4 +1,4 @@
-//! Where backups lie: a directory, or a bucket.
+//! A target of backups: a directory, or a bucket.
 
 use super::format::{ByteRange, Piece};
 use super::local_error::local_error;
@@ -20,7 +20,7 @@ use xxhash_rust::xxh3::Xxh3;
 /// Bytes read and written at once; a part of an upload in parts.
 const CHUNK: u64 = 8 << 20;
 
-/// Files on their way at the same time.
+/// Files in transfer at the same time.
 const PARALLEL: usize = 4;
 
 #[cfg(test)]
@@ -42,8 +42,8 @@ pub struct Target {
 pub struct Transfer {
     /// The object, below the root, and what it holds.
     pub piece: Piece,
-    /// The file here; none to read the object only. When it is fetched it is there already, with
-    /// all its size.
+    /// The local file; none to read the object only. For a fetch it exists already, in its full
+    /// size.
     pub file: Option<PathBuf>,
 }
 
@@ -172,7 +172,7 @@ impl Target {
             .map_err(|e| failed(&e, object))
     }
 
-    /// Removes an object; one that is not there is gone already.
+    /// Removes an object. A missing one is no error.
     pub fn remove(&self, object: &str) -> Result<()> {
         let path = self.path(object);
         match self.runtime.block_on(self.store.delete(&path)) {
@@ -181,8 +181,8 @@ impl Target {
         }
     }
 
-    /// Sends files. An object appears when all of it is there and its checksum is right. `sent`
-    /// hears of bytes on the way.
+    /// Sends files. An object appears when it is complete and its checksum is right. `sent` is
+    /// called with the bytes as they are sent.
     ///
     /// # Errors
     /// `Corruption` of a file whose checksum is another.
@@ -270,7 +270,7 @@ impl Target {
                             value
                         });
                     }
-                    // It panicked: its result says that it was broken off.
+                    // The job panicked: its result stays that of an interrupted one.
                     Some(Err(_)) => failed = true,
                 }
             }
@@ -283,8 +283,8 @@ fn below(root: &ObjectPath, object: &str) -> ObjectPath {
     ObjectPath::from_iter(parts.chain(object.split('/').map(str::to_owned)))
 }
 
-/// The chunks are read in place: a worker thread that waits for the disk is one that sends nothing,
-/// which is what bounds the load.
+/// Reads the chunks on the worker thread: while it waits for the disk it sends nothing, which
+/// bounds the load.
 async fn upload(
     store: Arc<dyn ObjectStore>,
     path: ObjectPath,

@@ -51,7 +51,7 @@ pub fn check_tree(
         Ok(log) => (log.files, true),
         Err(_) => match db.files_left(tree) {
             Ok(files) => (files, false),
-            // Nobody here knows which files it names.
+            // The files that it names are unknown.
             Err(error) if error.is_unsupported() => {
                 findings.error(&error);
                 return Ok(checked);

@@ -14,8 +14,8 @@ const LISTED_MAX: usize = 1000;
 pub enum Severity {
     /// Stored bytes are not what they were, or contradict each other.
     Damage,
-    /// This version cannot read it: it is of a newer one, or encrypted. Nobody knows whether it is
-    /// sound.
+    /// This version cannot read it, because it is of a newer one, or encrypted. Whether it is sound
+    /// is unknown.
     Unsupported,
     /// Nothing is lost by it, as far as can be told.
     Warning,
@@ -76,7 +76,7 @@ pub struct Findings {
 }
 
 impl Findings {
-    /// Damage, or whatever kept something from being read.
+    /// Adds an error of reading: damage, or another cause.
     pub fn error(&mut self, error: &Error) {
         if error.is_unsupported() {
             let what = error.message().to_owned();
@@ -84,7 +84,7 @@ impl Findings {
         }
         let (place, offset) = match error.kind() {
             ErrorKind::Corruption { file, offset } if !file.is_empty() => {
-                // The same place is met again by whoever reads it next.
+                // Every reader of the same offset meets the same damage: report it once.
                 if !self.places.insert((file.clone(), *offset)) {
                     return;
                 }

@@ -1,4 +1,4 @@
-//! The log: as recovery reads it, and behind the first damage.
+//! Checks the log, as recovery reads it and beyond the first damage.
 
 use super::findings::Findings;
 use firn::base::Result;
@@ -44,7 +44,7 @@ pub fn check(
     Ok((None, segments.len() as u64))
 }
 
-/// Names what lies between intact groups of a segment and is none.
+/// Reports gaps between the intact groups of a segment.
 fn gaps(db: &ReadOnlyDb, segment: SegmentId, findings: &mut Findings) {
     let name = segment_name(segment);
     let mut pending = Vec::new();

@@ -66,7 +66,7 @@ pub fn check(
     Ok(checked)
 }
 
-/// Entries that belong to no table: harmless, but nobody will ever remove them.
+/// Warns of entries that belong to no table: they are harmless, but will never be removed.
 fn warn_of_strangers(tree: &ReadOnlyTree, known: &CatalogState, findings: &mut Findings) {
     let mut ours: BTreeSet<IndexId> = known.retired.keys().copied().collect();
     ours.insert(CATALOG_INDEX);

@@ -1,5 +1,5 @@
-//! A file of values out of line, by the headers of the values: which of them live only the tables
-//! know.
+//! Dumps a file of values out of line by the headers of the values. Only the tables know which of
+//! the values are live.
 
 use super::split;
 use crate::Outcome;

@@ -139,7 +139,7 @@ fn edit(edit: &Edit) -> EditReport {
     }
 }
 
-/// Where a file lives, in a word.
+/// The location of a file, in a word.
 pub(crate) fn location_name(location: FileLocation) -> &'static str {
     match location {
         FileLocation::Local => "local",

@@ -51,7 +51,7 @@ pub fn tables(
     Ok(bytes)
 }
 
-/// Leaves the files that hold entries of these tables, or of the catalog. Returns the others.
+/// Keeps the files that hold entries of these tables, or of the catalog. Returns the others.
 fn keep_only(state: &mut ManifestState, backup: &Backup, tables: &[&str]) -> HashSet<u64> {
     let of_tables = tables.iter().filter_map(|table| backup.tables.get(*table));
     let mut wanted: HashSet<IndexId> = of_tables.flat_map(|t| t.indexes.iter().copied()).collect();
@@ -68,8 +68,8 @@ fn keep_only(state: &mut ManifestState, backup: &Backup, tables: &[&str]) -> Has
     gone
 }
 
-/// Drops the tables that were not asked for: their definitions are in the catalog, their files are
-/// not all here.
+/// Drops the tables that were not asked for: the catalog has their definitions, but some of their
+/// files were not restored.
 fn drop_others(
     env: &Arc<dyn Env>,
     dir: &Path,

@@ -4,13 +4,13 @@ use crate::output::hex;
 use firn::base::Result;
 use firn::db::Db;
 
-/// How the xids of the server's own transactions begin, behind their lengths.
+/// The prefix of xids of the server's own transactions, after the lengths.
 const SERVER_XID: &[u8] = b"MySQLXid";
 const XID_HEAD: usize = 10;
 
-/// Transactions that the server was about to commit are none at the point; those of XA wait for
-/// their outcome. In a copy of some tables they do not: what they have changed in the others is not
-/// there to be committed.
+/// Rolls back transactions that the server was about to commit: at the restored point they are not
+/// committed. XA transactions stay prepared in a whole copy. In a copy of some tables they are
+/// rolled back, too, because their changes of other tables are missing.
 pub fn settle_prepared(db: &Db, whole: bool, notes: &mut Vec<String>) -> Result<usize> {
     let mut rolled_back = 0;
     for xid in db.prepared_xids() {

@@ -1,6 +1,7 @@
 //! `firn restore … --archive`: a backup, brought to a point by the archive of the log.
 //!
-//! The copy is recovered beside its place, and gets its name when it is whole ([`super::staging`]).
+//! The copy is recovered in a staging directory, and renamed when it is complete
+//! ([`super::staging`]).
 
 use super::engine_directory::whole;
 use super::in_doubt::settle_prepared;
@@ -139,7 +140,7 @@ fn text(report: &Report) -> String {
     text
 }
 
-/// The last place in the binary log that is in the copy.
+/// The last binary log position in the copy.
 fn reached_binlog(reached: &ReachedPoint, backup: &Backup) -> (String, u64) {
     match (&reached.binlog, &backup.position) {
         (Some(at), _) => (at.name.clone(), at.pos),
@@ -186,8 +187,8 @@ pub fn parse_time(text: &str) -> Result<u64> {
     u64::try_from(time.timestamp_millis()).map_err(|_| wrong("lies before 1970"))
 }
 
-/// The newest backup from before the point, or the one asked for. One that cannot be read is passed
-/// over, with a note.
+/// The newest backup from before the point, or the one asked for. Unreadable backups are skipped
+/// with a note.
 pub(in crate::backup) fn choose(
     target: &Target,
     id: &str,
@@ -261,7 +262,8 @@ fn newest_before(backups: &[Backup], wanted: &RecoveryTarget) -> Option<usize> {
             if let Some(at) = places.iter().position(before) {
                 return Some(at);
             }
-            // Before the binary log had this name: the archive says whether it ever got it.
+            // The backup is from before the binary log had this name; the archive may have the
+            // name.
             let first = places.iter().rposition(|place| to(place).is_some());
             let from = first.map_or(0, |first| first + 1);
             let older = places[from..].iter().position(Option::is_some);
@@ -305,8 +307,8 @@ fn fetch_archived(
         }
     }
     for id in &reached.names.blobs {
-        // That of the archive may have values that were still being written when the backup was
-        // taken.
+        // Take the archive's file: it may have values that were still being written when the backup
+        // was taken.
         let from = stored(archive, FileKind::Blob, *id);
         let name = firn::store::file_name(FileKind::Blob, *id);
         match from.exists() {
@@ -327,7 +329,7 @@ fn fetch_archived(
     Ok(copied)
 }
 
-/// The tables that are wanted; the others go, and so do copies of DDL that was under way.
+/// Returns the wanted tables; drops the others, and temporary copies of unfinished DDL.
 fn settle_tables(db: &Db, wanted: &[String]) -> Result<Vec<Arc<TableEntry>>> {
     let all = db.catalog().list("");
     let table = |name: &str| name.split('/').nth(1).unwrap_or_default().to_owned();
@@ -464,9 +466,8 @@ fn definitions_of(
     Ok(definitions)
 }
 
-/// Whether the definitions that the catalog has of a table or its partitions are those that it had
-/// `then`. Where it has none, the rows must still be the same ones: others may have come by another
-/// definition.
+/// Whether the catalog's definitions of a table or its partitions equal those of `then`. If it has
+/// none, the indexes must be the same ones: new ones may belong to another definition.
 fn is_unchanged(entries: &[&TableEntry], then: &CatalogState) -> bool {
     entries.iter().all(|entry| {
         then.tables.get(&entry.name).is_some_and(|then| {

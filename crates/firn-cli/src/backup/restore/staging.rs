@@ -1,15 +1,15 @@
-//! Where a restored copy is put together: in a directory of its own beside its place, so that one
-//! rename makes it appear.
+//! Assembles a restored copy in a directory of its own beside the final one, so that one rename
+//! makes it appear.
 //!
 //! 1. `#firn.restoring/engine` becomes the engine's directory, complete and synced.
-//! 2. `#firn.restoring/definitions` gets the definitions; then each gets its name in the data
-//!    directory as well (a second name is given as a whole, and never to what has one).
-//! 3. `engine` is renamed to `#firn`. Before this there is no database for a server to open, after
-//!    it all is there.
-//! 4. `#firn.restoring` goes.
+//! 2. `#firn.restoring/definitions` gets the definitions; then each is hard-linked into the data
+//!    directory. A link appears whole, and fails if the name is taken.
+//! 3. `engine` is renamed to `#firn`. Before this there is no database for a server to open; after
+//!    it the database is complete.
+//! 4. `#firn.restoring` is removed.
 //!
-//! Cut short before step 3 it leaves `#firn.restoring`, which the next one undoes: a definition in
-//! the data directory that is the same file as the one put aside was ours.
+//! If the restore is cut short before step 3, the next one undoes `#firn.restoring`: a definition
+//! in the data directory belongs to the restore if it is a link to the staged file.
 
 use crate::backup::format::busy;
 use crate::backup::source::Definitions;
@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 /// Name of the directory.
 pub const STAGE: &str = "#firn.restoring";
 
-/// Hears of every step, and may end it there.
+/// Called before every step; an error ends the restore there.
 pub type Step<'a> = &'a dyn Fn(&str) -> Result<()>;
 
 /// A copy that is being put together.
@@ -36,7 +36,7 @@ pub struct Stage<'a> {
 }
 
 impl<'a> Stage<'a> {
-    /// Undoes what one that was cut short has left, and makes room for this one.
+    /// Undoes a restore that was cut short, and creates the staging directory.
     ///
     /// # Errors
     /// `AlreadyExists` if `to` is neither missing, nor empty, nor the data directory of a server
@@ -74,7 +74,7 @@ impl<'a> Stage<'a> {
         (self.step)(name)
     }
 
-    /// The engine's directory is complete and synced: from the end of this on the copy is there.
+    /// Puts the copy in place; the engine's directory is complete and synced.
     pub fn settle(self, definitions: &Definitions) -> Result<()> {
         let env = PosixEnv::new();
         let aside = self.dir.join("definitions");
@@ -117,7 +117,7 @@ fn lock(dir: &Path) -> Result<Box<dyn Send + Sync>> {
     })
 }
 
-/// Takes back the names that definitions got, and directories that are empty without them.
+/// Removes the links of definitions, and directories that are then empty.
 fn undo(to: &Path, dir: &Path) -> Result<()> {
     let aside = dir.join("definitions");
     let databases = match fs::read_dir(&aside) {
