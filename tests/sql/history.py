@@ -627,6 +627,7 @@ class Run:
             "engine": f"{self.engine} {self.level}",
             "gap_locks": self.engine.upper() == "INNODB",
             "balanced": [place.number for place in shared.places if place.bank],
+            "unique": [place.number for place in shared.places if place.table == "u"],
         }
         path = scratch_root() / f"history-{self.engine}-{self.level}-{self.rounds}.jsonl"
         with path.open("w") as out:

@@ -19,6 +19,10 @@ pub struct Setup {
     /// list, the amounts sum up to zero.
     #[serde(default)]
     pub balanced: Vec<u64>,
+    /// Lists in which list and position are a unique secondary key. Of one position the server reads
+    /// one row, although the snapshot's row and an own one may both have it.
+    #[serde(default)]
+    pub unique: Vec<u64>,
 }
 
 /// All transactions of a run.

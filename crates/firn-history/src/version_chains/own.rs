@@ -86,10 +86,17 @@ impl Chains<'_> {
         if !matches!(scan, Scan::Range { .. }) {
             return;
         }
+        // One row was met at the only position that was read, where an own row may be, too.
+        let first_of_two = match (&op.statement, scan) {
+            (Statement::Read { rows, .. }, Scan::Range { list, from, to, .. }) => {
+                from == to && rows.len() == 1 && self.history.setup.unique.contains(list)
+            }
+            _ => false,
+        };
         for (&row, &place) in own {
             let there = place.is_some_and(|place| scan.covers(row, place));
             let verb = match (there, met.contains(&row)) {
-                (true, false) if !partial => "did not meet",
+                (true, false) if !partial && !first_of_two => "did not meet",
                 (false, true) => "met",
                 _ => continue,
             };
