@@ -3,6 +3,7 @@
 #include "session.h"
 #include "errors.h"
 #include "binlog_file.h"
+#include "lock_timeout.h"
 #include "sysvars.h"
 #include "xa.h"
 #include "log.h"
@@ -28,17 +29,6 @@ firn_isolation isolation_of(THD* thd) {
     default:
       return FIRN_REPEATABLE_READ;
   }
-}
-
-/*
-  In microseconds. SELECT … NOWAIT and WAIT n arrive as the statement's lock_wait_timeout: the
-  parser sets it and InnoDB's variable, but no other engine's. So the shorter of the two timeouts
-  counts.
-*/
-uint64_t lock_timeout_us(THD* thd) {
-  const uint64_t own = sysvars::lock_wait_timeout(thd);
-  const uint64_t statement = thd->variables.lock_wait_timeout;
-  return MY_MIN(own, statement) * 1000000;
 }
 
 }  // namespace

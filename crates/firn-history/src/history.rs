@@ -19,8 +19,8 @@ pub struct Setup {
     /// list, the amounts sum up to zero.
     #[serde(default)]
     pub balanced: Vec<u64>,
-    /// Lists in which list and position are a unique secondary key. Of one position the server reads
-    /// one row, although the snapshot's row and an own one may both have it.
+    /// Lists in which list and position are a unique secondary key. Of one position the server
+    /// reads one row, although the snapshot's row and an own one may both have it.
     #[serde(default)]
     pub unique: Vec<u64>,
 }

@@ -56,8 +56,8 @@ impl Drop for Checkpoint {
 
 const PREFIX: &str = "checkpoint-";
 
-/// The directory of a backup's checkpoint. It has the process id, since a backup into another target
-/// may have the same id.
+/// The directory of a backup's checkpoint. It has the process id, since a backup into another
+/// target may have the same id.
 pub fn checkpoint_of(parent: &Path, id: &str) -> PathBuf {
     parent.join(format!("{PREFIX}{id}-{}", std::process::id()))
 }

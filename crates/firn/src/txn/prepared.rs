@@ -81,7 +81,8 @@ impl PreparedTransactions {
     /// transaction's batch.
     pub fn refuse_if_changed(&self, indexes: &[IndexId]) -> Result<()> {
         let hit = |changed: &BTreeSet<IndexId>| indexes.iter().any(|id| changed.contains(id));
-        // Both locks at once, since transactions move between the maps.
+        // Hold both locks together: otherwise a transaction that moves from `by_xid` to `ending` in
+        // between would be missed.
         let noted = self.noted.lock();
         let mut found = noted.in_sessions.values().any(hit) || noted.ending.values().any(hit);
         for transaction in self.by_xid.lock().values() {

@@ -39,17 +39,18 @@ pub struct DatabaseIdentity {
 }
 
 /// A file in an object store that an edit has removed from the tree while other readers may still
-/// use it. It is deleted once no reader does.
+/// use it. It is deleted once no reader does. The position is that of the removal in the log that a
+/// writer shares with its readers; this version only keeps such entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeferredDeletion {
     /// Kind: SST or blob file.
     pub kind: FileKind,
     /// File id.
     pub file: u64,
-    /// Position in the shared log at which the file was removed: the epoch.
+    /// Epoch of the log's slot in which the file was removed.
     pub epoch: u64,
-    /// The slot in that epoch, from 1 on. 0 in an edit means that the file is deleted and the entry
-    /// goes.
+    /// Number of that slot in its epoch, from 1 on. 0 in an edit means that the file is deleted, and
+    /// the entry is removed.
     pub slot: u64,
 }
 

@@ -208,7 +208,9 @@ impl Segments {
         let file = match self.env.open_log(&path, false, self.direct) {
             Ok(file) => file,
             Err(error) => {
-                // Give it back: under this name the next try would overwrite it, and remove it.
+                // Rename it back to the reserve: under the segment's name the next `prepare` of
+                // this id would overwrite it, and on a full disk remove it, so the reserve would be
+                // lost.
                 self.give_back(id, size)?;
                 return Err(error);
             }

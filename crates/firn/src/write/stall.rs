@@ -163,7 +163,8 @@ impl StallGate {
         self.eased.notify_all();
     }
 
-    /// A damaged file is left out of compactions until the next open.
+    /// Notes that a damaged file is left out of compactions until the next open. Writers that a
+    /// deep L0 stops then fail with `damage`, because compactions may never make room.
     pub fn set_damage(&self, damage: Error) {
         self.state.lock().damage = Some(damage);
         self.eased.notify_all();

@@ -135,8 +135,9 @@ impl Block {
         Ok(low)
     }
 
-    /// With fixed keys: how many entries after `ordinal` are puts with a stored seqno that `sees`
-    /// says yes to, with keys that differ one from the other and lie below `limit`.
+    /// With fixed keys: how many entries in a row after `ordinal` are puts below `limit`, with a
+    /// stored seqno that `sees` accepts and another key than the entry before. Counting stops at
+    /// the first entry that does not fit.
     pub(super) fn rows_after(
         &self,
         ordinal: u32,

@@ -6,6 +6,9 @@
 //! write or a sync wakes the satisfied waiters and at most one successor for each slot, so a
 //! wake-up is never shared by more threads than can work.
 //!
+//! [`WalState::may_lead`] decides whether another write may begin, [`WalState::settle`] which
+//! waiter becomes the next leader.
+//!
 //! No I/O happens under the log's mutex: a leader takes the open group out first, and the next
 //! records go to a fresh one.
 
@@ -204,5 +207,56 @@ impl Shared {
         }
         self.lead(state, true);
         self.segments.health.check()
+    }
+}
+
+impl WalState {
+    /// Whether the open group should be written now, if the waiters on the list and `more` wait for
+    /// it: at once if no write is under way, otherwise if a slot is free and at least as many wait
+    /// as writes are under way. Fewer waiters would make many small groups, each of which costs a
+    /// write and its wake-ups. No timer is needed, since the end of each write asks again. A leader
+    /// that was woken and has not begun counts as a write, but does not keep others from leading:
+    /// on busy processors it may take long to run.
+    pub(super) fn may_lead(&self, more: usize) -> bool {
+        let busy = self.progress.writing() + self.called;
+        let waiting = || self.waiters.iter().filter(|w| w.lsn > self.sealed).count();
+        busy == 0 || busy < self.slots && waiting() + more >= busy
+    }
+
+    /// Whether a waiter behind the open group wants it durable.
+    pub(super) fn open_wanted_durable(&self) -> bool {
+        let sealed = self.sealed;
+        self.waiters.iter().any(|w| w.durable && w.lsn > sealed)
+    }
+
+    /// Takes all waiters off the list that must wake up: the satisfied ones, or all if the log
+    /// failed; one leader if a slot is free and a waiter needs the open group; one to sync if the
+    /// durable prefix waits for a sync. Called after every change of these.
+    pub(super) fn settle(&mut self, woken: &mut WakeList) {
+        let mut at = 0;
+        while at < self.waiters.len() {
+            let CommitWaiter { lsn, durable, .. } = self.waiters[at];
+            if self.reached(lsn, durable) {
+                woken.push(self.waiters.swap_remove(at), WakeReason::Done);
+            } else if self.failed {
+                woken.push(self.waiters.swap_remove(at), WakeReason::Failed);
+            } else {
+                at += 1;
+            }
+        }
+        if !self.syncing
+            && self.progress.needs_sync()
+            && let Some(at) = self.waiters.iter().position(|w| w.durable)
+        {
+            self.syncing = true;
+            woken.push(self.waiters.swap_remove(at), WakeReason::Sync);
+        }
+        let sealed = self.sealed;
+        if self.may_lead(0)
+            && let Some(at) = self.waiters.iter().position(|w| w.lsn > sealed)
+        {
+            self.called += 1;
+            woken.push(self.waiters.swap_remove(at), WakeReason::Lead);
+        }
     }
 }
