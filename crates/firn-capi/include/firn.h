@@ -23,10 +23,10 @@
 // A duplicate is about to be replaced or updated: lock it exclusively.
 #define FIRN_WRITE_LOCK_DUPLICATE_X 1
 
-// The caller vouches for unique secondary indexes.
+// The caller guarantees that keys of unique secondary indexes are unique.
 #define FIRN_WRITE_NO_UNIQUE_SECONDARY_CHECK 4
 
-// "None", where a position is expected.
+// Stands for no position.
 #define FIRN_NONE UINT32_MAX
 
 // As many bytes as the column has, stored as they are.
@@ -165,7 +165,7 @@ typedef enum firn_option {
   FIRN_OPTION_LOG_ARCHIVE_TIMEOUT = 8,
 } firn_option;
 
-// Isolation levels. SERIALIZABLE is the caller's to refuse.
+// Isolation levels. The caller refuses SERIALIZABLE.
 typedef enum firn_isolation {
   // Reads as READ COMMITTED.
   FIRN_READ_UNCOMMITTED = 0,
@@ -191,7 +191,8 @@ typedef struct firn_session firn_session;
 // An opened table, shared by all who use it.
 typedef struct firn_table firn_table;
 
-// How far something long is: so much of `total`, in no certain unit. True ends it.
+// Reports the progress of a long call: `done` of `total`, in any unit. Returning true ends the
+// call.
 typedef bool (*firn_progress)(void *context, uint64_t done, uint64_t total);
 
 // The part of a column's value that suffices if it lies out of line: `prefix` bytes from its
@@ -202,7 +203,7 @@ typedef struct firn_partial_column {
   uint32_t column;
   // Bytes from the beginning.
   uint64_t prefix;
-  // Whether the length of the whole is needed.
+  // Whether the length of the whole value is needed.
   bool length;
 } firn_partial_column;
 
@@ -218,7 +219,7 @@ typedef struct firn_config {
   uint64_t memory_limit;
   // A memtable is flushed at this size.
   uint64_t memtable_size;
-  // Memory a transaction's writes may take; what is more goes to files.
+  // Memory that a transaction's writes may take; beyond it they go to files.
   uint64_t txn_memory_limit;
   // Values of so many bytes and more go to blob files.
   uint64_t blob_threshold;
@@ -238,9 +239,11 @@ typedef struct firn_config {
   bool direct_io;
   // Read table files past the page cache.
   bool direct_reads;
-  // The server starts, and asks `firn_recover` when all is open. If not, it runs already.
+  // Whether the server is starting, and calls `firn_recover` when all engines are open;
+  // otherwise it is already running.
   bool server_asks;
-  // The server commits or rolls back whatever is prepared, as it was told to.
+  // Whether the server commits or rolls back all prepared transactions, as its user has asked
+  // for.
   bool server_decides_as_told;
   // The index of the server's binary log; NULL if it keeps none.
   const char *binlog_index;
@@ -392,7 +395,7 @@ typedef struct firn_table_def {
   uint32_t auto_increment;
   // Computes collation weights; NULL if no part is text.
   const struct firn_collator *collator;
-  // The record buffer of a row of defaults, which shows what stands under a NULL; or NULL.
+  // The record buffer of a row of defaults, which has the bytes to put under NULLs; or NULL.
   const uint8_t *default_record;
 } firn_table_def;
 
@@ -588,7 +591,7 @@ enum firn_status firn_cursor_reset(struct firn_cursor *cursor,
                                    enum firn_read_mode mode,
                                    enum firn_wait wait);
 
-// End of a statement: lets go of session, view and blocks; keeps memory and the last key.
+// Ends a statement: releases session, view and blocks; keeps memory and the last key.
 //
 // # Safety
 // `cursor` is live and this thread's.
@@ -612,9 +615,9 @@ void firn_cursor_close(struct firn_cursor *cursor);
 
 // Columns to decode: a bitmap with bit `i % 8` of byte `i / 8` for column `i`; NULL for all.
 // `key_only` decodes the columns of the index and of the primary key from the index entry alone.
-// `parts`: what is enough of values out of line; short values come whole nevertheless, and so does
-// what is locked, but for BLOBs of which the length is enough: a statement that neither reads nor
-// writes them leaves them so in both records of `firn_update`.
+// `parts`: parts that suffice of values out of line. Short values and values of locked rows still
+// come whole, except BLOBs of which the length suffices: a statement that neither reads nor writes
+// them passes them so in both records of `firn_update`.
 //
 // # Safety
 // `bitmap` is NULL or has a bit for each column; `parts` has `part_count` elements.
@@ -641,9 +644,9 @@ enum firn_status firn_cursor_end_range(struct firn_cursor *cursor,
 // `cursor` is live and this thread's; `out` has room for eight bytes.
 enum firn_status firn_cursor_ref(struct firn_cursor *cursor, uint8_t *out);
 
-// Turns semi-consistent reading on or off: a locking scan of the rows themselves shows a row that
-// another transaction has locked as it was last committed. When the row matches, moving on or the
-// same seek gives it again, locked.
+// Turns semi-consistent reading on or off: a locking scan of the clustered index shows a row that
+// another transaction has locked as it was last committed. If the row matches, the next move or
+// the same seek returns it again, locked.
 //
 // # Safety
 // `cursor` is live and this thread's.
@@ -737,9 +740,9 @@ enum firn_status firn_open(const struct firn_config *config,
                            const struct firn_host *host,
                            struct firn_db **out);
 
-// Closes the database: everything committed is durable, background threads have ended. The handle
-// is gone also when an error is returned. `thread_left`: a thread hangs in the archive of the log;
-// it calls nobody any more, but this code has to stay where it is.
+// Closes the database: all commits are durable, and background threads have ended. The handle is
+// freed even if an error is returned. `thread_left`: a thread still hangs in a call on the archive
+// of the log. It calls no callback any more, but this library must stay loaded.
 //
 // # Safety
 // `db` is from `firn_open`, and not used afterwards; neither are its sessions, tables, cursors.
@@ -759,8 +762,8 @@ enum firn_status firn_sync_log(const struct firn_db *db);
 // `db` is open; `target` is a string.
 enum firn_status firn_checkpoint(const struct firn_db *db, const char *target, bool flush);
 
-// The server's binary log ends in `file` at `position` before the change of the catalog that comes
-// next. For the archive of the log; without one it does nothing.
+// Notes that the server's binary log ends in `file` at `position` before the next change of the
+// catalog. Only for the archive of the log.
 //
 // # Safety
 // `db` is open; `file` is a string.
@@ -782,7 +785,7 @@ enum firn_status firn_note_server_run(const struct firn_db *db, const char *file
 // `db` is open.
 enum firn_status firn_flush(const struct firn_db *db);
 
-// Changes an option for what follows.
+// Changes an option from now on.
 //
 // # Safety
 // `db` is open.
@@ -807,7 +810,7 @@ enum firn_status firn_commit_xid(const struct firn_db *db, const uint8_t *xid, s
 // `db` is open; `xid` has `len` bytes.
 enum firn_status firn_rollback_xid(const struct firn_db *db, const uint8_t *xid, size_t len);
 
-// Creates a table: atomic and durable. `frm` and `version` are the server's own, kept for it;
+// Creates a table: atomic and durable. `frm` and `version` are stored for the server;
 // `autoincrement` is the first value to hand out.
 //
 // # Safety
@@ -864,9 +867,9 @@ enum firn_status firn_table_version(const struct firn_db *db,
 const char *firn_last_error(void);
 
 // Plans to give `table` the indexes of `definition`, whose columns and primary key are the
-// table's. `from` says for each of its indexes which number it has in the table, or `FIRN_NONE`
-// for a new one. `FIRN_UNSUPPORTED`, with the reason in words, if more than secondary indexes
-// would change.
+// table's. `from` has for each index of `definition` its number in the table, or `FIRN_NONE` for a
+// new one. `FIRN_UNSUPPORTED`, with the reason in words, if more than secondary indexes would
+// change.
 //
 // # Safety
 // The table is live; the pointers are valid for what they name, `from` for as many numbers as the
@@ -916,7 +919,7 @@ enum firn_status firn_index_change_commit(const struct firn_db *db,
                                           const uint8_t *version,
                                           size_t version_len);
 
-// Ends a change; if it was not committed, what it filled is garbage from now on.
+// Ends a change. If it was not committed, the entries of its new indexes become garbage.
 //
 // # Safety
 // `change` is NULL or from `firn_index_change_new`, and not used afterwards.
@@ -1006,7 +1009,7 @@ enum firn_status firn_begin_statement(struct firn_session *session,
 // `session` is a live session of this thread.
 enum firn_status firn_end_statement(struct firn_session *session);
 
-// Takes the statement's changes back; its locks stay.
+// Rolls the statement's changes back; its locks stay.
 //
 // # Safety
 // `session` is a live session of this thread.

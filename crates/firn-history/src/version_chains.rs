@@ -443,8 +443,8 @@ impl<'a> Chains<'a> {
         }
     }
 
-    /// Fills `places` and `carriers` from the chains, and `touched` from the chains, the reads and the
-    /// point updates.
+    /// Fills `places` and `carriers` from the chains, and `touched` from the chains, the reads and
+    /// the point updates.
     fn index(&mut self) {
         let mut written = Vec::new();
         for (&row, chain) in &self.rows {

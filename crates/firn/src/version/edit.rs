@@ -49,8 +49,8 @@ pub struct DeferredDeletion {
     pub file: u64,
     /// Epoch of the log's slot in which the file was removed.
     pub epoch: u64,
-    /// Number of that slot in its epoch, from 1 on. 0 in an edit means that the file is deleted, and
-    /// the entry is removed.
+    /// Number of that slot in its epoch, from 1 on. 0 in an edit means that the file is deleted,
+    /// and the entry is removed.
     pub slot: u64,
 }
 

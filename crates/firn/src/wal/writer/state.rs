@@ -3,7 +3,7 @@
 use super::super::durable_prefix::{DurablePrefix, PrefixEnd};
 use super::super::frame::{FIRST_GROUP, GROUP_HEADER, GroupHeader, blocks_for};
 use super::super::segment::{OldSegment, Segment};
-use super::super::waiter::{CommitWaiter, WakeList, WakeReason};
+use super::super::waiter::CommitWaiter;
 use super::super::{GroupNumber, LogEnd, Lsn, SegmentId};
 use super::sealed_group::{GrowingGroup, SealedGroup};
 use super::{FullDiskAccess, WalOptions, WalStats, has_room, margin, outcome_room, takes};
@@ -57,7 +57,7 @@ pub(super) struct WalState {
     pub waiters: Vec<CommitWaiter>,
     /// Waiters that were woken to lead and have not begun: each has a write slot.
     pub called: usize,
-    slots: usize,
+    pub slots: usize,
     spare: Vec<AlignedBuf>,
     /// The mode of the last committer.
     pub wants_durable: bool,
