@@ -22,7 +22,7 @@ const LOAD_BATCH: u64 = 1000;
 struct Cost {
     /// Nanoseconds by the clock.
     ns: f64,
-    /// Nanoseconds on a processor: what is left of `ns` is spent waiting for one.
+    /// Nanoseconds that the thread ran on a processor; it waited for the rest of `ns`.
     processor_ns: f64,
     allocations: f64,
 }

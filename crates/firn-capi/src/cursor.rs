@@ -336,11 +336,8 @@ pub unsafe extern "C" fn firn_cursor_set_semi_consistent(
 /// `cursor` is live and this thread's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_cursor_was_semi_consistent(cursor: *mut firn_cursor) -> bool {
-    // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow is
-    // unique.
     guard_value(false, || {
-        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
-        // is unique.
+        // SAFETY: the cursor is live and used by this thread alone, so the borrow is unique.
         unsafe { cursor_mut(cursor) }.is_ok_and(|c| c.cursor.was_semi_consistent())
     })
 }

@@ -16,8 +16,9 @@ pub type IndexId = u32;
 /// included.
 pub const SEQNO_MAX: Seqno = (1 << 56) - 1;
 
-/// Seqnos with this bit are positions in a private write set. They must never reach a memtable,
-/// a file or a cache.
+/// Seqnos with this bit are positions in a private write set. They never reach a memtable or a
+/// cache; the only files with them are the spilled runs of a transaction, whose readers map them to
+/// the seqno of its commit.
 pub const UNCOMMITTED_BIT: Seqno = 1 << 55;
 
 /// Largest seqno a commit may get.

@@ -43,7 +43,7 @@ const BUCKET_COLLISION: u8 = 254;
 /// A bucket of the hash index stores the number of a restart in one byte.
 const HASHED_RESTARTS_MAX: usize = 253;
 
-/// The bucket of a key among `buckets`; the filter uses the other half of the hash.
+/// The bucket of a key among `buckets`, from the lower half of the key's hash.
 fn bucket_of(hash: u64, buckets: usize) -> usize {
     (((hash & 0xffff_ffff) * buckets as u64) >> 32) as usize
 }

@@ -245,7 +245,7 @@ thread_local! {
 /// No codec expands further than this. A block that claims more is damaged, and must not allocate.
 const EXPANSION_MAX: usize = 1 << 16;
 
-/// Undoes [`Compressor::compress`].
+/// Undoes the compression of [`Compressor`].
 pub(super) fn decompress(
     codec: StoredCodec,
     dictionary: Option<&Dictionary>,

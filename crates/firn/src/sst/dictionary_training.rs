@@ -65,8 +65,8 @@ impl Dictionary {
 const COVER_SEGMENT: u32 = 512;
 /// Bytes whose frequency decides.
 const COVER_WIDTH: u32 = 8;
-/// Binary logarithm of the frequency table: half a million entries, more than there are samples'
-/// bytes.
+/// Binary logarithm of the number of entries in the frequency table: half a million, about one for
+/// each byte of the samples.
 const COVER_TABLE_LOG: u32 = 19;
 
 /// ZSTD's trainer with fixed parameters. The function of the safe binding tries five lengths of

@@ -17,7 +17,7 @@ pub(super) const FOOTER_LEN: usize = 72;
 /// Feature flag of a file with encrypted blocks.
 const FEATURE_ENCRYPTED: u32 = 1;
 
-/// Largest raw block, and so roughly the largest entry.
+/// Largest raw block in bytes. The longest entry takes at most half of it.
 pub(super) const RAW_BLOCK_MAX: usize = 1 << 30;
 
 /// The kind of a block's content; stored with it, so that readers dispatch on it.

@@ -39,10 +39,10 @@ const ZSTD_LEVEL: i32 = 3;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Density {
     /// For data that compactions soon rewrite: files above the last level that are not at rest, and
-    /// spilled files of large transactions.
+    /// spilled files of large transactions that lie in the range of older data.
     Light,
-    /// For data that stays: the last level, files at rest above it, bulk loads, index builds, and
-    /// files written by a repair.
+    /// For data that stays: the last level, files at rest above it, bulk loads, spilled
+    /// files of keys beyond all older data, index builds, and files written by a repair.
     Dense,
 }
 

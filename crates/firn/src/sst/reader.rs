@@ -163,12 +163,12 @@ impl SstReader {
         self.pins.iter().map(Pin::bytes).sum()
     }
 
-    /// The index; its partitions may be elsewhere ([`Self::partition`]).
-    /// Bytes of [`Self::memory_bytes`] that it would not hold if the budget had no room.
+    /// Bytes of [`Self::memory_bytes`] that the reader would not hold if the budget had no room.
     pub fn optional_bytes(&self) -> u64 {
         self.pins.iter().skip(1).map(Pin::bytes).sum()
     }
 
+    /// The index; its partitions may be elsewhere ([`Self::partition`]).
     pub(super) fn index(&self) -> &Index {
         &self.index
     }

@@ -35,7 +35,8 @@ pub struct LostRange {
     pub error: Error,
     /// Their number, if the index has it.
     pub entries: Option<u64>,
-    /// The last key before them; none at the start of the file.
+    /// A key below them: the file's smallest key, or the separator or last key of the block before
+    /// them. None if no intact block lies before them.
     pub from: Option<Vec<u8>>,
     /// A key at or after their end; none at the end of the file.
     pub upto: Option<Vec<u8>>,
@@ -149,9 +150,14 @@ impl Salvage {
                     };
                     let place = (self.file_id, handle.offset);
                     let checked = block_frame::check(&bytes[at..at + len], place);
-                    let (header, _) = checked.map_err(|damage| damage.at(&self.name, place.1))?;
-                    found.push((header.kind, handle));
-                    at += len;
+                    match checked.map_err(|damage| damage.at(&self.name, place.1)) {
+                        Ok((header, _)) => {
+                            found.push((header.kind, handle));
+                            at += len;
+                        }
+                        Err(error) if error.is_unsupported() => return Err(error),
+                        Err(_) => at += 1,
+                    }
                 }
                 None => at += 1,
             }

@@ -42,7 +42,8 @@ struct VerifiedTotals {
 
 impl SstReader {
     /// Reads the whole file past the cache and checks every checksum, the order of all entries, the
-    /// separators, the filters, and all counts against index and properties.
+    /// separators, the filters, and all counts against index and properties. The parts of the index
+    /// that the reader holds in memory are used from there; the file's checksum covers their bytes.
     ///
     /// # Errors
     /// The first problem found. The rest of the file is read all the same.
@@ -74,7 +75,7 @@ impl SstReader {
         match self.whole_index() {
             Ok(index) => self.survey_blocks(&index, &mut seen, &mut report, &mut broken),
             // A partition without its neighbours is not enough to check its blocks' counts.
-            Err(_) => self.survey_partitions(&mut broken),
+            Err(error) => self.survey_partitions(error, &mut broken),
         }
         report.entries = seen.stats.entries;
         report.deletes = seen.stats.deletes;
@@ -114,12 +115,18 @@ impl SstReader {
     }
 
     /// Checks each partition of the index by itself, and the checksums of the blocks it names.
-    fn survey_partitions(&self, broken: &mut dyn FnMut(Error)) {
+    /// `first` is the error that the whole index gave. It is reported here, once: the partition that
+    /// gave it may still be intact in the cache.
+    fn survey_partitions(&self, first: Error, broken: &mut dyn FnMut(Error)) {
+        let reported = first.to_string();
+        broken(first);
         for number in 0..self.index().partitions() {
             let partition = match self.partition(number, false) {
                 Ok(partition) => partition,
                 Err(error) => {
-                    broken(error);
+                    if error.to_string() != reported {
+                        broken(error);
+                    }
                     continue;
                 }
             };

@@ -115,7 +115,7 @@ fn mutated_blocks_with_right_checksums_never_panic() {
     }
 }
 
-/// Random damage to whole files, checksums of blocks and footer repaired where they can be.
+/// Random damage to whole files. The checksums stay as they were.
 #[test]
 fn mutated_files_never_panic_nor_lie() {
     for (i, (model, bytes)) in small_files().into_iter().enumerate() {

@@ -110,7 +110,7 @@ impl Pending {
         }
     }
 
-    /// Whether a block to be compressed waits. If none does, copied ones go on to the file.
+    /// Whether no block waits to be compressed. Then copied blocks go straight to the file.
     pub(super) fn is_empty(&self) -> bool {
         self.blocks.is_empty()
     }
