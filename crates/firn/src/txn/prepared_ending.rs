@@ -2,7 +2,7 @@
 
 use super::prepared::{PreparedTransaction, PreparedTransactions};
 use super::transaction_context::TransactionContext;
-use crate::base::{IndexId, Result};
+use crate::base::{ErrorKind, IndexId, Result};
 use crate::wal::Lsn;
 use crate::write::{Changes, CommitRecord, unknown_outcome};
 use std::collections::BTreeSet;
@@ -15,7 +15,8 @@ impl PreparedTransactions {
     /// The transaction stays prepared if it cannot be published: `Poisoned` and `ShutDown` of the
     /// log, `NoSpace` on a full disk, `Corruption` of its batch, `Unsupported` if no seqno is left.
     /// `Poisoned` as well if it is published, but the log fails before it is durable: the outcome
-    /// is unknown until restart.
+    /// is unknown until restart. `NoSpace` likewise if a database that opened without any room
+    /// cannot log it yet.
     pub fn commit(&self, xid: &[u8], cx: &TransactionContext) -> Result<bool> {
         let indexes = |transaction: &PreparedTransaction| transaction.changes.indexes();
         let Some(transaction) = self.take_out(xid, indexes)? else {
@@ -38,9 +39,12 @@ impl PreparedTransactions {
                     }
                 }
                 release(&transaction, cx);
-                let durable = cx.pipeline.wait_durable(committed.lsn);
-                durable.map_err(|error| unknown_outcome(&error))?;
-                Ok(true)
+                match cx.pipeline.wait_durable(committed.lsn) {
+                    // The log is intact and takes the commit once there is room.
+                    Err(error) if *error.kind() == ErrorKind::NoSpace => Err(error),
+                    Err(error) => Err(unknown_outcome(&error)),
+                    Ok(()) => Ok(true),
+                }
             }
             Err(error) => {
                 self.insert(xid.to_vec(), transaction);
