@@ -31,7 +31,8 @@ use crate::memtable::Memtable;
 use crate::read::SuperVersions;
 use crate::store::{DiskReserve, FileStore};
 use crate::txn::{
-    LockOwner, LockTable, SnapshotList, Transaction, TransactionContext, WaitObserver,
+    ActiveInserts, LockOwner, LockTable, SnapshotList, Transaction, TransactionContext,
+    WaitObserver,
 };
 use crate::version::{self, Edit, FileSource, Flushable, VersionSet};
 use crate::wal::{self, Wal, WalOptions};
@@ -273,6 +274,7 @@ impl Db {
             super_versions,
             pipeline,
             locks,
+            inserts: ActiveInserts::new(),
             snapshots,
             mutable: Arc::clone(&work.options.mutable),
             write_sets: Arc::clone(&write_sets),

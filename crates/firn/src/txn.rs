@@ -1,5 +1,6 @@
 //! Transactions: snapshots, private write sets, row locks, deadlocks, and prepared transactions.
 
+pub mod active_inserts;
 mod deadlock;
 pub mod lock_table;
 pub mod prepared;
@@ -10,8 +11,9 @@ pub mod transaction;
 pub mod transaction_context;
 pub mod write_set;
 
+pub use active_inserts::ActiveInserts;
 pub use lock_table::{
-    Granted, LockInfo, LockMemory, LockMode, LockOwner, LockStats, LockTable, WaitInfo,
+    GapGrant, Granted, LockInfo, LockMemory, LockMode, LockOwner, LockStats, LockTable, WaitInfo,
     WaitObserver, WaitPolicy,
 };
 pub use prepared::{PreparedTransaction, PreparedTransactions};

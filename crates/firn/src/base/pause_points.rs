@@ -23,6 +23,10 @@ pub enum PausePoint {
     LockRefused,
     /// A row lock was granted; the row is not read again yet.
     LockGranted,
+    /// A scan has locked a gap; it has not searched the uncommitted keys of others yet.
+    GapLocked,
+    /// A new key is in the write set; its gap has not been checked again yet.
+    Inserted,
     /// A commit has its seqno and its position in the log's buffer; its entries are in no memtable
     /// yet.
     Sequenced,

@@ -58,15 +58,22 @@ pub(super) fn relog(
             listener,
             owner: LockOwner::new(0, 0),
             unique: HashMap::new(),
+            keys: Vec::new(),
         };
         match changes {
             Changes::Batch(batch) => batch.for_each(|entry| locks.take(entry.user_key))?,
             Changes::Run(files) => locks.take_all(files)?,
         }
+        // Deleted and changed rows are listed, too. That does no harm: a scan meets them, and waits
+        // for their locks.
+        let mut keys = std::mem::take(&mut locks.keys);
+        keys.sort_unstable();
+        let inserting = cx.inserts.add_prepared(&locks.owner, keys);
         let recovered = PreparedTransaction {
             changes: changes.clone(),
             prepared,
             owner: Some(locks.owner),
+            inserting,
             blobs,
             run: run.cloned(),
             rows: changes
@@ -96,6 +103,8 @@ struct RecoveredLocks<'a> {
     /// By index: how to find the end of the declared columns; `None` for an index that is not a
     /// unique secondary one.
     unique: HashMap<IndexId, Option<KeyPrefixExtractor>>,
+    /// The keys of all entries.
+    keys: Vec<Box<[u8]>>,
 }
 
 impl RecoveredLocks<'_> {
@@ -116,6 +125,7 @@ impl RecoveredLocks<'_> {
             Err(error) => self.lost(&error),
         }
         self.lock(user_key);
+        self.keys.push(user_key.into());
     }
 
     /// Length of the prefix that is unique in a unique secondary index; `None` for other indexes,

@@ -1,7 +1,8 @@
 //! Point reads.
 
 use super::super_version::SuperVersion;
-use crate::base::{InternalKey, Result, Seqno, Value};
+use crate::base::key::SEQNO_MAX;
+use crate::base::{InternalIterator, InternalKey, Result, Seqno, Value};
 use crate::cache::KeyHash;
 use crate::version::Flushable;
 
@@ -73,6 +74,33 @@ pub fn get<R>(
         }
     }
     Ok(None)
+}
+
+/// Whether a commit after `since` may have written or deleted a user key `k` with
+/// `lower ≤ k < upper`. The view must be the current one, as for [`changed_since`].
+pub fn range_changed_since(
+    super_version: &SuperVersion,
+    lower: &[u8],
+    upper: &[u8],
+    since: Seqno,
+) -> bool {
+    if super_version.has_files_after(since) {
+        return true;
+    }
+    let mut grown = super_version
+        .memtables()
+        .filter(|m| m.last_commit() > since);
+    grown.any(|memtable| {
+        let mut entries = memtable.iter();
+        let mut more = entries.seek(lower, SEQNO_MAX).unwrap_or(false);
+        while more && entries.key().user_key < upper {
+            if entries.key().seqno > since {
+                return true;
+            }
+            more = entries.next().unwrap_or(false);
+        }
+        false
+    })
 }
 
 /// Whether a commit after `since`, up to `seqno`, may have written or deleted `user_key`. Both

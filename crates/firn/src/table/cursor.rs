@@ -16,6 +16,8 @@
 //! An exact seek opens only what can hold the key's prefix; a cursor that seeks again (a join's
 //! inner table) or moves on past the prefix widens to the whole index and keeps its iterators.
 
+mod gaps;
+
 use super::Table;
 use super::blob_columns::PartialColumn;
 use super::index_scan::{IndexScan, Resume, copy};
@@ -27,6 +29,7 @@ use crate::base::key_range::make_successor;
 use crate::base::{Error, ErrorKind, Result};
 use crate::read::{Freshness, ReadPoint};
 use crate::txn::Transaction;
+use gaps::{GapScan, GapStep};
 use std::sync::Arc;
 
 /// Entries that a move skips, locked by others or deleted, between two checks for a kill.
@@ -85,6 +88,9 @@ pub struct Cursor {
     /// Continue after (or before) the last entry in a new scan.
     parked: bool,
     ahead: RowPrefetch,
+    /// The last seek is for a whole row key or above it.
+    finds_row_key: bool,
+    gaps: GapScan,
 }
 
 impl Cursor {
@@ -101,6 +107,8 @@ impl Cursor {
             at_start: true,
             parked: false,
             ahead: RowPrefetch::new(),
+            finds_row_key: false,
+            gaps: GapScan::new(),
         }
     }
 
@@ -111,6 +119,7 @@ impl Cursor {
     /// `InvalidArgument` if there is no such index.
     pub fn reset(&mut self, index: Option<usize>, mode: ReadMode, wait: LockWait) -> Result<()> {
         self.scan.close();
+        self.gaps.close();
         self.end.clear();
         self.seeks = 0;
         self.parked = false;
@@ -132,6 +141,7 @@ impl Cursor {
     /// Releases all resources of the statement, and keeps the key of the last entry.
     pub fn park(&mut self) {
         self.scan.close();
+        self.gaps.close();
         self.end.clear();
         self.seeks = 0;
         self.parked = true;
@@ -179,8 +189,8 @@ impl Cursor {
                 make_successor(&mut self.end);
             }
         }
-        if self.scan.is_open() {
-            self.bound_to_index();
+        if self.scan.is_open() && !self.gaps.is_on() {
+            self.scan.bound_to_index(self.fetch.index().id(), &self.end);
             self.scan.move_bounds();
         }
         Ok(())
@@ -217,15 +227,17 @@ impl Cursor {
             // At most one row, so no iterator. A later move opens one at the row's key.
             self.scan.close();
             self.fetch.set_row_key(&self.prefix);
-            return self.row(txn, record);
+            return self.row(txn, true, record);
         }
         let exact = matches!(mode, SeekMode::Exact | SeekMode::LastWithPrefix);
-        let narrow = exact && self.seeks == 0;
+        let narrow = exact && self.seeks == 0 && !self.locks_gaps(txn);
+        self.finds_row_key = complete && mode == SeekMode::AtOrAfter && self.fetch.on_clustered();
         self.seeks += 1;
         if narrow {
+            self.gaps.turn(false);
             self.scan.bound_to_prefix(&self.prefix, &self.successor);
         } else {
-            self.bound_to_index();
+            self.bound_to_index(txn);
         }
         self.open(txn, narrow)?;
         let (sought, forward) = match mode {
@@ -246,7 +258,8 @@ impl Cursor {
     /// Those of [`Self::seek`].
     pub fn first(&mut self, txn: &mut Transaction, record: &mut [u8]) -> Result<bool> {
         self.parked = false;
-        self.bound_to_index();
+        self.finds_row_key = false;
+        self.bound_to_index(txn);
         self.open(txn, false)?;
         copy(&mut self.sought, &index_prefix(self.fetch.index().id()));
         self.begin(txn, true, false, record)
@@ -258,7 +271,8 @@ impl Cursor {
     /// Those of [`Self::seek`].
     pub fn last(&mut self, txn: &mut Transaction, record: &mut [u8]) -> Result<bool> {
         self.parked = false;
-        self.bound_to_index();
+        self.finds_row_key = false;
+        self.bound_to_index(txn);
         self.open(txn, false)?;
         self.sought.clear();
         self.begin(txn, false, false, record)
@@ -330,7 +344,8 @@ impl Cursor {
         record: &mut [u8],
     ) -> Result<bool> {
         if self.fetch.on_clustered() {
-            return self.get_row(txn, key, record);
+            self.fetch.row_key_of(key.image)?;
+            return self.row(txn, true, record);
         }
         self.seek(txn, key, SeekMode::Exact, record)
     }
@@ -347,7 +362,7 @@ impl Cursor {
         record: &mut [u8],
     ) -> Result<bool> {
         self.fetch.row_key_of(reference.image)?;
-        self.row(txn, record)
+        self.row(txn, false, record)
     }
 
     /// Id of the row last read from a table with a hidden primary key.
@@ -363,12 +378,21 @@ impl Cursor {
         self.fetch.unlock_row(txn);
     }
 
-    /// Reads the row of the row key that was set.
-    fn row(&mut self, txn: &mut Transaction, record: &mut [u8]) -> Result<bool> {
+    /// Reads the row of the row key that was set. `sought`: the key comes from the statement, so its
+    /// gap is locked if there is no row.
+    fn row(&mut self, txn: &mut Transaction, sought: bool, record: &mut [u8]) -> Result<bool> {
         if !self.fetch.is_locking() {
             self.pin(txn)?;
+            return self.fetch.row(txn, record);
         }
-        self.fetch.row(txn, record)
+        let found = self.fetch.row(txn, record)?;
+        if !found {
+            if sought && self.locks_gaps(txn) {
+                self.lock_gap_of_missing_row(txn)?;
+            }
+            self.fetch.unlock_row(txn);
+        }
+        Ok(found)
     }
 
     /// Pins the read point of a snapshot read. It must not be older than the index.
@@ -389,9 +413,16 @@ impl Cursor {
         Ok(txn.pinned().clone())
     }
 
-    /// Bounds the scan to the index, up to the end of the range if there is one.
-    fn bound_to_index(&mut self) {
-        self.scan.bound_to_index(self.fetch.index().id(), &self.end);
+    /// Bounds the scan to the index, up to the end of the range if there is one. A scan that locks
+    /// gaps reads on to the first entry beyond.
+    fn bound_to_index(&mut self, txn: &Transaction) {
+        self.gaps.turn(self.locks_gaps(txn));
+        let end = if self.gaps.is_on() {
+            &[]
+        } else {
+            &self.end[..]
+        };
+        self.scan.bound_to_index(self.fetch.index().id(), end);
     }
 
     /// Opens sources within the bounds, or keeps the open ones.
@@ -421,6 +452,7 @@ impl Cursor {
         record: &mut [u8],
     ) -> Result<bool> {
         self.at_start = true;
+        self.gaps.restart();
         let found = self.scan.seek(Self::start(&self.sought, forward))?;
         self.settle(txn, found, forward, within_prefix, record)
     }
@@ -441,12 +473,14 @@ impl Cursor {
             return self.pass(txn, forward);
         }
         self.parked = false;
-        self.bound_to_index();
+        self.finds_row_key = false;
+        self.bound_to_index(txn);
         self.open(txn, false)?;
         let last = self.fetch.last_entry();
         if last.is_empty() {
             return Err(Error::invalid("the cursor has no position"));
         }
+        self.gaps.go_on(last, forward);
         self.scan.seek(match forward {
             true => Resume::Above(last),
             false => Resume::Below(last),
@@ -503,7 +537,20 @@ impl Cursor {
         record: &mut [u8],
     ) -> Result<bool> {
         let mut passed = 0_u32;
-        while found {
+        loop {
+            if self.gaps.is_on() {
+                match self.lock_gap(txn, found, forward, within_prefix)? {
+                    GapStep::Read => {}
+                    GapStep::Moved(stands) => {
+                        found = stands;
+                        continue;
+                    }
+                    GapStep::End => return Ok(false),
+                }
+            }
+            if !found {
+                return Ok(false);
+            }
             passed = passed.wrapping_add(1);
             if passed.is_multiple_of(PASSED_UNASKED) && txn.owner().is_interrupted() {
                 return Err(Error::new(
@@ -544,6 +591,5 @@ impl Cursor {
             self.at_start = false;
             found = self.pass(txn, forward)?;
         }
-        Ok(false)
     }
 }

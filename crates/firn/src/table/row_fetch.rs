@@ -238,6 +238,21 @@ impl RowFetch {
         Ok(())
     }
 
+    /// The key of the row that an entry of the cursor's index leads to.
+    pub(super) fn row_key_of_entry(&self, entry: &[u8]) -> Result<Vec<u8>> {
+        if self.clustered {
+            return Ok(entry.to_vec());
+        }
+        let mut row_key = Vec::with_capacity(entry.len());
+        self.push_row_key(entry, &mut row_key)?;
+        Ok(row_key)
+    }
+
+    /// The key of the row last read or sought.
+    pub(super) fn row_key(&self) -> &[u8] {
+        &self.row_key
+    }
+
     /// Reads the row of the entry under `entries`. `stale`: the transaction has written since they
     /// were opened.
     pub(super) fn entry(
@@ -376,7 +391,8 @@ impl RowFetch {
     }
 
     /// Reads the row of the row key that was set last, and locks it first in a locking mode. A
-    /// snapshot read reads at the point that the transaction has pinned.
+    /// snapshot read reads at the point that the transaction has pinned. If there is no row, the
+    /// caller gives back the lock.
     pub(super) fn row(&mut self, txn: &Transaction, record: &mut [u8]) -> Result<bool> {
         self.blobs.clear();
         if !self.is_locking() {
@@ -386,11 +402,7 @@ impl RowFetch {
             return Ok(false);
         }
         let latest = txn.latest_point();
-        let found = self.row_at(txn, &latest, record)?;
-        if !found {
-            self.unlock_row(txn);
-        }
-        Ok(found)
+        self.row_at(txn, &latest, record)
     }
 
     /// Sets the row key.

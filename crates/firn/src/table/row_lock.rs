@@ -2,7 +2,7 @@
 
 use super::read_mode::{LockWait, ReadMode};
 use crate::base::{ErrorKind, Result};
-use crate::txn::{Transaction, WaitPolicy};
+use crate::txn::{Granted, Transaction, WaitPolicy};
 
 /// Semi-consistent reading: a scan of the rows themselves shows a row that another transaction has
 /// locked as it was last committed. If that row matches, the caller asks for it again, by a move or
@@ -150,6 +150,25 @@ impl RowLock {
             }
             Err(_) if self.wait == LockWait::Skip => Ok(LockOutcome::Skip),
             Err(e) => Err(e),
+        }
+    }
+
+    /// Locks a row that the scan does not read, or not yet, and waits for it as for one that it
+    /// reads. `None` if rows that others have locked are skipped.
+    pub(super) fn wait_for(&self, txn: &Transaction, row_key: &[u8]) -> Result<Option<Granted>> {
+        let ReadMode::Locking(mode) = self.mode else {
+            return Ok(None);
+        };
+        let policy = match self.wait {
+            LockWait::Wait => None,
+            LockWait::Fail => Some(WaitPolicy::NoWait),
+            LockWait::Skip => Some(WaitPolicy::SkipLocked),
+        };
+        match txn.lock(row_key, mode, policy) {
+            Err(e) if self.wait == LockWait::Skip && *e.kind() == ErrorKind::LockNotAvailable => {
+                Ok(None)
+            }
+            locked => locked.map(Some),
         }
     }
 

@@ -1,7 +1,9 @@
 //! Writes rows: inserts, updates and deletes in the clustered and all secondary indexes.
 //!
-//! Order within a row: locks and unique checks first, in ascending order of the indexes, then the
-//! entries go to the write set. If a row fails half way, its writes are rolled back to a savepoint.
+//! Order within a row: the clustered index, then the others, in ascending order; in each, locks and
+//! unique check first, then the entry goes to the write set. A new key waits for gap locks of others
+//! before it is written, without the lock of the key. If a row fails half way, its writes are rolled
+//! back to a savepoint.
 //! Unique checks lock the declared columns of the key, so that two transactions that insert the
 //! same value meet, whatever their primary keys. Maintenance of non-unique indexes reads nothing.
 
@@ -66,6 +68,29 @@ struct RowUpdate<'a> {
     flags: WriteFlags,
 }
 
+/// The key of a row to insert.
+struct NewRow<'a> {
+    row_key: &'a [u8],
+    /// The id, if the key is hidden.
+    row_id: Option<u64>,
+}
+
+/// The outcome of claiming a row key.
+struct RowClaim {
+    /// The lock was not held before.
+    newly: bool,
+    /// Number of the index if a row has the key.
+    taken: Option<usize>,
+}
+
+/// The outcome of claiming the declared columns of a unique index.
+struct UniqueClaim {
+    /// The lock was not held before.
+    newly: bool,
+    /// Another row has them.
+    is_taken: bool,
+}
+
 struct EntryParts {
     declared_len: usize,
     has_null: bool,
@@ -116,31 +141,106 @@ impl Table {
         flags: WriteFlags,
         scratch: &mut RowScratch,
     ) -> Result<WriteOutcome> {
-        if row_id.is_none()
-            && let Some(index) = self.claim_row_key(txn, row_key, flags)?
-        {
+        // The row first: while a unique check waits, others must meet it in the clustered index.
+        let new = NewRow { row_key, row_id };
+        // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
+        let put = |txn: &mut Transaction, scratch: &mut RowScratch| unsafe {
+            self.put_row(txn, record, row_key, scratch)
+        };
+        if let Some(index) = self.insert_row(txn, &new, flags, scratch, put)? {
             return Ok(WriteOutcome::Duplicate { index });
         }
         for (number, index) in Self::secondaries(current) {
             // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
             let parts = unsafe { entry_key(index, record, row_key, &mut scratch.new_entry) }?;
-            let entry = &scratch.new_entry;
-            if index.unique
-                && !parts.has_null
-                && !flags.skip_unique_secondary
-                && self.claim_unique(txn, entry, parts.declared_len, row_key, flags)?
-            {
-                return Ok(WriteOutcome::Duplicate { index: number });
-            }
             scratch.new_value.clear();
             // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
             unsafe { index.entry_value(record, &mut scratch.new_value) }?;
-            txn.put(&scratch.new_entry, Value::whole(&scratch.new_value))?;
+            let claims = index.unique && !parts.has_null && !flags.skip_unique_secondary;
+            let declared_len = claims.then_some(parts.declared_len);
+            if !self.insert_entry(txn, declared_len, row_key, flags, scratch)? {
+                return Ok(WriteOutcome::Duplicate { index: number });
+            }
         }
-        // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
-        unsafe { self.put_row(txn, record, row_key, scratch) }?;
         current.count_rows(txn, 1);
         Ok(WriteOutcome::Done { row_id })
+    }
+
+    /// Claims the key of a new row and writes the row with `put`, once no other transaction has
+    /// locked the gap. Returns the index number if a row has the key.
+    fn insert_row(
+        &self,
+        txn: &mut Transaction,
+        new: &NewRow<'_>,
+        flags: WriteFlags,
+        scratch: &mut RowScratch,
+        mut put: impl FnMut(&mut Transaction, &mut RowScratch) -> Result<()>,
+    ) -> Result<Option<usize>> {
+        if flags.private {
+            if new.row_id.is_none()
+                && let Some(index) = self.claim_row_key(txn, new.row_key, flags)?.taken
+            {
+                return Ok(Some(index));
+            }
+            put(txn, scratch)?;
+            return Ok(None);
+        }
+        loop {
+            let claim = match new.row_id {
+                // Nobody else has this id. Locked for scans that lock gaps: they find the key
+                // before the commit, and wait for its lock.
+                Some(_) => RowClaim {
+                    newly: txn.lock(new.row_key, LockMode::Exclusive, None)?.newly,
+                    taken: None,
+                },
+                None => self.claim_row_key(txn, new.row_key, flags)?,
+            };
+            if claim.taken.is_some() {
+                return Ok(claim.taken);
+            }
+            if txn.insert_unless_locked(new.row_key, |txn| put(txn, scratch))? {
+                return Ok(None);
+            }
+            if claim.newly {
+                txn.unlock(new.row_key);
+            }
+            txn.await_gap(new.row_key)?;
+        }
+    }
+
+    /// Writes the new entry in `scratch` into a secondary index, once no other transaction has
+    /// locked the gap. `declared_len`: the length of the declared columns, which must be unique.
+    /// False if another row has them.
+    fn insert_entry(
+        &self,
+        txn: &mut Transaction,
+        declared_len: Option<usize>,
+        row_key: &[u8],
+        flags: WriteFlags,
+        scratch: &mut RowScratch,
+    ) -> Result<bool> {
+        let (entry, value) = (&scratch.new_entry, Value::whole(&scratch.new_value));
+        loop {
+            let mut newly = false;
+            if let Some(len) = declared_len {
+                let claim = self.claim_unique(txn, entry, len, row_key, flags)?;
+                if claim.is_taken {
+                    return Ok(false);
+                }
+                newly = claim.newly;
+            }
+            if flags.private {
+                txn.put(entry, value)?;
+                return Ok(true);
+            }
+            if txn.insert_unless_locked(entry, |txn| txn.put(entry, value))? {
+                return Ok(true);
+            }
+            if let (Some(len), true) = (declared_len, newly) {
+                txn.unlock(&entry[..len]);
+            }
+            txn.await_gap(entry)?;
+        }
     }
 
     /// Changes the row `old` into `new`. The caller has read `old` under an exclusive lock;
@@ -240,10 +340,29 @@ impl Table {
             };
         }
         if old_key != new_key {
-            if let Some(index) = self.claim_row_key(txn, new_key, flags)? {
+            txn.delete(old_key)?;
+            let new_row = NewRow {
+                row_key: new_key,
+                row_id: None,
+            };
+            let put = |txn: &mut Transaction, scratch: &mut RowScratch| {
+                let buffers = (&mut scratch.head, &mut scratch.tail);
+                // SAFETY: the caller promises that blob columns of both records point to their
+                // bytes.
+                unsafe {
+                    self.put_with_large(
+                        txn,
+                        new,
+                        new_key,
+                        &new_large,
+                        |new| unchanged(new, &old_large, &stored),
+                        buffers,
+                    )
+                }
+            };
+            if let Some(index) = self.insert_row(txn, &new_row, flags, scratch, put)? {
                 return Ok(WriteOutcome::Duplicate { index });
             }
-            txn.delete(old_key)?;
         }
         let update = RowUpdate {
             old: (old, old_key),
@@ -258,17 +377,19 @@ impl Table {
                 return Ok(WriteOutcome::Duplicate { index: number });
             }
         }
-        // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
-        unsafe {
-            self.put_with_large(
-                txn,
-                new,
-                new_key,
-                &new_large,
-                |new| unchanged(new, &old_large, &stored),
-                (&mut scratch.head, &mut scratch.tail),
-            )
-        }?;
+        if old_key == new_key {
+            // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
+            unsafe {
+                self.put_with_large(
+                    txn,
+                    new,
+                    new_key,
+                    &new_large,
+                    |new| unchanged(new, &old_large, &stored),
+                    (&mut scratch.head, &mut scratch.tail),
+                )
+            }?;
+        }
         txn.count_changed_row();
         Ok(WriteOutcome::Done { row_id: None })
     }
@@ -307,21 +428,18 @@ impl Table {
             return Ok(true);
         }
         let old_declared = &scratch.old_entry[..before.declared_len];
-        if index.unique && old_declared != &scratch.new_entry[..after.declared_len] {
+        if same_entry {
+            txn.put(&scratch.new_entry, Value::whole(&scratch.new_value))?;
+            return Ok(true);
+        }
+        let moves = old_declared != &scratch.new_entry[..after.declared_len];
+        if index.unique && moves {
             self.lock_unique(txn, old_declared, before.has_null, flags)?;
-            let (new_entry, declared_len) = (&scratch.new_entry, after.declared_len);
-            if !after.has_null
-                && !flags.skip_unique_secondary
-                && self.claim_unique(txn, new_entry, declared_len, old_key, flags)?
-            {
-                return Ok(false);
-            }
         }
-        if !same_entry {
-            txn.delete(&scratch.old_entry)?;
-        }
-        txn.put(&scratch.new_entry, Value::whole(&scratch.new_value))?;
-        Ok(true)
+        txn.delete(&scratch.old_entry)?;
+        let claims = index.unique && moves && !after.has_null && !flags.skip_unique_secondary;
+        let declared_len = claims.then_some(after.declared_len);
+        self.insert_entry(txn, declared_len, old_key, flags, scratch)
     }
 
     /// Deletes the row in `record`, which the caller has read under an exclusive lock.
@@ -381,25 +499,28 @@ impl Table {
         Ok(())
     }
 
-    /// Locks a row key that is to be new. Returns the index number if a row has it.
+    /// Locks a row key that is to be new, and looks whether a row has it.
     fn claim_row_key(
         &self,
         txn: &mut Transaction,
         row_key: &[u8],
         flags: WriteFlags,
-    ) -> Result<Option<usize>> {
-        let granted = match flags.private {
-            true => None,
-            false => Some(txn.lock(row_key, LockMode::Exclusive, None)?),
+    ) -> Result<RowClaim> {
+        let newly = match flags.private {
+            true => false,
+            false => txn.lock(row_key, LockMode::Exclusive, None)?.newly,
         };
+        let free = RowClaim { newly, taken: None };
         let latest = txn.latest_point();
         let found = txn.get(&latest, row_key, |key, _| (key.kind.is_put(), key.seqno))?;
         let snapshot = txn.snapshot_seqno();
         match found {
             Some((true, _)) => {
-                let newly = granted.is_some_and(|g| g.newly);
                 keep_duplicate_lock(txn, row_key, newly, flags)?;
-                Ok(self.primary_number())
+                Ok(RowClaim {
+                    newly,
+                    taken: self.primary_number(),
+                })
             }
             Some((false, seqno)) => {
                 // The row was deleted since the snapshot: hide the version that the snapshot still
@@ -407,13 +528,13 @@ impl Table {
                 if snapshot.is_some_and(|snapshot| is_newer(seqno, snapshot)) {
                     txn.hide(row_key);
                 }
-                Ok(None)
+                Ok(free)
             }
-            None => Ok(None),
+            None => Ok(free),
         }
     }
 
-    /// Locks the declared columns of a unique entry. Returns whether another row has them.
+    /// Locks the declared columns of a unique entry, and looks whether another row has them.
     fn claim_unique(
         &self,
         txn: &mut Transaction,
@@ -421,19 +542,18 @@ impl Table {
         declared_len: usize,
         row_key: &[u8],
         flags: WriteFlags,
-    ) -> Result<bool> {
+    ) -> Result<UniqueClaim> {
         let declared = &entry[..declared_len];
-        let granted = match flags.private {
-            true => None,
-            false => Some(txn.lock(declared, LockMode::Exclusive, None)?),
+        let newly = match flags.private {
+            true => false,
+            false => txn.lock(declared, LockMode::Exclusive, None)?.newly,
         };
         let latest = txn.latest_point();
-        let taken = self.other_owner(txn, &latest, declared, row_key)?;
-        if taken {
-            let newly = granted.is_some_and(|g| g.newly);
+        let is_taken = self.other_owner(txn, &latest, declared, row_key)?;
+        if is_taken {
             keep_duplicate_lock(txn, declared, newly, flags)?;
         }
-        Ok(taken)
+        Ok(UniqueClaim { newly, is_taken })
     }
 
     /// Whether a row other than `row_key` has the declared columns at `point`.

@@ -1,6 +1,7 @@
-//! Row locks: shared and exclusive, granted first in, first out. Deadlocks are found when a wait
-//! begins.
+//! Row locks: shared and exclusive, granted first in, first out; gap locks, for which inserts wait.
+//! Deadlocks are found when a wait begins.
 
+mod gap_locks;
 mod key_set;
 mod lock_owner;
 mod lock_queue;
@@ -9,6 +10,7 @@ mod report;
 mod shard;
 mod waiter;
 
+pub use gap_locks::GapGrant;
 pub use lock_owner::LockOwner;
 pub use report::{LockInfo, LockMemory, LockStats, WaitInfo};
 
@@ -16,9 +18,10 @@ use super::deadlock;
 use crate::base::checksum::xxh3;
 use crate::base::pause_points::{self, PausePoint};
 use crate::base::{Error, ErrorKind, Result};
+use gap_locks::GapLockTable;
 use key_set::same_index;
 use merged_locks::MergedLockRegistry;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use shard::{Released, Shard};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -95,7 +98,7 @@ pub trait WaitObserver: Send + Sync {
     fn wakes(&self, _waiter: u64) {}
 }
 
-/// Row locks of all transactions.
+/// Row locks and gap locks of all transactions.
 ///
 /// A request takes these steps:
 /// 1. Try under the shard's lock.
@@ -108,8 +111,8 @@ pub trait WaitObserver: Send + Sync {
 /// request. This finds every cycle, since a wait-for edge can appear only
 /// - (a) from a request that begins to wait, which searches;
 /// - (b) to an upgrade that joins a queue ahead of others: it begins to wait, so it searches;
-/// - (c) to an owner that is granted a lock: it does not wait now, and it searches when it next
-///   begins to.
+/// - (c) to an owner that is granted a lock of a row or of a gap: it does not wait now, and it
+///   searches when it next begins to.
 ///
 /// Requests never overtake others, except upgrades. So a grant from the queue makes no request wait
 /// for an owner for which it did not wait before.
@@ -131,6 +134,10 @@ pub trait WaitObserver: Send + Sync {
 /// grants and deadlock searches concern rows of the hash table only. A lock is in exactly one of
 /// the two, and moves under its shard's lock; `MergedLockRegistry` says how requests find it.
 ///
+/// **Gap locks** are ranges of keys ([`GapLockTable`]). They conflict with nothing but inserts of new
+/// keys, and an insert that waits blocks nobody. So a gap lock is granted at once, and an insert
+/// waits for owners alone, not in a queue.
+///
 /// Lock order: graph → shard → registry → merged locks of an owner → its held rows, or a waiter. A
 /// request that need not wait takes its shard's lock and that of its own held rows; registry and
 /// merged locks only while an owner is registered in the key's slot.
@@ -141,6 +148,7 @@ pub trait WaitObserver: Send + Sync {
 pub struct LockTable {
     shards: Box<[Shard]>,
     registry: MergedLockRegistry,
+    gaps: GapLockTable,
     /// An owner may hold this many rows in the hash table before they are merged.
     merge_at: usize,
     /// Held while a wait begins, and while a request leaves a queue without its lock.
@@ -159,6 +167,7 @@ impl LockTable {
         Self {
             shards: (0..SHARDS).map(|_| Shard::default()).collect(),
             registry: MergedLockRegistry::new(),
+            gaps: GapLockTable::new(),
             merge_at: rows,
             graph: Mutex::new(()),
             last_deadlock: Mutex::new(None),
@@ -253,8 +262,56 @@ impl LockTable {
         held.keys.splice(..0, keys);
     }
 
+    /// Locks the keys of one index from `lower` to below `upper` against inserts by other owners.
+    /// Never waits. An insert that was first is not found here: the caller looks for uncommitted
+    /// keys of others afterwards ([`GapLockTable`]).
+    pub fn lock_gap(&self, owner: &Arc<LockOwner>, lower: &[u8], upper: &[u8]) -> GapGrant {
+        self.gaps.lock(owner, lower, upper)
+    }
+
+    /// Gives back a part of a range that [`Self::lock_gap`] has granted [newly](GapGrant::Newly).
+    pub fn unlock_gap(&self, owner: &Arc<LockOwner>, lower: &[u8], upper: &[u8]) {
+        self.gaps.unlock(owner, lower, upper);
+    }
+
+    /// Whether another owner has locked the gap in which `key` lies, so that an insert has to wait.
+    #[inline]
+    pub fn is_gap_locked(&self, owner: &Arc<LockOwner>, key: &[u8]) -> bool {
+        self.gaps.is_locked_against(owner, key)
+    }
+
+    /// Waits until no other owner locks the gap in which `key` lies. Another one may lock it again
+    /// before the caller has inserted.
+    ///
+    /// # Errors
+    /// As [`Self::acquire`].
+    pub fn await_gap(&self, owner: &Arc<LockOwner>, key: &[u8], timeout_micros: u64) -> Result<()> {
+        if timeout_micros == 0 {
+            return match self.gaps.is_locked_against(owner, key) {
+                true => Err(self.timed_out()),
+                false => Ok(()),
+            };
+        }
+        if owner.is_interrupted() {
+            return Err(interrupted());
+        }
+        pause_points::at(PausePoint::LockRefused);
+        let graph = self.graph.lock();
+        let Some(waiter) = self.gaps.enqueue(owner, key) else {
+            return Ok(());
+        };
+        self.sleep(graph, &waiter, Duration::from_micros(timeout_micros))
+    }
+
+    /// Releases the gap locks and the shared locks of `owner`. For a transaction that is prepared
+    /// and may outlive its session: what it has read matters no more.
+    pub fn release_reads(&self, owner: &Arc<LockOwner>) {
+        self.gaps.release_all(owner);
+    }
+
     /// Releases all locks of `owner`.
     pub fn release_all(&self, owner: &Arc<LockOwner>) {
+        self.gaps.release_all(owner);
         // Merged locks first: see `MergedLockRegistry::unmerge`.
         self.registry.release_all(owner);
         let held = std::mem::take(&mut *owner.held.lock());
@@ -309,12 +366,31 @@ impl LockTable {
             }
             Err(waiter) => waiter,
         };
-        owner.set_waiting(Some(Arc::clone(&waiter)));
-        self.break_cycles(&waiter);
+        self.sleep(graph, &waiter, timeout)?;
+        if !waiter.upgrade {
+            owner.held.lock().keys.push(Arc::clone(&waiter.key));
+        }
+        Ok(Granted {
+            newly: !waiter.upgrade,
+            waited: true,
+        })
+    }
+
+    /// Searches for deadlocks, and sleeps until the request has been granted. The caller has put it
+    /// into a queue under the graph lock.
+    fn sleep(
+        &self,
+        graph: MutexGuard<'_, ()>,
+        waiter: &Arc<LockWaiter>,
+        timeout: Duration,
+    ) -> Result<()> {
+        let owner = &waiter.owner;
+        owner.set_waiting(Some(Arc::clone(waiter)));
+        self.break_cycles(waiter);
         drop(graph);
         self.waits.fetch_add(1, Ordering::Relaxed);
         if waiter.outcome() == WaitOutcome::Waiting {
-            self.tell_observer(shard, &waiter);
+            self.tell_observer(waiter);
         }
         // An interrupt before `set_waiting` did not find this waiter to kick it.
         if !owner.is_interrupted() {
@@ -331,21 +407,13 @@ impl LockTable {
         let outcome = match waiter.outcome() {
             WaitOutcome::Waiting => {
                 let _graph = self.graph.lock();
-                shard.decide(&waiter, WaitOutcome::Left)
+                self.decide(waiter, WaitOutcome::Left)
             }
             decided => decided,
         };
         owner.set_waiting(None);
         match outcome {
-            WaitOutcome::Granted => {
-                if !waiter.upgrade {
-                    owner.held.lock().keys.push(Arc::clone(&waiter.key));
-                }
-                Ok(Granted {
-                    newly: !waiter.upgrade,
-                    waited: true,
-                })
-            }
+            WaitOutcome::Granted => Ok(()),
             WaitOutcome::Victim => Err(Error::new(
                 ErrorKind::Deadlock,
                 "chosen as the victim; see the last deadlock in the engine's status",
@@ -377,19 +445,31 @@ impl LockTable {
             self.deadlocks.fetch_add(1, Ordering::Relaxed);
             *self.last_deadlock.lock() = Some(report::describe(&cycle, victim));
             let waiter = &cycle[victim];
-            self.shard(&waiter.key).decide(waiter, WaitOutcome::Victim);
+            self.decide(waiter, WaitOutcome::Victim);
+        }
+    }
+
+    /// Ends the wait of `waiter` with `outcome`, if it still waits. Returns its outcome. The caller
+    /// holds the graph lock.
+    fn decide(&self, waiter: &Arc<LockWaiter>, outcome: WaitOutcome) -> WaitOutcome {
+        match waiter.for_gap {
+            true => self.gaps.decide(waiter, outcome),
+            false => self.shard(&waiter.key).decide(waiter, outcome),
         }
     }
 
     /// The requests of the owners that `waiter` waits for. Owners that do not wait are left out,
     /// since no cycle goes through them.
     fn waiters_ahead(&self, waiter: &Arc<LockWaiter>) -> Vec<Arc<LockWaiter>> {
-        let blockers = self.shard(&waiter.key).nearest_blockers(waiter);
+        let blockers = match waiter.for_gap {
+            true => self.gaps.blockers(waiter),
+            false => self.shard(&waiter.key).nearest_blockers(waiter),
+        };
         let waiting = blockers.into_iter().filter_map(|owner| owner.waiting());
         waiting.collect()
     }
 
-    fn tell_observer(&self, shard: &Shard, waiter: &Arc<LockWaiter>) {
+    fn tell_observer(&self, waiter: &Arc<LockWaiter>) {
         let observer = self.observer.read().clone();
         let Some(observer) = observer else {
             return;
@@ -398,7 +478,11 @@ impl LockTable {
         // two contexts at once could deadlock.
         let mut waiting = 0;
         waiter.owner.with_host(|host| waiting = host);
-        for blocker in shard.blockers(waiter) {
+        let blockers = match waiter.for_gap {
+            true => self.gaps.blockers(waiter),
+            false => self.shard(&waiter.key).blockers(waiter),
+        };
+        for blocker in blockers {
             blocker.with_host(|blocking| observer.waits_for(waiting, blocking));
         }
     }

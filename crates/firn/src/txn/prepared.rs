@@ -19,6 +19,8 @@ pub struct PreparedTransaction {
     pub prepared: PreparedLogPin,
     /// The owner of its row locks; `None` if it holds none.
     pub owner: Option<Arc<LockOwner>>,
+    /// The slots of [`super::ActiveInserts`] that list its new keys under `owner`.
+    pub inserting: u64,
     /// Holds the blobs that it wrote.
     pub blobs: TransactionBlobs,
     /// The run of the host's server that prepared it, if recovery found it and the log names the

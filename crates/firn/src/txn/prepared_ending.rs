@@ -117,6 +117,7 @@ pub(super) fn discard(cx: &TransactionContext, changes: &Changes, lsn: Lsn) -> R
 
 fn release(transaction: &PreparedTransaction, cx: &TransactionContext) {
     if let Some(owner) = &transaction.owner {
+        cx.inserts.remove(transaction.inserting, owner);
         cx.locks.release_all(owner);
     }
 }

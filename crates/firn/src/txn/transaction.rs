@@ -14,6 +14,7 @@
 //! while the transaction waits for a row lock or appends a batch to the log.
 
 mod ending;
+mod gaps;
 mod reads;
 mod writes;
 
@@ -85,6 +86,8 @@ pub struct Transaction {
     mark: Savepoint,
     /// A write was tried since the set was last cleared.
     wrote: bool,
+    /// The slots of [`super::ActiveInserts`] that list the transaction.
+    inserting: u64,
     /// Keys of hidden rows, and the mark when each was hidden. A rollback to this mark or an
     /// earlier one shows the row again.
     hidden: BTreeMap<Box<[u8]>, Savepoint>,
@@ -125,6 +128,7 @@ impl Transaction {
             writes,
             mark,
             wrote: false,
+            inserting: 0,
             hidden: BTreeMap::new(),
             counters: Vec::new(),
             changed_rows: 0,

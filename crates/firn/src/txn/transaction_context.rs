@@ -1,5 +1,6 @@
 //! The parts of a database that transactions work with.
 
+use super::active_inserts::ActiveInserts;
 use super::lock_table::LockTable;
 use super::prepared::PreparedTransactions;
 use super::snapshots::SnapshotList;
@@ -21,6 +22,8 @@ pub struct TransactionContext {
     pub pipeline: Arc<Pipeline>,
     /// Row locks.
     pub locks: LockTable,
+    /// Transactions with uncommitted inserts, for scans that lock gaps.
+    pub inserts: ActiveInserts,
     /// Live snapshots; compaction keeps the versions that they see.
     pub snapshots: Arc<SnapshotList>,
     /// Options that may change while the database is open.

@@ -1,5 +1,6 @@
 //! The owner of locks: a transaction, as the lock table sees it.
 
+use super::gap_locks::OwnGaps;
 use super::merged_locks::MergedLocks;
 use super::waiter::LockWaiter;
 use parking_lot::Mutex;
@@ -24,6 +25,8 @@ pub struct LockOwner {
     /// One bit for each slot of the registry that lists the owner. Only the thread that acquires
     /// and releases uses it.
     pub(super) registered: AtomicU64,
+    /// Its gap locks.
+    pub(super) gaps: Mutex<OwnGaps>,
     /// The request that waits.
     waiting: Mutex<Option<Arc<LockWaiter>>>,
 }
@@ -60,6 +63,7 @@ impl LockOwner {
             held: Mutex::default(),
             merged: Mutex::default(),
             registered: AtomicU64::new(0),
+            gaps: Mutex::default(),
             waiting: Mutex::new(None),
         })
     }
@@ -110,10 +114,15 @@ impl LockOwner {
         merged.len() as usize + self.held.lock().keys.len()
     }
 
-    /// Estimated cost of a rollback: changed rows plus held locks.
+    /// Number of ranges locked against inserts. Ranges that adjoin count once.
+    pub fn gaps_held(&self) -> usize {
+        self.gaps.lock().ranges.len()
+    }
+
+    /// Estimated cost of a rollback: changed rows plus held locks, those of gaps included.
     pub(super) fn weight(&self) -> u64 {
         let rows = self.changed_rows.load(Ordering::Relaxed);
-        rows.saturating_add(self.locks_held() as u64)
+        rows.saturating_add((self.locks_held() + self.gaps_held()) as u64)
     }
 
     /// Calls `f` with the host's context, if there is one. The context stays valid while `f` runs:

@@ -1,7 +1,7 @@
 //! Views of the lock table for status output: locks, waits, memory, the last deadlock.
 
 use super::key_set::{KeySet, same_index};
-use super::{LockMode, LockTable, LockWaiter};
+use super::{LockMode, LockOwner, LockTable, LockWaiter};
 use std::fmt::Write;
 use std::sync::Arc;
 
@@ -18,6 +18,8 @@ pub struct LockInfo {
     pub rows: u64,
     /// Mode of all the locks.
     pub mode: LockMode,
+    /// A gap lock: inserts of keys from `key` to below `last` wait. `rows` is 0.
+    pub is_gap: bool,
 }
 
 /// A waiting request.
@@ -29,6 +31,8 @@ pub struct WaitInfo {
     pub key: Vec<u8>,
     /// The requested mode.
     pub mode: LockMode,
+    /// An insert of the key waits for gap locks.
+    pub is_insert: bool,
     /// Ids of the owners that it waits for: first those of requests ahead in the queue, then
     /// holders.
     pub blockers: Vec<u64>,
@@ -54,6 +58,10 @@ pub struct LockMemory {
     pub merged_rows: u64,
     /// Memory of the merged locks, in bytes.
     pub merged_bytes: u64,
+    /// Segments of locked gaps; one that several owners have locked counts once for each.
+    pub gaps: u64,
+    /// Memory of the bounds of these segments, in bytes.
+    pub gap_bytes: u64,
 }
 
 impl LockTable {
@@ -82,10 +90,24 @@ impl LockTable {
                         last: None,
                         rows: 1,
                         mode: holder.mode,
+                        is_gap: false,
                     });
                 }
             }
         }
+        let add = |lower: &[u8], upper: &[u8], owner: &Arc<LockOwner>| {
+            if locks.len() < max {
+                locks.push(LockInfo {
+                    owner: owner.id(),
+                    key: lower.to_vec(),
+                    last: Some(upper.to_vec()),
+                    rows: 0,
+                    mode: LockMode::Shared,
+                    is_gap: true,
+                });
+            }
+        };
+        self.gaps.for_each(add, |_, _| ());
         locks
     }
 
@@ -100,6 +122,11 @@ impl LockTable {
             memory.merged_rows += merged.len();
             memory.merged_bytes += merged.bytes();
         }
+        let count = |lower: &[u8], upper: &[u8], _: &Arc<LockOwner>| {
+            memory.gaps += 1;
+            memory.gap_bytes += (lower.len() + upper.len()) as u64;
+        };
+        self.gaps.for_each(count, |_, _| ());
         memory
     }
 
@@ -112,10 +139,21 @@ impl LockTable {
                     owner: waiter.owner.id(),
                     key: waiter.key.to_vec(),
                     mode: waiter.mode,
+                    is_insert: false,
                     blockers: row.blockers(waiter).iter().map(|o| o.id()).collect(),
                 }));
             }
         }
+        let add = |waiter: &Arc<LockWaiter>, blockers| {
+            waits.push(WaitInfo {
+                owner: waiter.owner.id(),
+                key: waiter.key.to_vec(),
+                mode: waiter.mode,
+                is_insert: true,
+                blockers,
+            });
+        };
+        self.gaps.for_each(|_, _, _| (), add);
         waits
     }
 
@@ -143,6 +181,7 @@ fn push_spans(locks: &mut Vec<LockInfo>, max: usize, owner: u64, mode: LockMode,
                 last: (rows > 1).then(|| last.to_vec()),
                 rows,
                 mode,
+                is_gap: false,
             });
         }
     }
@@ -156,10 +195,10 @@ pub(super) fn describe(cycle: &[Arc<LockWaiter>], victim: usize) -> String {
         // Writing to a string cannot fail.
         let _ = writeln!(
             text,
-            "transaction {} (weight {}) waits for {} lock on key {}, blocked by transaction {}{}",
+            "transaction {} (weight {}) waits for {} on key {}, blocked by transaction {}{}",
             waiter.owner.id(),
             waiter.owner.weight(),
-            waiter.mode.words(),
+            waiter.words(),
             hex(&waiter.key),
             next.owner.id(),
             if i == victim { "; rolled back" } else { "" },

@@ -17,16 +17,18 @@ pub(super) enum WaitOutcome {
     Left,
 }
 
-/// A request in the queue of a row.
+/// A request in the queue of a row, or an insert that waits for gap locks.
 ///
-/// The outcome changes once, from `Waiting`, in the same critical section of the row's shard that
-/// removes the request from the queue. Then the sleeper is woken once.
+/// The outcome changes once, from `Waiting`, in the same critical section of the row's shard, or
+/// of the slot of the gap locks, that removes the request from the queue. Then the sleeper is woken once.
 pub(super) struct LockWaiter {
     pub(super) owner: Arc<LockOwner>,
     pub(super) key: Arc<[u8]>,
     pub(super) mode: LockMode,
     /// The owner holds the row shared and requests it exclusive.
     pub(super) upgrade: bool,
+    /// An insert of the key waits for gap locks of others, not for a row.
+    pub(super) for_gap: bool,
     signal: Mutex<WaitState>,
     wake: Condvar,
 }
@@ -44,17 +46,43 @@ impl LockWaiter {
         mode: LockMode,
         upgrade: bool,
     ) -> Arc<Self> {
-        Arc::new(Self {
+        Arc::new(Self::waiting(owner, key, mode, upgrade, false))
+    }
+
+    /// An insert of `key` that waits for gap locks.
+    pub(super) fn for_gap(owner: &Arc<LockOwner>, key: &[u8]) -> Arc<Self> {
+        let key = Arc::from(key);
+        Arc::new(Self::waiting(owner, &key, LockMode::Exclusive, false, true))
+    }
+
+    fn waiting(
+        owner: &Arc<LockOwner>,
+        key: &Arc<[u8]>,
+        mode: LockMode,
+        upgrade: bool,
+        for_gap: bool,
+    ) -> Self {
+        Self {
             owner: Arc::clone(owner),
             key: Arc::clone(key),
             mode,
             upgrade,
+            for_gap,
             signal: Mutex::new(WaitState {
                 outcome: WaitOutcome::Waiting,
                 kicked: false,
             }),
             wake: Condvar::new(),
-        })
+        }
+    }
+
+    /// The lock that it waits for, in words.
+    pub(super) fn words(&self) -> &'static str {
+        match (self.for_gap, self.mode) {
+            (true, _) => "insert intention",
+            (false, LockMode::Shared) => "shared lock",
+            (false, LockMode::Exclusive) => "exclusive lock",
+        }
     }
 
     pub(super) fn outcome(&self) -> WaitOutcome {

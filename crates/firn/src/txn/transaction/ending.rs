@@ -220,6 +220,7 @@ impl Transaction {
                 changes,
                 prepared,
                 owner: None,
+                inserting: 0,
                 blobs: std::mem::take(&mut self.blobs),
                 run: None,
                 rows: self.rows_when_committed(),
@@ -240,11 +241,13 @@ impl Transaction {
             prepared,
         } = std::mem::replace(&mut self.phase, Phase::Idle)
         {
+            let inserting = self.leave_inserts();
             let owner = std::mem::replace(&mut self.owner, fresh_owner);
             let recovered = PreparedTransaction {
                 changes,
                 prepared,
                 owner: Some(owner),
+                inserting,
                 blobs: std::mem::take(&mut self.blobs),
                 run: None,
                 rows: self.rows_when_committed(),
@@ -265,6 +268,9 @@ impl Transaction {
         if let Some(xid) = self.noted.take() {
             self.cx.prepared.forget(&xid);
         }
+        // Once the changes are visible, and before the writes are forgotten: a scan that does not
+        // find them here must find them committed.
+        self.forget_inserts();
         self.cx.locks.release_all(&self.owner);
         self.owner.set_changed_rows(0);
         self.changed_rows = 0;

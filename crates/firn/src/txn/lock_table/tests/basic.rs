@@ -71,6 +71,7 @@ fn release_all_frees_everything() {
         assert_eq!(
             table.locks(100),
             [LockInfo {
+                is_gap: false,
                 owner: 2,
                 key: b"other".to_vec(),
                 last: None,

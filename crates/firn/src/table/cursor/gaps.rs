@@ -1,0 +1,365 @@
+//! Gap locks of a scan: from REPEATABLE READ on, a locking read locks the gap before each entry that
+//! it reads, so that nobody inserts where it has looked.
+//!
+//! The rules are InnoDB's (`row_search_mvcc`):
+//! - A scan locks each entry and the gap before it, the first one beyond its range included.
+//! - A scan of one prefix locks only the gap before the entry that ends it.
+//! - At the end of the index it locks the gap there. A scan that begins downward also locks the gap
+//!   above its first entry.
+//! - A primary key that is sought whole, by `=` or as the first of `>=`, and found, has no gap locked
+//!   before it. If it is not found, its gap is locked.
+//!
+//! For each gap: lock it, and search the uncommitted keys of others in it. If there is one, it is the
+//! next entry: lock the gap up to it only, wait for its row, and look again. Then check that nobody
+//! has committed into the gap since the scan read it.
+
+use super::{Cursor, IndexScan, Resume, copy};
+use crate::base::Result;
+use crate::base::key::index_prefix;
+use crate::base::key_range::make_successor;
+use crate::read::{Freshness, range_changed_since};
+use crate::txn::{GapGrant, Transaction};
+
+/// The gaps that a scan has locked.
+pub(super) struct GapScan {
+    /// Upward: the scan has locked all keys from its begin to below this one. Downward: all from
+    /// this one on.
+    edge: Vec<u8>,
+    /// Whether `edge` is set: the scan has passed an entry, or has found where it begins.
+    begun: bool,
+    forward: bool,
+    /// The open scan locks gaps.
+    on: bool,
+    /// Looks for the entries beside a key.
+    neighbours: IndexScan,
+}
+
+/// What the scan does after it has locked a gap.
+pub(super) enum GapStep {
+    /// Reads the entry that it stands on.
+    Read,
+    /// Stands elsewhere, on an entry if true, because others had come before the entry.
+    Moved(bool),
+    /// Ends.
+    End,
+}
+
+impl GapScan {
+    pub(super) fn new() -> Self {
+        Self {
+            edge: Vec::new(),
+            begun: false,
+            forward: true,
+            on: false,
+            neighbours: IndexScan::new(),
+        }
+    }
+
+    /// Forgets the scan, and lets go of its sources.
+    pub(super) fn close(&mut self) {
+        self.begun = false;
+        self.on = false;
+        self.neighbours.close();
+    }
+
+    pub(super) fn turn(&mut self, on: bool) {
+        self.on = on;
+    }
+
+    pub(super) fn is_on(&self) -> bool {
+        self.on
+    }
+
+    /// A new scan begins.
+    pub(super) fn restart(&mut self) {
+        self.begun = false;
+    }
+
+    /// The scan goes on from the entry `last`.
+    pub(super) fn go_on(&mut self, last: &[u8], forward: bool) {
+        self.set_edge(last, forward);
+        if forward {
+            self.edge.push(0);
+        }
+    }
+
+    fn set_edge(&mut self, edge: &[u8], forward: bool) {
+        copy(&mut self.edge, edge);
+        self.begun = true;
+        self.forward = forward;
+    }
+}
+
+/// The key after `key`.
+fn after(key: &[u8]) -> Vec<u8> {
+    let mut next = Vec::with_capacity(key.len() + 1);
+    next.extend_from_slice(key);
+    next.push(0);
+    next
+}
+
+impl Cursor {
+    /// Whether the scan locks gaps.
+    pub(super) fn locks_gaps(&self, txn: &Transaction) -> bool {
+        self.fetch.is_locking() && txn.locks_gaps()
+    }
+
+    /// The keys of the index: the first one, and the first one beyond.
+    fn index_bounds(&self) -> (Vec<u8>, Vec<u8>) {
+        let first = index_prefix(self.fetch.index().id()).to_vec();
+        let mut end = first.clone();
+        make_successor(&mut end);
+        (first, end)
+    }
+
+    /// The entry of the index at `at`, at the newest point.
+    fn neighbour(&mut self, txn: &Transaction, at: Resume<'_>) -> Result<Option<Vec<u8>>> {
+        let index = self.fetch.index().id();
+        let scan = &mut self.gaps.neighbours;
+        scan.bound_to_index(index, &[]);
+        scan.open(txn, index, txn.latest_point(), false, true);
+        let found = scan.seek(at)?;
+        Ok(found.then(|| scan.entries().user_key().to_vec()))
+    }
+
+    /// The first key above the last entry below `key`.
+    fn gap_below(&mut self, txn: &Transaction, key: &[u8]) -> Result<Vec<u8>> {
+        let below = self.neighbour(txn, Resume::Below(key))?;
+        Ok(below.map_or_else(|| self.index_bounds().0, |entry| after(&entry)))
+    }
+
+    /// The first entry at or above `key`, or the end of the index.
+    fn gap_above(&mut self, txn: &Transaction, key: &[u8]) -> Result<Vec<u8>> {
+        let above = self.neighbour(txn, Resume::From(key))?;
+        Ok(above.unwrap_or_else(|| self.index_bounds().1))
+    }
+
+    /// Locks the gap between the last entry and the one that the scan stands on, if `found`.
+    pub(super) fn lock_gap(
+        &mut self,
+        txn: &Transaction,
+        found: bool,
+        forward: bool,
+        within_prefix: bool,
+    ) -> Result<GapStep> {
+        if self.gaps.begun && self.gaps.forward != forward {
+            let last = self.fetch.last_entry();
+            self.gaps.go_on(last, forward);
+        }
+        match forward {
+            true => self.lock_gap_upward(txn, found, within_prefix),
+            false => self.lock_gap_downward(txn, found, within_prefix),
+        }
+    }
+
+    fn lock_gap_upward(
+        &mut self,
+        txn: &Transaction,
+        found: bool,
+        within_prefix: bool,
+    ) -> Result<GapStep> {
+        let index = self.fetch.index().id();
+        let entry = found.then(|| self.scan.entries().user_key().to_vec());
+        let begins = !self.gaps.begun;
+        if begins {
+            if self.finds_row_key && entry.as_deref() == Some(&self.prefix[..]) {
+                self.gaps.go_on(&self.prefix, true);
+                return Ok(GapStep::Read);
+            }
+            let sought = std::mem::take(&mut self.sought);
+            let lower = self.gap_below(txn, &sought);
+            self.sought = sought;
+            self.gaps.set_edge(&lower?, true);
+        }
+        let lower = self.gaps.edge.clone();
+        let from = match begins {
+            true => self.sought.clone(),
+            false => lower.clone(),
+        };
+        let upper = entry.clone().unwrap_or_else(|| self.index_bounds().1);
+        let matches = |key: &[u8]| !within_prefix || key.starts_with(&self.prefix);
+        let reads = entry.as_deref().is_some_and(matches);
+        let end = if reads { after(&upper) } else { upper.clone() };
+        let grant = txn.lock_gap(&lower, &end);
+        if let Some(key) = txn.first_foreign(index, &from, &upper)? {
+            let waits = matches(&key);
+            let kept = if waits { after(&key) } else { key.clone() };
+            if grant == GapGrant::Newly {
+                txn.unlock_gap(&kept, &end);
+            }
+            return match waits {
+                true => self.await_foreign(txn, &key, true),
+                false => Ok(GapStep::End),
+            };
+        }
+        if begins
+            && lower < from
+            && grant == GapGrant::Newly
+            && let Some(key) = txn.last_foreign(index, &lower, &from)?
+        {
+            self.gaps.go_on(&key, true);
+            txn.unlock_gap(&lower, &self.gaps.edge);
+        }
+        if self.is_changed(txn, &from, &upper) {
+            let found = self.scan.resume(txn, Resume::From(&from))?;
+            let entry = found.then(|| self.scan.entries().user_key());
+            if entry.unwrap_or(&self.index_bounds().1) != upper {
+                return Ok(GapStep::Moved(found));
+            }
+        }
+        if !reads {
+            return Ok(GapStep::End);
+        }
+        self.gaps.set_edge(&end, true);
+        if !self.end.is_empty() && upper >= self.end {
+            return self.lock_beyond(txn, &upper);
+        }
+        Ok(GapStep::Read)
+    }
+
+    fn lock_gap_downward(
+        &mut self,
+        txn: &Transaction,
+        found: bool,
+        within_prefix: bool,
+    ) -> Result<GapStep> {
+        let index = self.fetch.index().id();
+        let (first, last) = self.index_bounds();
+        let entry = found.then(|| self.scan.entries().user_key().to_vec());
+        let above = entry.as_deref().map_or(first, after);
+        let begins = !self.gaps.begun;
+        let from = match (begins, self.sought.is_empty()) {
+            (true, true) => last,
+            (true, false) => self.sought.clone(),
+            (false, _) => self.gaps.edge.clone(),
+        };
+        // The keys between the last entry and this one, or the gap above the first.
+        let upper = match begins {
+            true => self.gap_above(txn, &from)?,
+            false => from.clone(),
+        };
+        let grant = txn.lock_gap(&above, &upper);
+        if let Some(key) = txn.last_foreign(index, &above, &from)? {
+            if grant == GapGrant::Newly {
+                txn.unlock_gap(&above, &key);
+            }
+            self.gaps.set_edge(&from, false);
+            return self.await_foreign(txn, &key, false);
+        }
+        if grant == GapGrant::Newly
+            && let Some(key) = txn.first_foreign(index, &from, &upper)?
+        {
+            txn.unlock_gap(&key, &upper);
+        }
+        if self.is_changed(txn, &above, &from) {
+            let found = self.scan.resume(txn, Resume::Below(&from))?;
+            let now = found.then(|| self.scan.entries().user_key());
+            if now != entry.as_deref() {
+                return Ok(GapStep::Moved(found));
+            }
+        }
+        self.gaps.set_edge(&above, false);
+        let Some(entry) = entry else {
+            return Ok(GapStep::End);
+        };
+        // The gap before the entry. A key of another transaction in it is the next entry, for
+        // which the next step waits.
+        let reads = !within_prefix || entry.starts_with(&self.prefix);
+        let end = if reads { after(&entry) } else { entry.clone() };
+        loop {
+            let lower = self.gap_below(txn, &entry)?;
+            let grant = txn.lock_gap(&lower, &end);
+            let foreign = txn.last_foreign(index, &lower, &entry)?;
+            if let (Some(key), GapGrant::Newly) = (&foreign, grant) {
+                txn.unlock_gap(&lower, &after(key));
+            }
+            let edge = foreign.map_or(lower, |key| after(&key));
+            self.gaps.set_edge(&edge, false);
+            let point = self.gaps.neighbours.point();
+            if txn.context().super_versions.freshness(point) == Freshness::Latest
+                || self.gap_below(txn, &entry)? <= edge
+            {
+                break;
+            }
+        }
+        Ok(match reads {
+            true => GapStep::Read,
+            false => GapStep::End,
+        })
+    }
+
+    /// Whether others may have committed keys from `lower` to below `upper` that the scan does not
+    /// see.
+    fn is_changed(&self, txn: &Transaction, lower: &[u8], upper: &[u8]) -> bool {
+        let point = self.scan.point();
+        match txn.context().super_versions.freshness(point) {
+            Freshness::Latest => false,
+            Freshness::Replaced => true,
+            Freshness::Newer(_) => {
+                range_changed_since(&point.super_version, lower, upper, point.seqno)
+            }
+        }
+    }
+
+    /// Waits for the row of `key`, which another transaction has written and not committed, and
+    /// looks again.
+    fn await_foreign(&mut self, txn: &Transaction, key: &[u8], forward: bool) -> Result<GapStep> {
+        let row_key = self.fetch.row_key_of_entry(key)?;
+        let lock = self.fetch.lock().wait_for(txn, &row_key)?;
+        if lock.is_none() {
+            // Skipped: the scan passes it.
+            let edge = if forward { after(key) } else { key.to_vec() };
+            self.gaps.set_edge(&edge, forward);
+        }
+        let edge = self.gaps.edge.clone();
+        let found = match (forward, self.gaps.begun && !self.at_start || lock.is_none()) {
+            (true, true) => self.scan.resume(txn, Resume::From(&edge))?,
+            (false, true) => self.scan.resume(txn, Resume::Below(&edge))?,
+            (_, false) => {
+                let sought = Self::start(&self.sought, forward);
+                self.scan.resume(txn, sought)?
+            }
+        };
+        let stands = found && self.scan.entries().user_key() == key;
+        if lock.is_some_and(|granted| granted.newly) && !stands {
+            txn.unlock(&row_key);
+        }
+        Ok(GapStep::Moved(found))
+    }
+
+    /// Locks the row of the first entry beyond the range, as InnoDB does, and ends the scan.
+    fn lock_beyond(&mut self, txn: &Transaction, entry: &[u8]) -> Result<GapStep> {
+        let row_key = self.fetch.row_key_of_entry(entry)?;
+        self.fetch.lock().wait_for(txn, &row_key)?;
+        Ok(GapStep::End)
+    }
+
+    /// Locks the gap in which the row key lies that was sought and not found. The caller holds the
+    /// lock of the key, so nobody inserts it meanwhile.
+    pub(super) fn lock_gap_of_missing_row(&mut self, txn: &Transaction) -> Result<()> {
+        let index = self.fetch.index().id();
+        let key = self.fetch.row_key().to_vec();
+        loop {
+            let lower = self.gap_below(txn, &key)?;
+            let upper = self.gap_above(txn, &key)?;
+            let grant = txn.lock_gap(&lower, &upper);
+            if grant == GapGrant::Newly {
+                if let Some(above) = txn.first_foreign(index, &key, &upper)? {
+                    txn.unlock_gap(&above, &upper);
+                }
+                if let Some(below) = txn.last_foreign(index, &lower, &key)? {
+                    txn.unlock_gap(&lower, &after(&below));
+                }
+            }
+            let point = self.gaps.neighbours.point();
+            if grant == GapGrant::Before
+                || txn.context().super_versions.freshness(point) == Freshness::Latest
+            {
+                return Ok(());
+            }
+            if (self.gap_below(txn, &key)?, self.gap_above(txn, &key)?) == (lower, upper) {
+                return Ok(());
+            }
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! Transactions with inserts that are not committed, by index, so that a locking scan finds them.
+
+use super::lock_table::LockOwner;
+use super::write_set::SharedWriteSet;
+use crate::base::key::{SEQNO_MAX, index_id_of};
+use crate::base::{IndexId, InternalIterator, Result};
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Slots by index, as in the tables of locks: a transaction has one bit for each.
+const SLOTS: usize = 64;
+
+/// Parts of a slot by transaction, so that many sessions that insert into one table do not meet.
+const PARTS: usize = 8;
+
+/// Transactions with uncommitted inserts, by the index of the new keys.
+///
+/// A new key is in its transaction's write set until the commit, so a scan does not meet it, as it
+/// would meet a record in InnoDB's tree. A scan that locks gaps therefore locks its range first and
+/// then searches the write sets of those listed here ([`super::LockTable::lock_gap`] has the order).
+/// A transaction is listed before it writes its first new key of an index, and until its commit is
+/// visible or its writes are forgotten.
+#[derive(Default)]
+pub struct ActiveInserts {
+    parts: Box<[ActivePart]>,
+}
+
+/// Aligned to a cache line, so that transactions of different parts do not share one.
+#[derive(Default)]
+#[repr(align(64))]
+struct ActivePart {
+    /// Number of entries, read without the lock.
+    number: AtomicUsize,
+    /// By the address of the owner.
+    inserters: Mutex<HashMap<usize, UncommittedKeys>>,
+}
+
+/// New keys of one transaction.
+#[derive(Clone)]
+enum UncommittedKeys {
+    /// Of a session: they are among its writes.
+    Writes(SharedWriteSet),
+    /// Of a prepared transaction without a session, sorted.
+    Prepared(Arc<[Box<[u8]>]>),
+}
+
+impl UncommittedKeys {
+    /// The smallest key from `lower` to below `upper`.
+    fn first(&self, lower: &[u8], upper: &[u8]) -> Result<Option<Vec<u8>>> {
+        match self {
+            Self::Writes(writes) => writes.first_put(lower, upper),
+            Self::Prepared(keys) => {
+                let at = keys.partition_point(|key| &key[..] < lower);
+                let key = keys.get(at).filter(|key| &key[..] < upper);
+                Ok(key.map(|key| key.to_vec()))
+            }
+        }
+    }
+
+    /// The largest key from `lower` to below `upper`.
+    fn last(&self, lower: &[u8], upper: &[u8]) -> Result<Option<Vec<u8>>> {
+        match self {
+            Self::Writes(writes) => writes.last_put(lower, upper),
+            Self::Prepared(keys) => {
+                let end = keys.partition_point(|key| &key[..] < upper);
+                let key = end.checked_sub(1).map(|at| &keys[at]);
+                Ok(key.filter(|key| &key[..] >= lower).map(|key| key.to_vec()))
+            }
+        }
+    }
+}
+
+fn address(owner: &Arc<LockOwner>) -> usize {
+    Arc::as_ptr(owner).addr()
+}
+
+impl ActiveInserts {
+    /// A list without transactions.
+    pub fn new() -> Self {
+        Self {
+            parts: (0..SLOTS * PARTS).map(|_| ActivePart::default()).collect(),
+        }
+    }
+
+    /// The bit of the index in the set of slots that a transaction keeps.
+    pub(super) fn bit_of(index: IndexId) -> u64 {
+        1 << (index as usize % SLOTS)
+    }
+
+    fn part(&self, slot: usize, owner: &Arc<LockOwner>) -> &ActivePart {
+        // The allocator aligns an owner, so the low bits of its address say little.
+        &self.parts[slot * PARTS + (address(owner) >> 7) % PARTS]
+    }
+
+    /// Lists the transaction of `owner` in the slot of `index`, where it is not listed yet.
+    pub(super) fn add(&self, index: IndexId, owner: &Arc<LockOwner>, writes: &SharedWriteSet) {
+        let part = self.part(index as usize % SLOTS, owner);
+        let mut inserters = part.inserters.lock();
+        inserters.insert(address(owner), UncommittedKeys::Writes(writes.clone()));
+        part.number.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Lists a prepared transaction without a session, whose new keys are among `keys`: sorted, of
+    /// any indexes. Returns the bits of its slots, for [`Self::remove`].
+    pub fn add_prepared(&self, owner: &Arc<LockOwner>, keys: Vec<Box<[u8]>>) -> u64 {
+        let mut bits = 0;
+        for key in &keys {
+            bits |= index_id_of(key).map_or(0, Self::bit_of);
+        }
+        let keys: Arc<[Box<[u8]>]> = keys.into();
+        for slot in (0..SLOTS).filter(|slot| bits & 1 << slot != 0) {
+            let part = self.part(slot, owner);
+            let mut inserters = part.inserters.lock();
+            inserters.insert(address(owner), UncommittedKeys::Prepared(Arc::clone(&keys)));
+            part.number.fetch_add(1, Ordering::SeqCst);
+        }
+        bits
+    }
+
+    /// The session of a listed transaction ends. Its new keys are among `keys`, sorted, from here on.
+    pub(super) fn leave_session(&self, bits: u64, owner: &Arc<LockOwner>, keys: Vec<Box<[u8]>>) {
+        let keys: Arc<[Box<[u8]>]> = keys.into();
+        for slot in (0..SLOTS).filter(|slot| bits & 1 << slot != 0) {
+            let mut inserters = self.part(slot, owner).inserters.lock();
+            inserters.insert(address(owner), UncommittedKeys::Prepared(Arc::clone(&keys)));
+        }
+    }
+
+    /// Removes the transaction of `owner` from the slots of `bits`.
+    pub fn remove(&self, bits: u64, owner: &Arc<LockOwner>) {
+        let mut left = bits;
+        while left != 0 {
+            let part = self.part(left.trailing_zeros() as usize, owner);
+            left &= left - 1;
+            part.inserters.lock().remove(&address(owner));
+            part.number.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+
+    /// The uncommitted keys of all transactions but `owner`'s in the slot of `index`.
+    fn others(&self, index: IndexId, owner: &Arc<LockOwner>) -> Vec<UncommittedKeys> {
+        let slot = index as usize % SLOTS;
+        let parts = &self.parts[slot * PARTS..][..PARTS];
+        let mut others = Vec::new();
+        for part in parts {
+            if part.number.load(Ordering::SeqCst) > 0 {
+                let inserters = part.inserters.lock();
+                let found = inserters.iter().filter(|(at, _)| **at != address(owner));
+                others.extend(found.map(|(_, keys)| keys.clone()));
+            }
+        }
+        others
+    }
+
+    /// The smallest key from `lower` to below `upper` that a transaction other than `owner`'s has
+    /// written and not committed.
+    ///
+    /// # Errors
+    /// Those of reading spilled files: `Corruption`, `Unsupported`, `Io`.
+    pub(super) fn first_of_others(
+        &self,
+        index: IndexId,
+        owner: &Arc<LockOwner>,
+        lower: &[u8],
+        upper: &[u8],
+    ) -> Result<Option<Vec<u8>>> {
+        let mut first: Option<Vec<u8>> = None;
+        for keys in self.others(index, owner) {
+            let below = first.as_deref().unwrap_or(upper);
+            if let Some(key) = keys.first(lower, below)? {
+                first = Some(key);
+            }
+        }
+        Ok(first)
+    }
+
+    /// As [`Self::first_of_others`], but the largest key.
+    pub(super) fn last_of_others(
+        &self,
+        index: IndexId,
+        owner: &Arc<LockOwner>,
+        lower: &[u8],
+        upper: &[u8],
+    ) -> Result<Option<Vec<u8>>> {
+        let mut last: Option<Vec<u8>> = None;
+        for keys in self.others(index, owner) {
+            let from = last.as_deref().unwrap_or(lower);
+            if let Some(key) = keys.last(from, upper)? {
+                last = Some(key);
+            }
+        }
+        Ok(last)
+    }
+}
+
+impl SharedWriteSet {
+    /// The smallest key from `lower` to below `upper` whose newest version is a value.
+    fn first_put(&self, lower: &[u8], upper: &[u8]) -> Result<Option<Vec<u8>>> {
+        if !self.lock().touches_range(lower, Some(upper)) {
+            return Ok(None);
+        }
+        let mut iter = self.iter_within(lower, Some(upper));
+        let mut more = iter.seek(lower, SEQNO_MAX)?;
+        let mut passed = Vec::new();
+        while more {
+            let key = iter.key();
+            if key.user_key >= upper {
+                return Ok(None);
+            }
+            if key.user_key != passed {
+                if key.kind.is_put() {
+                    return Ok(Some(key.user_key.to_vec()));
+                }
+                passed = key.user_key.to_vec();
+            }
+            more = iter.next()?;
+        }
+        Ok(None)
+    }
+
+    /// The largest key from `lower` to below `upper` whose newest version is a value.
+    fn last_put(&self, lower: &[u8], upper: &[u8]) -> Result<Option<Vec<u8>>> {
+        if !self.lock().touches_range(lower, Some(upper)) {
+            return Ok(None);
+        }
+        let mut iter = self.iter_within(lower, Some(upper));
+        let mut more = iter.seek_before(upper)?;
+        // Backwards, the newest version of a key comes last.
+        let mut newest: Option<(Vec<u8>, bool)> = None;
+        while more {
+            let key = iter.key();
+            if let Some((user_key, true)) = &newest
+                && key.user_key != user_key
+            {
+                break;
+            }
+            if key.user_key < lower {
+                break;
+            }
+            newest = Some((key.user_key.to_vec(), key.kind.is_put()));
+            more = iter.prev()?;
+        }
+        Ok(newest.filter(|(_, is_put)| *is_put).map(|(key, _)| key))
+    }
+}

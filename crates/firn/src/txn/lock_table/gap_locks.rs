@@ -1,0 +1,413 @@
+//! Gap locks: ranges of an index in which other transactions must not insert.
+
+use super::lock_owner::LockOwner;
+use super::waiter::{LockWaiter, WaitOutcome};
+use crate::base::IndexId;
+use crate::base::key::index_id_of;
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering, fence};
+
+/// Slots of the table. An index uses the slot of its id modulo this number. At most 64, since
+/// [`LockOwner`] has one bit for each.
+const SLOTS: usize = 64;
+
+/// Gap locks of all transactions, by index.
+///
+/// A gap lock is a range of keys, `lower ≤ key < upper`. Gap locks never conflict with each other
+/// or with locks of rows. Only an insert of a new key waits, until no other owner has locked a range
+/// with this key. The keys need not exist, so no lock has to be moved or inherited when a row comes
+/// or goes.
+///
+/// An insert in a slot without gap locks pays one load. **No insert is overlooked**: a scan locks
+/// its range, and then looks at the keys that other transactions have written and not committed; an
+/// insert first writes its key, and then looks for gap locks. Both have a sequentially consistent
+/// fence in between, so one of the two sees the other. If the insert does, it takes its key back,
+/// and waits.
+///
+/// Lock order: graph → a slot's `indexes` → an owner's `gaps`.
+///
+/// Rejected: locking the entry at the end of a gap, as InnoDB does. Keys that are inserted or
+/// removed would have to inherit locks, and the memtable has no place for them.
+pub(super) struct GapLockTable {
+    slots: Box<[GapSlot]>,
+}
+
+/// Aligned to a cache line, so that a change of one slot does not slow down readers of another.
+#[derive(Default)]
+#[repr(align(64))]
+struct GapSlot {
+    /// Number of owners with gap locks here, read without the lock of `indexes`.
+    owners: AtomicUsize,
+    indexes: Mutex<HashMap<IndexId, IndexGaps>>,
+}
+
+/// The gap locks of one index.
+#[derive(Default)]
+struct IndexGaps {
+    /// Disjoint segments of keys by their lower bounds. Where the ranges of two owners overlap, a
+    /// segment belongs to both.
+    segments: BTreeMap<Box<[u8]>, GapSegment>,
+    /// Inserts that wait, by key.
+    waiters: BTreeMap<Arc<[u8]>, Vec<Arc<LockWaiter>>>,
+}
+
+/// Keys that the same owners have locked.
+#[derive(Clone)]
+struct GapSegment {
+    upper: Vec<u8>,
+    owners: Vec<Arc<LockOwner>>,
+}
+
+/// The ranges of one owner, for their release. Together they cover its segments.
+#[derive(Default)]
+pub(super) struct OwnGaps {
+    pub(super) ranges: Vec<(Box<[u8]>, Vec<u8>)>,
+    /// One bit for each slot with a lock of the owner.
+    slots: u64,
+}
+
+impl GapSegment {
+    fn is_of(&self, owner: &Arc<LockOwner>) -> bool {
+        self.owners.iter().any(|other| Arc::ptr_eq(other, owner))
+    }
+
+    fn others<'a>(&'a self, owner: &'a Arc<LockOwner>) -> impl Iterator<Item = &'a Arc<LockOwner>> {
+        let others = self.owners.iter();
+        others.filter(move |other| !Arc::ptr_eq(other, owner))
+    }
+}
+
+impl IndexGaps {
+    fn is_empty(&self) -> bool {
+        self.segments.is_empty() && self.waiters.is_empty()
+    }
+
+    /// The segment with `key`.
+    fn segment_at(&self, key: &[u8]) -> Option<&GapSegment> {
+        let until = (Bound::Unbounded, Bound::Included(key));
+        let (_, segment) = self.segments.range::<[u8], _>(until).next_back()?;
+        (key < &segment.upper[..]).then_some(segment)
+    }
+
+    fn is_locked_against(&self, owner: &Arc<LockOwner>, key: &[u8]) -> bool {
+        let segment = self.segment_at(key);
+        segment.is_some_and(|segment| segment.others(owner).next().is_some())
+    }
+
+    /// Makes `key` a bound of segments, if it lies in one.
+    fn split(&mut self, key: &[u8]) {
+        let below = (Bound::Unbounded, Bound::Excluded(key));
+        let Some((_, left)) = self.segments.range_mut::<[u8], _>(below).next_back() else {
+            return;
+        };
+        if key < &left.upper[..] {
+            let right = left.clone();
+            left.upper = key.to_vec();
+            self.segments.insert(key.into(), right);
+        }
+    }
+
+    /// Adds `owner` to all keys of the range. Returns whether it had none of them before.
+    fn lock(&mut self, owner: &Arc<LockOwner>, lower: &[u8], upper: &[u8]) -> GapGrant {
+        if let Some(grant) = self.extend(owner, lower, upper) {
+            return grant;
+        }
+        self.split(lower);
+        self.split(upper);
+        let mut own_before = false;
+        let mut holes = Vec::new();
+        let mut end = lower.to_vec();
+        let within = (Bound::Included(lower), Bound::Excluded(upper));
+        for (start, segment) in self.segments.range_mut::<[u8], _>(within) {
+            if end[..] < start[..] {
+                holes.push((std::mem::take(&mut end), start.to_vec()));
+            }
+            end.clone_from(&segment.upper);
+            match segment.is_of(owner) {
+                true => own_before = true,
+                false => segment.owners.push(Arc::clone(owner)),
+            }
+        }
+        if &end[..] < upper {
+            holes.push((end, upper.to_vec()));
+        }
+        for (start, upper) in holes {
+            let owners = vec![Arc::clone(owner)];
+            self.segments
+                .insert(start.into(), GapSegment { upper, owners });
+        }
+        match own_before {
+            true => GapGrant::Partly,
+            false => GapGrant::Newly,
+        }
+    }
+
+    /// The usual steps of a scan: the range continues a segment of the owner alone, or the owner
+    /// has it already.
+    fn extend(&mut self, owner: &Arc<LockOwner>, lower: &[u8], upper: &[u8]) -> Option<GapGrant> {
+        let until = (Bound::Unbounded, Bound::Included(lower));
+        let beyond = (Bound::Excluded(lower), Bound::Excluded(upper));
+        let is_free = self.segments.range::<[u8], _>(beyond).next().is_none();
+        let (_, segment) = self.segments.range_mut::<[u8], _>(until).next_back()?;
+        if upper <= &segment.upper[..] && segment.is_of(owner) {
+            return Some(GapGrant::Before);
+        }
+        let alone = segment.owners.len() == 1 && segment.is_of(owner);
+        if !alone || segment.upper != lower || !is_free {
+            return None;
+        }
+        segment.upper.clear();
+        segment.upper.extend_from_slice(upper);
+        Some(GapGrant::Newly)
+    }
+
+    /// Removes `owner` from the keys of the range, and collects the inserts that need not wait any
+    /// more.
+    fn unlock(
+        &mut self,
+        owner: &Arc<LockOwner>,
+        lower: &[u8],
+        upper: &[u8],
+        woken: &mut Vec<Arc<LockWaiter>>,
+    ) {
+        let mut free = Vec::new();
+        let mut end = lower.to_vec();
+        let within = (Bound::Included(lower), Bound::Excluded(upper));
+        for (start, segment) in self.segments.range_mut::<[u8], _>(within) {
+            end.clone_from(&segment.upper);
+            segment.owners.retain(|other| !Arc::ptr_eq(other, owner));
+            if segment.owners.is_empty() {
+                free.push(start.clone());
+            }
+        }
+        for start in &free {
+            self.segments.remove(start);
+        }
+        if !self.waiters.is_empty() {
+            self.grant(lower, &end, woken);
+        }
+    }
+
+    /// Ends the waits of inserts in the range that no other owner blocks.
+    fn grant(&mut self, lower: &[u8], upper: &[u8], woken: &mut Vec<Arc<LockWaiter>>) {
+        if lower >= upper {
+            return;
+        }
+        let mut waiters = std::mem::take(&mut self.waiters);
+        let within = (Bound::Included(lower), Bound::Excluded(upper));
+        for (key, waiting) in waiters.range_mut::<[u8], _>(within) {
+            waiting.retain(|waiter| {
+                let stays = self.is_locked_against(&waiter.owner, key);
+                if !stays {
+                    waiter.decide(WaitOutcome::Granted);
+                    woken.push(Arc::clone(waiter));
+                }
+                stays
+            });
+        }
+        waiters.retain(|_, waiting| !waiting.is_empty());
+        self.waiters = waiters;
+    }
+}
+
+/// How a gap lock was granted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GapGrant {
+    /// The owner had locked the whole range before.
+    Before,
+    /// The owner had locked some keys of the range before.
+    Partly,
+    /// The owner had locked no key of the range before.
+    Newly,
+}
+
+/// The index of `key`. Keys of user tables always have one.
+fn index_of(key: &[u8]) -> IndexId {
+    index_id_of(key).unwrap_or_default()
+}
+
+impl GapLockTable {
+    pub(super) fn new() -> Self {
+        Self {
+            slots: (0..SLOTS).map(|_| GapSlot::default()).collect(),
+        }
+    }
+
+    fn slot_number(index: IndexId) -> usize {
+        index as usize % SLOTS
+    }
+
+    fn slot(&self, index: IndexId) -> &GapSlot {
+        &self.slots[Self::slot_number(index)]
+    }
+
+    /// Locks the range from `lower` to below `upper`, which lies in one index.
+    pub(super) fn lock(&self, owner: &Arc<LockOwner>, lower: &[u8], upper: &[u8]) -> GapGrant {
+        if lower >= upper {
+            return GapGrant::Before;
+        }
+        let index = index_of(lower);
+        let slot = self.slot(index);
+        let grant = {
+            let mut indexes = slot.indexes.lock();
+            let gaps = indexes.entry(index).or_default();
+            let grant = gaps.lock(owner, lower, upper);
+            if grant != GapGrant::Before {
+                let mut own = owner.gaps.lock();
+                let bit = 1 << Self::slot_number(index);
+                if own.slots & bit == 0 {
+                    own.slots |= bit;
+                    slot.owners.fetch_add(1, Ordering::SeqCst);
+                }
+                match own.ranges.last_mut() {
+                    Some((_, last)) if *last == lower => {
+                        last.clear();
+                        last.extend_from_slice(upper);
+                    }
+                    _ => own.ranges.push((lower.into(), upper.to_vec())),
+                }
+            }
+            grant
+        };
+        // Before the caller looks at the uncommitted keys of others.
+        fence(Ordering::SeqCst);
+        grant
+    }
+
+    /// Gives back a part of a range that was locked newly.
+    pub(super) fn unlock(&self, owner: &Arc<LockOwner>, lower: &[u8], upper: &[u8]) {
+        if lower >= upper {
+            return;
+        }
+        let mut woken = Vec::new();
+        if let Some(gaps) = self
+            .slot(index_of(lower))
+            .indexes
+            .lock()
+            .get_mut(&index_of(lower))
+        {
+            gaps.split(lower);
+            gaps.split(upper);
+            gaps.unlock(owner, lower, upper, &mut woken);
+        }
+        woken.iter().for_each(|waiter| waiter.notify());
+    }
+
+    /// Releases all gap locks of `owner`, and wakes inserts that waited for them.
+    pub(super) fn release_all(&self, owner: &Arc<LockOwner>) {
+        let own = std::mem::take(&mut *owner.gaps.lock());
+        if own.slots == 0 {
+            return;
+        }
+        let mut woken = Vec::new();
+        for (lower, upper) in &own.ranges {
+            let index = index_of(lower);
+            let mut indexes = self.slot(index).indexes.lock();
+            if let Some(gaps) = indexes.get_mut(&index) {
+                gaps.unlock(owner, lower, upper, &mut woken);
+                if gaps.is_empty() {
+                    indexes.remove(&index);
+                }
+            }
+        }
+        for (number, slot) in self.slots.iter().enumerate() {
+            if own.slots & 1 << number != 0 {
+                slot.owners.fetch_sub(1, Ordering::Release);
+            }
+        }
+        woken.iter().for_each(|waiter| waiter.notify());
+    }
+
+    /// Whether an insert of `key` by `owner` has to wait. Call it before the key is written, so that
+    /// a waiting insert leaves nothing in the way of others, and again afterwards.
+    #[inline]
+    pub(super) fn is_locked_against(&self, owner: &Arc<LockOwner>, key: &[u8]) -> bool {
+        let index = index_of(key);
+        let slot = self.slot(index);
+        // After the write of the key.
+        fence(Ordering::SeqCst);
+        if slot.owners.load(Ordering::Acquire) == 0 {
+            return false;
+        }
+        let indexes = slot.indexes.lock();
+        let gaps = indexes.get(&index);
+        gaps.is_some_and(|gaps| gaps.is_locked_against(owner, key))
+    }
+
+    /// Joins the inserts that wait, if another owner has locked a range with `key`. The caller holds
+    /// the graph lock.
+    pub(super) fn enqueue(&self, owner: &Arc<LockOwner>, key: &[u8]) -> Option<Arc<LockWaiter>> {
+        let index = index_of(key);
+        let mut indexes = self.slot(index).indexes.lock();
+        let gaps = indexes.get_mut(&index)?;
+        if !gaps.is_locked_against(owner, key) {
+            return None;
+        }
+        let waiter = LockWaiter::for_gap(owner, key);
+        let waiting = gaps.waiters.entry(Arc::clone(&waiter.key)).or_default();
+        waiting.push(Arc::clone(&waiter));
+        Some(waiter)
+    }
+
+    /// If `waiter` still waits: removes it with `outcome` and wakes it. Returns its outcome. The
+    /// caller holds the graph lock.
+    pub(super) fn decide(&self, waiter: &Arc<LockWaiter>, outcome: WaitOutcome) -> WaitOutcome {
+        let index = index_of(&waiter.key);
+        {
+            let mut indexes = self.slot(index).indexes.lock();
+            let decided = waiter.outcome();
+            if decided != WaitOutcome::Waiting {
+                return decided;
+            }
+            let gaps = indexes.get_mut(&index).expect("it has a waiter");
+            let waiting = gaps.waiters.get_mut(&waiter.key).expect("it waits");
+            waiting.retain(|other| !Arc::ptr_eq(other, waiter));
+            if waiting.is_empty() {
+                gaps.waiters.remove(&waiter.key);
+            }
+            waiter.decide(outcome);
+        }
+        waiter.notify();
+        outcome
+    }
+
+    /// The owners that `waiter` waits for; none if it does not wait any more.
+    pub(super) fn blockers(&self, waiter: &Arc<LockWaiter>) -> Vec<Arc<LockOwner>> {
+        let index = index_of(&waiter.key);
+        let indexes = self.slot(index).indexes.lock();
+        if waiter.outcome() != WaitOutcome::Waiting {
+            return Vec::new();
+        }
+        let segment = indexes.get(&index).and_then(|g| g.segment_at(&waiter.key));
+        let others = segment.map(|segment| segment.others(&waiter.owner).cloned().collect());
+        others.unwrap_or_default()
+    }
+
+    /// Calls `f` with each locked segment and its owners, and with each insert that waits.
+    pub(super) fn for_each(
+        &self,
+        mut held: impl FnMut(&[u8], &[u8], &Arc<LockOwner>),
+        mut waits: impl FnMut(&Arc<LockWaiter>, Vec<u64>),
+    ) {
+        for slot in &self.slots {
+            for gaps in slot.indexes.lock().values() {
+                for (lower, segment) in &gaps.segments {
+                    for owner in &segment.owners {
+                        held(lower, &segment.upper, owner);
+                    }
+                }
+                for waiter in gaps.waiters.values().flatten() {
+                    let segment = gaps.segment_at(&waiter.key).into_iter();
+                    let others = segment.flat_map(|segment| segment.others(&waiter.owner));
+                    waits(waiter, others.map(|owner| owner.id()).collect());
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

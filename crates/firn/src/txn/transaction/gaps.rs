@@ -1,0 +1,124 @@
+//! Gap locks of a transaction's reads, and its inserts, which wait for those of others.
+
+use super::*;
+use crate::base::InternalIterator;
+use crate::base::key::index_id_of;
+use crate::txn::active_inserts::ActiveInserts;
+use crate::txn::lock_table::GapGrant;
+
+impl Transaction {
+    /// Whether locking reads lock the gaps between rows, too: from REPEATABLE READ on.
+    pub fn locks_gaps(&self) -> bool {
+        self.isolation == Isolation::RepeatableRead
+    }
+
+    /// Locks the keys from `lower` to below `upper` against inserts by others. Others may have
+    /// inserted keys there and not committed them: see [`Self::first_foreign`].
+    pub fn lock_gap(&self, lower: &[u8], upper: &[u8]) -> GapGrant {
+        let grant = self.cx.locks.lock_gap(&self.owner, lower, upper);
+        pause_points::at(PausePoint::GapLocked);
+        grant
+    }
+
+    /// Gives back a part of a range that was locked newly.
+    pub fn unlock_gap(&self, lower: &[u8], upper: &[u8]) {
+        self.cx.locks.unlock_gap(&self.owner, lower, upper);
+    }
+
+    /// The smallest key of `index` from `lower` to below `upper` that another transaction has
+    /// written and not committed.
+    ///
+    /// # Errors
+    /// Those of reading spilled files: `Corruption`, `Unsupported`, `Io`.
+    pub fn first_foreign(
+        &self,
+        index: IndexId,
+        lower: &[u8],
+        upper: &[u8],
+    ) -> Result<Option<Vec<u8>>> {
+        let inserts = &self.cx.inserts;
+        inserts.first_of_others(index, &self.owner, lower, upper)
+    }
+
+    /// As [`Self::first_foreign`], but the largest key.
+    ///
+    /// # Errors
+    /// As [`Self::first_foreign`].
+    pub fn last_foreign(
+        &self,
+        index: IndexId,
+        lower: &[u8],
+        upper: &[u8],
+    ) -> Result<Option<Vec<u8>>> {
+        let inserts = &self.cx.inserts;
+        inserts.last_of_others(index, &self.owner, lower, upper)
+    }
+
+    /// Writes an entry under a key that is new in its index, with `put`, unless another transaction
+    /// has locked the gap. Returns whether it did. If not, nothing is written, and the caller gives
+    /// back the lock of the key and calls [`Self::await_gap`].
+    ///
+    /// # Errors
+    /// Those of `put`.
+    pub fn insert_unless_locked(
+        &mut self,
+        user_key: &[u8],
+        put: impl FnOnce(&mut Self) -> Result<()>,
+    ) -> Result<bool> {
+        if self.cx.locks.is_gap_locked(&self.owner, user_key) {
+            return Ok(false);
+        }
+        let index = index_id_of(user_key).ok_or_else(|| Error::invalid("a key without index"))?;
+        let bit = ActiveInserts::bit_of(index);
+        if self.inserting & bit == 0 {
+            self.inserting |= bit;
+            self.cx.inserts.add(index, &self.owner, &self.writes);
+        }
+        let mark = self.mark;
+        put(self)?;
+        pause_points::at(PausePoint::Inserted);
+        if !self.cx.locks.is_gap_locked(&self.owner, user_key) {
+            return Ok(true);
+        }
+        // Only the entry goes back: the row's other writes and its count are not concerned.
+        self.writes.lock().rollback_to(mark);
+        Ok(false)
+    }
+
+    /// Waits until no other transaction locks the gap of `user_key`.
+    ///
+    /// # Errors
+    /// As [`Self::lock`].
+    pub fn await_gap(&self, user_key: &[u8]) -> Result<()> {
+        let timeout_us = self.lock_timeout_us;
+        self.cx.locks.await_gap(&self.owner, user_key, timeout_us)
+    }
+
+    /// Lists the new keys apart from the session's write set, which another transaction will use.
+    /// Returns the slots of the list.
+    pub(super) fn leave_inserts(&mut self) -> u64 {
+        let bits = std::mem::take(&mut self.inserting);
+        if bits == 0 {
+            return 0;
+        }
+        let mut keys: Vec<Box<[u8]>> = Vec::new();
+        let mut writes = self.own_writes();
+        let mut more = writes.seek_to_first();
+        // An error of a damaged spilled file ends the list: the commit will meet it as well.
+        while let Ok(true) = more {
+            let key = writes.key().user_key;
+            if keys.last().is_none_or(|last| &last[..] != key) {
+                keys.push(key.into());
+            }
+            more = writes.next();
+        }
+        self.cx.inserts.leave_session(bits, &self.owner, keys);
+        bits
+    }
+
+    /// Removes the transaction from the list of those with uncommitted inserts.
+    pub(super) fn forget_inserts(&mut self) {
+        let bits = std::mem::take(&mut self.inserting);
+        self.cx.inserts.remove(bits, &self.owner);
+    }
+}
