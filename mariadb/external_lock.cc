@@ -58,10 +58,6 @@ THR_LOCK_DATA** ha_firn::store_lock(THD*, THR_LOCK_DATA** to, enum thr_lock_type
 
 /* Refuses statements that the engine cannot execute correctly, before they read or write. */
 int ha_firn::refuse_unsupported(THD* thd, bool write) {
-  if (thd_tx_isolation(thd) == ISO_SERIALIZABLE && !reads_without_row_locks(thd_sql_command(thd))) {
-    my_error(ER_NOT_SUPPORTED_YET, MYF(0), "isolation level SERIALIZABLE with engine FIRN");
-    return firn::kErrorReported;
-  }
   if (write && firn::galera_is_on(thd)) {
     my_error(ER_NOT_SUPPORTED_YET, MYF(0), "Galera replication (wsrep_on) of engine FIRN");
     return firn::kErrorReported;
@@ -72,6 +68,8 @@ int ha_firn::refuse_unsupported(THD* thd, bool write) {
 ReadIntent ha_firn::read_intent(THD* thd, thr_lock_type lock_type, bool write) const {
   const int command = thd_sql_command(thd);
   const bool read_committed = thd_tx_isolation(thd) <= ISO_READ_COMMITTED;
+  /* A statement that is a transaction of its own is serializable without locks: it only reads. */
+  const bool locks_select = thd_tx_isolation(thd) == ISO_SERIALIZABLE && m_session->in_multi_statement_transaction();
 
   ReadIntent intent;
   if (write) {
@@ -80,7 +78,7 @@ ReadIntent ha_firn::read_intent(THD* thd, thr_lock_type lock_type, bool write) c
     intent.mode = FIRN_READ_SNAPSHOT;
   } else if (lock_type == TL_READ_WITH_SHARED_LOCKS || lock_type == TL_READ_SKIP_LOCKED) {
     intent.mode = FIRN_READ_LOCK_SHARED;
-  } else if (command == SQLCOM_SELECT) {
+  } else if (command == SQLCOM_SELECT && !locks_select) {
     intent.mode = FIRN_READ_SNAPSHOT;
   } else if (read_committed && (lock_type == TL_READ || lock_type == TL_READ_NO_INSERT) &&
              selects_from_snapshot_at_read_committed(command)) {

@@ -8,15 +8,17 @@
 #include <new>
 
 handler::Table_flags ha_firn::table_flags() const {
+  constexpr handler::Table_flags flags =
+      HA_REC_NOT_IN_SEQ | HA_NULL_IN_KEY | HA_CAN_INDEX_BLOBS | HA_CAN_VIRTUAL_COLUMNS | HA_CAN_SQL_HANDLER |
+      HA_CAN_GEOMETRY | HA_TABLE_SCAN_ON_INDEX | HA_PRIMARY_KEY_IN_READ_INDEX | HA_PRIMARY_KEY_REQUIRED_FOR_POSITION |
+      HA_PARTIAL_COLUMN_READ | HA_REQUIRES_KEY_COLUMNS_FOR_DELETE | HA_BINLOG_ROW_CAPABLE | HA_CAN_ONLINE_BACKUPS |
+      HA_CONCURRENT_OPTIMIZE | HA_CAN_SKIP_LOCKED | HA_ONLINE_ANALYZE;
   /*
-    HA_BINLOG_STMT_CAPABLE is missing on purpose: without gap locks, a statement may change other
-    rows on a replica.
+    At READ COMMITTED and below, a statement may change other rows on a replica: others may insert
+    rows that it has not locked.
   */
-  return HA_REC_NOT_IN_SEQ | HA_NULL_IN_KEY | HA_CAN_INDEX_BLOBS | HA_CAN_VIRTUAL_COLUMNS | HA_CAN_SQL_HANDLER |
-         HA_CAN_GEOMETRY | HA_TABLE_SCAN_ON_INDEX | HA_PRIMARY_KEY_IN_READ_INDEX |
-         HA_PRIMARY_KEY_REQUIRED_FOR_POSITION | HA_PARTIAL_COLUMN_READ | HA_REQUIRES_KEY_COLUMNS_FOR_DELETE |
-         HA_BINLOG_ROW_CAPABLE | HA_CAN_ONLINE_BACKUPS | HA_CONCURRENT_OPTIMIZE | HA_CAN_SKIP_LOCKED |
-         HA_ONLINE_ANALYZE;
+  THD* thd = ha_thd();
+  return thd && thd_tx_isolation(thd) <= ISO_READ_COMMITTED ? flags : flags | HA_BINLOG_STMT_CAPABLE;
 }
 
 /* The server calls it before open(), when key parts are only half filled in. */

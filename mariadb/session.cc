@@ -17,8 +17,8 @@ namespace firn {
 namespace {
 
 /*
-  At SERIALIZABLE, external_lock.cc refuses all statements but those that read the transaction's
-  snapshot, as at REPEATABLE READ.
+  SERIALIZABLE differs from REPEATABLE READ in that a plain SELECT locks what it reads, which
+  external_lock.cc decides.
 */
 firn_isolation isolation_of(THD* thd) {
   switch (thd_tx_isolation(thd)) {

@@ -28,6 +28,8 @@ class Session {
   static Session* get(THD* thd);
   /* The session of `thd`, or NULL. */
   static Session* find(THD* thd) { return static_cast<Session*>(thd_get_ha_data(thd, hton)); }
+  /* Whether the transaction does not end with the running statement. */
+  bool in_multi_statement_transaction() const;
   /* For close_connection: rolls back an active transaction, detaches a prepared one. */
   static void close(THD* thd);
 
@@ -110,7 +112,6 @@ class Session {
 
   int refuse_xa();
   int refuse_second_engine();
-  bool in_multi_statement_transaction() const;
   bool is_ordered() const { return phase_ == CommitPhase::kOrdered || phase_ == CommitPhase::kOrderedInBinlog; }
   bool is_real_end(bool all) const { return all || !in_multi_statement_transaction(); }
   void register_with_server();

@@ -32,6 +32,8 @@ SMALL = [
     "--innodb-lock-wait-timeout=2",
 ]
 BINLOG = ["--log-bin=bin", "--sync-binlog=1", "--binlog-format=ROW", "--server-id=1"]
+# Half an hour writes tens of gigabytes of it.
+BINLOG += ["--max-binlog-size=64M", "--binlog-expire-logs-seconds=60"]
 ENGINES = ["FIRN", "InnoDB"] if IS_FIRN else ["InnoDB"]
 
 

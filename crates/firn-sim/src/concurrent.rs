@@ -221,7 +221,7 @@ fn history_of(seed: u64) -> Result<(History, u64), Failure> {
             options.row_cache_size,
             options.lock_merge_rows
         ),
-        gap_locks: false,
+        gap_locks: true,
         // A scan of the C ABI visits every row, so no list hides one of two rows.
         unique: Vec::new(),
         balanced: vec![shared.lists.bank()],

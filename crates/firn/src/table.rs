@@ -14,6 +14,7 @@ mod cursor;
 mod index_build;
 mod index_info;
 mod index_scan;
+mod neighbours;
 mod read_mode;
 mod repair_indexes;
 mod row_fetch;

@@ -9,10 +9,11 @@
 
 use super::blob_columns::{LargeValue, same_bytes, unchanged};
 use super::index_info::IndexInfo;
+use super::neighbours::Neighbours;
 use super::{Table, TableIds, corrupt};
-use crate::base::key::{INDEX_ID_LEN, UNCOMMITTED_BIT};
-use crate::base::key_range::prefix_successor;
-use crate::base::{Error, ErrorKind, InternalIterator, InternalKey, Kind, Result, Value};
+use crate::base::key::{INDEX_ID_LEN, UNCOMMITTED_BIT, index_id_of};
+use crate::base::key_range::{make_successor, prefix_successor};
+use crate::base::{Error, ErrorKind, IndexId, InternalIterator, InternalKey, Kind, Result, Value};
 use crate::blob::TransactionBlobs;
 use crate::ingest::LoadEntry;
 use crate::iter::{MergeIter, MvccIter, ReadAt};
@@ -437,6 +438,9 @@ impl Table {
             self.lock_unique(txn, old_declared, before.has_null, flags)?;
         }
         txn.delete(&scratch.old_entry)?;
+        if index.unique && !moves && !before.has_null && !flags.private {
+            lock_around_old_entry(txn, index.id(), &scratch.old_entry[..before.declared_len])?;
+        }
         let claims = index.unique && moves && !after.has_null && !flags.skip_unique_secondary;
         let declared_len = claims.then_some(after.declared_len);
         self.insert_entry(txn, declared_len, old_key, flags, scratch)
@@ -506,23 +510,22 @@ impl Table {
         row_key: &[u8],
         flags: WriteFlags,
     ) -> Result<RowClaim> {
-        let newly = match flags.private {
-            true => false,
-            false => txn.lock(row_key, LockMode::Exclusive, None)?.newly,
-        };
+        let claim = claim_lock(txn, row_key, flags)?;
+        let newly = claim.newly;
         let free = RowClaim { newly, taken: None };
         let latest = txn.latest_point();
         let found = txn.get(&latest, row_key, |key, _| (key.kind.is_put(), key.seqno))?;
         let snapshot = txn.snapshot_seqno();
         match found {
             Some((true, _)) => {
-                keep_duplicate_lock(txn, row_key, newly, flags)?;
+                keep_duplicate_lock(txn, row_key, &claim, flags)?;
                 Ok(RowClaim {
                     newly,
                     taken: self.primary_number(),
                 })
             }
             Some((false, seqno)) => {
+                claim.make_exclusive(txn, row_key)?;
                 // The row was deleted since the snapshot: hide the version that the snapshot still
                 // sees.
                 if snapshot.is_some_and(|snapshot| is_newer(seqno, snapshot)) {
@@ -530,7 +533,10 @@ impl Table {
                 }
                 Ok(free)
             }
-            None => Ok(free),
+            None => {
+                claim.make_exclusive(txn, row_key)?;
+                Ok(free)
+            }
         }
     }
 
@@ -544,14 +550,23 @@ impl Table {
         flags: WriteFlags,
     ) -> Result<UniqueClaim> {
         let declared = &entry[..declared_len];
-        let newly = match flags.private {
-            true => false,
-            false => txn.lock(declared, LockMode::Exclusive, None)?.newly,
-        };
+        let claim = claim_lock(txn, declared, flags)?;
+        let newly = claim.newly;
         let latest = txn.latest_point();
         let is_taken = self.other_owner(txn, &latest, declared, row_key)?;
+        if flags.private {
+            return Ok(UniqueClaim { newly, is_taken });
+        }
+        let index = index_id_of(declared).ok_or_else(|| corrupt(self, "a key without index"))?;
         if is_taken {
-            keep_duplicate_lock(txn, declared, newly, flags)?;
+            // A duplicate is locked with the gap before it, at READ COMMITTED as well.
+            Neighbours::new().lock_gap_before(txn, index, declared)?;
+            keep_duplicate_lock(txn, declared, &claim, flags)?;
+            return Ok(UniqueClaim { newly, is_taken });
+        }
+        claim.make_exclusive(txn, declared)?;
+        if !newly {
+            lock_around_old_entry(txn, index, declared)?;
         }
         Ok(UniqueClaim { newly, is_taken })
     }
@@ -724,15 +739,70 @@ pub(super) unsafe fn index_entry<'a>(
     })
 }
 
+/// The lock of a key that is to be new.
+struct ClaimLock {
+    /// The lock was not held before.
+    newly: bool,
+    /// It is exclusive.
+    exclusive: bool,
+}
+
+/// Locks a key that is to be new. If others hold it, only shared, as InnoDB does: it may turn out to
+/// be a duplicate, and others may have locked that shared. Inserts of one key that wait for the same
+/// transaction all go on when it ends; if it rolls back, they deadlock when they
+/// [make the lock exclusive](ClaimLock::make_exclusive), and one of them inserts.
+fn claim_lock(txn: &Transaction, key: &[u8], flags: WriteFlags) -> Result<ClaimLock> {
+    if flags.private {
+        return Ok(ClaimLock {
+            newly: false,
+            exclusive: true,
+        });
+    }
+    let policy = match flags.lock_duplicate_exclusive {
+        true => None,
+        false => Some(WaitPolicy::NoWait),
+    };
+    match txn.lock(key, LockMode::Exclusive, policy) {
+        Ok(granted) => Ok(ClaimLock {
+            newly: granted.newly,
+            exclusive: true,
+        }),
+        Err(e) if policy.is_some() && *e.kind() == ErrorKind::LockNotAvailable => Ok(ClaimLock {
+            newly: txn.lock(key, LockMode::Shared, None)?.newly,
+            exclusive: false,
+        }),
+        Err(e) => Err(e),
+    }
+}
+
+impl ClaimLock {
+    /// No row has the key: it is the transaction's.
+    fn make_exclusive(&self, txn: &Transaction, key: &[u8]) -> Result<()> {
+        if !self.exclusive {
+            txn.lock(key, LockMode::Exclusive, None)?;
+        }
+        Ok(())
+    }
+}
+
+/// Locks the gaps beside the declared columns of a unique index that the transaction gives to
+/// another row: InnoDB finds the old entry, which is only marked as deleted, locks it as if it were a
+/// duplicate, and goes on to the next one. It does so at every isolation level.
+fn lock_around_old_entry(txn: &Transaction, index: IndexId, declared: &[u8]) -> Result<()> {
+    let mut beyond = declared.to_vec();
+    make_successor(&mut beyond);
+    Neighbours::new().lock_gap_around(txn, index, declared, &beyond)
+}
+
 /// A duplicate stays locked after the error as InnoDB locks it: shared, or exclusive for a
-/// statement that goes on to change it. `newly`: this row's check took the exclusive lock.
+/// statement that goes on to change it.
 fn keep_duplicate_lock(
     txn: &Transaction,
     key: &[u8],
-    newly: bool,
+    claim: &ClaimLock,
     flags: WriteFlags,
 ) -> Result<()> {
-    if newly && !flags.lock_duplicate_exclusive {
+    if claim.newly && claim.exclusive && !flags.lock_duplicate_exclusive {
         txn.unlock(key);
         match txn.lock(key, LockMode::Shared, Some(WaitPolicy::NoWait)) {
             Ok(_) => {}

@@ -307,6 +307,15 @@ impl LockTable {
     /// and may outlive its session: what it has read matters no more.
     pub fn release_reads(&self, owner: &Arc<LockOwner>) {
         self.gaps.release_all(owner);
+        // No request waits for merged locks.
+        let _shared = owner.merged.lock().take_shared();
+        let keys = owner.held.lock().keys.clone();
+        // The newest first, as `release` searches for them.
+        for key in keys.into_iter().rev() {
+            if self.holds(owner, &key) == Some(LockMode::Shared) {
+                self.release(owner, &key);
+            }
+        }
     }
 
     /// Releases all locks of `owner`.

@@ -13,11 +13,10 @@
 //! next entry: lock the gap up to it only, wait for its row, and look again. Then check that nobody
 //! has committed into the gap since the scan read it.
 
-use super::{Cursor, IndexScan, Resume, copy};
-use crate::base::Result;
-use crate::base::key::index_prefix;
-use crate::base::key_range::make_successor;
+use super::{Cursor, Resume, copy};
+use crate::base::{IndexId, Result};
 use crate::read::{Freshness, range_changed_since};
+use crate::table::neighbours::{Neighbours, after, index_bounds};
 use crate::txn::{GapGrant, Transaction};
 
 /// The gaps that a scan has locked.
@@ -31,7 +30,7 @@ pub(super) struct GapScan {
     /// The open scan locks gaps.
     on: bool,
     /// Looks for the entries beside a key.
-    neighbours: IndexScan,
+    neighbours: Neighbours,
 }
 
 /// What the scan does after it has locked a gap.
@@ -51,7 +50,7 @@ impl GapScan {
             begun: false,
             forward: true,
             on: false,
-            neighbours: IndexScan::new(),
+            neighbours: Neighbours::new(),
         }
     }
 
@@ -90,48 +89,14 @@ impl GapScan {
     }
 }
 
-/// The key after `key`.
-fn after(key: &[u8]) -> Vec<u8> {
-    let mut next = Vec::with_capacity(key.len() + 1);
-    next.extend_from_slice(key);
-    next.push(0);
-    next
-}
-
 impl Cursor {
     /// Whether the scan locks gaps.
     pub(super) fn locks_gaps(&self, txn: &Transaction) -> bool {
         self.fetch.is_locking() && txn.locks_gaps()
     }
 
-    /// The keys of the index: the first one, and the first one beyond.
-    fn index_bounds(&self) -> (Vec<u8>, Vec<u8>) {
-        let first = index_prefix(self.fetch.index().id()).to_vec();
-        let mut end = first.clone();
-        make_successor(&mut end);
-        (first, end)
-    }
-
-    /// The entry of the index at `at`, at the newest point.
-    fn neighbour(&mut self, txn: &Transaction, at: Resume<'_>) -> Result<Option<Vec<u8>>> {
-        let index = self.fetch.index().id();
-        let scan = &mut self.gaps.neighbours;
-        scan.bound_to_index(index, &[]);
-        scan.open(txn, index, txn.latest_point(), false, true);
-        let found = scan.seek(at)?;
-        Ok(found.then(|| scan.entries().user_key().to_vec()))
-    }
-
-    /// The first key above the last entry below `key`.
-    fn gap_below(&mut self, txn: &Transaction, key: &[u8]) -> Result<Vec<u8>> {
-        let below = self.neighbour(txn, Resume::Below(key))?;
-        Ok(below.map_or_else(|| self.index_bounds().0, |entry| after(&entry)))
-    }
-
-    /// The first entry at or above `key`, or the end of the index.
-    fn gap_above(&mut self, txn: &Transaction, key: &[u8]) -> Result<Vec<u8>> {
-        let above = self.neighbour(txn, Resume::From(key))?;
-        Ok(above.unwrap_or_else(|| self.index_bounds().1))
+    fn index_id(&self) -> IndexId {
+        self.fetch.index().id()
     }
 
     /// Locks the gap between the last entry and the one that the scan stands on, if `found`.
@@ -158,7 +123,7 @@ impl Cursor {
         found: bool,
         within_prefix: bool,
     ) -> Result<GapStep> {
-        let index = self.fetch.index().id();
+        let index = self.index_id();
         let entry = found.then(|| self.scan.entries().user_key().to_vec());
         let begins = !self.gaps.begun;
         if begins {
@@ -166,17 +131,16 @@ impl Cursor {
                 self.gaps.go_on(&self.prefix, true);
                 return Ok(GapStep::Read);
             }
-            let sought = std::mem::take(&mut self.sought);
-            let lower = self.gap_below(txn, &sought);
-            self.sought = sought;
-            self.gaps.set_edge(&lower?, true);
+            let neighbours = &mut self.gaps.neighbours;
+            let lower = neighbours.gap_below(txn, index, &self.sought)?;
+            self.gaps.set_edge(&lower, true);
         }
         let lower = self.gaps.edge.clone();
         let from = match begins {
             true => self.sought.clone(),
             false => lower.clone(),
         };
-        let upper = entry.clone().unwrap_or_else(|| self.index_bounds().1);
+        let upper = entry.clone().unwrap_or_else(|| index_bounds(index).1);
         let matches = |key: &[u8]| !within_prefix || key.starts_with(&self.prefix);
         let reads = entry.as_deref().is_some_and(matches);
         let end = if reads { after(&upper) } else { upper.clone() };
@@ -203,7 +167,7 @@ impl Cursor {
         if self.is_changed(txn, &from, &upper) {
             let found = self.scan.resume(txn, Resume::From(&from))?;
             let entry = found.then(|| self.scan.entries().user_key());
-            if entry.unwrap_or(&self.index_bounds().1) != upper {
+            if entry.unwrap_or(&index_bounds(index).1) != upper {
                 return Ok(GapStep::Moved(found));
             }
         }
@@ -223,8 +187,8 @@ impl Cursor {
         found: bool,
         within_prefix: bool,
     ) -> Result<GapStep> {
-        let index = self.fetch.index().id();
-        let (first, last) = self.index_bounds();
+        let index = self.index_id();
+        let (first, last) = index_bounds(index);
         let entry = found.then(|| self.scan.entries().user_key().to_vec());
         let above = entry.as_deref().map_or(first, after);
         let begins = !self.gaps.begun;
@@ -235,7 +199,7 @@ impl Cursor {
         };
         // The keys between the last entry and this one, or the gap above the first.
         let upper = match begins {
-            true => self.gap_above(txn, &from)?,
+            true => self.gaps.neighbours.gap_above(txn, index, &from)?,
             false => from.clone(),
         };
         let grant = txn.lock_gap(&above, &upper);
@@ -267,7 +231,7 @@ impl Cursor {
         let reads = !within_prefix || entry.starts_with(&self.prefix);
         let end = if reads { after(&entry) } else { entry.clone() };
         loop {
-            let lower = self.gap_below(txn, &entry)?;
+            let lower = self.gaps.neighbours.gap_below(txn, index, &entry)?;
             let grant = txn.lock_gap(&lower, &end);
             let foreign = txn.last_foreign(index, &lower, &entry)?;
             if let (Some(key), GapGrant::Newly) = (&foreign, grant) {
@@ -275,9 +239,8 @@ impl Cursor {
             }
             let edge = foreign.map_or(lower, |key| after(&key));
             self.gaps.set_edge(&edge, false);
-            let point = self.gaps.neighbours.point();
-            if txn.context().super_versions.freshness(point) == Freshness::Latest
-                || self.gap_below(txn, &entry)? <= edge
+            if self.gaps.neighbours.is_latest(txn)
+                || self.gaps.neighbours.gap_below(txn, index, &entry)? <= edge
             {
                 break;
             }
@@ -337,29 +300,7 @@ impl Cursor {
     /// Locks the gap in which the row key lies that was sought and not found. The caller holds the
     /// lock of the key, so nobody inserts it meanwhile.
     pub(super) fn lock_gap_of_missing_row(&mut self, txn: &Transaction) -> Result<()> {
-        let index = self.fetch.index().id();
-        let key = self.fetch.row_key().to_vec();
-        loop {
-            let lower = self.gap_below(txn, &key)?;
-            let upper = self.gap_above(txn, &key)?;
-            let grant = txn.lock_gap(&lower, &upper);
-            if grant == GapGrant::Newly {
-                if let Some(above) = txn.first_foreign(index, &key, &upper)? {
-                    txn.unlock_gap(&above, &upper);
-                }
-                if let Some(below) = txn.last_foreign(index, &lower, &key)? {
-                    txn.unlock_gap(&lower, &after(&below));
-                }
-            }
-            let point = self.gaps.neighbours.point();
-            if grant == GapGrant::Before
-                || txn.context().super_versions.freshness(point) == Freshness::Latest
-            {
-                return Ok(());
-            }
-            if (self.gap_below(txn, &key)?, self.gap_above(txn, &key)?) == (lower, upper) {
-                return Ok(());
-            }
-        }
+        let (index, key) = (self.index_id(), self.fetch.row_key());
+        self.gaps.neighbours.lock_gap_around(txn, index, key, key)
     }
 }

@@ -33,6 +33,11 @@ impl MergedLocks {
         }
     }
 
+    /// Releases the shared locks.
+    pub(super) fn take_shared(&mut self) -> KeySet {
+        std::mem::take(&mut self.shared)
+    }
+
     /// Number of keys.
     pub(super) fn len(&self) -> u64 {
         self.shared.len() + self.exclusive.len()

@@ -84,6 +84,8 @@ impl Transaction {
             self.cx.prepared.note(xid.to_vec(), changes.indexes()?);
             self.noted = Some(xid.to_vec());
         }
+        // As InnoDB does: no later read of this transaction can rely on these locks.
+        self.cx.locks.release_reads(&self.owner);
         Ok(())
     }
 

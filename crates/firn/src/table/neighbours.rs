@@ -1,0 +1,134 @@
+//! The entries beside a key of an index, as they are now: the bounds of the gap around it.
+
+use super::index_scan::{IndexScan, Resume};
+use crate::base::key::index_prefix;
+use crate::base::key_range::make_successor;
+use crate::base::{IndexId, Result};
+use crate::read::Freshness;
+use crate::txn::{GapGrant, Transaction};
+
+/// The key after `key`.
+pub(super) fn after(key: &[u8]) -> Vec<u8> {
+    let mut next = Vec::with_capacity(key.len() + 1);
+    next.extend_from_slice(key);
+    next.push(0);
+    next
+}
+
+/// The keys of an index: the first one, and the first one beyond.
+pub(super) fn index_bounds(index: IndexId) -> (Vec<u8>, Vec<u8>) {
+    let first = index_prefix(index).to_vec();
+    let mut end = first.clone();
+    make_successor(&mut end);
+    (first, end)
+}
+
+/// Looks for the entries beside a key. Keeps its sources for the next look.
+pub(super) struct Neighbours {
+    scan: IndexScan,
+}
+
+impl Neighbours {
+    pub(super) fn new() -> Self {
+        Self {
+            scan: IndexScan::new(),
+        }
+    }
+
+    pub(super) fn close(&mut self) {
+        self.scan.close();
+    }
+
+    fn look(
+        &mut self,
+        txn: &Transaction,
+        index: IndexId,
+        at: Resume<'_>,
+    ) -> Result<Option<Vec<u8>>> {
+        let scan = &mut self.scan;
+        scan.bound_to_index(index, &[]);
+        scan.open(txn, index, txn.latest_point(), false, true);
+        let found = scan.seek(at)?;
+        Ok(found.then(|| scan.entries().user_key().to_vec()))
+    }
+
+    /// The first key above the last entry below `key`.
+    pub(super) fn gap_below(
+        &mut self,
+        txn: &Transaction,
+        index: IndexId,
+        key: &[u8],
+    ) -> Result<Vec<u8>> {
+        let below = self.look(txn, index, Resume::Below(key))?;
+        Ok(below.map_or_else(|| index_bounds(index).0, |entry| after(&entry)))
+    }
+
+    /// The first entry at or above `key`, or the end of the index.
+    pub(super) fn gap_above(
+        &mut self,
+        txn: &Transaction,
+        index: IndexId,
+        key: &[u8],
+    ) -> Result<Vec<u8>> {
+        let above = self.look(txn, index, Resume::From(key))?;
+        Ok(above.unwrap_or_else(|| index_bounds(index).1))
+    }
+
+    /// Whether nothing has been committed since the last look.
+    pub(super) fn is_latest(&self, txn: &Transaction) -> bool {
+        txn.context().super_versions.freshness(self.scan.point()) == Freshness::Latest
+    }
+
+    /// Locks the gap in which the keys from `from` to below `to` lie, of which there is no entry, or
+    /// none of another transaction. Uncommitted keys of others bound it as entries do.
+    pub(super) fn lock_gap_around(
+        &mut self,
+        txn: &Transaction,
+        index: IndexId,
+        from: &[u8],
+        to: &[u8],
+    ) -> Result<()> {
+        loop {
+            let lower = self.gap_below(txn, index, from)?;
+            let upper = self.gap_above(txn, index, to)?;
+            let grant = txn.lock_gap(&lower, &upper);
+            if grant == GapGrant::Newly {
+                if let Some(above) = txn.first_foreign(index, to, &upper)? {
+                    txn.unlock_gap(&above, &upper);
+                }
+                if let Some(below) = txn.last_foreign(index, &lower, from)? {
+                    txn.unlock_gap(&lower, &after(&below));
+                }
+            }
+            if grant == GapGrant::Before || self.is_latest(txn) {
+                return Ok(());
+            }
+            let now = (
+                self.gap_below(txn, index, from)?,
+                self.gap_above(txn, index, to)?,
+            );
+            if now == (lower, upper) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Locks the gap before the entry with the declared columns `declared`, and these columns.
+    pub(super) fn lock_gap_before(
+        &mut self,
+        txn: &Transaction,
+        index: IndexId,
+        declared: &[u8],
+    ) -> Result<()> {
+        let lower = self.gap_below(txn, index, declared)?;
+        let mut upper = declared.to_vec();
+        make_successor(&mut upper);
+        let grant = txn.lock_gap(&lower, &upper);
+        if grant == GapGrant::Newly
+            && let Some(below) = txn.last_foreign(index, &lower, declared)?
+        {
+            txn.unlock_gap(&lower, &after(&below));
+        }
+        Ok(())
+    }
+}
