@@ -17,6 +17,11 @@ pub(super) fn begin(seed: u64) {
             PausePoint::SnapshotTaken | PausePoint::LockGranted => (10, 1000),
             PausePoint::LockWanted | PausePoint::LockRefused | PausePoint::Published => (5, 500),
             PausePoint::Sequenced | PausePoint::BeforePublish => (10, 500),
+            // Between the two halves of a gap lock, and of an insert that must see it.
+            PausePoint::GapWanted
+            | PausePoint::GapLocked
+            | PausePoint::InsertAllowed
+            | PausePoint::Inserted => (10, 500),
             // Short, because the thread holds the mutex of the commit pipeline.
             PausePoint::Switched => (5, 100),
         };

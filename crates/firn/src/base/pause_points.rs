@@ -23,8 +23,12 @@ pub enum PausePoint {
     LockRefused,
     /// A row lock was granted; the row is not read again yet.
     LockGranted,
+    /// A scan is about to lock a gap in which it has found no entry.
+    GapWanted,
     /// A scan has locked a gap; it has not searched the uncommitted keys of others yet.
     GapLocked,
+    /// No gap lock forbids a new key; it is not in the write set yet.
+    InsertAllowed,
     /// A new key is in the write set; its gap has not been checked again yet.
     Inserted,
     /// A commit has its seqno and its position in the log's buffer; its entries are in no memtable

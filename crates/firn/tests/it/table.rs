@@ -1,5 +1,6 @@
 //! Tables and cursors, compared with a model.
 
+mod gaps;
 mod locking;
 
 use crate::schema::{column, int_index, open_or_create};

@@ -146,12 +146,11 @@ impl Cursor {
         let end = if reads { after(&upper) } else { upper.clone() };
         let grant = txn.lock_gap(&lower, &end);
         if let Some(key) = txn.first_foreign(index, &from, &upper)? {
-            let waits = matches(&key);
-            let kept = if waits { after(&key) } else { key.clone() };
+            // Not the key itself: its insert may still have to look for gap locks.
             if grant == GapGrant::Newly {
-                txn.unlock_gap(&kept, &end);
+                txn.unlock_gap(&key, &end);
             }
-            return match waits {
+            return match matches(&key) {
                 true => self.await_foreign(txn, &key, true),
                 false => Ok(GapStep::End),
             };
@@ -205,7 +204,7 @@ impl Cursor {
         let grant = txn.lock_gap(&above, &upper);
         if let Some(key) = txn.last_foreign(index, &above, &from)? {
             if grant == GapGrant::Newly {
-                txn.unlock_gap(&above, &key);
+                txn.unlock_gap(&above, &after(&key));
             }
             self.gaps.set_edge(&from, false);
             return self.await_foreign(txn, &key, false);

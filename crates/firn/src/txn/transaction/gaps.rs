@@ -15,6 +15,7 @@ impl Transaction {
     /// Locks the keys from `lower` to below `upper` against inserts by others. Others may have
     /// inserted keys there and not committed them: see [`Self::first_foreign`].
     pub fn lock_gap(&self, lower: &[u8], upper: &[u8]) -> GapGrant {
+        pause_points::at(PausePoint::GapWanted);
         let grant = self.cx.locks.lock_gap(&self.owner, lower, upper);
         pause_points::at(PausePoint::GapLocked);
         grant
@@ -74,6 +75,7 @@ impl Transaction {
             self.inserting |= bit;
             self.cx.inserts.add(index, &self.owner, &self.writes);
         }
+        pause_points::at(PausePoint::InsertAllowed);
         let mark = self.mark;
         put(self)?;
         pause_points::at(PausePoint::Inserted);
