@@ -185,6 +185,7 @@ class ha_firn final : public handler {
   void note_duplicate(uint32_t index);
   /* The hidden row id of the row last read or written; NULL if the table has a primary key. */
   const uchar* current_row_id();
+  bool loses_geometry(const uchar* old_row, const uchar* new_row) const;
   void raise_auto_increment(const Field* field, const uchar* record);
   int largest_auto_increment(ulonglong* largest);
 

@@ -33,9 +33,30 @@ int ha_firn::write_row(const uchar* buf) {
   return 0;
 }
 
+/*
+  Whether a geometry column loses its geometry: without strict mode, the server stores an empty value
+  in place of NULL where NULL is not allowed. InnoDB refuses it in updates, and not in new rows.
+*/
+bool ha_firn::loses_geometry(const uchar* old_row, const uchar* new_row) const {
+  for (uint i = 0; i < table_share->blob_fields; i++) {
+    const Field* field = table->field[table_share->blob_field[i]];
+    if (field->type() != MYSQL_TYPE_GEOMETRY) continue;
+    const auto is_empty = [field](const uchar* row) {
+      const auto* value = static_cast<const Field_blob*>(field);
+      return !field->is_null_in_record(row) && value->get_length(field->ptr_in_record(row)) == 0;
+    };
+    if (is_empty(new_row) && !is_empty(old_row)) return true;
+  }
+  return false;
+}
+
 int ha_firn::update_row(const uchar* old_row, const uchar* new_row) {
   if (m_session->aborted()) return HA_ERR_ROLLBACK;
   if (int error = m_session->may_write()) return error;
+  if (loses_geometry(old_row, new_row)) {
+    my_error(ER_CANT_CREATE_GEOMETRY_OBJECT, MYF(0));
+    return HA_ERR_NULL_IN_SPATIAL;
+  }
   uint32_t duplicate = 0;
   const uint32_t flags = m_write_flags | relaxed_checks(m_session->thd());
   const firn_status status =

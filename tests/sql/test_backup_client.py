@@ -65,9 +65,7 @@ def test_option_files_do_not_change_what_is_sent(
     assert copy.query("SELECT * FROM d.t") == ((1,),)
 
 
-def test_names_that_files_have_otherwise(
-    own_server: Callable[..., Server], tmp_path: Path
-) -> None:
+def test_names_that_files_have_otherwise(own_server: Callable[..., Server], tmp_path: Path) -> None:
     server = own_server()
     server.query("CREATE DATABASE `d-\u00e4`")
     names = ["a-b", "t\u00e4", "plain"]

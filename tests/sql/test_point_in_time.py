@@ -212,8 +212,17 @@ def test_each_point_is_the_state_at_its_time(
     assert pruned["archive"]["segments"] > 0, pruned
     copy, _ = restore(own_server, target, archive, "--until-time", points[-1].time)
     expect_same(dump(copy, DATABASE), points[-1].rows, "after prune")
-    firn("restore", target, "--to", tmp_path / "c", "--archive", archive, "--until-time",
-         points[0].time, code=4)
+    firn(
+        "restore",
+        target,
+        "--to",
+        tmp_path / "c",
+        "--archive",
+        archive,
+        "--until-time",
+        points[0].time,
+        code=4,
+    )
 
 
 def test_partitions_that_were_changed_before_the_backup(
@@ -236,14 +245,18 @@ def test_partitions_that_were_changed_before_the_backup(
     ranges = f"PARTITION BY RANGE (id) ({less('p0', 10)}, {less('p1', 50)}, {less('p2', 101)})"
     hashes = "PARTITION BY HASH (id) PARTITIONS 3"
     for table, parts in [("h", hashes), ("i", hashes), ("r", ranges), ("s", ranges), ("c", ranges)]:
-        run(f"CREATE TABLE {table} (id INT PRIMARY KEY, a INT) ENGINE=FIRN {parts}",
-            f"INSERT INTO {table} SELECT seq, seq FROM seq_1_to_100")
-    run("ALTER TABLE h ADD PARTITION PARTITIONS 1",
+        run(
+            f"CREATE TABLE {table} (id INT PRIMARY KEY, a INT) ENGINE=FIRN {parts}",
+            f"INSERT INTO {table} SELECT seq, seq FROM seq_1_to_100",
+        )
+    run(
+        "ALTER TABLE h ADD PARTITION PARTITIONS 1",
         "ALTER TABLE h ADD PARTITION PARTITIONS 1",
         "ALTER TABLE i ADD PARTITION PARTITIONS 2",
         "ALTER TABLE r DROP PARTITION p0",
         f"ALTER TABLE s REORGANIZE PARTITION p1, p2 INTO ({less('p1', 80)}, {less('p2', 101)})",
-        "ALTER TABLE c CONVERT PARTITION p0 TO TABLE t")
+        "ALTER TABLE c CONVERT PARTITION p0 TO TABLE t",
+    )
     words = ["definition", server.data / "#firn", f"{DATABASE}.h", tmp_path / "h.frm"]
     server.stop()
     assert "partitions of" in firn(*words, code=4)["error"]
@@ -251,9 +264,13 @@ def test_partitions_that_were_changed_before_the_backup(
     back_up(server, target)
     # After the backup: rows, an ALTER in place, which stores the definition again, and truncated
     # partitions.
-    run("INSERT INTO h VALUES (1000, 1)", "INSERT INTO t VALUES (0, 0)",
-        "ALTER TABLE i COMMENT 'in place'", "ALTER TABLE r TRUNCATE PARTITION p1",
-        "INSERT INTO r VALUES (20, 1)")
+    run(
+        "INSERT INTO h VALUES (1000, 1)",
+        "INSERT INTO t VALUES (0, 0)",
+        "ALTER TABLE i COMMENT 'in place'",
+        "ALTER TABLE r TRUNCATE PARTITION p1",
+        "INSERT INTO r VALUES (20, 1)",
+    )
     archived(server)
     copy, _ = restore(own_server, target, archive, "--until-end")
     expect_same(dump(copy, DATABASE), dump(server, DATABASE), "partitions")
@@ -274,8 +291,9 @@ def test_what_cannot_be_reached_is_refused(
     archive, target = tmp_path / "archive", tmp_path / "backups"
     server = own_server(*BINLOG, f"--loose-firn-log-archive-dir={archive}")
     create(server)
-    server.query(f"CREATE TRIGGER {DATABASE}.tr BEFORE INSERT ON {DATABASE}.sb "
-                 "FOR EACH ROW SET NEW.k = 7")
+    server.query(
+        f"CREATE TRIGGER {DATABASE}.tr BEFORE INSERT ON {DATABASE}.sb " "FOR EACH ROW SET NEW.k = 7"
+    )
     back_up(server, target)
     server.query(f"INSERT INTO {DATABASE}.sb VALUES (1, 1, REPEAT('x', 9000))")
     # The archive directory does not exist, so the log stays.
@@ -315,10 +333,17 @@ def test_what_cannot_be_reached_is_refused(
     server.query(f"ALTER TABLE {DATABASE}.parts ADD PARTITION PARTITIONS 1")
     archived(server)
     assert f"{DATABASE}.parts" in refused("--until-end", to="p")
-    firn("restore", target, "--to", tmp_path / "q", "--archive", archive, "--until-end",
-         "--table", f"{DATABASE}.sb")
+    firn(
+        "restore",
+        target,
+        "--to",
+        tmp_path / "q",
+        "--archive",
+        archive,
+        "--until-end",
+        "--table",
+        f"{DATABASE}.sb",
+    )
     segments = sorted(archive.glob("*.wal"))
     shutil.move(segments[-2], tmp_path / "away")
     assert segments[-2].name in refused("--until-end", to="r")
-
-

@@ -61,18 +61,10 @@ def foreign_keys(query: Query) -> dict[tuple[str, str], list[str]]:
 
 
 def of_server(query: Query) -> tuple[str, ...]:
-    """Server settings under which FIRN refuses writes, or all statements."""
-    bad = {
-        "wsrep_on": ("ON", "Galera replication (wsrep_on)"),
-        "binlog_format": ("STATEMENT", "binlog_format = STATEMENT"),
-        "tx_isolation": ("SERIALIZABLE", "isolation level SERIALIZABLE"),
-        "transaction_isolation": ("SERIALIZABLE", "isolation level SERIALIZABLE"),
-    }
-    values = _values(query, "SHOW GLOBAL VARIABLES", set(bad) | {"log_bin"})
-    found = [text for name, (value, text) in bad.items() if values.get(name) == value]
-    if values.get("log_bin") != "ON":
-        found = [text for text in found if not text.startswith("binlog_format")]
-    return tuple(dict.fromkeys(found))
+    """Server settings under which FIRN refuses writes."""
+    bad = {"wsrep_on": ("ON", "Galera replication (wsrep_on)")}
+    values = _values(query, "SHOW GLOBAL VARIABLES", set(bad))
+    return tuple(text for name, (value, text) in bad.items() if values.get(name) == value)
 
 
 def _values(query: Query, statement: str, names: set[str]) -> dict[str, str]:
