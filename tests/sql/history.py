@@ -50,7 +50,7 @@ TABLES = {
 }
 # The column that identifies a row; in u the primary key changes.
 NAME = {"p": "id", "s": "id", "u": "name"}
-LEVELS = {"RC": "READ COMMITTED", "RR": "REPEATABLE READ"}
+LEVELS = {"RC": "READ COMMITTED", "RR": "REPEATABLE READ", "SR": "SERIALIZABLE"}
 POS_MAX = 2_000_000_000
 # With 16 of these values a transaction exceeds the smallest memory limit and spills.
 LARGE = 80_000
@@ -133,6 +133,8 @@ class Client:
         self.known: dict[int, list[Row]] = {}
         self.pad = "''"
         self.last_noted = 0
+        # Whether a transaction of several statements is open.
+        self.in_transaction = False
 
     # Sessions and transactions.
 
@@ -146,8 +148,9 @@ class Client:
             level = LEVELS[self.shared.level]
             cursor.execute(f"SET SESSION TRANSACTION ISOLATION LEVEL {level}")
 
-    def begin(self) -> None:
-        """Begins the record of a transaction."""
+    def begin(self, several: bool = False) -> None:
+        """Begins the record of a transaction, of one statement or of several."""
+        self.in_transaction = several
         self.txn = {
             "id": next(self.shared.ids),
             "life": self.shared.life,
@@ -239,10 +242,12 @@ class Client:
 
     def read(self, place: RowList, bounds: tuple[int, int] | None = None, lock: str = "") -> None:
         """A plain or a locking SELECT of a range."""
-        order = self.direction(place, bool(lock))
+        order = self.direction(place, bool(lock) or self.shared.level == "SR")
         where, scan = self.scan(place, bounds or self.range_of(place), order)
         direction = "ASC" if order > 0 else "DESC"
-        note: dict[str, Any] = {"do": "lock" if lock else "read", "scan": scan, "rows": []}
+        # At SERIALIZABLE a plain SELECT of a transaction locks what it reads.
+        locks = bool(lock) or (self.shared.level == "SR" and self.in_transaction)
+        note: dict[str, Any] = {"do": "lock" if locks else "read", "scan": scan, "rows": []}
         if "SKIP" in lock:
             note["partial"] = True
         sql = (
@@ -437,11 +442,11 @@ class Client:
 
     def several(self) -> None:
         """Runs a transaction of several statements."""
-        self.begin()
+        self.begin(several=True)
         self.pad = f"REPEAT('x', {LARGE})" if self.rng.random() < 0.05 else "''"
         place = self.any_place()
         try:
-            if self.shared.level == "RR" and self.rng.random() < 0.1:
+            if self.shared.level != "RC" and self.rng.random() < 0.1:
                 self.statement("START TRANSACTION WITH CONSISTENT SNAPSHOT", {"do": "snapshot"})
             else:
                 self.execute("BEGIN")
@@ -534,7 +539,7 @@ class Client:
     def found(self) -> None:
         """Inserts the initial rows of all lists."""
         self.connect()
-        self.begin()
+        self.begin(several=True)
         self.execute("BEGIN")
         for place in self.shared.places:
             for _ in range(ROWS):

@@ -56,7 +56,7 @@ def told(verdict: dict[str, Any]) -> str:
     return "\n".join([f"{len(lines)} findings in {kept}", *lines[:10]])
 
 
-@pytest.mark.parametrize("level", ["RC", "RR"])
+@pytest.mark.parametrize("level", ["RC", "RR", "SR"])
 @pytest.mark.parametrize("engine", ENGINES)
 def test_nothing_is_seen_that_the_level_forbids(
     engine_server: Server, engine: str, level: str, seed: int

@@ -155,7 +155,7 @@ impl Builder<'_> {
             }
             last = Some(first);
             if consistent {
-                if txn.level == IsolationLevel::RepeatableRead {
+                if txn.level != IsolationLevel::ReadCommitted {
                     snapshot = Some(first);
                 }
                 self.add_snapshot_read(t, o, op, first);
@@ -397,7 +397,7 @@ impl Builder<'_> {
             }
             self.depends(t, next, EdgeKind::RwRange, row);
         }
-        if !meeting.locks || self.history.txns[t].level != IsolationLevel::RepeatableRead {
+        if !meeting.locks || self.history.txns[t].level == IsolationLevel::ReadCommitted {
             return;
         }
         // With gap locks, the transaction that later puts the row into the range waits for the end

@@ -43,6 +43,9 @@ pub enum IsolationLevel {
     /// REPEATABLE READ.
     #[serde(rename = "RR")]
     RepeatableRead,
+    /// SERIALIZABLE. A plain SELECT of a transaction is recorded as a locking one.
+    #[serde(rename = "SR")]
+    Serializable,
 }
 
 /// The outcome of a transaction, as far as its client knows.

@@ -23,7 +23,8 @@
 //!
 //! A cycle of instants is a finding at every level; the level only decides which reads share an
 //! instant. A cycle of transactions that is no cycle of instants (write skew, a lost update through
-//! a plain SELECT) is permitted by the level and only counted. So are cycles that gap locks would
+//! a plain SELECT) is permitted by the level and only counted, but for a cycle of transactions at
+//! SERIALIZABLE, which is a finding. So are cycles that gap locks would
 //! have prevented, if the engine has none.
 //!
 //! ```text

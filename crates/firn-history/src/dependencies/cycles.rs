@@ -2,6 +2,7 @@
 
 use super::{Builder, Instant};
 use crate::graph::{Cycle, EdgeKind};
+use crate::history::IsolationLevel;
 use crate::verdict::Finding;
 use std::collections::HashSet;
 
@@ -51,12 +52,40 @@ impl Builder<'_> {
                 .iter()
                 .map(|(t, _)| self.history.txns[*t].id)
                 .collect();
-            let found = self.verdict.findings.iter().flat_map(|f| &f.txns);
-            if !found.into_iter().any(|id| txns.contains(id)) {
-                let name = name_of(&cycle, false);
+            let mut found = self.verdict.findings.iter().flat_map(|f| &f.txns);
+            if found.any(|id| txns.contains(id)) {
+                continue;
+            }
+            let name = name_of(&cycle, false);
+            let level = |t: usize| self.history.txns[t].level;
+            if cycle
+                .iter()
+                .all(|(t, _)| level(*t) == IsolationLevel::Serializable)
+            {
+                let mut txns: Vec<u64> = txns.into_iter().collect();
+                txns.sort_unstable();
+                let story = self.tell_transactions(&cycle);
+                self.verdict
+                    .find(format!("not serializable: {name}"), &txns, story);
+            } else {
                 *self.verdict.permitted.entry(name).or_default() += 1;
             }
         }
+    }
+
+    /// The dependencies of a cycle of transactions in words.
+    fn tell_transactions(&self, cycle: &Cycle) -> String {
+        let steps = cycle.iter().map(|&(t, edge)| {
+            let id = |t: usize| self.history.txns[t].id;
+            let kind = match edge.kind {
+                EdgeKind::Ww => "ww",
+                EdgeKind::Wr => "wr",
+                EdgeKind::Rw => "rw",
+                _ => "missed",
+            };
+            format!("T{} -{kind} row {}-> T{}", id(t), edge.row, id(edge.to))
+        });
+        steps.collect::<Vec<_>>().join("; ")
     }
 
     fn tell(&self, cycle: &Cycle) -> Finding {

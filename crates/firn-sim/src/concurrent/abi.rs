@@ -321,7 +321,9 @@ impl<'s> Session<'s> {
         self.statement += 1;
         let level = match self.level {
             IsolationLevel::ReadCommitted => firn_isolation::FIRN_READ_COMMITTED,
-            IsolationLevel::RepeatableRead => firn_isolation::FIRN_REPEATABLE_READ,
+            IsolationLevel::RepeatableRead | IsolationLevel::Serializable => {
+                firn_isolation::FIRN_REPEATABLE_READ
+            }
         };
         let id = self.statement;
         // SAFETY: `raw` is live until `drop`, and `&mut self` makes it this thread's.

@@ -50,7 +50,7 @@ impl UncommittedKeys {
     /// The smallest key from `lower` to below `upper`.
     fn first(&self, lower: &[u8], upper: &[u8]) -> Result<Option<Vec<u8>>> {
         match self {
-            Self::Writes(writes) => writes.first_put(lower, upper),
+            Self::Writes(writes) => while_it_stays(writes, || writes.first_key(lower, upper)),
             Self::Prepared(keys) => {
                 let at = keys.partition_point(|key| &key[..] < lower);
                 let key = keys.get(at).filter(|key| &key[..] < upper);
@@ -62,7 +62,7 @@ impl UncommittedKeys {
     /// The largest key from `lower` to below `upper`.
     fn last(&self, lower: &[u8], upper: &[u8]) -> Result<Option<Vec<u8>>> {
         match self {
-            Self::Writes(writes) => writes.last_put(lower, upper),
+            Self::Writes(writes) => while_it_stays(writes, || writes.last_key(lower, upper)),
             Self::Prepared(keys) => {
                 let end = keys.partition_point(|key| &key[..] < upper);
                 let key = end.checked_sub(1).map(|at| &keys[at]);
@@ -195,53 +195,38 @@ impl ActiveInserts {
     }
 }
 
+/// Reads the write set of another session with `read`, which may merge or remove its spilled
+/// files meanwhile: an error counts only if the set is still the same.
+fn while_it_stays<T>(writes: &SharedWriteSet, mut read: impl FnMut() -> Result<T>) -> Result<T> {
+    loop {
+        let before = writes.settled_generation();
+        match read() {
+            Err(_) if writes.settled_generation() != before => {}
+            done => return done,
+        }
+    }
+}
+
 impl SharedWriteSet {
-    /// The smallest key from `lower` to below `upper` whose newest version is a value.
-    fn first_put(&self, lower: &[u8], upper: &[u8]) -> Result<Option<Vec<u8>>> {
+    /// The smallest written key from `lower` to below `upper`. Deletions count: a key that the
+    /// transaction has inserted and deleted again is in the way of others until it ends, as in
+    /// InnoDB; a deleted key of another transaction's row is an entry, and in no gap.
+    fn first_key(&self, lower: &[u8], upper: &[u8]) -> Result<Option<Vec<u8>>> {
         if !self.lock().touches_range(lower, Some(upper)) {
             return Ok(None);
         }
         let mut iter = self.iter_within(lower, Some(upper));
-        let mut more = iter.seek(lower, SEQNO_MAX)?;
-        let mut passed = Vec::new();
-        while more {
-            let key = iter.key();
-            if key.user_key >= upper {
-                return Ok(None);
-            }
-            if key.user_key != passed {
-                if key.kind.is_put() {
-                    return Ok(Some(key.user_key.to_vec()));
-                }
-                passed = key.user_key.to_vec();
-            }
-            more = iter.next()?;
-        }
-        Ok(None)
+        let found = iter.seek(lower, SEQNO_MAX)? && iter.key().user_key < upper;
+        Ok(found.then(|| iter.key().user_key.to_vec()))
     }
 
-    /// The largest key from `lower` to below `upper` whose newest version is a value.
-    fn last_put(&self, lower: &[u8], upper: &[u8]) -> Result<Option<Vec<u8>>> {
+    /// As [`Self::first_key`], but the largest key.
+    fn last_key(&self, lower: &[u8], upper: &[u8]) -> Result<Option<Vec<u8>>> {
         if !self.lock().touches_range(lower, Some(upper)) {
             return Ok(None);
         }
         let mut iter = self.iter_within(lower, Some(upper));
-        let mut more = iter.seek_before(upper)?;
-        // Backwards, the newest version of a key comes last.
-        let mut newest: Option<(Vec<u8>, bool)> = None;
-        while more {
-            let key = iter.key();
-            if let Some((user_key, true)) = &newest
-                && key.user_key != user_key
-            {
-                break;
-            }
-            if key.user_key < lower {
-                break;
-            }
-            newest = Some((key.user_key.to_vec(), key.kind.is_put()));
-            more = iter.prev()?;
-        }
-        Ok(newest.filter(|(_, is_put)| *is_put).map(|(key, _)| key))
+        let found = iter.seek_before(upper)? && iter.key().user_key >= lower;
+        Ok(found.then(|| iter.key().user_key.to_vec()))
     }
 }

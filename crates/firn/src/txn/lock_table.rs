@@ -6,6 +6,7 @@ mod key_set;
 mod lock_owner;
 mod lock_queue;
 mod merged_locks;
+mod own_gaps;
 mod report;
 mod shard;
 mod waiter;

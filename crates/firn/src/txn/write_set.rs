@@ -424,6 +424,12 @@ impl SharedWriteSet {
         self.set.lock()
     }
 
+    /// Changes whenever spilled files come or go. Waits for a change that is under way.
+    pub(super) fn settled_generation(&self) -> u64 {
+        let _set = self.set.lock();
+        self.source_generation()
+    }
+
     fn source_generation(&self) -> u64 {
         self.source_generation.load(Ordering::Relaxed)
     }

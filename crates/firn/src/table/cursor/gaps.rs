@@ -136,13 +136,18 @@ impl Cursor {
             self.gaps.set_edge(&lower, true);
         }
         let lower = self.gaps.edge.clone();
-        let from = match begins {
+        // Until an entry is read, the gap also reaches below the begin of the scan.
+        let from = match self.at_start && lower < self.sought {
             true => self.sought.clone(),
             false => lower.clone(),
         };
         let upper = entry.clone().unwrap_or_else(|| index_bounds(index).1);
         let matches = |key: &[u8]| !within_prefix || key.starts_with(&self.prefix);
         let reads = entry.as_deref().is_some_and(matches);
+        if upper < lower && reads {
+            // The scan has waited for this entry, and has gone back to it.
+            return Ok(GapStep::Read);
+        }
         let end = if reads { after(&upper) } else { upper.clone() };
         let grant = txn.lock_gap(&lower, &end);
         if let Some(key) = txn.first_foreign(index, &from, &upper)? {
@@ -196,6 +201,10 @@ impl Cursor {
             (true, false) => self.sought.clone(),
             (false, _) => self.gaps.edge.clone(),
         };
+        if above > from {
+            // The scan has waited for this entry, and has gone back to it.
+            return self.lock_gap_below(txn, entry.as_deref(), within_prefix);
+        }
         // The keys between the last entry and this one, or the gap above the first.
         let upper = match begins {
             true => self.gaps.neighbours.gap_above(txn, index, &from)?,
@@ -222,24 +231,34 @@ impl Cursor {
             }
         }
         self.gaps.set_edge(&above, false);
+        self.lock_gap_below(txn, entry.as_deref(), within_prefix)
+    }
+
+    /// Locks the gap before the entry of a scan downward. A key of another transaction in it is the
+    /// next entry, for which the next step waits.
+    fn lock_gap_below(
+        &mut self,
+        txn: &Transaction,
+        entry: Option<&[u8]>,
+        within_prefix: bool,
+    ) -> Result<GapStep> {
+        let index = self.index_id();
         let Some(entry) = entry else {
             return Ok(GapStep::End);
         };
-        // The gap before the entry. A key of another transaction in it is the next entry, for
-        // which the next step waits.
         let reads = !within_prefix || entry.starts_with(&self.prefix);
-        let end = if reads { after(&entry) } else { entry.clone() };
+        let end = if reads { after(entry) } else { entry.to_vec() };
         loop {
-            let lower = self.gaps.neighbours.gap_below(txn, index, &entry)?;
+            let lower = self.gaps.neighbours.gap_below(txn, index, entry)?;
             let grant = txn.lock_gap(&lower, &end);
-            let foreign = txn.last_foreign(index, &lower, &entry)?;
+            let foreign = txn.last_foreign(index, &lower, entry)?;
             if let (Some(key), GapGrant::Newly) = (&foreign, grant) {
                 txn.unlock_gap(&lower, &after(key));
             }
             let edge = foreign.map_or(lower, |key| after(&key));
             self.gaps.set_edge(&edge, false);
             if self.gaps.neighbours.is_latest(txn)
-                || self.gaps.neighbours.gap_below(txn, index, &entry)? <= edge
+                || self.gaps.neighbours.gap_below(txn, index, entry)? <= edge
             {
                 break;
             }

@@ -61,14 +61,6 @@ struct GapSegment {
     owners: Vec<Arc<LockOwner>>,
 }
 
-/// The ranges of one owner, for their release. Together they cover its segments.
-#[derive(Default)]
-pub(super) struct OwnGaps {
-    pub(super) ranges: Vec<(Box<[u8]>, Vec<u8>)>,
-    /// One bit for each slot with a lock of the owner.
-    slots: u64,
-}
-
 impl GapSegment {
     fn is_of(&self, owner: &Arc<LockOwner>) -> bool {
         self.owners.iter().any(|other| Arc::ptr_eq(other, owner))

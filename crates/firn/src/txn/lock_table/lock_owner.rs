@@ -1,7 +1,7 @@
 //! The owner of locks: a transaction, as the lock table sees it.
 
-use super::gap_locks::OwnGaps;
 use super::merged_locks::MergedLocks;
+use super::own_gaps::OwnGaps;
 use super::waiter::LockWaiter;
 use parking_lot::Mutex;
 use std::sync::Arc;
