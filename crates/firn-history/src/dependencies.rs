@@ -388,25 +388,31 @@ impl Builder<'_> {
                 self.graph
                     .edge(self.ends[writer], meeting.node, EdgeKind::Wr, row);
             }
-            self.depends(writer, t, EdgeKind::Wr, row);
         }
-        if let Some(next) = next {
-            if hi >= self.bounds[self.ends[next]].lo {
-                self.graph
-                    .edge(meeting.node, self.ends[next], EdgeKind::RwRange, row);
-            }
-            self.depends(t, next, EdgeKind::RwRange, row);
+        if let Some(next) = next
+            && hi >= self.bounds[self.ends[next]].lo
+        {
+            self.graph
+                .edge(meeting.node, self.ends[next], EdgeKind::RwRange, row);
+        }
+        // Whole transactions depend on each other only if one of them takes the row out of the
+        // range, or puts it in.
+        let covered = |i: usize| chain.place(i).is_some_and(|place| scan.covers(row, place));
+        let leaver = made.filter(|_| first > 0 && covered(first - 1));
+        if let Some(leaver) = leaver {
+            self.depends(leaver, t, EdgeKind::Wr, row);
+        }
+        let mut later = latest + 1..=chain.len();
+        let comer = later.find(|&i| covered(i)).and_then(|i| chain.writer(i));
+        let comer = comer.filter(|&comer| comer != t);
+        if let Some(comer) = comer {
+            self.depends(t, comer, EdgeKind::RwRange, row);
         }
         if !meeting.locks || self.history.txns[t].level == IsolationLevel::ReadCommitted {
             return;
         }
         // With gap locks, the transaction that later puts the row into the range waits for the end
         // of this one.
-        let covered = |&i: &usize| chain.place(i).is_some_and(|place| scan.covers(row, place));
-        let comer = (latest + 1..=chain.len()).find(covered);
-        let comer = comer
-            .and_then(|i| chain.writer(i))
-            .filter(|&comer| comer != t);
         let end = self.ends[t];
         if let Some(comer) = comer
             && self.bounds[end].hi >= self.bounds[self.ends[comer]].lo
