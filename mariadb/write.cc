@@ -34,8 +34,9 @@ int ha_firn::write_row(const uchar* buf) {
 }
 
 /*
-  Whether a geometry column loses its geometry: without strict mode, the server stores an empty value
-  in place of NULL where NULL is not allowed. InnoDB refuses it in updates, and not in new rows.
+  Whether a geometry column loses its geometry: without strict mode, the server stores an empty
+  value in place of NULL where NULL is not allowed. InnoDB refuses it in updates, and not in new
+  rows.
 */
 bool ha_firn::loses_geometry(const uchar* old_row, const uchar* new_row) const {
   for (uint i = 0; i < table_share->blob_fields; i++) {

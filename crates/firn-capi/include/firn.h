@@ -620,19 +620,20 @@ void firn_cursor_close(struct firn_cursor *cursor);
 // them passes them so in both records of `firn_update`.
 //
 // # Safety
-// `bitmap` is NULL or has a bit for each column; `parts` has `part_count` elements.
+// `cursor` is live and this thread's. `bitmap` is NULL or has a bit for each column; `parts` has
+// `part_count` elements.
 enum firn_status firn_cursor_columns(struct firn_cursor *cursor,
                                      const uint8_t *bitmap,
                                      bool key_only,
                                      const struct firn_partial_column *parts,
                                      uint32_t part_count);
 
-// Bounds forward scans: entries after the key image are not read. `flag` is the server's
-// `HA_READ_AFTER_KEY` (the key's prefix is included) or `HA_READ_BEFORE_KEY` (it is not). NULL
+// Bounds forward scans at a key image. `flag` is the server's `HA_READ_AFTER_KEY` (entries that
+// begin with the image are still read) or `HA_READ_BEFORE_KEY` (the scan ends before them). NULL
 // removes the bound.
 //
 // # Safety
-// `key` is NULL or has `key_len` bytes.
+// `cursor` is live and this thread's; `key` is NULL or has `key_len` bytes.
 enum firn_status firn_cursor_end_range(struct firn_cursor *cursor,
                                        const uint8_t *key,
                                        uint32_t key_len,

@@ -213,7 +213,8 @@ impl firn_partial_column {
 /// them passes them so in both records of `firn_update`.
 ///
 /// # Safety
-/// `bitmap` is NULL or has a bit for each column; `parts` has `part_count` elements.
+/// `cursor` is live and this thread's. `bitmap` is NULL or has a bit for each column; `parts` has
+/// `part_count` elements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_cursor_columns(
     cursor: *mut firn_cursor,
@@ -244,12 +245,12 @@ pub unsafe extern "C" fn firn_cursor_columns(
     })
 }
 
-/// Bounds forward scans: entries after the key image are not read. `flag` is the server's
-/// `HA_READ_AFTER_KEY` (the key's prefix is included) or `HA_READ_BEFORE_KEY` (it is not). NULL
+/// Bounds forward scans at a key image. `flag` is the server's `HA_READ_AFTER_KEY` (entries that
+/// begin with the image are still read) or `HA_READ_BEFORE_KEY` (the scan ends before them). NULL
 /// removes the bound.
 ///
 /// # Safety
-/// `key` is NULL or has `key_len` bytes.
+/// `cursor` is live and this thread's; `key` is NULL or has `key_len` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_cursor_end_range(
     cursor: *mut firn_cursor,

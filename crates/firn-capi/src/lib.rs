@@ -1,7 +1,7 @@
 //! The C ABI of the Firn core: handles, error codes, panic guard.
 //!
-//! Names of exported items start with `firn_`; the header `include/firn.h` is made from this crate
-//! when it is built. No panic crosses the boundary.
+//! Names of exported items start with `firn_`; cbindgen generates the header `include/firn.h` from
+//! this crate, and `tests/header.rs` fails if it is out of date. No panic crosses the boundary.
 
 #![allow(non_camel_case_types)]
 

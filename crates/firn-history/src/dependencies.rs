@@ -383,11 +383,11 @@ impl Builder<'_> {
             false => None,
         };
         // Leave out edges that the clock implies.
-        if let Some(writer) = made {
-            if end_of(writer).hi >= lo {
-                self.graph
-                    .edge(self.ends[writer], meeting.node, EdgeKind::Wr, row);
-            }
+        if let Some(writer) = made
+            && end_of(writer).hi >= lo
+        {
+            self.graph
+                .edge(self.ends[writer], meeting.node, EdgeKind::Wr, row);
         }
         if let Some(next) = next
             && hi >= self.bounds[self.ends[next]].lo

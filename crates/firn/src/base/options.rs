@@ -30,7 +30,8 @@ pub struct MutableOptions {
     /// Memory for caches, memtables, indexes and write sets together; 0 for none. Under a limit the
     /// sizes of the caches follow from it; without one each part has its own size.
     pub memory_limit: AtomicU64,
-    /// Memory that a transaction's write set may take; the rest spills to files.
+    /// Memory that a transaction's write set may take; the rest spills to files. The server sets it
+    /// from `firn_txn_memory_limit`.
     pub txn_memory_limit: AtomicU64,
     /// Bytes per second that flushes and compactions may read and write together; 0 for no limit.
     pub background_io_rate: AtomicU64,

@@ -79,8 +79,9 @@ fn as_before(newest: &Run, below: &[&[u8]], piece: u64) -> Vec<Vec<u8>> {
         let upto = |keys: &[&[u8]], key: &[u8]| keys.partition_point(|b| *b <= key);
         let (gap, rest) = left.split_at(upto(left, &file.smallest));
         let (inside, rest) = rest.split_at(upto(rest, &file.largest));
-        // Data in a gap may have sunk since, and new data in it must not overlap either neighbour's
-        // piece: cut at both ends.
+        // A gap between two files of the newest run: a compaction may have taken the file there
+        // since the flush. New data in the gap must not share a file with data of either neighbour,
+        // so cut at both ends.
         match gap {
             [] => {}
             [only] => keys.push(only.to_vec()),

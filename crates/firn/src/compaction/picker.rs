@@ -293,7 +293,7 @@ impl PickerContext<'_> {
             return None;
         }
         let above = self.version.files().filter(|(level, _)| *level != LAST);
-        let above: u64 = above.map(|(_, f)| f.blob_bytes()).sum();
+        let above = above.fold(0_u64, |sum, (_, f)| sum.saturating_add(f.blob_bytes()));
         if above < self.options.blob_garbage_min || !share_over(above, uses.bytes(), BLOB_SHARE) {
             return None;
         }

@@ -342,7 +342,8 @@ impl Sorters {
     }
 }
 
-/// Result of a sorter: its files, and whether an entry came twice that need not be unique.
+/// Result of a sorter: its files, and whether the same entry came twice in an index that is not
+/// unique.
 type Finished = Result<(NewFiles, bool), LoadFailure>;
 
 #[derive(Default)]

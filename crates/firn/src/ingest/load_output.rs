@@ -180,7 +180,7 @@ impl LoadOutput {
         Ok(())
     }
 
-    /// The synced files, and whether an entry came twice that need not be unique.
+    /// The synced files, and whether the same entry came twice in an index that is not unique.
     pub(super) fn finish(mut self) -> Result<(NewFiles, bool)> {
         self.done.append(self.writer.finish()?);
         Ok((self.done, self.twice))

@@ -125,9 +125,9 @@ impl Sorter {
         Ok(())
     }
 
-    /// Merges the runs. Returns the synced files with all entries, and whether an entry came twice
-    /// that need not be unique. `pace` gets stored bytes, `merged` gets the number of entries
-    /// merged so far.
+    /// Ends the sorter: merges the runs, unless all entries came in order. Returns the synced files
+    /// with all entries, and whether the same entry came twice in an index that is not unique.
+    /// `pace` gets the bytes stored since its last call, `merged` the total of merged entries.
     pub(super) fn finish(
         mut self,
         pace: Pace<'_>,

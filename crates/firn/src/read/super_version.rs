@@ -97,10 +97,10 @@ pub enum Freshness {
     Replaced,
 }
 
-/// The current view of a database, and the views still held.
+/// The current super version of a database, and those that a reader may still hold.
 ///
-/// Readers take no lock. The mutex `held` serializes all changes of the view; a change stores the
-/// new view first and its generation after that.
+/// Readers take no lock. The mutex `held` serializes all changes. A change stores the super version
+/// before its generation, so a reader that sees the new generation also pins the new super version.
 pub struct SuperVersions {
     current: ArcSwap<SuperVersion>,
     /// Generation of the current view. It is stored after the view.

@@ -173,7 +173,7 @@ impl Cursor {
         self.fetch.set_columns(bitmap, key_only, parts)
     }
 
-    /// Bounds forward scans at `key`, whose prefix is `included` or not.
+    /// Bounds forward scans at `key`: entries that begin with it are `included` or not.
     ///
     /// # Errors
     /// `InvalidArgument` if the key image is not one of the index.

@@ -125,7 +125,7 @@ impl FileMeta {
         }
     }
 
-    /// Whether `moved` is this file, perhaps at another place.
+    /// Whether `moved` is this file, perhaps at another level.
     pub fn is_same_file(&self, moved: &Self) -> bool {
         let back = Self {
             location: self.location,
@@ -249,9 +249,9 @@ impl FileMeta {
     /// Takes an encoding from the front of `input`; `Ok(None)` if it is malformed.
     ///
     /// # Errors
-    /// `Unsupported` for a flag or a place of a later format.
+    /// `Unsupported` for a flag or a file location of a later format.
     pub(super) fn decode(input: &mut &[u8]) -> Result<Option<Self>> {
-        let Some((meta, flags, place)) = Self::take(input) else {
+        let Some((meta, flags, location)) = Self::take(input) else {
             return Ok(None);
         };
         let id = meta.file_id;
@@ -260,21 +260,21 @@ impl FileMeta {
                 "flags {flags:#x} of SST {id} in the manifest"
             )));
         }
-        if place > 1 {
+        if location > 1 {
             return Err(Error::unsupported(format!(
-                "place {place} of SST {id} in the manifest"
+                "location {location} of SST {id} in the manifest"
             )));
         }
         Ok(Some(meta))
     }
 
-    /// The file, its flags, and the number of its place.
+    /// The file, its flags, and the number of its location.
     fn take(input: &mut &[u8]) -> Option<(Self, u64, u8)> {
         let file_id = take_u64(input)?;
         let size = take_u64(input)?;
         let checksum = take_u64_le(input)?;
         let flags = take_u64(input)?;
-        let mut place = 0;
+        let mut location = 0;
         let mut meta = Self {
             file_id,
             size,
@@ -320,12 +320,12 @@ impl FileMeta {
             }
         }
         if flags & FLAG_LOCATION != 0 {
-            place = take_u8(input)?;
-            if place == 1 {
+            location = take_u8(input)?;
+            if location == 1 {
                 meta.location = FileLocation::ObjectStore;
             }
             meta.tail_len = take_u64(input)?;
         }
-        Some((meta, flags, place))
+        Some((meta, flags, location))
     }
 }

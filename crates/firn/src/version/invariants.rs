@@ -58,7 +58,8 @@ impl Version {
     }
 }
 
-/// Larger than any number of a real file. It keeps sums over files within 64 bits.
+/// Larger than any size or count of a real file, so that sums over files stay within 64 bits. Bytes
+/// of blobs may be 65,536 times as large, so sums of them saturate.
 const COUNT_MAX: u64 = 1 << 44;
 
 fn bounds_hold(file: &FileMeta) -> Option<String> {

@@ -592,7 +592,8 @@ fn outcome_room(outcomes: u64) -> u64 {
     }
 }
 
-/// Bytes of a segment that records of this kind leave to others.
+/// Bytes at the end of a segment that records of this kind may not take: deletions of rows leave a
+/// quarter of a reserve segment to the records that drop tables or end prepared transactions.
 fn margin(segment: &Segment, access: FullDiskAccess) -> u64 {
     match segment.reserve && access == FullDiskAccess::Deletions {
         true => segment.size / 4,

@@ -213,7 +213,8 @@ impl Pipeline {
         self.replace_active(state, id, &[Flushable::Memtable(frozen)]);
     }
 
-    /// Begins memtable `id` and puts `queued`, newest first, in front of the queue.
+    /// Makes memtable `id` the active one. `queued`, newest first, joins the flushables that wait
+    /// for the tree, as the newest of them.
     fn replace_active(
         &self,
         state: &mut MutexGuard<'_, PipelineState>,

@@ -26,7 +26,9 @@ pub(in crate::sst) struct StoredForm {
     pub(in crate::sst) tails_at: usize,
 }
 
-/// Brings a raw block, as built, into `shape`. Row-wise blocks have only one.
+/// Converts a raw block from the form that the builder wrote to the one that is stored: in a
+/// sectioned block, the pieces that `shape` chooses become byte planes. A row-wise block stays as it
+/// is.
 pub(in crate::sst) fn to_stored_form(
     sectioned: bool,
     built: &[u8],

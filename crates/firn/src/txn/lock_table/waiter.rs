@@ -20,7 +20,8 @@ pub(super) enum WaitOutcome {
 /// A request in the queue of a row, or an insert that waits for gap locks.
 ///
 /// The outcome changes once, from `Waiting`, in the same critical section of the row's shard, or
-/// of the slot of the gap locks, that removes the request from the queue. Then the sleeper is woken once.
+/// of the slot of the gap locks, that removes the request from the queue. Then the sleeper is woken
+/// once.
 pub(super) struct LockWaiter {
     pub(super) owner: Arc<LockOwner>,
     pub(super) key: Arc<[u8]>,
