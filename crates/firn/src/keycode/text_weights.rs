@@ -318,9 +318,9 @@ impl Sink<'_> {
         Ok(())
     }
 
-    /// Appends the UTF-8 form of a code point up to 0x10ffff. The server accepts surrogates, so they
-    /// are encoded too. A byte that is no UTF-8, which [`weight_unit::MALFORMED`] marks, is appended
-    /// as it is.
+    /// Appends the UTF-8 form of a code point up to 0x10ffff. The server accepts surrogates, so
+    /// they are encoded too. A byte that is no UTF-8, which [`weight_unit::MALFORMED`] marks, is
+    /// appended as it is.
     fn push_code_point(&mut self, code: u32) -> Result<()> {
         let tail = |shift: u32| 0x80 | (code >> shift & 0x3f) as u8;
         match code {

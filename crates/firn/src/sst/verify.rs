@@ -115,8 +115,8 @@ impl SstReader {
     }
 
     /// Checks each partition of the index by itself, and the checksums of the blocks it names.
-    /// `first` is the error that the whole index gave. It is reported here, once: the partition that
-    /// gave it may still be intact in the cache.
+    /// `first` is the error that the whole index gave. It is reported here, once: the partition
+    /// that gave it may still be intact in the cache.
     fn survey_partitions(&self, first: Error, broken: &mut dyn FnMut(Error)) {
         let reported = first.to_string();
         broken(first);

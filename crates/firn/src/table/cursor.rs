@@ -378,8 +378,8 @@ impl Cursor {
         self.fetch.unlock_row(txn);
     }
 
-    /// Reads the row of the row key that was set. `sought`: the key comes from the statement, so its
-    /// gap is locked if there is no row.
+    /// Reads the row of the row key that was set. `sought`: the key comes from the statement, so
+    /// its gap is locked if there is no row.
     fn row(&mut self, txn: &mut Transaction, sought: bool, record: &mut [u8]) -> Result<bool> {
         if !self.fetch.is_locking() {
             self.pin(txn)?;

@@ -79,8 +79,8 @@ impl Neighbours {
         txn.context().super_versions.freshness(self.scan.point()) == Freshness::Latest
     }
 
-    /// Locks the gap in which the keys from `from` to below `to` lie, of which there is no entry, or
-    /// none of another transaction. Uncommitted keys of others bound it as entries do.
+    /// Locks the gap in which the keys from `from` to below `to` lie, of which there is no entry,
+    /// or none of another transaction. Uncommitted keys of others bound it as entries do.
     pub(super) fn lock_gap_around(
         &mut self,
         txn: &Transaction,

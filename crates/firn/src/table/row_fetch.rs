@@ -167,8 +167,9 @@ impl RowFetch {
         }
     }
 
-    /// Key of the entry before the last one read. A locking scan resumes behind it if the last entry
-    /// was gone once its row was locked. Only locking reads keep it, from the second entry on.
+    /// Key of the entry before the last one read. A locking scan resumes behind it if the last
+    /// entry was gone once its row was locked. Only locking reads keep it, from the second entry
+    /// on.
     pub(super) fn passed_entry(&self) -> &[u8] {
         &self.passed
     }

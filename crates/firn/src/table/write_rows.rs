@@ -1,11 +1,11 @@
 //! Writes rows: inserts, updates and deletes in the clustered and all secondary indexes.
 //!
 //! Order within a row: the clustered index, then the others, in ascending order; in each, locks and
-//! unique check first, then the entry goes to the write set. A new key waits for gap locks of others
-//! before it is written, without the lock of the key. If a row fails half way, its writes are rolled
-//! back to a savepoint.
-//! Unique checks lock the declared columns of the key, so that two transactions that insert the
-//! same value meet, whatever their primary keys. Maintenance of non-unique indexes reads nothing.
+//! unique check first, then the entry goes to the write set. A new key waits for gap locks of
+//! others before it is written, without the lock of the key. If a row fails half way, its writes
+//! are rolled back to a savepoint. Unique checks lock the declared columns of the key, so that two
+//! transactions that insert the same value meet, whatever their primary keys. Maintenance of
+//! non-unique indexes reads nothing.
 
 use super::blob_columns::{LargeValue, same_bytes, unchanged};
 use super::index_info::IndexInfo;
@@ -747,10 +747,10 @@ struct ClaimLock {
     exclusive: bool,
 }
 
-/// Locks a key that is to be new. If others hold it, only shared, as InnoDB does: it may turn out to
-/// be a duplicate, and others may have locked that shared. Inserts of one key that wait for the same
-/// transaction all go on when it ends; if it rolls back, they deadlock when they
-/// [make the lock exclusive](ClaimLock::make_exclusive), and one of them inserts.
+/// Locks a key that is to be new. If others hold it, only shared, as InnoDB does: it may turn out
+/// to be a duplicate, and others may have locked that shared. Inserts of one key that wait for the
+/// same transaction all go on when it ends; if it rolls back, they deadlock when they [make the
+/// lock exclusive](ClaimLock::make_exclusive), and one of them inserts.
 fn claim_lock(txn: &Transaction, key: &[u8], flags: WriteFlags) -> Result<ClaimLock> {
     if flags.private {
         return Ok(ClaimLock {
@@ -786,8 +786,8 @@ impl ClaimLock {
 }
 
 /// Locks the gaps beside the declared columns of a unique index that the transaction gives to
-/// another row: InnoDB finds the old entry, which is only marked as deleted, locks it as if it were a
-/// duplicate, and goes on to the next one. It does so at every isolation level.
+/// another row: InnoDB finds the old entry, which is only marked as deleted, locks it as if it were
+/// a duplicate, and goes on to the next one. It does so at every isolation level.
 fn lock_around_old_entry(txn: &Transaction, index: IndexId, declared: &[u8]) -> Result<()> {
     let mut beyond = declared.to_vec();
     make_successor(&mut beyond);

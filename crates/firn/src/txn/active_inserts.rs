@@ -19,9 +19,9 @@ const PARTS: usize = 8;
 ///
 /// A new key is in its transaction's write set until the commit, so a scan does not meet it, as it
 /// would meet a record in InnoDB's tree. A scan that locks gaps therefore locks its range first and
-/// then searches the write sets of those listed here ([`super::LockTable::lock_gap`] has the order).
-/// A transaction is listed before it writes its first new key of an index, and until its commit is
-/// visible or its writes are forgotten.
+/// then searches the write sets of those listed here ([`super::LockTable::lock_gap`] has the
+/// order). A transaction is listed before it writes its first new key of an index, and until its
+/// commit is visible or its writes are forgotten.
 #[derive(Default)]
 pub struct ActiveInserts {
     parts: Box<[ActivePart]>,
@@ -119,7 +119,8 @@ impl ActiveInserts {
         bits
     }
 
-    /// The session of a listed transaction ends. Its new keys are among `keys`, sorted, from here on.
+    /// The session of a listed transaction ends. Its new keys are among `keys`, sorted, from here
+    /// on.
     pub(super) fn leave_session(&self, bits: u64, owner: &Arc<LockOwner>, keys: Vec<Box<[u8]>>) {
         let keys: Arc<[Box<[u8]>]> = keys.into();
         for slot in (0..SLOTS).filter(|slot| bits & 1 << slot != 0) {

@@ -136,8 +136,8 @@ pub trait WaitObserver: Send + Sync {
 /// the two, and moves under its shard's lock; `MergedLockRegistry` says how requests find it.
 ///
 /// **Gap locks** are ranges of keys ([`GapLockTable`]). They conflict with nothing but inserts of
-/// new keys, and an insert that waits blocks nobody. So a gap lock is granted at once, and an insert
-/// waits for owners alone, not in a queue.
+/// new keys, and an insert that waits blocks nobody. So a gap lock is granted at once, and an
+/// insert waits for owners alone, not in a queue.
 ///
 /// Lock order: graph → shard → registry → merged locks of an owner → its held rows, or a waiter. A
 /// request that need not wait takes its shard's lock and that of its own held rows; registry and

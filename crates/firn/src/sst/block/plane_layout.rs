@@ -27,8 +27,8 @@ pub(in crate::sst) struct StoredForm {
 }
 
 /// Converts a raw block from the form that the builder wrote to the one that is stored: in a
-/// sectioned block, the pieces that `shape` chooses become byte planes. A row-wise block stays as it
-/// is.
+/// sectioned block, the pieces that `shape` chooses become byte planes. A row-wise block stays as
+/// it is.
 pub(in crate::sst) fn to_stored_form(
     sectioned: bool,
     built: &[u8],

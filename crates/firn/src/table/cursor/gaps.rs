@@ -1,17 +1,17 @@
-//! Gap locks of a scan: from REPEATABLE READ on, a locking read locks the gap before each entry that
-//! it reads, so that nobody inserts where it has looked.
+//! Gap locks of a scan: from REPEATABLE READ on, a locking read locks the gap before each entry
+//! that it reads, so that nobody inserts where it has looked.
 //!
 //! The rules are InnoDB's (`row_search_mvcc`):
 //! - A scan locks each entry and the gap before it, the first one beyond its range included.
 //! - A scan of one prefix locks only the gap before the entry that ends it.
 //! - At the end of the index it locks the gap there. A scan that begins downward also locks the gap
 //!   above its first entry.
-//! - A primary key that is sought whole, by `=` or as the first of `>=`, and found, has no gap locked
-//!   before it. If it is not found, its gap is locked.
+//! - A primary key that is sought whole, by `=` or as the first of `>=`, and found, has no gap
+//!   locked before it. If it is not found, its gap is locked.
 //!
-//! For each gap: lock it, and search the uncommitted keys of others in it. If there is one, it is the
-//! next entry: lock the gap up to it only, wait for its row, and look again. Then check that nobody
-//! has committed into the gap since the scan read it.
+//! For each gap: lock it, and search the uncommitted keys of others in it. If there is one, it is
+//! the next entry: lock the gap up to it only, wait for its row, and look again. Then check that
+//! nobody has committed into the gap since the scan read it.
 
 use super::{Cursor, Resume, copy};
 use crate::base::{IndexId, Result};

@@ -17,9 +17,9 @@ const SLOTS: usize = 64;
 /// Gap locks of all transactions, by index.
 ///
 /// A gap lock is a range of keys, `lower ≤ key < upper`. Gap locks never conflict with each other
-/// or with locks of rows. Only an insert of a new key waits, until no other owner has locked a range
-/// with this key. The keys need not exist, so no lock has to be moved or inherited when a row comes
-/// or goes.
+/// or with locks of rows. Only an insert of a new key waits, until no other owner has locked a
+/// range with this key. The keys need not exist, so no lock has to be moved or inherited when a row
+/// comes or goes.
 ///
 /// An insert in a slot without gap locks pays one load. **No insert is overlooked**: a scan locks
 /// its range, and then looks at the keys that other transactions have written and not committed; an
@@ -313,8 +313,8 @@ impl GapLockTable {
         woken.iter().for_each(|waiter| waiter.notify());
     }
 
-    /// Whether an insert of `key` by `owner` has to wait. Call it before the key is written, so that
-    /// a waiting insert leaves nothing in the way of others, and again afterwards.
+    /// Whether an insert of `key` by `owner` has to wait. Call it before the key is written, so
+    /// that a waiting insert leaves nothing in the way of others, and again afterwards.
     #[inline]
     pub(super) fn is_locked_against(&self, owner: &Arc<LockOwner>, key: &[u8]) -> bool {
         let index = index_of(key);
@@ -329,8 +329,8 @@ impl GapLockTable {
         gaps.is_some_and(|gaps| gaps.is_locked_against(owner, key))
     }
 
-    /// Joins the inserts that wait, if another owner has locked a range with `key`. The caller holds
-    /// the graph lock.
+    /// Joins the inserts that wait, if another owner has locked a range with `key`. The caller
+    /// holds the graph lock.
     pub(super) fn enqueue(&self, owner: &Arc<LockOwner>, key: &[u8]) -> Option<Arc<LockWaiter>> {
         let index = index_of(key);
         let mut indexes = self.slot(index).indexes.lock();
