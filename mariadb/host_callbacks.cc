@@ -1,6 +1,7 @@
 /* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
 
 #include "host_callbacks.h"
+#include "lock_timeout.h"
 #include "log.h"
 
 #include <mysql/service_thd_wait.h>
@@ -38,20 +39,31 @@ void lock_wait(void* waiter, void* blocker) {
   if (blocker && thd_need_wait_reports(thd)) thd_rpl_deadlock_check(thd, static_cast<THD*>(blocker));
 }
 
+/* When the lock wait of this thread began. */
+thread_local ulonglong wait_begun_us = 0;
+
 /* Lets the thread pool start another thread while this one waits. */
-void thread_wait(void* host, int begin) {
+uint64_t wait_begins(void* host, uint64_t timeout_us) {
   THD* thd = static_cast<THD*>(host);
-  if (begin)
-    thd_wait_begin(thd, THD_WAIT_ROW_LOCK);
-  else
-    thd_wait_end(thd);
+  timeout_us = lock_timeout_of_wait_us(thd, timeout_us);
+  thd_wait_begin(thd, THD_WAIT_ROW_LOCK);
+  wait_begun_us = microsecond_interval_timer();
+  return timeout_us;
+}
+
+/* The slow log shows the time under Lock_time. */
+void wait_ends(void* host) {
+  THD* thd = static_cast<THD*>(host);
+  thd_wait_end(thd);
+  thd_storage_lock_wait(thd, static_cast<long long>(microsecond_interval_timer() - wait_begun_us));
 }
 
 firn_host make() {
   firn_host host = {};
   host.log = log;
   host.lock_wait = lock_wait;
-  host.thread_wait = thread_wait;
+  host.wait_begins = wait_begins;
+  host.wait_ends = wait_ends;
   return host;
 }
 

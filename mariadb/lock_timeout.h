@@ -6,9 +6,17 @@
 namespace firn {
 
 /*
-  Time that the running statement waits for a row lock, microseconds: the session's variable, or the
-  statement's NOWAIT (0) or WAIT n if that is shorter.
+  The time that the running statement waits for a lock of a row or a gap, in microseconds: the
+  session's variable, or the statement's NOWAIT (0) or WAIT n if that is shorter.
 */
 uint64_t lock_timeout_us(THD* thd);
+
+/*
+  The time for a wait that begins now, `timeout_us` by lock_timeout_us(). Tools for InnoDB set
+  innodb_lock_wait_timeout in their session and expect every wait to end then. It counts where the
+  session's value differs from the global one, and firn_lock_wait_timeout does not. The caller holds
+  no mutex of the engine.
+*/
+uint64_t lock_timeout_of_wait_us(THD* thd, uint64_t timeout_us);
 
 }  // namespace firn

@@ -27,6 +27,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import Future, TimeoutError
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -156,22 +157,31 @@ class Player:
         self.waiting: dict[str, Future[list[str]]] = {}
         self.timeout_variable = LOCK_WAIT_TIMEOUTS.get(engine.upper(), "lock_wait_timeout")
 
-    def play(self, script: Script) -> None:
-        """Runs the script. Raises AssertionError if the engine behaves differently."""
+    def play(self, script: Script, choose: Callable[[Player], Step | None] | None = None) -> None:
+        """Runs the script, then steps that `choose` returns until it returns none.
+
+        Raises AssertionError if the engine behaves differently.
+        """
         try:
             for sql in script.setup:
                 lines = self._session("setup").send(self._substitute(sql)).result(60)
                 assert not lines[0].startswith("error"), f"setup {sql!r}: {lines}"
             for number, step in enumerate(script.steps, 1):
-                found = self._observe(step)
-                if self.record:
-                    step.expected = found
-                assert found == step.expected, (
-                    f"{self.engine}, step {number}, {step.session}: {step.sql}\n"
-                    f"  expected {step.expected}\n  found    {found}"
-                )
+                self._play_step(number, step)
+            while choose and (step := choose(self)):
+                script.steps.append(step)
+                self._play_step(len(script.steps), step)
         finally:
             self._end()
+
+    def _play_step(self, number: int, step: Step) -> None:
+        found = self._observe(step)
+        if self.record:
+            step.expected = found
+        assert found == step.expected, (
+            f"{self.engine}, step {number}, {step.session}: {step.sql}\n"
+            f"  expected {step.expected}\n  found    {found}"
+        )
 
     def _end(self) -> None:
         for name in self.waiting:

@@ -91,7 +91,8 @@ impl Database {
         let host = firn_host {
             log: None,
             lock_wait: None,
-            thread_wait: None,
+            wait_begins: None,
+            wait_ends: None,
         };
         let mut database = Self {
             db: null_mut(),

@@ -255,8 +255,11 @@ typedef struct firn_host {
   void (*log)(int severity, const char *message);
   // A session is about to wait for a row lock that another one holds: both `host` pointers.
   void (*lock_wait)(void *waiter, void *blocker);
-  // Around a lock wait, on the waiter's own thread: 1 when it begins, 0 when it ends.
-  void (*thread_wait)(void *host, int begin);
+  // A lock wait begins, on the waiter's own thread, which is going to sleep for at most
+  // `timeout_us`. Returns the timeout that counts, in microseconds.
+  uint64_t (*wait_begins)(void *host, uint64_t timeout_us);
+  // A lock wait has ended, on the waiter's own thread.
+  void (*wait_ends)(void *host);
 } firn_host;
 
 // A column of the record buffer.

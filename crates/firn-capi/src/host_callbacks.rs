@@ -3,6 +3,7 @@
 use firn::base::event_listener::{EventListener, Severity};
 use firn::txn::WaitObserver;
 use std::ffi::{CString, c_char, c_int, c_void};
+use std::time::Duration;
 
 /// Callbacks into the server. They may be called from any thread; any may be NULL.
 #[repr(C)]
@@ -12,8 +13,11 @@ pub struct firn_host {
     pub log: Option<unsafe extern "C" fn(severity: c_int, message: *const c_char)>,
     /// A session is about to wait for a row lock that another one holds: both `host` pointers.
     pub lock_wait: Option<unsafe extern "C" fn(waiter: *mut c_void, blocker: *mut c_void)>,
-    /// Around a lock wait, on the waiter's own thread: 1 when it begins, 0 when it ends.
-    pub thread_wait: Option<unsafe extern "C" fn(host: *mut c_void, begin: c_int)>,
+    /// A lock wait begins, on the waiter's own thread, which is going to sleep for at most
+    /// `timeout_us`. Returns the timeout that counts, in microseconds.
+    pub wait_begins: Option<unsafe extern "C" fn(host: *mut c_void, timeout_us: u64) -> u64>,
+    /// A lock wait has ended, on the waiter's own thread.
+    pub wait_ends: Option<unsafe extern "C" fn(host: *mut c_void)>,
 }
 
 /// The error log of the host.
@@ -47,14 +51,6 @@ impl HostWaits {
     pub(crate) fn new(host: &firn_host) -> Self {
         Self { host: *host }
     }
-
-    fn thread_wait(&self, waiter: u64, begin: c_int) {
-        if let (Some(call), true) = (self.host.thread_wait, waiter != 0) {
-            // SAFETY: the host keeps its callbacks valid; `waiter` is the host pointer of the
-            // session that waits on this very thread.
-            unsafe { call(waiter as usize as *mut c_void, begin) };
-        }
-    }
 }
 
 impl WaitObserver for HostWaits {
@@ -74,11 +70,24 @@ impl WaitObserver for HostWaits {
         }
     }
 
-    fn sleeps(&self, waiter: u64) {
-        self.thread_wait(waiter, 1);
+    fn sleeps(&self, waiter: u64, timeout: Duration) -> Duration {
+        let (Some(call), true) = (self.host.wait_begins, waiter != 0) else {
+            return timeout;
+        };
+        // SAFETY: the host keeps its callbacks valid; `waiter` is the host pointer of the session
+        // that waits on this very thread.
+        let timeout_us = unsafe { call(waiter as usize as *mut c_void, micros(timeout)) };
+        Duration::from_micros(timeout_us)
     }
 
     fn wakes(&self, waiter: u64) {
-        self.thread_wait(waiter, 0);
+        if let (Some(call), true) = (self.host.wait_ends, waiter != 0) {
+            // SAFETY: as in `sleeps`.
+            unsafe { call(waiter as usize as *mut c_void) };
+        }
     }
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }

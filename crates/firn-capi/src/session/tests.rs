@@ -58,7 +58,8 @@ impl Server {
         let host = firn_host {
             log: None,
             lock_wait: Some(lock_wait),
-            thread_wait: None,
+            wait_begins: None,
+            wait_ends: None,
         };
         let mut db = std::ptr::null_mut();
         // SAFETY: the pointers are valid.

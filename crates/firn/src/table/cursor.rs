@@ -234,10 +234,10 @@ impl Cursor {
         self.finds_row_key = complete && mode == SeekMode::AtOrAfter && self.fetch.on_clustered();
         self.seeks += 1;
         if narrow {
-            self.gaps.turn(false);
+            self.gaps.turn(self.fetch.is_locking());
             self.scan.bound_to_prefix(&self.prefix, &self.successor);
         } else {
-            self.bound_to_index(txn);
+            self.bound_to_index();
         }
         self.open(txn, narrow)?;
         let (sought, forward) = match mode {
@@ -259,7 +259,7 @@ impl Cursor {
     pub fn first(&mut self, txn: &mut Transaction, record: &mut [u8]) -> Result<bool> {
         self.parked = false;
         self.finds_row_key = false;
-        self.bound_to_index(txn);
+        self.bound_to_index();
         self.open(txn, false)?;
         copy(&mut self.sought, &index_prefix(self.fetch.index().id()));
         self.begin(txn, true, false, record)
@@ -272,7 +272,7 @@ impl Cursor {
     pub fn last(&mut self, txn: &mut Transaction, record: &mut [u8]) -> Result<bool> {
         self.parked = false;
         self.finds_row_key = false;
-        self.bound_to_index(txn);
+        self.bound_to_index();
         self.open(txn, false)?;
         self.sought.clear();
         self.begin(txn, false, false, record)
@@ -413,10 +413,10 @@ impl Cursor {
         Ok(txn.pinned().clone())
     }
 
-    /// Bounds the scan to the index, up to the end of the range if there is one. A scan that locks
-    /// gaps reads on to the first entry beyond.
-    fn bound_to_index(&mut self, txn: &Transaction) {
-        self.gaps.turn(self.locks_gaps(txn));
+    /// Bounds the scan to the index, up to the end of the range if there is one. A locking scan reads
+    /// on to the first entry beyond.
+    fn bound_to_index(&mut self) {
+        self.gaps.turn(self.fetch.is_locking());
         let end = if self.gaps.is_on() {
             &[]
         } else {
@@ -474,7 +474,7 @@ impl Cursor {
         }
         self.parked = false;
         self.finds_row_key = false;
-        self.bound_to_index(txn);
+        self.bound_to_index();
         self.open(txn, false)?;
         let last = self.fetch.last_entry();
         if last.is_empty() {
@@ -531,6 +531,21 @@ impl Cursor {
     fn settle(
         &mut self,
         txn: &mut Transaction,
+        found: bool,
+        forward: bool,
+        within_prefix: bool,
+        record: &mut [u8],
+    ) -> Result<bool> {
+        let settled = self.settle_on(txn, found, forward, within_prefix, record);
+        if settled.is_err() {
+            self.give_back_gap(txn);
+        }
+        settled
+    }
+
+    fn settle_on(
+        &mut self,
+        txn: &mut Transaction,
         mut found: bool,
         forward: bool,
         within_prefix: bool,
@@ -539,7 +554,7 @@ impl Cursor {
         let mut passed = 0_u32;
         loop {
             if self.gaps.is_on() {
-                match self.lock_gap(txn, found, forward, within_prefix)? {
+                match self.pass_gap(txn, found, forward, within_prefix)? {
                     GapStep::Read => {}
                     GapStep::Moved(stands) => {
                         found = stands;

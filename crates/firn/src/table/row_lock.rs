@@ -89,6 +89,11 @@ impl RowLock {
         };
     }
 
+    /// Whether the next row may be shown without its lock.
+    pub(super) fn tries_semi_consistent(&self) -> bool {
+        self.semi == SemiConsistent::Try
+    }
+
     /// Whether the row last read was shown without its lock.
     pub(super) fn has_shown(&self) -> bool {
         self.semi == SemiConsistent::Shown

@@ -57,6 +57,34 @@ pub struct RowScratch {
     new_entry: Vec<u8>,
     old_value: Vec<u8>,
     new_value: Vec<u8>,
+    claimed: ClaimedKeys,
+}
+
+/// Keys that the insert of a row has locked newly. If the row is a duplicate after all, they are
+/// given back, since there is nothing under them: in InnoDB the lock of an inserted row goes with it.
+#[derive(Default)]
+struct ClaimedKeys {
+    keys: Vec<Vec<u8>>,
+    /// Number of keys in use; the others are spare buffers.
+    number: usize,
+}
+
+impl ClaimedKeys {
+    fn add(&mut self, key: &[u8]) {
+        if self.number == self.keys.len() {
+            self.keys.push(Vec::new());
+        }
+        let buffer = &mut self.keys[self.number];
+        buffer.clear();
+        buffer.extend_from_slice(key);
+        self.number += 1;
+    }
+
+    fn give_back(&mut self, txn: &Transaction) {
+        for key in &self.keys[..std::mem::take(&mut self.number)] {
+            txn.unlock(key);
+        }
+    }
 }
 
 /// An update of a row, as its secondary indexes need it: records and row keys.
@@ -120,11 +148,13 @@ impl Table {
         // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
         unsafe { current.clustered.row_key(record, row_id, &mut row_key) }?;
         let mark = txn.savepoint();
+        scratch.claimed.number = 0;
         // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
         let done =
             unsafe { self.insert_at(txn, &current, record, &row_key, row_id, flags, scratch) };
         if !matches!(done, Ok(WriteOutcome::Done { .. })) {
             txn.rollback_to(mark);
+            scratch.claimed.give_back(txn);
         } else if let Some(id) = row_id {
             txn.raise_counter(current.hidden_counter(), id.into());
         }
@@ -200,6 +230,9 @@ impl Table {
                 return Ok(claim.taken);
             }
             if txn.insert_unless_locked(new.row_key, |txn| put(txn, scratch))? {
+                if claim.newly {
+                    scratch.claimed.add(new.row_key);
+                }
                 return Ok(None);
             }
             if claim.newly {
@@ -235,6 +268,9 @@ impl Table {
                 return Ok(true);
             }
             if txn.insert_unless_locked(entry, |txn| txn.put(entry, value))? {
+                if let (Some(len), true) = (declared_len, newly) {
+                    scratch.claimed.add(&entry[..len]);
+                }
                 return Ok(true);
             }
             if let (Some(len), true) = (declared_len, newly) {

@@ -140,6 +140,14 @@ impl ActiveInserts {
         }
     }
 
+    /// Number of transactions in the slot of `index`.
+    pub(super) fn number(&self, index: IndexId) -> usize {
+        let slot = index as usize % SLOTS;
+        let parts = &self.parts[slot * PARTS..][..PARTS];
+        let numbers = parts.iter().map(|part| part.number.load(Ordering::SeqCst));
+        numbers.sum()
+    }
+
     /// The uncommitted keys of all transactions but `owner`'s in the slot of `index`.
     fn others(&self, index: IndexId, owner: &Arc<LockOwner>) -> Vec<UncommittedKeys> {
         let slot = index as usize % SLOTS;

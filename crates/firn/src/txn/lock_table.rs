@@ -92,8 +92,11 @@ pub trait WaitObserver: Send + Sync {
     /// the call, since [`LockOwner::detach_host`] waits for it. The call may interrupt the blocker.
     fn waits_for(&self, waiter: u64, blocker: u64);
 
-    /// The transaction with context `waiter` goes to sleep. Called on its thread.
-    fn sleeps(&self, _waiter: u64) {}
+    /// The transaction with context `waiter` goes to sleep, for at most `timeout`. Returns the
+    /// timeout that counts. Called on its thread.
+    fn sleeps(&self, _waiter: u64, timeout: Duration) -> Duration {
+        timeout
+    }
 
     /// The transaction with context `waiter` woke up. Called on its thread.
     fn wakes(&self, _waiter: u64) {}
@@ -405,14 +408,14 @@ impl LockTable {
         // An interrupt before `set_waiting` did not find this waiter to kick it.
         if !owner.is_interrupted() {
             let observer = self.observer.read().clone();
-            let tell = |f: fn(&dyn WaitObserver, u64)| {
-                if let Some(observer) = &observer {
-                    owner.with_host(|host| f(&**observer, host));
-                }
-            };
-            tell(|observer, host| observer.sleeps(host));
+            let mut timeout = timeout;
+            if let Some(observer) = &observer {
+                owner.with_host(|host| timeout = observer.sleeps(host, timeout));
+            }
             waiter.sleep(timeout);
-            tell(|observer, host| observer.wakes(host));
+            if let Some(observer) = &observer {
+                owner.with_host(|host| observer.wakes(host));
+            }
         }
         let outcome = match waiter.outcome() {
             WaitOutcome::Waiting => {

@@ -1,5 +1,6 @@
-//! Gap locks of a scan: from REPEATABLE READ on, a locking read locks the gap before each entry
-//! that it reads, so that nobody inserts where it has looked.
+//! The steps of a locking scan between two entries: it waits for keys that others have inserted and not
+//! committed, and from REPEATABLE READ on it locks the gaps, so that nobody inserts where it has
+//! looked.
 //!
 //! The rules are InnoDB's (`row_search_mvcc`):
 //! - A scan locks each entry and the gap before it, the first one beyond its range included.
@@ -8,6 +9,7 @@
 //!   above its first entry.
 //! - A primary key that is sought whole, by `=` or as the first of `>=`, and found, has no gap
 //!   locked before it. If it is not found, its gap is locked.
+//! - Below REPEATABLE READ it is the same without gaps.
 //!
 //! For each gap: lock it, and search the uncommitted keys of others in it. If there is one, it is
 //! the next entry: lock the gap up to it only, wait for its row, and look again. Then check that
@@ -19,16 +21,19 @@ use crate::read::{Freshness, range_changed_since};
 use crate::table::neighbours::{Neighbours, after, index_bounds};
 use crate::txn::{GapGrant, Transaction};
 
-/// The gaps that a scan has locked.
+/// The gaps that a locking scan has passed.
 pub(super) struct GapScan {
-    /// Upward: the scan has locked all keys from its begin to below this one. Downward: all from
-    /// this one on.
+    /// Upward: the scan has passed, and locked, all keys from its begin to below this one. Downward:
+    /// all from this one on.
     edge: Vec<u8>,
     /// Whether `edge` is set: the scan has passed an entry, or has found where it begins.
     begun: bool,
     forward: bool,
-    /// The open scan locks gaps.
+    /// The open scan is a locking one.
     on: bool,
+    /// The range that the last step has locked newly, with the entry that it reads. If that entry's
+    /// row cannot be locked, the range is given back, as InnoDB locks both or neither.
+    newly: Option<(Vec<u8>, Vec<u8>)>,
     /// Looks for the entries beside a key.
     neighbours: Neighbours,
 }
@@ -50,6 +55,7 @@ impl GapScan {
             begun: false,
             forward: true,
             on: false,
+            newly: None,
             neighbours: Neighbours::new(),
         }
     }
@@ -89,6 +95,14 @@ impl GapScan {
     }
 }
 
+/// Locks a range, if the isolation level wants it.
+fn lock_gap(txn: &Transaction, lower: &[u8], upper: &[u8]) -> GapGrant {
+    match txn.locks_gaps() {
+        true => txn.lock_gap(lower, upper),
+        false => GapGrant::Before,
+    }
+}
+
 impl Cursor {
     /// Whether the scan locks gaps.
     pub(super) fn locks_gaps(&self, txn: &Transaction) -> bool {
@@ -99,31 +113,54 @@ impl Cursor {
         self.fetch.index().id()
     }
 
-    /// Locks the gap between the last entry and the one that the scan stands on, if `found`.
-    pub(super) fn lock_gap(
+    /// Passes the gap between the last entry and the one that the scan stands on, if `found`.
+    pub(super) fn pass_gap(
         &mut self,
         txn: &Transaction,
         found: bool,
         forward: bool,
         within_prefix: bool,
     ) -> Result<GapStep> {
+        self.gaps.newly = None;
         if self.gaps.begun && self.gaps.forward != forward {
             let last = self.fetch.last_entry();
             self.gaps.go_on(last, forward);
         }
         match forward {
-            true => self.lock_gap_upward(txn, found, within_prefix),
-            false => self.lock_gap_downward(txn, found, within_prefix),
+            true => self.pass_gap_upward(txn, found, within_prefix),
+            false => self.pass_gap_downward(txn, found, within_prefix),
         }
     }
 
-    fn lock_gap_upward(
+    /// Whether a scan upward just reads the entry that it stands on: it locks no gaps, nobody has
+    /// uncommitted inserts, and the entry is in its range.
+    fn passes_freely(&self, txn: &Transaction, within_prefix: bool) -> bool {
+        let entry = self.scan.entries().user_key();
+        !txn.locks_gaps()
+            && (self.passes_uncommitted() || !txn.others_insert(self.index_id()))
+            && (!within_prefix || entry.starts_with(&self.prefix))
+            && (self.end.is_empty() || entry < &self.end[..])
+    }
+
+    /// A semi-consistent read shows rows as they were last committed: it passes rows that others have
+    /// inserted and not committed.
+    fn passes_uncommitted(&self) -> bool {
+        self.fetch.on_clustered() && self.fetch.lock().tries_semi_consistent()
+    }
+
+    fn pass_gap_upward(
         &mut self,
         txn: &Transaction,
         found: bool,
         within_prefix: bool,
     ) -> Result<GapStep> {
         let index = self.index_id();
+        if found && self.passes_freely(txn, within_prefix) {
+            // The usual case below REPEATABLE READ.
+            let entry = self.scan.entries().user_key();
+            self.gaps.go_on(entry, true);
+            return Ok(GapStep::Read);
+        }
         let entry = found.then(|| self.scan.entries().user_key().to_vec());
         let begins = !self.gaps.begun;
         if begins {
@@ -131,9 +168,13 @@ impl Cursor {
                 self.gaps.go_on(&self.prefix, true);
                 return Ok(GapStep::Read);
             }
-            let neighbours = &mut self.gaps.neighbours;
-            let lower = neighbours.gap_below(txn, index, &self.sought)?;
-            self.gaps.set_edge(&lower, true);
+            if txn.locks_gaps() {
+                let neighbours = &mut self.gaps.neighbours;
+                let lower = neighbours.gap_below(txn, index, &self.sought)?;
+                self.gaps.set_edge(&lower, true);
+            } else {
+                self.gaps.set_edge(&self.sought, true);
+            }
         }
         let lower = self.gaps.edge.clone();
         // Until an entry is read, the gap also reaches below the begin of the scan.
@@ -149,11 +190,16 @@ impl Cursor {
             return Ok(GapStep::Read);
         }
         let end = if reads { after(&upper) } else { upper.clone() };
-        let grant = txn.lock_gap(&lower, &end);
-        if let Some(key) = txn.first_foreign(index, &from, &upper)? {
+        let grant = lock_gap(txn, &lower, &end);
+        let foreign = match self.passes_uncommitted() {
+            true => None,
+            false => txn.first_foreign(index, &from, &upper)?,
+        };
+        if let Some(key) = foreign {
             // Not the key itself: its insert may still have to look for gap locks.
             if grant == GapGrant::Newly {
                 txn.unlock_gap(&key, &end);
+                self.gaps.newly = Some((lower, key.clone()));
             }
             return match matches(&key) {
                 true => self.await_foreign(txn, &key, true),
@@ -178,6 +224,9 @@ impl Cursor {
         if !reads {
             return Ok(GapStep::End);
         }
+        if grant == GapGrant::Newly {
+            self.gaps.newly = Some((lower, end.clone()));
+        }
         self.gaps.set_edge(&end, true);
         if !self.end.is_empty() && upper >= self.end {
             return self.lock_beyond(txn, &upper);
@@ -185,7 +234,7 @@ impl Cursor {
         Ok(GapStep::Read)
     }
 
-    fn lock_gap_downward(
+    fn pass_gap_downward(
         &mut self,
         txn: &Transaction,
         found: bool,
@@ -206,12 +255,16 @@ impl Cursor {
             return self.lock_gap_below(txn, entry.as_deref(), within_prefix);
         }
         // The keys between the last entry and this one, or the gap above the first.
-        let upper = match begins {
+        let upper = match begins && txn.locks_gaps() {
             true => self.gaps.neighbours.gap_above(txn, index, &from)?,
             false => from.clone(),
         };
-        let grant = txn.lock_gap(&above, &upper);
-        if let Some(key) = txn.last_foreign(index, &above, &from)? {
+        let grant = lock_gap(txn, &above, &upper);
+        let foreign = match self.passes_uncommitted() {
+            true => None,
+            false => txn.last_foreign(index, &above, &from)?,
+        };
+        if let Some(key) = foreign {
             if grant == GapGrant::Newly {
                 txn.unlock_gap(&above, &after(&key));
             }
@@ -248,9 +301,15 @@ impl Cursor {
         };
         let reads = !within_prefix || entry.starts_with(&self.prefix);
         let end = if reads { after(entry) } else { entry.to_vec() };
-        loop {
+        if !txn.locks_gaps() {
+            self.gaps.set_edge(entry, false);
+        }
+        while txn.locks_gaps() {
             let lower = self.gaps.neighbours.gap_below(txn, index, entry)?;
             let grant = txn.lock_gap(&lower, &end);
+            if grant == GapGrant::Newly && reads {
+                self.gaps.newly = Some((lower.clone(), end.clone()));
+            }
             let foreign = txn.last_foreign(index, &lower, entry)?;
             if let (Some(key), GapGrant::Newly) = (&foreign, grant) {
                 txn.unlock_gap(&lower, &after(key));
@@ -269,9 +328,19 @@ impl Cursor {
         })
     }
 
+    /// Gives back the gap of an entry whose row could not be locked.
+    pub(super) fn give_back_gap(&mut self, txn: &Transaction) {
+        if let Some((lower, upper)) = self.gaps.newly.take() {
+            txn.unlock_gap(&lower, &upper);
+        }
+    }
+
     /// Whether others may have committed keys from `lower` to below `upper` that the scan does not
     /// see.
     fn is_changed(&self, txn: &Transaction, lower: &[u8], upper: &[u8]) -> bool {
+        if !txn.locks_gaps() {
+            return false;
+        }
         let point = self.scan.point();
         match txn.context().super_versions.freshness(point) {
             Freshness::Latest => false,
@@ -308,10 +377,16 @@ impl Cursor {
         Ok(GapStep::Moved(found))
     }
 
-    /// Locks the row of the first entry beyond the range, as InnoDB does, and ends the scan.
+    /// Locks the row of the first entry beyond the range, as InnoDB does, and ends the scan. Where
+    /// gaps are not locked, a scan of the clustered index unlocks the row again, because it does not
+    /// match.
     fn lock_beyond(&mut self, txn: &Transaction, entry: &[u8]) -> Result<GapStep> {
         let row_key = self.fetch.row_key_of_entry(entry)?;
-        self.fetch.lock().wait_for(txn, &row_key)?;
+        let lock = self.fetch.lock().wait_for(txn, &row_key)?;
+        let newly = lock.is_some_and(|granted| granted.newly);
+        if newly && self.fetch.on_clustered() && !txn.locks_gaps() {
+            txn.unlock(&row_key);
+        }
         Ok(GapStep::End)
     }
 

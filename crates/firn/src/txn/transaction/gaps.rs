@@ -26,6 +26,12 @@ impl Transaction {
         self.cx.locks.unlock_gap(&self.owner, lower, upper);
     }
 
+    /// Whether another transaction has uncommitted inserts that may be in `index`.
+    pub fn others_insert(&self, index: IndexId) -> bool {
+        let own = self.inserting & ActiveInserts::bit_of(index) != 0;
+        self.cx.inserts.number(index) > usize::from(own)
+    }
+
     /// The smallest key of `index` from `lower` to below `upper` that another transaction has
     /// written and not committed.
     ///
