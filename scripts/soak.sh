@@ -16,5 +16,8 @@ export FIRN_TEST_HISTORY_SECONDS=$((MINUTES * 60))
 scripts/venv.sh tests/requirements.txt
 say "sessions of two servers, $MINUTES minutes, seed $FIRN_TEST_SEED"
 PATH=$FIRN_ROOT/.venv/bin:$PATH tests/sql/run -n 2 --dist load -rP test_history.py -k "forbids and FIRN"
+say "random schedules beside InnoDB, $MINUTES minutes, seed $FIRN_TEST_SEED"
+FIRN_TEST_SCHEDULES_SECONDS=$((MINUTES * 60)) PATH=$FIRN_ROOT/.venv/bin:$PATH \
+  tests/sql/run -n 1 -rP test_concurrent_differential.py
 say "threads through the C ABI, $((MINUTES * 20)) seconds, seed $FIRN_TEST_SEED"
 cargo run --quiet --release -p firn-sim -- concurrent --seconds $((MINUTES * 20)) --seed "$FIRN_TEST_SEED"

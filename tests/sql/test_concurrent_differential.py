@@ -1,12 +1,13 @@
 """Random schedules of sessions wait, return and fail on FIRN as on InnoDB.
 
 A schedule is played on InnoDB, where each next statement is chosen among the sessions that do not
-wait, and recorded; then it is played on FIRN. FIRN_TEST_SCHEDULES_SECONDS is the time, 60 seconds
-by default; FIRN_TEST_SEED repeats a run. A difference counts only if a second, slower recording
-shows it again: on a busy machine a statement may seem to wait.
+wait, and recorded; then it is played on FIRN. By default the same 30 schedules are played. `make soak`
+sets FIRN_TEST_SCHEDULES_SECONDS and plays others for that time; FIRN_TEST_SEED repeats its run. A
+difference counts only if a second, slower recording shows it again: on a busy machine a statement
+may seem to wait.
 
-Left out from REPEATABLE READ on: statements that remove index entries. InnoDB keeps a removed entry
-until purge, so its gaps depend on the time (docs/compatibility.md).
+Left out are differences that docs/compatibility.md names: from REPEATABLE READ on statements that
+remove index entries, since InnoDB keeps them until purge; duplicates of unique secondary keys.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ import pytest
 from golden_scripts import Player, Script, Step
 from server import ENGINE, Server
 
-SECONDS = float(os.environ.get("FIRN_TEST_SCHEDULES_SECONDS", "60"))
+SECONDS = float(os.environ.get("FIRN_TEST_SCHEDULES_SECONDS", "0"))
+SCHEDULES = 30
 SETUP = [
     "CREATE TABLE t (id INT PRIMARY KEY, v INT, u INT, w INT, KEY v (v), UNIQUE KEY u (u))",
     "INSERT INTO t VALUES (10, 10, 10, 0), (20, 20, 20, 0), (30, 20, 30, 0), (40, 30, 40, 0)",
@@ -56,7 +58,8 @@ class Schedule:
         index, column = self.rng.choice([("PRIMARY", "id"), ("v", "v"), ("u", "u")])
         order = self.rng.choice(["", "", f"ORDER BY {column}", f"ORDER BY {column} DESC"])
         limit = self.rng.choice(["", "", "LIMIT 1"]) if order else ""
-        lock = self.rng.choice(LOCKS)
+        # In a secondary index, a NOWAIT that fails at the row has locked the entry in InnoDB.
+        lock = self.rng.choice(LOCKS if column == "id" else LOCKS[:-1])
         return (
             f"SELECT id, w FROM t FORCE INDEX ({index}) WHERE {self._where(column)} "
             f"{order} {limit} {lock}"
@@ -65,8 +68,7 @@ class Schedule:
     def _insert(self) -> str:
         number = self.rng.choice(range(5, 50, 5)) + self.rng.choice([0, 0, 1])
         value = self.rng.choice(range(5, 40, 5))
-        unique = number if self.rng.random() < 0.7 else self.rng.choice(range(5, 50, 5))
-        return f"INSERT INTO t VALUES ({number}, {value}, {unique}, 0)"
+        return f"INSERT INTO t VALUES ({number}, {value}, {number}, 0)"
 
     def _update(self) -> str:
         index, column = self.rng.choice([("PRIMARY", "id"), ("v", "v"), ("u", "u")])
@@ -143,9 +145,9 @@ def test_random_schedules_agree_with_innodb(
 ) -> None:
     until = time.monotonic() + SECONDS
     played = victims = 0
-    while time.monotonic() < until:
+    while time.monotonic() < until if SECONDS else played < SCHEDULES:
         database = f"schedule_{played}"
-        rng = Random(f"{seed} {played}")
+        rng = Random(f"{seed if SECONDS else 'always'} {played}")
         server.query(f"CREATE DATABASE {database}")
         monkeypatch.setattr(golden_scripts, "WAIT_SECONDS", 0.08)
         script = _record(server, database, Schedule(rng))

@@ -328,9 +328,12 @@ impl Cursor {
         })
     }
 
-    /// Gives back the gap of an entry whose row could not be locked.
+    /// Gives back the gap of a row that could not be locked. The gap before an entry of a secondary
+    /// index stays: InnoDB has locked it with the entry, before the row.
     pub(super) fn give_back_gap(&mut self, txn: &Transaction) {
-        if let Some((lower, upper)) = self.gaps.newly.take() {
+        if let Some((lower, upper)) = self.gaps.newly.take()
+            && self.fetch.on_clustered()
+        {
             txn.unlock_gap(&lower, &upper);
         }
     }
