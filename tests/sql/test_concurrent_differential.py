@@ -1,10 +1,10 @@
 """Random schedules of sessions wait, return and fail on FIRN as on InnoDB.
 
 A schedule is played on InnoDB, where each next statement is chosen among the sessions that do not
-wait, and recorded; then it is played on FIRN. By default the same 30 schedules are played. `make soak`
-sets FIRN_TEST_SCHEDULES_SECONDS and plays others for that time; FIRN_TEST_SEED repeats its run. A
-difference counts only if a second, slower recording shows it again: on a busy machine a statement
-may seem to wait.
+wait, and recorded; then it is played on FIRN. By default the same 30 schedules are played. `make
+soak` sets FIRN_TEST_SCHEDULES_SECONDS and plays others for that time; FIRN_TEST_SEED repeats its
+run. A difference counts only if a second, slower recording shows it again: on a busy machine a
+statement may seem to wait.
 
 Left out are differences that docs/compatibility.md names: from REPEATABLE READ on statements that
 remove index entries, since InnoDB keeps them until purge; duplicates of unique secondary keys.
