@@ -413,8 +413,8 @@ impl Cursor {
         Ok(txn.pinned().clone())
     }
 
-    /// Bounds the scan to the index, up to the end of the range if there is one. A locking scan reads
-    /// on to the first entry beyond.
+    /// Bounds the scan to the index, up to the end of the range if there is one. A locking scan
+    /// reads on to the first entry beyond.
     fn bound_to_index(&mut self) {
         self.gaps.turn(self.fetch.is_locking());
         let end = if self.gaps.is_on() {

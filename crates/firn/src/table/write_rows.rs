@@ -61,7 +61,8 @@ pub struct RowScratch {
 }
 
 /// Keys that the insert of a row has locked newly. If the row is a duplicate after all, they are
-/// given back, since there is nothing under them: in InnoDB the lock of an inserted row goes with it.
+/// given back, since there is nothing under them: in InnoDB the lock of an inserted row goes with
+/// it.
 #[derive(Default)]
 struct ClaimedKeys {
     keys: Vec<Vec<u8>>,

@@ -1,6 +1,6 @@
-//! The steps of a locking scan between two entries: it waits for keys that others have inserted and not
-//! committed, and from REPEATABLE READ on it locks the gaps, so that nobody inserts where it has
-//! looked.
+//! The steps of a locking scan between two entries: it waits for keys that others have inserted and
+//! not committed, and from REPEATABLE READ on it locks the gaps, so that nobody inserts where it
+//! has looked.
 //!
 //! The rules are InnoDB's (`row_search_mvcc`):
 //! - A scan locks each entry and the gap before it, the first one beyond its range included.
@@ -23,8 +23,8 @@ use crate::txn::{GapGrant, Transaction};
 
 /// The gaps that a locking scan has passed.
 pub(super) struct GapScan {
-    /// Upward: the scan has passed, and locked, all keys from its begin to below this one. Downward:
-    /// all from this one on.
+    /// Upward: the scan has passed, and locked, all keys from its begin to below this one.
+    /// Downward: all from this one on.
     edge: Vec<u8>,
     /// Whether `edge` is set: the scan has passed an entry, or has found where it begins.
     begun: bool,
@@ -142,8 +142,8 @@ impl Cursor {
             && (self.end.is_empty() || entry < &self.end[..])
     }
 
-    /// A semi-consistent read shows rows as they were last committed: it passes rows that others have
-    /// inserted and not committed.
+    /// A semi-consistent read shows rows as they were last committed: it passes rows that others
+    /// have inserted and not committed.
     fn passes_uncommitted(&self) -> bool {
         self.fetch.on_clustered() && self.fetch.lock().tries_semi_consistent()
     }
@@ -381,8 +381,8 @@ impl Cursor {
     }
 
     /// Locks the row of the first entry beyond the range, as InnoDB does, and ends the scan. Where
-    /// gaps are not locked, a scan of the clustered index unlocks the row again, because it does not
-    /// match.
+    /// gaps are not locked, a scan of the clustered index unlocks the row again, because it does
+    /// not match.
     fn lock_beyond(&mut self, txn: &Transaction, entry: &[u8]) -> Result<GapStep> {
         let row_key = self.fetch.row_key_of_entry(entry)?;
         let lock = self.fetch.lock().wait_for(txn, &row_key)?;
