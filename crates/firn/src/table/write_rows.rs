@@ -60,9 +60,9 @@ pub struct RowScratch {
     claimed: ClaimedKeys,
 }
 
-/// Keys that the insert of a row has locked newly. If the row is a duplicate after all, they are
-/// given back, since there is nothing under them: in InnoDB the lock of an inserted row goes with
-/// it.
+/// New keys that the insert or update of a row has locked. If the row is a duplicate after all,
+/// they are given back, since there is nothing under them: in InnoDB the lock of an inserted row
+/// goes with it.
 #[derive(Default)]
 struct ClaimedKeys {
     keys: Vec<Vec<u8>>,
@@ -311,10 +311,12 @@ impl Table {
         }
         let mark = txn.savepoint();
         let keys = (&old_key[..], &new_key[..]);
+        scratch.claimed.number = 0;
         // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
         let done = unsafe { self.update_at(txn, &current, old, new, keys, flags, scratch) };
         if !matches!(done, Ok(WriteOutcome::Done { .. })) {
             txn.rollback_to(mark);
+            scratch.claimed.give_back(txn);
         }
         done
     }
