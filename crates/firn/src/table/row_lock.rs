@@ -64,8 +64,13 @@ impl RowLock {
     /// not match then, the lock is released as if it had been taken there.
     pub(super) fn meet_again(&mut self, row_key: &[u8]) {
         if self.newly {
-            self.ahead.push(row_key.to_vec());
+            self.will_meet(row_key);
         }
+    }
+
+    /// Notes a row that was locked newly before the scan reads it.
+    pub(super) fn will_meet(&mut self, row_key: &[u8]) {
+        self.ahead.push(row_key.to_vec());
     }
 
     /// Whether the row was locked newly when the scan met it before. A row that the statement has

@@ -374,8 +374,11 @@ impl Cursor {
             }
         };
         let stands = found && self.scan.entries().user_key() == key;
-        if lock.is_some_and(|granted| granted.newly) && !stands {
-            txn.unlock(&row_key);
+        if lock.is_some_and(|granted| granted.newly) {
+            match stands {
+                true => self.fetch.lock_mut().will_meet(&row_key),
+                false => txn.unlock(&row_key),
+            }
         }
         Ok(GapStep::Moved(found))
     }
