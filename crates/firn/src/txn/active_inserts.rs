@@ -204,13 +204,19 @@ impl ActiveInserts {
     }
 }
 
-/// Reads the write set of another session with `read`, which may merge or remove its spilled
-/// files meanwhile: an error counts only if the set is still the same.
-fn while_it_stays<T>(writes: &SharedWriteSet, mut read: impl FnMut() -> Result<T>) -> Result<T> {
+/// Searches the write set of another session with `search`. The session may merge or remove its
+/// spilled files meanwhile: an error counts only if the set is still the same. If the log owns the
+/// files, a compaction can have removed them only after their commit became visible, so the caller
+/// finds the keys there.
+fn while_it_stays(
+    writes: &SharedWriteSet,
+    mut search: impl FnMut() -> Result<Option<Vec<u8>>>,
+) -> Result<Option<Vec<u8>>> {
     loop {
         let before = writes.settled_generation();
-        match read() {
+        match search() {
             Err(_) if writes.settled_generation() != before => {}
+            Err(_) if writes.is_released() => return Ok(None),
             done => return done,
         }
     }

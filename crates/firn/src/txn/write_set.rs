@@ -89,6 +89,8 @@ pub struct WriteSet {
     generation: u64,
     /// Changes whenever frozen memory, runs or dead positions do. Read without the set's mutex.
     source_generation: Arc<AtomicU64>,
+    /// The log owns the spilled files: once the commit is visible, compactions may remove them.
+    released: bool,
 }
 
 impl WriteSet {
@@ -107,6 +109,7 @@ impl WriteSet {
             entry_bytes_max: ENTRY_BYTES_MAX,
             generation: 0,
             source_generation: Arc::default(),
+            released: false,
         }
     }
 
@@ -283,6 +286,7 @@ impl WriteSet {
         self.frozen = None;
         self.runs = SpilledRuns::default();
         self.tops = LargestKeys::default();
+        self.released = false;
         self.charge.set(0);
         self.changed();
     }
@@ -362,6 +366,7 @@ impl WriteSet {
     /// Gives up the ownership of the files of `sealed`, since a log record names them: dropping the
     /// set does not remove them any more.
     pub fn release(&mut self, sealed: SealedWriteSet) {
+        self.released = true;
         self.runs.release(sealed);
     }
 
@@ -428,6 +433,11 @@ impl SharedWriteSet {
     pub(super) fn settled_generation(&self) -> u64 {
         let _set = self.set.lock();
         self.source_generation()
+    }
+
+    /// Whether the log owns the spilled files.
+    pub(super) fn is_released(&self) -> bool {
+        self.set.lock().released
     }
 
     fn source_generation(&self) -> u64 {
