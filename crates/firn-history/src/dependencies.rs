@@ -190,11 +190,14 @@ impl Builder<'_> {
             }
         }
         let covered = self.chains.own_places(t, o);
+        let updates = self.chains.updates_of_unknown_rows(t, o);
         for row in self.chains.rows_in(scan) {
-            let mut places = self.chains.rows[&row].versions.iter().map(|v| v.place);
+            let places = || self.chains.rows[&row].versions.iter().map(|v| v.place);
+            let updated = |update: &&Scan| places().any(|place| update.covers(row, place));
             if !seen.contains(&row)
                 && !self.chains.has_touched(t, row, o)
-                && !places.any(|place| covered.contains(&place))
+                && !places().any(|place| covered.contains(&place))
+                && !updates.iter().any(updated)
             {
                 self.miss(t, meeting, scan, row);
             }

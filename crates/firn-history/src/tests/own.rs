@@ -107,6 +107,55 @@ fn rows_that_a_transaction_deleted_or_moved_are_not_met() {
     assert_eq!(back, ["torn row", "own write not seen"]);
 }
 
+/// Another transaction moves a row of the snapshot to another list and commits. An update of that
+/// list meets the row there, and from then on the transaction sees it nowhere else. If it fails, no
+/// read tells which rows it had changed.
+#[test]
+fn an_update_that_fails_may_have_moved_the_transaction_to_a_newer_row() {
+    for (updates, found) in [(true, None), (false, Some("lost row"))] {
+        let mut s = script(IsolationLevel::RepeatableRead);
+        let t = s.begin();
+        s.op(t, Statement::Snapshot);
+        let other = s.begin();
+        let statement = Statement::Append {
+            scan: Scan::Point { id: 100 },
+            element: 10,
+            add: 0,
+            to: Some((8, 5)),
+            renames: false,
+            count: Some(1),
+        };
+        s.op(other, statement);
+        s.commit(other);
+        if updates {
+            let list = Scan::Range {
+                list: 8,
+                from: 0,
+                to: 1000,
+                order: 1,
+                even: false,
+            };
+            s.append(t, list, 11);
+        }
+        s.read(t, &[(102, &[2])]);
+        s.end(t, TxnOutcome::Failed);
+        let last = s.begin();
+        let moved = Row {
+            list: 8,
+            pos: 5,
+            ..row(100, &[1, 10])
+        };
+        let statement = Statement::Lock {
+            scan: Scan::Point { id: 100 },
+            rows: vec![moved],
+            partial: false,
+        };
+        s.op(last, statement);
+        s.commit(last);
+        assert_eq!(s.names(), Vec::from_iter(found));
+    }
+}
+
 /// SKIP LOCKED may leave out even rows that the transaction itself has locked: InnoDB skips a row
 /// if another transaction waits for its lock.
 #[test]

@@ -1,6 +1,6 @@
 //! Own writes: the writes of each transaction are replayed, and its later scans must show them.
 
-use super::{Chains, TxnIndex, rows_read};
+use super::{Chains, Fate, TxnIndex, rows_read};
 use crate::history::{Op, Scan, Statement, StatementStatus, TxnOutcome};
 use crate::verdict::Verdict;
 use std::collections::{BTreeMap, HashSet};
@@ -57,6 +57,22 @@ impl Chains<'_> {
             places.extend(own.map(|row| (row.list, row.pos)));
         }
         places
+    }
+
+    /// The scans of updates before statement `o` of a transaction that has not committed. No later
+    /// read tells which rows they changed: such a row may be newer than the snapshot, and the
+    /// transaction then sees it at its new position only.
+    pub(crate) fn updates_of_unknown_rows(&self, t: TxnIndex, o: usize) -> Vec<&Scan> {
+        if self.fates[t] == Fate::Committed {
+            return Vec::new();
+        }
+        let before = self.txn(t).ops[..o].iter();
+        before
+            .filter_map(|op| match &op.statement {
+                Statement::Append { scan, .. } => Some(scan),
+                _ => None,
+            })
+            .collect()
     }
 
     fn check_range(&self, t: TxnIndex, o: usize, own: &Own, verdict: &mut Verdict) {
