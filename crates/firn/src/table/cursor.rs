@@ -17,6 +17,7 @@
 //! inner table) or moves on past the prefix widens to the whole index and keeps its iterators.
 
 mod gaps;
+mod vacant_range;
 
 use super::Table;
 use super::blob_columns::PartialColumn;

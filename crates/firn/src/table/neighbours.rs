@@ -5,7 +5,7 @@ use crate::base::key::index_prefix;
 use crate::base::key_range::make_successor;
 use crate::base::{IndexId, Result};
 use crate::read::Freshness;
-use crate::txn::{GapGrant, Transaction};
+use crate::txn::{GapGrant, Nearest, Transaction};
 
 /// The key after `key`.
 pub(super) fn after(key: &[u8]) -> Vec<u8> {
@@ -93,10 +93,10 @@ impl Neighbours {
             let upper = self.gap_above(txn, index, to)?;
             let grant = txn.lock_gap(&lower, &upper);
             if grant == GapGrant::Newly {
-                if let Some(above) = txn.first_foreign(index, to, &upper)? {
+                if let Some(above) = txn.key_of_others(index, to, &upper, Nearest::Smallest)? {
                     txn.unlock_gap(&above, &upper);
                 }
-                if let Some(below) = txn.last_foreign(index, &lower, from)? {
+                if let Some(below) = txn.key_of_others(index, &lower, from, Nearest::Largest)? {
                     txn.unlock_gap(&lower, &after(&below));
                 }
             }
@@ -125,7 +125,7 @@ impl Neighbours {
         make_successor(&mut upper);
         let grant = txn.lock_gap(&lower, &upper);
         if grant == GapGrant::Newly
-            && let Some(below) = txn.last_foreign(index, &lower, declared)?
+            && let Some(below) = txn.key_of_others(index, &lower, declared, Nearest::Largest)?
         {
             txn.unlock_gap(&lower, &after(&below));
         }

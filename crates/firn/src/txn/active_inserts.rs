@@ -7,7 +7,7 @@ use crate::base::{IndexId, InternalIterator, Result};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// Slots by index, as in the tables of locks: a transaction has one bit for each.
 const SLOTS: usize = 64;
@@ -33,6 +33,8 @@ pub struct ActiveInserts {
 struct ActivePart {
     /// Number of entries, read without the lock.
     number: AtomicUsize,
+    /// Counts the new keys that have been written by transactions of this part.
+    written: AtomicU64,
     /// By the address of the owner.
     inserters: Mutex<HashMap<usize, UncommittedKeys>>,
 }
@@ -46,27 +48,31 @@ enum UncommittedKeys {
     Prepared(Arc<[Box<[u8]>]>),
 }
 
-impl UncommittedKeys {
-    /// The smallest key from `lower` to below `upper`.
-    fn first(&self, lower: &[u8], upper: &[u8]) -> Result<Option<Vec<u8>>> {
-        match self {
-            Self::Writes(writes) => while_it_stays(writes, || writes.first_key(lower, upper)),
-            Self::Prepared(keys) => {
-                let at = keys.partition_point(|key| &key[..] < lower);
-                let key = keys.get(at).filter(|key| &key[..] < upper);
-                Ok(key.map(|key| key.to_vec()))
-            }
-        }
-    }
+/// Which of the keys in a range a search wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Nearest {
+    /// The smallest one.
+    Smallest,
+    /// The largest one.
+    Largest,
+}
 
-    /// The largest key from `lower` to below `upper`.
-    fn last(&self, lower: &[u8], upper: &[u8]) -> Result<Option<Vec<u8>>> {
+impl UncommittedKeys {
+    /// The smallest or largest key from `lower` to below `upper`.
+    fn find(&self, lower: &[u8], upper: &[u8], nearest: Nearest) -> Result<Option<Vec<u8>>> {
         match self {
-            Self::Writes(writes) => while_it_stays(writes, || writes.last_key(lower, upper)),
+            Self::Writes(writes) => {
+                while_it_stays(writes, || writes.find_key(lower, upper, nearest))
+            }
             Self::Prepared(keys) => {
+                let begin = keys.partition_point(|key| &key[..] < lower);
                 let end = keys.partition_point(|key| &key[..] < upper);
-                let key = end.checked_sub(1).map(|at| &keys[at]);
-                Ok(key.filter(|key| &key[..] >= lower).map(|key| key.to_vec()))
+                let within = keys.get(begin..end).unwrap_or_default();
+                let key = match nearest {
+                    Nearest::Smallest => within.first(),
+                    Nearest::Largest => within.last(),
+                };
+                Ok(key.map(|key| key.to_vec()))
             }
         }
     }
@@ -148,6 +154,22 @@ impl ActiveInserts {
         numbers.sum()
     }
 
+    /// The transaction of `owner`, which is listed, has written a new key of `index`.
+    pub(super) fn count_written(&self, index: IndexId, owner: &Arc<LockOwner>) {
+        let part = self.part(index as usize % SLOTS, owner);
+        part.written.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Number of new keys that have ever been written in the slot of `index`. While it stays the
+    /// same, no transaction adds a key.
+    pub(super) fn written(&self, index: IndexId) -> u64 {
+        let slot = index as usize % SLOTS;
+        let parts = &self.parts[slot * PARTS..][..PARTS];
+        // Each number only grows, so the sum stays the same only if all of them do.
+        let written = parts.iter().map(|part| part.written.load(Ordering::SeqCst));
+        written.fold(0, u64::wrapping_add)
+    }
+
     /// The uncommitted keys of all transactions but `owner`'s in the slot of `index`.
     fn others(&self, index: IndexId, owner: &Arc<LockOwner>) -> Vec<UncommittedKeys> {
         let slot = index as usize % SLOTS;
@@ -163,44 +185,30 @@ impl ActiveInserts {
         others
     }
 
-    /// The smallest key from `lower` to below `upper` that a transaction other than `owner`'s has
-    /// written and not committed.
+    /// The smallest or largest key from `lower` to below `upper` that a transaction other than
+    /// `owner`'s has written and not committed.
     ///
     /// # Errors
     /// Those of reading spilled files: `Corruption`, `Unsupported`, `Io`.
-    pub(super) fn first_of_others(
+    pub(super) fn key_of_others(
         &self,
         index: IndexId,
         owner: &Arc<LockOwner>,
-        lower: &[u8],
-        upper: &[u8],
+        (lower, upper): (&[u8], &[u8]),
+        nearest: Nearest,
     ) -> Result<Option<Vec<u8>>> {
-        let mut first: Option<Vec<u8>> = None;
+        let mut best: Option<Vec<u8>> = None;
         for keys in self.others(index, owner) {
-            let below = first.as_deref().unwrap_or(upper);
-            if let Some(key) = keys.first(lower, below)? {
-                first = Some(key);
+            let (from, below) = match (&best, nearest) {
+                (None, _) => (lower, upper),
+                (Some(key), Nearest::Smallest) => (lower, &key[..]),
+                (Some(key), Nearest::Largest) => (&key[..], upper),
+            };
+            if let Some(key) = keys.find(from, below, nearest)? {
+                best = Some(key);
             }
         }
-        Ok(first)
-    }
-
-    /// As [`Self::first_of_others`], but the largest key.
-    pub(super) fn last_of_others(
-        &self,
-        index: IndexId,
-        owner: &Arc<LockOwner>,
-        lower: &[u8],
-        upper: &[u8],
-    ) -> Result<Option<Vec<u8>>> {
-        let mut last: Option<Vec<u8>> = None;
-        for keys in self.others(index, owner) {
-            let from = last.as_deref().unwrap_or(lower);
-            if let Some(key) = keys.last(from, upper)? {
-                last = Some(key);
-            }
-        }
-        Ok(last)
+        Ok(best)
     }
 }
 
@@ -223,25 +231,18 @@ fn while_it_stays(
 }
 
 impl SharedWriteSet {
-    /// The smallest written key from `lower` to below `upper`. Deletions count: a key that the
-    /// transaction has inserted and deleted again is in the way of others until it ends, as in
-    /// InnoDB; a deleted key of another transaction's row is an entry, and in no gap.
-    fn first_key(&self, lower: &[u8], upper: &[u8]) -> Result<Option<Vec<u8>>> {
+    /// The smallest or largest written key from `lower` to below `upper`. Deletions count: a key
+    /// that the transaction has inserted and deleted again is in the way of others until it ends,
+    /// as in InnoDB; a deleted key of another transaction's row is an entry, and in no gap.
+    fn find_key(&self, lower: &[u8], upper: &[u8], nearest: Nearest) -> Result<Option<Vec<u8>>> {
         if !self.lock().touches_range(lower, Some(upper)) {
             return Ok(None);
         }
         let mut iter = self.iter_within(lower, Some(upper));
-        let found = iter.seek(lower, SEQNO_MAX)? && iter.key().user_key < upper;
-        Ok(found.then(|| iter.key().user_key.to_vec()))
-    }
-
-    /// As [`Self::first_key`], but the largest key.
-    fn last_key(&self, lower: &[u8], upper: &[u8]) -> Result<Option<Vec<u8>>> {
-        if !self.lock().touches_range(lower, Some(upper)) {
-            return Ok(None);
-        }
-        let mut iter = self.iter_within(lower, Some(upper));
-        let found = iter.seek_before(upper)? && iter.key().user_key >= lower;
+        let found = match nearest {
+            Nearest::Smallest => iter.seek(lower, SEQNO_MAX)? && iter.key().user_key < upper,
+            Nearest::Largest => iter.seek_before(upper)? && iter.key().user_key >= lower,
+        };
         Ok(found.then(|| iter.key().user_key.to_vec()))
     }
 }

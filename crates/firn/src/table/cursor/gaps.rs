@@ -15,11 +15,12 @@
 //! the next entry: lock the gap up to it only, wait for its row, and look again. Then check that
 //! nobody has committed into the gap since the scan read it.
 
+use super::vacant_range::VacantRange;
 use super::{Cursor, Resume, copy};
 use crate::base::{IndexId, Result};
 use crate::read::{Freshness, range_changed_since};
 use crate::table::neighbours::{Neighbours, after, index_bounds};
-use crate::txn::{GapGrant, Transaction};
+use crate::txn::{GapGrant, Nearest, Transaction};
 
 /// The gaps that a locking scan has passed.
 pub(super) struct GapScan {
@@ -36,9 +37,10 @@ pub(super) struct GapScan {
     newly: Option<(Vec<u8>, Vec<u8>)>,
     /// Looks for the entries beside a key.
     neighbours: Neighbours,
+    vacant: VacantRange,
 }
 
-/// What the scan does after it has locked a gap.
+/// The next step of a scan that has passed a gap.
 pub(super) enum GapStep {
     /// Reads the entry that it stands on.
     Read,
@@ -57,6 +59,7 @@ impl GapScan {
             on: false,
             newly: None,
             neighbours: Neighbours::new(),
+            vacant: VacantRange::default(),
         }
     }
 
@@ -64,6 +67,7 @@ impl GapScan {
     pub(super) fn close(&mut self) {
         self.begun = false;
         self.on = false;
+        self.vacant.forget();
         self.neighbours.close();
     }
 
@@ -78,6 +82,7 @@ impl GapScan {
     /// A new scan begins.
     pub(super) fn restart(&mut self) {
         self.begun = false;
+        self.vacant.forget();
     }
 
     /// The scan goes on from the entry `last`.
@@ -191,25 +196,25 @@ impl Cursor {
         }
         let end = if reads { after(&upper) } else { upper.clone() };
         let grant = lock_gap(txn, &lower, &end);
-        let foreign = match self.passes_uncommitted() {
+        let of_other = match self.passes_uncommitted() {
             true => None,
-            false => txn.first_foreign(index, &from, &upper)?,
+            false => self.gaps.vacant.first_key(txn, index, &from, &upper)?,
         };
-        if let Some(key) = foreign {
+        if let Some(key) = of_other {
             // Not the key itself: its insert may still have to look for gap locks.
             if grant == GapGrant::Newly {
                 txn.unlock_gap(&key, &end);
                 self.gaps.newly = Some((lower, key.clone()));
             }
             return match matches(&key) {
-                true => self.await_foreign(txn, &key, true),
+                true => self.await_key_of_other(txn, &key, true),
                 false => Ok(GapStep::End),
             };
         }
         if begins
             && lower < from
             && grant == GapGrant::Newly
-            && let Some(key) = txn.last_foreign(index, &lower, &from)?
+            && let Some(key) = txn.key_of_others(index, &lower, &from, Nearest::Largest)?
         {
             self.gaps.go_on(&key, true);
             txn.unlock_gap(&lower, &self.gaps.edge);
@@ -260,19 +265,19 @@ impl Cursor {
             false => from.clone(),
         };
         let grant = lock_gap(txn, &above, &upper);
-        let foreign = match self.passes_uncommitted() {
+        let of_other = match self.passes_uncommitted() {
             true => None,
-            false => txn.last_foreign(index, &above, &from)?,
+            false => self.gaps.vacant.last_key(txn, index, &above, &from)?,
         };
-        if let Some(key) = foreign {
+        if let Some(key) = of_other {
             if grant == GapGrant::Newly {
                 txn.unlock_gap(&above, &after(&key));
             }
             self.gaps.set_edge(&from, false);
-            return self.await_foreign(txn, &key, false);
+            return self.await_key_of_other(txn, &key, false);
         }
         if grant == GapGrant::Newly
-            && let Some(key) = txn.first_foreign(index, &from, &upper)?
+            && let Some(key) = txn.key_of_others(index, &from, &upper, Nearest::Smallest)?
         {
             txn.unlock_gap(&key, &upper);
         }
@@ -310,11 +315,11 @@ impl Cursor {
             if grant == GapGrant::Newly && reads {
                 self.gaps.newly = Some((lower.clone(), end.clone()));
             }
-            let foreign = txn.last_foreign(index, &lower, entry)?;
-            if let (Some(key), GapGrant::Newly) = (&foreign, grant) {
+            let of_other = self.gaps.vacant.last_key(txn, index, &lower, entry)?;
+            if let (Some(key), GapGrant::Newly) = (&of_other, grant) {
                 txn.unlock_gap(&lower, &after(key));
             }
-            let edge = foreign.map_or(lower, |key| after(&key));
+            let edge = of_other.map_or(lower, |key| after(&key));
             self.gaps.set_edge(&edge, false);
             if self.gaps.neighbours.is_latest(txn)
                 || self.gaps.neighbours.gap_below(txn, index, entry)? <= edge
@@ -356,7 +361,12 @@ impl Cursor {
 
     /// Waits for the row of `key`, which another transaction has written and not committed, and
     /// looks again.
-    fn await_foreign(&mut self, txn: &Transaction, key: &[u8], forward: bool) -> Result<GapStep> {
+    fn await_key_of_other(
+        &mut self,
+        txn: &Transaction,
+        key: &[u8],
+        forward: bool,
+    ) -> Result<GapStep> {
         let row_key = self.fetch.row_key_of_entry(key)?;
         let lock = self.fetch.lock().wait_for(txn, &row_key)?;
         if lock.is_none() {

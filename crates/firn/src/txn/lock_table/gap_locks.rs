@@ -189,6 +189,7 @@ impl IndexGaps {
             return;
         }
         let mut waiters = std::mem::take(&mut self.waiters);
+        let mut decided = Vec::new();
         let within = (Bound::Included(lower), Bound::Excluded(upper));
         for (key, waiting) in waiters.range_mut::<[u8], _>(within) {
             waiting.retain(|waiter| {
@@ -199,8 +200,13 @@ impl IndexGaps {
                 }
                 stays
             });
+            if waiting.is_empty() {
+                decided.push(Arc::clone(key));
+            }
         }
-        waiters.retain(|_, waiting| !waiting.is_empty());
+        for key in &decided {
+            waiters.remove(key);
+        }
         self.waiters = waiters;
     }
 }
@@ -275,16 +281,17 @@ impl GapLockTable {
             return;
         }
         let mut woken = Vec::new();
-        if let Some(gaps) = self
-            .slot(index_of(lower))
-            .indexes
-            .lock()
-            .get_mut(&index_of(lower))
-        {
+        let index = index_of(lower);
+        let mut indexes = self.slot(index).indexes.lock();
+        if let Some(gaps) = indexes.get_mut(&index) {
             gaps.split(lower);
             gaps.split(upper);
             gaps.unlock(owner, lower, upper, &mut woken);
+            if gaps.is_empty() {
+                indexes.remove(&index);
+            }
         }
+        drop(indexes);
         woken.iter().for_each(|waiter| waiter.notify());
     }
 

@@ -1,0 +1,91 @@
+//! A range in which no other transaction has uncommitted keys, as far as a scan has looked.
+
+use super::copy;
+use crate::base::{IndexId, Result};
+use crate::table::neighbours::{after, index_bounds};
+use crate::txn::{Nearest, Transaction};
+
+/// A locking scan looks for uncommitted keys of others in each gap that it passes. It looks further
+/// than the gap and remembers the range in which there was none, so that the next steps need not
+/// search the write set of each session that inserts.
+///
+/// The range is valid as long as nobody has written a new key since: a key that appears later
+/// belongs to an insert that has counted it before it looked for gap locks. The scan locks a gap
+/// first and reads the count afterwards, so one of the two sees the other.
+#[derive(Default)]
+pub(super) struct VacantRange {
+    index: IndexId,
+    lower: Vec<u8>,
+    upper: Vec<u8>,
+    /// Number of new keys that had been written when the search began.
+    written: u64,
+}
+
+impl VacantRange {
+    /// Forgets the range. A scan begins without one: keys of the session's last transaction may be
+    /// another's now, if that was prepared and has left the session.
+    pub(super) fn forget(&mut self) {
+        self.upper.clear();
+    }
+
+    fn covers(&self, index: IndexId, written: u64, lower: &[u8], upper: &[u8]) -> bool {
+        !self.upper.is_empty()
+            && self.index == index
+            && self.written == written
+            && self.lower[..] <= *lower
+            && *upper <= self.upper[..]
+    }
+
+    fn set(&mut self, index: IndexId, written: u64, lower: &[u8], upper: &[u8]) {
+        self.index = index;
+        self.written = written;
+        copy(&mut self.lower, lower);
+        copy(&mut self.upper, upper);
+    }
+
+    /// The smallest uncommitted key of another transaction from `lower` to below `upper`.
+    ///
+    /// # Errors
+    /// As [`Transaction::key_of_others`].
+    pub(super) fn first_key(
+        &mut self,
+        txn: &Transaction,
+        index: IndexId,
+        lower: &[u8],
+        upper: &[u8],
+    ) -> Result<Option<Vec<u8>>> {
+        // The count first: a key that is written during the search changes it.
+        let written = txn.inserts_written(index);
+        if lower >= upper || !txn.others_insert(index) || self.covers(index, written, lower, upper)
+        {
+            return Ok(None);
+        }
+        let (_, end) = index_bounds(index);
+        let key = txn.key_of_others(index, lower, &end, Nearest::Smallest)?;
+        self.set(index, written, lower, key.as_deref().unwrap_or(&end));
+        Ok(key.filter(|key| key[..] < *upper))
+    }
+
+    /// The largest uncommitted key of another transaction from `lower` to below `upper`.
+    ///
+    /// # Errors
+    /// As [`Transaction::key_of_others`].
+    pub(super) fn last_key(
+        &mut self,
+        txn: &Transaction,
+        index: IndexId,
+        lower: &[u8],
+        upper: &[u8],
+    ) -> Result<Option<Vec<u8>>> {
+        let written = txn.inserts_written(index);
+        if lower >= upper || !txn.others_insert(index) || self.covers(index, written, lower, upper)
+        {
+            return Ok(None);
+        }
+        let (begin, _) = index_bounds(index);
+        let key = txn.key_of_others(index, &begin, upper, Nearest::Largest)?;
+        let free = key.as_deref().map_or(begin, after);
+        self.set(index, written, &free, upper);
+        Ok(key.filter(|key| key[..] >= *lower))
+    }
+}
