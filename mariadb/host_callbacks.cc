@@ -11,6 +11,7 @@
 extern "C" {
 void thd_rpl_deadlock_check(MYSQL_THD thd, MYSQL_THD other);
 int thd_need_wait_reports(const MYSQL_THD thd);
+size_t thd_query_safe(MYSQL_THD thd, char* buffer, size_t size);
 }
 
 namespace firn {
@@ -58,12 +59,19 @@ void wait_ends(void* host) {
   thd_storage_lock_wait(thd, static_cast<long long>(microsecond_interval_timer() - wait_begun_us));
 }
 
+/*
+  The SQL text of any session. The server's function takes the lock of the text only if that is
+  free.
+*/
+size_t statement(void* host, char* text, size_t size) { return thd_query_safe(static_cast<THD*>(host), text, size); }
+
 firn_host make() {
   firn_host host = {};
   host.log = log;
   host.lock_wait = lock_wait;
   host.wait_begins = wait_begins;
   host.wait_ends = wait_ends;
+  host.statement = statement;
   return host;
 }
 

@@ -1,12 +1,7 @@
 /* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
 
 #include "i_s.h"
-#include "engine.h"
-#include "errors.h"
-#include "sql_acl.h"
-#include "sql_i_s.h"
-#include "sql_show.h"
-#include "table.h"
+#include "schema_table.h"
 
 namespace firn {
 namespace {
@@ -16,16 +11,6 @@ using Show::Column;
 using Show::ULong;
 using Show::ULonglong;
 using Show::Varchar;
-
-struct SchemaTable {
-  THD* thd;
-  TABLE* table;
-  bool failed;
-
-  void store(uint column, const char* text) { table->field[column]->store(text, strlen(text), system_charset_info); }
-  void store(uint column, uint64_t number) { table->field[column]->store(longlong(number), true); }
-  void add() { failed = failed || schema_table_store_record(thd, table); }
-};
 
 /* Columns of FIRN_TABLES, in the order of tables_columns. */
 struct TablesColumn {
@@ -46,7 +31,7 @@ void add_index(void* context, const firn_index_info* index) {
   SchemaTable* rows = static_cast<SchemaTable*>(context);
   char schema[kSchemaNameSize], table[kTableNameSize];
   decode_table_name(index->table_name, schema, table);
-  restore_record(rows->table, s->default_values);
+  rows->begin();
   rows->store(TablesColumn::kSchema, schema);
   rows->store(TablesColumn::kTable, table);
   rows->store(TablesColumn::kIndex, index->index_name);
@@ -74,7 +59,7 @@ static_assert(array_elements(levels_columns) == LevelsColumn::kCount + 1);
 
 void add_level(void* context, const firn_level_info* level) {
   SchemaTable* rows = static_cast<SchemaTable*>(context);
-  restore_record(rows->table, s->default_values);
+  rows->begin();
   rows->store(LevelsColumn::kLevel, level->level);
   rows->store(LevelsColumn::kRuns, level->runs);
   rows->store(LevelsColumn::kFiles, level->files);
@@ -85,41 +70,18 @@ void add_level(void* context, const firn_level_info* level) {
   rows->add();
 }
 
-template <typename Each>
-int fill(THD* thd, TABLE_LIST* tables, firn_status (*list)(const firn_db*, Each, void*), Each each) {
-  /*
-    As for InnoDB's views, which also name the tables of all users. check_global_access() sets the
-    error.
-  */
-  if (check_global_access(thd, PROCESS_ACL)) return 0;
-  if (!database) return 0;
-  SchemaTable rows = {thd, tables->table, false};
-  const firn_status status = list(database, each, &rows);
-  if (status != FIRN_OK) {
-    my_printf_error(ER_GET_ERRMSG, "FIRN: %s", MYF(0), firn_last_error());
-    return 1;
-  }
-  return rows.failed;
+int fill_tables(THD* thd, TABLE_LIST* tables, COND*) {
+  return fill_schema_table(thd, tables, [](void* rows) { return firn_list_indexes(database, add_index, rows); });
 }
 
-int fill_tables(THD* thd, TABLE_LIST* tables, COND*) { return fill(thd, tables, firn_list_indexes, add_index); }
-
-int fill_levels(THD* thd, TABLE_LIST* tables, COND*) { return fill(thd, tables, firn_list_levels, add_level); }
+int fill_levels(THD* thd, TABLE_LIST* tables, COND*) {
+  return fill_schema_table(thd, tables, [](void* rows) { return firn_list_levels(database, add_level, rows); });
+}
 
 }  // namespace
 
-int init_firn_tables(void* schema) {
-  ST_SCHEMA_TABLE* view = static_cast<ST_SCHEMA_TABLE*>(schema);
-  view->fields_info = tables_columns;
-  view->fill_table = fill_tables;
-  return 0;
-}
+int init_firn_tables(void* schema) { return init_schema_table(schema, tables_columns, fill_tables); }
 
-int init_firn_levels(void* schema) {
-  ST_SCHEMA_TABLE* view = static_cast<ST_SCHEMA_TABLE*>(schema);
-  view->fields_info = levels_columns;
-  view->fill_table = fill_levels;
-  return 0;
-}
+int init_firn_levels(void* schema) { return init_schema_table(schema, levels_columns, fill_levels); }
 
 }  // namespace firn

@@ -16,18 +16,17 @@ void mysql_bin_log_commit_pos(THD* thd, ulonglong* position, const char** file);
 namespace firn {
 namespace {
 
-/*
-  SERIALIZABLE differs from REPEATABLE READ in that a plain SELECT locks what it reads, which
-  external_lock.cc decides.
-*/
+/* At SERIALIZABLE a plain SELECT locks what it reads, which external_lock.cc decides. */
 firn_isolation isolation_of(THD* thd) {
   switch (thd_tx_isolation(thd)) {
     case ISO_READ_UNCOMMITTED:
       return FIRN_READ_UNCOMMITTED;
     case ISO_READ_COMMITTED:
       return FIRN_READ_COMMITTED;
-    default:
+    case ISO_REPEATABLE_READ:
       return FIRN_REPEATABLE_READ;
+    default:
+      return FIRN_SERIALIZABLE;
   }
 }
 
@@ -36,7 +35,7 @@ firn_isolation isolation_of(THD* thd) {
 Session* Session::get(THD* thd) {
   if (Session* session = find(thd)) return session;
   firn_session* core = nullptr;
-  if (!database || firn_session_new(database, thd, &core) != FIRN_OK) return nullptr;
+  if (!database || firn_session_new(database, thd, thd_get_thread_id(thd), &core) != FIRN_OK) return nullptr;
   Session* session = new (std::nothrow) Session(thd, core);
   if (!session) {
     firn_session_free(core);

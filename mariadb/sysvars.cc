@@ -31,6 +31,9 @@ unsigned long long background_io_rate;
 char* checkpoint;
 char* log_archive_dir;
 unsigned int log_archive_timeout;
+char deadlock_detect;
+char print_all_deadlocks;
+unsigned long long snapshot_age_warning;
 
 MYSQL_SYSVAR_STR(data_dir, data_dir, PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_READONLY,
                  "Directory of the engine's files; a relative path starts at datadir.", nullptr, nullptr, "#firn");
@@ -120,6 +123,20 @@ MYSQL_SYSVAR_BOOL(rollback_on_timeout, rollback_on_timeout, PLUGIN_VAR_OPCMDARG 
                   "A lock wait timeout rolls back the whole transaction instead of the statement.", nullptr, nullptr,
                   false);
 
+MYSQL_SYSVAR_BOOL(deadlock_detect, deadlock_detect, PLUGIN_VAR_OPCMDARG,
+                  "Search for deadlocks when a lock wait begins, and roll back one of their transactions at once. Off: "
+                  "the transactions of a deadlock wait until firn_lock_wait_timeout is over.",
+                  nullptr, (update<char, FIRN_OPTION_DEADLOCK_DETECT>), true);
+
+MYSQL_SYSVAR_BOOL(print_all_deadlocks, print_all_deadlocks, PLUGIN_VAR_OPCMDARG,
+                  "Write every deadlock to the error log. The last ten are in information_schema.FIRN_DEADLOCKS.",
+                  nullptr, (update<char, FIRN_OPTION_PRINT_ALL_DEADLOCKS>), false);
+
+MYSQL_SYSVAR_ULONGLONG(snapshot_age_warning, snapshot_age_warning, PLUGIN_VAR_RQCMDARG,
+                       "The error log gets a warning when a transaction has kept its snapshot for so many seconds, "
+                       "since old versions of rows are kept for it; 0 = none.",
+                       nullptr, (update<unsigned long long, FIRN_OPTION_SNAPSHOT_AGE_WARNING>), 3600, 0, 1ULL << 40, 1);
+
 MYSQL_SYSVAR_UINT(max_background_jobs, max_background_jobs, PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_READONLY,
                   "Threads that compact table files in the background.", nullptr, nullptr, 2, 1, 64, 0);
 
@@ -169,6 +186,12 @@ MYSQL_THDVAR_BOOL(
 
 }  // namespace
 
+void set_core_options() {
+  (void)firn_set_option(database, FIRN_OPTION_DEADLOCK_DETECT, deadlock_detect);
+  (void)firn_set_option(database, FIRN_OPTION_PRINT_ALL_DEADLOCKS, print_all_deadlocks);
+  (void)firn_set_option(database, FIRN_OPTION_SNAPSHOT_AGE_WARNING, snapshot_age_warning);
+}
+
 bool log_is_archived() { return log_archive_dir && *log_archive_dir; }
 
 bool backup_client(THD* thd) { return thd && THDVAR(thd, backup_client); }
@@ -212,6 +235,9 @@ struct st_mysql_sys_var* all[] = {MYSQL_SYSVAR(data_dir),
                                   MYSQL_SYSVAR(flush_log_at_trx_commit),
                                   MYSQL_SYSVAR(lock_wait_timeout),
                                   MYSQL_SYSVAR(rollback_on_timeout),
+                                  MYSQL_SYSVAR(deadlock_detect),
+                                  MYSQL_SYSVAR(print_all_deadlocks),
+                                  MYSQL_SYSVAR(snapshot_age_warning),
                                   MYSQL_SYSVAR(max_background_jobs),
                                   MYSQL_SYSVAR(background_io_rate),
                                   MYSQL_SYSVAR(direct_io),

@@ -21,5 +21,7 @@ extern unsigned long long txn_memory_limit;
 
 /* The options that the core is opened with. Its pointers are valid while the plugin is loaded. */
 firn_config config();
+/* Passes the other options to the core, once it is open. */
+void set_core_options();
 
 }  // namespace firn::sysvars

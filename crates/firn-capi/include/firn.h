@@ -163,9 +163,15 @@ typedef enum firn_option {
   FIRN_OPTION_BLOB_THRESHOLD = 7,
   // A segment of a log that is archived is closed after so many seconds.
   FIRN_OPTION_LOG_ARCHIVE_TIMEOUT = 8,
+  // Whether the begin of a lock wait searches for deadlocks: 0 or 1.
+  FIRN_OPTION_DEADLOCK_DETECT = 9,
+  // Whether every deadlock is written to the error log: 0 or 1.
+  FIRN_OPTION_PRINT_ALL_DEADLOCKS = 10,
+  // Age of a snapshot, in seconds, at which the error log gets a warning; 0 for none.
+  FIRN_OPTION_SNAPSHOT_AGE_WARNING = 11,
 } firn_option;
 
-// Isolation levels. The caller refuses SERIALIZABLE.
+// Isolation levels.
 typedef enum firn_isolation {
   // Reads as READ COMMITTED.
   FIRN_READ_UNCOMMITTED = 0,
@@ -173,7 +179,33 @@ typedef enum firn_isolation {
   FIRN_READ_COMMITTED = 1,
   // A transaction sees what was committed at its first read.
   FIRN_REPEATABLE_READ = 2,
+  // The same; the caller makes plain reads shared locking reads.
+  FIRN_SERIALIZABLE = 3,
 } firn_isolation;
+
+// How far a transaction is.
+typedef enum firn_trx_state {
+  // It may read and write.
+  FIRN_TRX_RUNNING = 0,
+  // It waits for a lock.
+  FIRN_TRX_LOCK_WAIT = 1,
+  // Its changes are in the log, and it waits for its outcome.
+  FIRN_TRX_PREPARED = 2,
+  // Its changes are visible, and it waits for the log.
+  FIRN_TRX_COMMITTING = 3,
+} firn_trx_state;
+
+// The kinds of locks.
+typedef enum firn_lock_kind {
+  // A key, shared.
+  FIRN_LOCK_SHARED = 0,
+  // A key, exclusive.
+  FIRN_LOCK_EXCLUSIVE = 1,
+  // A range of keys, against inserts.
+  FIRN_LOCK_GAP = 2,
+  // The wish to insert a key into a range that others have locked.
+  FIRN_LOCK_INSERT_INTENTION = 3,
+} firn_lock_kind;
 
 // A position in one index of a table. Belongs to one thread at a time.
 typedef struct firn_cursor firn_cursor;
@@ -260,6 +292,9 @@ typedef struct firn_host {
   uint64_t (*wait_begins)(void *host, uint64_t timeout_us);
   // A lock wait has ended, on the waiter's own thread.
   void (*wait_ends)(void *host);
+  // Writes the SQL text that a session executes to `text`, at most `size` bytes. Returns its
+  // length, 0 if there is none or if it cannot be had at once: it must wait for nothing.
+  size_t (*statement)(void *host, char *text, size_t size);
 } firn_host;
 
 // A column of the record buffer.
@@ -490,6 +525,12 @@ typedef struct firn_counters {
   uint64_t write_stall_us;
   // Bytes set aside for a full disk.
   uint64_t reserve_bytes;
+  // Lock waits that ended because their time ran out.
+  uint64_t lock_timeouts;
+  // Commits since the oldest snapshot of a transaction was taken.
+  uint64_t history_length;
+  // Time since then, seconds.
+  uint64_t oldest_snapshot_age;
   // Condition of the database: 0 good, 1 the disk is full, 2 it is full and nothing can be
   // written, 3 writes have stopped until a restart.
   uint64_t condition;
@@ -528,6 +569,97 @@ typedef struct firn_level_info {
   // Size the level should have.
   uint64_t target_bytes;
 } firn_level_info;
+
+// An open transaction of a session.
+typedef struct firn_trx_info {
+  // Names the transaction while it is open.
+  uint64_t id;
+  // The number of its session; 0 for none.
+  uint64_t session;
+  // How far it is.
+  enum firn_trx_state state;
+  // Its isolation level.
+  enum firn_isolation isolation;
+  // When it began, microseconds since 1970.
+  uint64_t begun_us;
+  // When its lock wait began, microseconds since 1970; 0 if it does not wait.
+  uint64_t wait_begun_us;
+  // Keys locked.
+  uint64_t rows_locked;
+  // Ranges locked against inserts.
+  uint64_t gaps_locked;
+  // Rows changed.
+  uint64_t rows_changed;
+  // Estimated cost of a rollback, by which a deadlock's victim is chosen.
+  uint64_t weight;
+  // Memory of its own writes, bytes.
+  uint64_t write_bytes;
+  // When it took its snapshot, microseconds since 1970; 0 if it keeps none.
+  uint64_t snapshot_us;
+  // Commits since then.
+  uint64_t snapshot_commits;
+  // The SQL text that its session executes; NULL if there is none.
+  const char *statement;
+} firn_trx_info;
+
+// A lock that a transaction holds, or that it waits for.
+typedef struct firn_lock_info {
+  // The transaction, as [`firn_trx_info::id`] names it.
+  uint64_t trx;
+  // Number of its session; 0 if it has none or is not known.
+  uint64_t session;
+  // Kind of the lock.
+  enum firn_lock_kind kind;
+  // Whether the transaction has the lock; otherwise it waits for it.
+  bool granted;
+  // Number of keys locked; 0 for a gap.
+  uint64_t rows;
+  // `database/table`.
+  const char *table_name;
+  // Name of the index; empty for a hidden primary key.
+  const char *index_name;
+  // The key, or the first of several, in words.
+  const char *key;
+  // The last one of several keys; for a gap, its end. NULL for a single key.
+  const char *last_key;
+  // When the wait began, microseconds since 1970; 0 for a lock that is held.
+  uint64_t wait_begun_us;
+  // Of a request that waits, a transaction that blocks it; 0 otherwise. A request that several
+  // transactions block is listed once for each.
+  uint64_t blocker;
+  // Number of the blocker's session.
+  uint64_t blocker_session;
+} firn_lock_info;
+
+typedef void (*LockCallback)(void *context, const struct firn_lock_info *info);
+
+// A transaction in a deadlock.
+typedef struct firn_deadlock_info {
+  // Number of the deadlock since the database was opened.
+  uint64_t number;
+  // When it was found, microseconds since 1970.
+  uint64_t at_us;
+  // The transaction, as [`firn_trx_info::id`] named it.
+  uint64_t trx;
+  // Number of its session.
+  uint64_t session;
+  // Whether it was rolled back.
+  bool is_victim;
+  // Estimated cost of its rollback.
+  uint64_t weight;
+  // Kind of the lock that it waited for.
+  enum firn_lock_kind kind;
+  // `database/table`.
+  const char *table_name;
+  // Name of the index; empty for a hidden primary key.
+  const char *index_name;
+  // The key in words.
+  const char *key;
+  // The transaction that blocked it.
+  uint64_t blocker;
+  // The SQL text that it executed; NULL if it could not be had.
+  const char *statement;
+} firn_deadlock_info;
 
 #ifdef __cplusplus
 extern "C" {
@@ -982,10 +1114,14 @@ size_t firn_text_key(const struct firn_collation *collation,
                      size_t capacity);
 
 // Makes a session. `host` comes back in the callbacks, until [`firn_session_free`] has returned.
+// `number` names the session in reports.
 //
 // # Safety
 // `db` is open; `out` may be written.
-enum firn_status firn_session_new(const struct firn_db *db, void *host, struct firn_session **out);
+enum firn_status firn_session_new(const struct firn_db *db,
+                                  void *host,
+                                  uint64_t number,
+                                  struct firn_session **out);
 
 // Ends a session: an active transaction is rolled back, a prepared one is left for
 // `firn_commit_xid` and `firn_rollback_xid`. On return no callback has the session's `host`, and
@@ -1231,6 +1367,34 @@ enum firn_status firn_check_table(struct firn_session *session,
 // # Safety
 // The handles are live.
 enum firn_status firn_optimize_table(const struct firn_db *db, const struct firn_table *_table);
+
+// Calls `each` for every open transaction of a session.
+//
+// # Safety
+// `db` is open; `each` does not come back into the core.
+enum firn_status firn_list_transactions(const struct firn_db *db,
+                                        void (*each)(void *context, const struct firn_trx_info *info),
+                                        void *context);
+
+// Calls `each` for the locks that transactions hold, at most 100,000; the locks of a large
+// statement count as one for each index. With `waits`, calls it instead for every request that
+// waits.
+//
+// # Safety
+// `db` is open; `each` does not come back into the core.
+enum firn_status firn_list_locks(const struct firn_db *db,
+                                 bool waits,
+                                 LockCallback each,
+                                 void *context);
+
+// Calls `each` for every transaction of the last ten deadlocks, the oldest deadlock first.
+//
+// # Safety
+// `db` is open; `each` does not come back into the core.
+enum firn_status firn_list_deadlocks(const struct firn_db *db,
+                                     void (*each)(void *context,
+                                                  const struct firn_deadlock_info *info),
+                                     void *context);
 
 #ifdef __cplusplus
 }  // extern "C"

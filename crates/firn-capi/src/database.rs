@@ -298,6 +298,12 @@ pub enum firn_option {
     FIRN_OPTION_BLOB_THRESHOLD = 7,
     /// A segment of a log that is archived is closed after so many seconds.
     FIRN_OPTION_LOG_ARCHIVE_TIMEOUT = 8,
+    /// Whether the begin of a lock wait searches for deadlocks: 0 or 1.
+    FIRN_OPTION_DEADLOCK_DETECT = 9,
+    /// Whether every deadlock is written to the error log: 0 or 1.
+    FIRN_OPTION_PRINT_ALL_DEADLOCKS = 10,
+    /// Age of a snapshot, in seconds, at which the error log gets a warning; 0 for none.
+    FIRN_OPTION_SNAPSHOT_AGE_WARNING = 11,
 }
 
 /// Changes an option from now on.
@@ -336,6 +342,19 @@ pub unsafe extern "C" fn firn_set_option(
                 mutable
                     .log_archive_timeout_us
                     .store(timeout_us, Ordering::Relaxed);
+            }
+            firn_option::FIRN_OPTION_DEADLOCK_DETECT => {
+                db.context().locks.set_deadlock_detection(value != 0);
+            }
+            firn_option::FIRN_OPTION_PRINT_ALL_DEADLOCKS => {
+                mutable
+                    .print_all_deadlocks
+                    .store(value != 0, Ordering::Relaxed);
+            }
+            firn_option::FIRN_OPTION_SNAPSHOT_AGE_WARNING => {
+                mutable
+                    .snapshot_age_warning_s
+                    .store(value, Ordering::Relaxed);
             }
             firn_option::FIRN_OPTION_TXN_MEMORY_LIMIT => {
                 mutable.txn_memory_limit.store(value, Ordering::Relaxed);

@@ -18,7 +18,14 @@ pub struct firn_host {
     pub wait_begins: Option<unsafe extern "C" fn(host: *mut c_void, timeout_us: u64) -> u64>,
     /// A lock wait has ended, on the waiter's own thread.
     pub wait_ends: Option<unsafe extern "C" fn(host: *mut c_void)>,
+    /// Writes the SQL text that a session executes to `text`, at most `size` bytes. Returns its
+    /// length, 0 if there is none or if it cannot be had at once: it must wait for nothing.
+    pub statement:
+        Option<unsafe extern "C" fn(host: *mut c_void, text: *mut c_char, size: usize) -> usize>,
 }
+
+/// Bytes of an SQL text that reports show.
+const STATEMENT_BYTES_MAX: usize = 1024;
 
 /// The error log of the host.
 pub(crate) struct HostLog {
@@ -85,6 +92,22 @@ impl WaitObserver for HostWaits {
             // SAFETY: as in `sleeps`.
             unsafe { call(waiter as usize as *mut c_void) };
         }
+    }
+
+    fn statement(&self, host: u64) -> Option<String> {
+        let call = self.host.statement.filter(|_| host != 0)?;
+        let mut text = vec![0; STATEMENT_BYTES_MAX];
+        // SAFETY: the host keeps its callbacks valid; the session is alive, since its end waits for
+        // this call (`LockOwner::detach_host`); the buffer has the size that is passed.
+        let len = unsafe {
+            call(
+                host as usize as *mut c_void,
+                text.as_mut_ptr().cast(),
+                text.len(),
+            )
+        };
+        text.truncate(len);
+        (len > 0).then(|| String::from_utf8_lossy(&text).into_owned())
     }
 }
 

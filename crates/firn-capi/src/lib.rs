@@ -19,3 +19,4 @@ pub mod schema;
 pub mod session;
 pub mod statistics;
 pub mod table;
+pub mod transactions;

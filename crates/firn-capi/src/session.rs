@@ -23,7 +23,7 @@ pub struct firn_session {
     marks: Vec<Savepoint>,
 }
 
-/// Isolation levels. The caller refuses SERIALIZABLE.
+/// Isolation levels.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum firn_isolation {
@@ -33,12 +33,15 @@ pub enum firn_isolation {
     FIRN_READ_COMMITTED = 1,
     /// A transaction sees what was committed at its first read.
     FIRN_REPEATABLE_READ = 2,
+    /// The same; the caller makes plain reads shared locking reads.
+    FIRN_SERIALIZABLE = 3,
 }
 
 impl From<firn_isolation> for Isolation {
     fn from(isolation: firn_isolation) -> Self {
         match isolation {
             firn_isolation::FIRN_REPEATABLE_READ => Isolation::RepeatableRead,
+            firn_isolation::FIRN_SERIALIZABLE => Isolation::Serializable,
             _ => Isolation::ReadCommitted,
         }
     }
@@ -54,6 +57,7 @@ pub(crate) unsafe fn session_mut<'a>(
 }
 
 /// Makes a session. `host` comes back in the callbacks, until [`firn_session_free`] has returned.
+/// `number` names the session in reports.
 ///
 /// # Safety
 /// `db` is open; `out` may be written.
@@ -61,13 +65,14 @@ pub(crate) unsafe fn session_mut<'a>(
 pub unsafe extern "C" fn firn_session_new(
     db: *const firn_db,
     host: *mut c_void,
+    number: u64,
     out: *mut *mut firn_session,
 ) -> firn_status {
     guard(|| {
         // SAFETY: the handle is live: the host frees it only after its last call with it.
         let db = unsafe { firn_db::get(db) }?;
         let host = host as usize as u64;
-        let owner = db.new_owner(host);
+        let owner = db.new_session_owner(host, number);
         let transaction = db.new_transaction(Arc::clone(&owner));
         let db = Arc::clone(db);
         let session = firn_session {

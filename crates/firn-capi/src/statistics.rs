@@ -205,6 +205,12 @@ pub struct firn_counters {
     pub write_stall_us: u64,
     /// Bytes set aside for a full disk.
     pub reserve_bytes: u64,
+    /// Lock waits that ended because their time ran out.
+    pub lock_timeouts: u64,
+    /// Commits since the oldest snapshot of a transaction was taken.
+    pub history_length: u64,
+    /// Time since then, seconds.
+    pub oldest_snapshot_age: u64,
     /// Condition of the database: 0 good, 1 the disk is full, 2 it is full and nothing can be
     /// written, 3 writes have stopped until a restart.
     pub condition: u64,
@@ -222,7 +228,7 @@ pub unsafe extern "C" fn firn_read_counters(
     guard(|| {
         // SAFETY: the handle is live: the host frees it only after its last call with it.
         let db = unsafe { firn_db::get(db) }?;
-        let (c, memory) = (db.counters(), db.memory());
+        let (c, memory, snapshot) = (db.counters(), db.memory(), db.snapshot_age());
         let blobs = db.blob_store().stats();
         let archive = db.archive_stats().unwrap_or_default();
         let counters = firn_counters {
@@ -261,6 +267,9 @@ pub unsafe extern "C" fn firn_read_counters(
             write_stalls: c.write_stalls,
             write_stall_us: c.write_stall_us,
             reserve_bytes: db.reserve_bytes().0,
+            lock_timeouts: db.context().locks.stats().timeouts,
+            history_length: snapshot.commits,
+            oldest_snapshot_age: snapshot.seconds,
             condition: db.condition() as u64,
         };
         // SAFETY: the out pointer is valid for writes, and only this call refers to its target.

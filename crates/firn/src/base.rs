@@ -22,6 +22,7 @@ pub mod row_count;
 pub mod sketch;
 pub mod value;
 pub mod varint;
+pub mod wall_clock;
 
 pub use counter::CounterValue;
 pub use error::{Error, ErrorKind, Result};

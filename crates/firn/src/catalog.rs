@@ -15,6 +15,7 @@ mod tables;
 pub use catalog_state::CatalogState;
 pub use counters::{Counter, Counters, INDEX_IDS, autoincrement_counter, hidden_row_counter};
 pub use index_change::{IndexChange, IndexOrigin};
+pub use key_description::KeyDescription;
 pub use object_image::{ObjectImage, ServerObjectKind};
 pub use schema::{
     CollationSchema, ColumnSchema, Difference, IndexPart, IndexSchema, PartSchema, TableSchema,

@@ -9,12 +9,14 @@ mod recover_prepared;
 mod recovery;
 mod repair;
 mod status;
+mod transactions;
 
 pub use background::{BlobReport, MemoryReport};
 pub use in_doubt::ServerStart;
 pub use read_only::{BlobFileReport, BlobFilesReport, ReadOnlyDb, ReadOnlyLog, ReadOnlyTree};
 pub use repair::{Repaired, repair};
 pub use status::{Condition, IndexReport, LevelReport, Metrics};
+pub use transactions::SnapshotAge;
 
 use crate::backup::{Archiver, ArchiverContext, RecoveryPoint, begin_archiving};
 use crate::base::event_listener::Severity;
@@ -32,7 +34,7 @@ use crate::read::SuperVersions;
 use crate::store::{DiskReserve, FileStore};
 use crate::txn::{
     ActiveInserts, LockOwner, LockTable, SnapshotList, Transaction, TransactionContext,
-    WaitObserver,
+    TransactionList, WaitObserver,
 };
 use crate::version::{self, Edit, FileSource, Flushable, VersionSet};
 use crate::wal::{self, Wal, WalOptions};
@@ -252,6 +254,7 @@ impl Db {
         );
         let pipeline = Arc::new(pipeline.with_archive(files));
         let snapshots = Arc::new(SnapshotList::new());
+        let transactions = Arc::new(TransactionList::default());
         let work = Arc::new(BackgroundWork::new(
             Arc::clone(&env),
             options,
@@ -261,6 +264,7 @@ impl Db {
             Arc::clone(&super_versions),
             Arc::clone(&pipeline),
             Arc::clone(&snapshots),
+            Arc::clone(&transactions),
             Arc::clone(&counters),
             stall,
             memory,
@@ -274,6 +278,7 @@ impl Db {
             super_versions,
             pipeline,
             locks,
+            transactions,
             inserts: ActiveInserts::new(),
             snapshots,
             mutable: Arc::clone(&work.options.mutable),
@@ -309,7 +314,7 @@ impl Db {
 
         let background =
             (work.options.background_jobs > 0).then(|| BackgroundThreads::start(&work));
-        Ok(Arc::new(Self {
+        let db = Arc::new(Self {
             work,
             cx,
             catalog,
@@ -320,7 +325,9 @@ impl Db {
             next_owner: AtomicU64::new(1),
             env,
             _lock: lock,
-        }))
+        });
+        db.log_deadlocks();
+        Ok(db)
     }
 
     /// Closes the database: ends the background threads and makes the log durable. Memtables stay
@@ -363,6 +370,12 @@ impl Db {
     pub fn new_owner(&self, host: u64) -> Arc<LockOwner> {
         let id = self.next_owner.fetch_add(1, Ordering::Relaxed);
         LockOwner::new(id, host)
+    }
+
+    /// As [`Self::new_owner`], with the host's number of the session, which appears in reports.
+    pub fn new_session_owner(&self, host: u64, session: u64) -> Arc<LockOwner> {
+        let id = self.next_owner.fetch_add(1, Ordering::Relaxed);
+        LockOwner::of_session(id, host, session)
     }
 
     /// A lock owner for a second transaction in the session of `owner`: work that the session does

@@ -9,15 +9,17 @@ mod row_count_deltas;
 pub mod snapshots;
 pub mod transaction;
 pub mod transaction_context;
+pub mod transaction_list;
 pub mod write_set;
 
-pub use active_inserts::ActiveInserts;
+pub use active_inserts::{ActiveInserts, Nearest};
 pub use lock_table::{
-    GapGrant, Granted, LockInfo, LockMemory, LockMode, LockOwner, LockStats, LockTable, WaitInfo,
-    WaitObserver, WaitPolicy,
+    Deadlock, DeadlockMember, GapGrant, Granted, LockInfo, LockMemory, LockMode, LockOwner,
+    LockStats, LockTable, WaitInfo, WaitObserver, WaitPolicy,
 };
 pub use prepared::{PreparedTransaction, PreparedTransactions};
 pub use snapshots::{Snapshot, SnapshotList};
 pub use transaction::{Isolation, Transaction};
 pub use transaction_context::TransactionContext;
+pub use transaction_list::{TransactionInfo, TransactionList, TransactionPhase};
 pub use write_set::{Savepoint, SharedWriteSet, WriteSet, WriteSetIter};

@@ -88,7 +88,7 @@ impl Connection {
         LIVE.lock().unwrap().insert(host);
         let mut session = std::ptr::null_mut();
         // SAFETY: the database is open; the host pointer is only compared.
-        let status = unsafe { firn_session_new(server.db, host as *mut c_void, &mut session) };
+        let status = unsafe { firn_session_new(server.db, host as *mut c_void, 0, &mut session) };
         assert_eq!(status, firn_status::FIRN_OK);
         let connection = Self(session, host);
         connection

@@ -256,7 +256,7 @@ impl Server {
     pub(super) fn session(&self, level: IsolationLevel) -> Session<'_> {
         let mut raw = null_mut();
         // SAFETY: `self.db` is open until `drop`; `raw` is a local that may be written.
-        let made = unsafe { firn_session_new(self.db, null_mut(), &mut raw) };
+        let made = unsafe { firn_session_new(self.db, null_mut(), 0, &mut raw) };
         assert_eq!(made, FIRN_OK);
         Session {
             server: self,

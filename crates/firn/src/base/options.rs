@@ -4,7 +4,7 @@ use super::event_listener::{Listener, Silent};
 use super::value::ENTRY_BYTES_MAX;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 /// How durable a commit is when it returns, with the values of `innodb_flush_log_at_trx_commit`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +45,11 @@ pub struct MutableOptions {
     pub blob_freeze_at: AtomicU64,
     /// While the log is archived, a segment is closed after this time in use, microseconds.
     pub log_archive_timeout_us: AtomicU64,
+    /// Every deadlock is written to the host's log.
+    pub print_all_deadlocks: AtomicBool,
+    /// A warning is logged when a transaction has kept its snapshot for so many seconds; 0 for
+    /// none.
+    pub snapshot_age_warning_s: AtomicU64,
 }
 
 /// Upper bound of a load's memory. More would make fewer sorted runs, but nothing faster.
@@ -97,6 +102,8 @@ impl Default for MutableOptions {
             entry_bytes_max: AtomicU64::new(ENTRY_BYTES_MAX),
             blob_freeze_at: AtomicU64::new(u64::MAX),
             log_archive_timeout_us: AtomicU64::new(60_000_000),
+            print_all_deadlocks: AtomicBool::new(false),
+            snapshot_age_warning_s: AtomicU64::new(3600),
         }
     }
 }

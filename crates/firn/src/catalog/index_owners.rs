@@ -5,23 +5,26 @@ use crate::base::IndexId;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The table of each index and the index's number in it, as of one generation of the catalog.
+/// The table of an index, and the index's number in it; no number for a hidden clustered index.
+pub(super) type IndexOwner = (Arc<TableEntry>, Option<usize>);
+
+/// The owner of each index, as of one generation of the catalog.
 #[derive(Default)]
 pub(super) struct IndexOwners {
     /// `None` before the first use.
     generation: Option<u64>,
-    tables: HashMap<IndexId, (Arc<TableEntry>, usize)>,
+    tables: HashMap<IndexId, IndexOwner>,
 }
 
 impl IndexOwners {
-    /// The table of `index` and the index's number in it. `tables` lists those of `generation`, if
+    /// The owner of `index`. `tables` lists those of `generation`, if
     /// the ones known are of another one.
     pub(super) fn find(
         &mut self,
         index: IndexId,
         generation: u64,
         tables: impl FnOnce() -> Vec<Arc<TableEntry>>,
-    ) -> Option<(Arc<TableEntry>, usize)> {
+    ) -> Option<IndexOwner> {
         if self.generation != Some(generation) {
             *self = Self::of(tables(), generation);
         }
@@ -31,8 +34,9 @@ impl IndexOwners {
     fn of(tables: Vec<Arc<TableEntry>>, generation: u64) -> Self {
         let mut owners = HashMap::new();
         for table in tables {
+            owners.insert(table.clustered.id, (Arc::clone(&table), None));
             for (number, index) in table.indexes.iter().enumerate() {
-                owners.insert(index.id, (Arc::clone(&table), number));
+                owners.insert(index.id, (Arc::clone(&table), Some(number)));
             }
         }
         Self {

@@ -1,13 +1,47 @@
 //! Describes entries of the store in words: table, index and key.
 
 use super::catalog_state::CatalogState;
-use super::schema::{IndexSchema, PartSchema};
+use super::index_owners::IndexOwner;
+use super::schema::PartSchema;
 use super::table_entry::TableEntry;
+use super::tables::Catalog;
 use crate::base::IndexId;
 use crate::base::key::{INDEX_ID_LEN, index_id_of};
-use crate::rowcode::ColumnKind;
 use std::fmt::Write;
 use std::sync::Arc;
+
+/// A key in words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyDescription {
+    /// `database/table`; empty if no table has the index.
+    pub table: String,
+    /// Name of the index; empty for a hidden clustered index.
+    pub index: String,
+    /// The values of its parts, each as `column = value`. Parts that cannot be decoded are in
+    /// hexadecimal.
+    pub values: Vec<String>,
+}
+
+impl Catalog {
+    /// Describes a key of any index.
+    pub fn describe_key(&self, user_key: &[u8]) -> KeyDescription {
+        let owner = index_id_of(user_key).and_then(|index| self.owner(index));
+        let (table, index) = match &owner {
+            Some((table, Some(number))) => (
+                table.name.clone(),
+                table.schema.indexes[*number].name.clone(),
+            ),
+            Some((table, None)) => (table.name.clone(), String::new()),
+            None => (String::new(), String::new()),
+        };
+        let key = user_key.get(INDEX_ID_LEN..).unwrap_or_default();
+        KeyDescription {
+            table,
+            index,
+            values: key_values(owner.as_ref(), key),
+        }
+    }
+}
 
 impl CatalogState {
     /// The index with this id in words, `database/table.index`.
@@ -23,35 +57,14 @@ impl CatalogState {
         }
     }
 
-    /// An entry, or the entries with a key prefix, in words: index, and the values of the leading
-    /// integer parts. Later parts appear as stored bytes, since text cannot be decoded from a key.
+    /// An entry, or the entries with a key prefix, in words: index and values.
     pub fn entry_text(&self, user_key: &[u8]) -> String {
         let Some(index) = index_id_of(user_key) else {
             return format!("0x{}", hex(user_key));
         };
         let mut text = self.index_text(index);
-        let mut rest = &user_key[INDEX_ID_LEN..];
-        let mut values = Vec::new();
-        match self.owner_of(index) {
-            Some((table, Some(number))) => {
-                take_integers(
-                    &table,
-                    &table.schema.indexes[number],
-                    &mut rest,
-                    &mut values,
-                );
-            }
-            Some((_, None)) => {
-                if let Some((id, behind)) = rest.split_first_chunk() {
-                    values.push(format!("hidden row {}", u64::from_be_bytes(*id)));
-                    rest = behind;
-                }
-            }
-            None => {}
-        }
-        if !rest.is_empty() {
-            values.push(format!("0x{}", hex(rest)));
-        }
+        let owner = self.owner_of(index);
+        let values = key_values(owner.as_ref(), &user_key[INDEX_ID_LEN..]);
         if !values.is_empty() {
             let _ = write!(text, " ({})", values.join(", "));
         }
@@ -70,7 +83,7 @@ impl CatalogState {
 
     /// The table that has the index, and the index's number; no number for a hidden clustered
     /// index.
-    fn owner_of(&self, index: IndexId) -> Option<(Arc<TableEntry>, Option<usize>)> {
+    fn owner_of(&self, index: IndexId) -> Option<IndexOwner> {
         self.tables.values().find_map(|table| {
             let number = table.indexes.iter().position(|one| one.id == index);
             let found = number.is_some() || table.clustered.id == index;
@@ -79,48 +92,98 @@ impl CatalogState {
     }
 }
 
-/// Takes the leading integer parts of a key.
-fn take_integers(
-    table: &TableEntry,
-    index: &IndexSchema,
-    rest: &mut &[u8],
-    values: &mut Vec<String>,
-) {
-    for part in &index.parts {
-        let PartSchema::Int { signed } = part.kind else {
-            return;
-        };
-        let Some(column) = table.schema.columns.get(part.column as usize) else {
-            return;
-        };
-        let ColumnKind::Fixed { len } = column.column.kind else {
-            return;
-        };
-        let mask = if part.desc { 0xff } else { 0 };
-        let mut key = *rest;
-        if column.column.null.is_some() {
-            let Some((marker, behind)) = key.split_first() else {
-                return;
-            };
-            key = behind;
-            if marker ^ mask == 0 {
-                values.push(format!("{} = NULL", column.name));
-                *rest = key;
-                continue;
+/// The values of a key behind its index id, as far as the definition tells them: integers, and
+/// text whose stored bytes are printable. Text appears with its collation weights: under a
+/// collation that ignores case, in capital letters. Other parts appear as stored bytes.
+pub(super) fn key_values(owner: Option<&IndexOwner>, key: &[u8]) -> Vec<String> {
+    let mut rest = key;
+    let mut values = Vec::new();
+    match owner {
+        Some((table, Some(number))) => {
+            let all = take_values(table, *number, &mut rest, &mut values);
+            // The entry of a secondary index ends with the key of its row.
+            let primary = table.schema.primary.map(|primary| primary as usize);
+            match primary.filter(|primary| primary != number) {
+                Some(primary) if all && !rest.is_empty() => {
+                    take_values(table, primary, &mut rest, &mut values);
+                }
+                None if all && table.clustered.id != table.indexes[*number].id => {
+                    take_row_id(&mut rest, &mut values);
+                }
+                _ => {}
             }
         }
-        let Some((bytes, behind)) = key.split_at_checked(len as usize) else {
-            return;
-        };
-        let flip = if signed { 0x80 } else { 0 };
-        let negative = signed && bytes.first().is_some_and(|b| (b ^ mask) & 0x80 == 0);
-        let start: i128 = if negative { -1 } else { 0 };
-        let number = bytes.iter().enumerate().fold(start, |number, (at, byte)| {
-            let byte = byte ^ mask ^ if at == 0 { flip } else { 0 };
-            number << 8 | i128::from(byte)
-        });
-        values.push(format!("{} = {number}", column.name));
+        Some((_, None)) => take_row_id(&mut rest, &mut values),
+        None => {}
+    }
+    if !rest.is_empty() {
+        values.push(format!("0x{}", hex(rest)));
+    }
+    values
+}
+
+/// Takes the id of a row whose key is hidden.
+fn take_row_id(rest: &mut &[u8], values: &mut Vec<String>) {
+    if let Some((id, behind)) = rest.split_first_chunk() {
+        values.push(format!("hidden row {}", u64::from_be_bytes(*id)));
         *rest = behind;
+    }
+}
+
+/// Takes the parts of a key in index `number`. Returns whether it has taken all.
+fn take_values(
+    table: &TableEntry,
+    number: usize,
+    rest: &mut &[u8],
+    values: &mut Vec<String>,
+) -> bool {
+    let Ok(ends) = table.schema.key_prefix_extractor(number) else {
+        return false;
+    };
+    for (at, part) in table.schema.indexes[number].parts.iter().enumerate() {
+        let Some(column) = table.schema.columns.get(part.column as usize) else {
+            return false;
+        };
+        let Some(len) = ends.part_len(rest, at) else {
+            return false;
+        };
+        let mask = if part.desc { 0xff } else { 0 };
+        let (bytes, behind) = rest.split_at(len);
+        let mut value: Vec<u8> = bytes.iter().map(|byte| byte ^ mask).collect();
+        let is_null = column.column.null.is_some() && value.first() == Some(&0);
+        if column.column.null.is_some() && !value.is_empty() {
+            value.remove(0);
+        }
+        let text = match &part.kind {
+            _ if is_null => "NULL".to_owned(),
+            PartSchema::Int { signed } => integer(&value, *signed).to_string(),
+            PartSchema::VarBytes | PartSchema::Text(_) => text_of(&value),
+            PartSchema::Float | PartSchema::Fixed => format!("0x{}", hex(&value)),
+        };
+        values.push(format!("{} = {text}", column.name));
+        *rest = behind;
+    }
+    true
+}
+
+/// An integer, whose sign bit is inverted in the key.
+fn integer(bytes: &[u8], signed: bool) -> i128 {
+    let flip = if signed { 0x80 } else { 0 };
+    let negative = signed && bytes.first().is_some_and(|byte| byte & 0x80 == 0);
+    let start: i128 = if negative { -1 } else { 0 };
+    bytes.iter().enumerate().fold(start, |number, (at, byte)| {
+        let byte = byte ^ if at == 0 { flip } else { 0 };
+        number << 8 | i128::from(byte)
+    })
+}
+
+/// Text in quotes if all its bytes but the marks of its end can be printed.
+fn text_of(bytes: &[u8]) -> String {
+    let end = bytes.iter().rposition(|byte| *byte > b' ');
+    let front = &bytes[..end.map_or(0, |end| end + 1)];
+    match front.iter().all(|byte| (b' '..0x7f).contains(byte)) {
+        true => format!("'{}'", String::from_utf8_lossy(front)),
+        false => format!("0x{}", hex(bytes)),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Key layouts of indexes, for the layers that write files and lock keys.
 
+use super::index_owners::IndexOwner;
 use super::tables::Catalog;
 use crate::base::prefix_extractor::{PrefixExtractor, PrefixExtractors};
 use crate::base::{IndexId, Result};
@@ -8,10 +9,16 @@ use crate::keycode::KeyPrefixExtractor;
 use std::sync::Arc;
 
 impl Catalog {
-    /// The table that has `index`, and the index's number; `None` for a hidden clustered index.
-    fn owner(&self, index: IndexId) -> Option<(Arc<TableEntry>, usize)> {
+    /// The table that has `index`, and the index's number.
+    pub(super) fn owner(&self, index: IndexId) -> Option<IndexOwner> {
         let mut owners = self.owners().lock();
         owners.find(index, self.generation(), || self.list(""))
+    }
+
+    /// As [`Self::owner`]; `None` for a hidden clustered index.
+    fn declared_owner(&self, index: IndexId) -> Option<(Arc<TableEntry>, usize)> {
+        let (table, number) = self.owner(index)?;
+        Some((table, number?))
     }
 
     /// Finds the end of the declared parts in entries of `index`, if it is a unique secondary
@@ -20,7 +27,7 @@ impl Catalog {
     /// # Errors
     /// Those of [`TableSchema::key_prefix_extractor`](super::TableSchema::key_ends).
     pub fn unique_prefix_extractor(&self, index: IndexId) -> Result<Option<KeyPrefixExtractor>> {
-        let owner = self.owner(index).filter(|(table, number)| {
+        let owner = self.declared_owner(index).filter(|(table, number)| {
             index != table.clustered.id && table.schema.indexes[*number].unique
         });
         owner
@@ -31,7 +38,7 @@ impl Catalog {
 
 impl PrefixExtractors for Catalog {
     fn prefix_extractor(&self, index: IndexId) -> Option<Arc<dyn PrefixExtractor>> {
-        let Some((table, number)) = self.owner(index) else {
+        let Some((table, number)) = self.declared_owner(index) else {
             return self.filling_prefix_extractor(index);
         };
         let ends = table.schema.key_prefix_extractor(number).ok()?;

@@ -45,7 +45,7 @@ use crate::iter::TombstoneReports;
 use crate::memtable::Memtable;
 use crate::read::{SuperVersion, SuperVersions};
 use crate::store::{ReservePart, parse_file_name};
-use crate::txn::SnapshotList;
+use crate::txn::{SnapshotList, TransactionList};
 use crate::version::{Edit, FileHandle, FileMeta, Flushable, IngestedRun, Version, VersionSet};
 use crate::wal::Wal;
 use crate::write::{Pipeline, StallGate};
@@ -96,6 +96,9 @@ pub(super) struct BackgroundWork {
     /// Present if the log is archived.
     pub archiver: Option<Archiver>,
     snapshots: Arc<SnapshotList>,
+    pub(super) transactions: Arc<TransactionList>,
+    /// When the snapshot was taken of which the last warning told, microseconds since 1970.
+    pub(super) warned_snapshot_us: AtomicU64,
     catalog_counters: Arc<Counters>,
     catalog: Arc<OnceLock<Arc<Catalog>>>,
     prefix_extractors: Arc<dyn PrefixExtractors>,
@@ -122,6 +125,7 @@ impl BackgroundWork {
         super_versions: Arc<SuperVersions>,
         pipeline: Arc<Pipeline>,
         snapshots: Arc<SnapshotList>,
+        transactions: Arc<TransactionList>,
         catalog_counters: Arc<Counters>,
         stall: Arc<StallGate>,
         memory: MemoryArbiter,
@@ -146,6 +150,8 @@ impl BackgroundWork {
             archiver,
             blob_gc: BlobGc::default(),
             snapshots,
+            transactions,
+            warned_snapshot_us: AtomicU64::new(0),
             catalog_counters,
             prefix_extractors: Arc::new(LatePrefixExtractors(Arc::clone(&catalog))),
             catalog,

@@ -360,32 +360,6 @@ impl Db {
         )?;
         self.write_blobs(out)?;
         self.write_stalls(out)?;
-        let snapshots = self.cx.snapshots.live();
-        writeln!(out, "\nTRANSACTIONS\nsnapshots {}", snapshots.len())?;
-        if let Some(oldest) = snapshots.first() {
-            writeln!(out, "oldest snapshot at commit {oldest}")?;
-        }
-        writeln!(
-            out,
-            "prepared without a session {}",
-            self.cx.prepared.xids().len()
-        )?;
-        writeln!(
-            out,
-            "row lock waits {}, deadlocks {}",
-            c.lock_waits, c.deadlocks
-        )?;
-        let locks = self.cx.locks.memory();
-        writeln!(
-            out,
-            "rows locked {}, {} of them by large statements in sets of {} bytes",
-            locks.rows + locks.merged_rows,
-            locks.merged_rows,
-            locks.merged_bytes
-        )?;
-        match self.cx.locks.last_deadlock() {
-            None => writeln!(out, "\nLATEST DEADLOCK\nnone"),
-            Some(deadlock) => writeln!(out, "\nLATEST DEADLOCK\n{deadlock}"),
-        }
+        self.write_transactions(out)
     }
 }

@@ -56,6 +56,13 @@ impl KeyPrefixExtractor {
         Ok((INDEX_ID_LEN + len, self.codec.has_null(rest, parts)?))
     }
 
+    /// Length of the part number `part` at the start of `rest`, bytes; `None` if the bytes are no
+    /// such part.
+    pub fn part_len(&self, rest: &[u8], part: usize) -> Option<usize> {
+        let len = self.skip(rest, part).ok()?;
+        (len > 0).then_some(len)
+    }
+
     fn skip(&self, rest: &[u8], part: usize) -> Result<usize> {
         let mut reader = KeyReader::new(rest);
         if let Some(part) = self.codec.parts().get(part) {

@@ -1,6 +1,7 @@
 //! Row locks: shared and exclusive, granted first in, first out; gap locks, for which inserts wait.
 //! Deadlocks are found when a wait begins.
 
+mod deadlock_report;
 mod gap_locks;
 mod key_set;
 mod lock_owner;
@@ -10,24 +11,27 @@ mod own_gaps;
 mod report;
 mod shard;
 mod waiter;
+mod waiting;
 
+pub use deadlock_report::{Deadlock, DeadlockMember};
 pub use gap_locks::GapGrant;
 pub use lock_owner::LockOwner;
 pub use report::{LockInfo, LockMemory, LockStats, WaitInfo};
 
-use super::deadlock;
 use crate::base::checksum::xxh3;
 use crate::base::pause_points::{self, PausePoint};
 use crate::base::{Error, ErrorKind, Result};
+use deadlock_report::DeadlockLog;
 use gap_locks::GapLockTable;
 use key_set::same_index;
 use merged_locks::MergedLockRegistry;
-use parking_lot::{Mutex, MutexGuard, RwLock};
+use parking_lot::{Mutex, RwLock};
 use shard::{Released, Shard};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
-use waiter::{LockWaiter, WaitOutcome};
+use waiter::LockWaiter;
+use waiting::interrupted;
 
 const SHARDS: usize = 128;
 
@@ -100,6 +104,13 @@ pub trait WaitObserver: Send + Sync {
 
     /// The transaction with context `waiter` woke up. Called on its thread.
     fn wakes(&self, _waiter: u64) {}
+
+    /// The SQL text that the session with context `host` executes, if it can be had without a wait.
+    /// Called from any thread, also while the lock table's locks are held: it must not wait for a
+    /// lock, nor come back.
+    fn statement(&self, _host: u64) -> Option<String> {
+        None
+    }
 }
 
 /// Row locks and gap locks of all transactions.
@@ -157,11 +168,12 @@ pub struct LockTable {
     merge_at: usize,
     /// Held while a wait begins, and while a request leaves a queue without its lock.
     graph: Mutex<()>,
-    last_deadlock: Mutex<Option<String>>,
+    /// Whether a wait that begins searches for deadlocks. Read and changed under the graph lock.
+    detects_deadlocks: AtomicBool,
+    deadlocks: DeadlockLog,
     observer: RwLock<Option<Arc<dyn WaitObserver>>>,
     waits: AtomicU64,
     timeouts: AtomicU64,
-    deadlocks: AtomicU64,
 }
 
 impl LockTable {
@@ -174,12 +186,26 @@ impl LockTable {
             gaps: GapLockTable::new(),
             merge_at: rows,
             graph: Mutex::new(()),
-            last_deadlock: Mutex::new(None),
+            detects_deadlocks: AtomicBool::new(true),
+            deadlocks: DeadlockLog::default(),
             observer: RwLock::new(None),
             waits: AtomicU64::new(0),
             timeouts: AtomicU64::new(0),
-            deadlocks: AtomicU64::new(0),
         }
+    }
+
+    /// Sets a function that gets each deadlock when its victim has been chosen, on the thread that
+    /// has found it, without any of the lock table's locks.
+    pub fn on_deadlock(&self, report: impl Fn(&Deadlock) + Send + Sync + 'static) {
+        self.deadlocks.on_deadlock(Box::new(report));
+    }
+
+    /// The SQL text that the session of `owner` executes, if it can be had at once.
+    pub fn statement_of(&self, owner: &LockOwner) -> Option<String> {
+        let observer = self.observer.read().clone()?;
+        let mut text = None;
+        owner.with_host(|host| text = observer.statement(host));
+        text
     }
 
     /// Sets the observer of waits that begin from now on.
@@ -347,7 +373,7 @@ impl LockTable {
         LockStats {
             waits: self.waits.load(Ordering::Relaxed),
             timeouts: self.timeouts.load(Ordering::Relaxed),
-            deadlocks: self.deadlocks.load(Ordering::Relaxed),
+            deadlocks: self.deadlocks.number(),
         }
     }
 
@@ -355,154 +381,6 @@ impl LockTable {
         // High bits, since the shard's map uses the low bits of the same hash.
         &self.shards[(xxh3(key) >> 48) as usize % SHARDS]
     }
-
-    fn wait(
-        &self,
-        owner: &Arc<LockOwner>,
-        key: &[u8],
-        mode: LockMode,
-        timeout: Duration,
-    ) -> Result<Granted> {
-        if owner.is_interrupted() {
-            return Err(interrupted());
-        }
-        pause_points::at(PausePoint::LockRefused);
-        let shard = self.shard(key);
-        let graph = self.graph.lock();
-        let waiter = match shard.attempt_or_enqueue(&self.registry, owner, key, mode) {
-            // `waited` is true: the lock was released since the first attempt, perhaps by a commit.
-            Ok(locked) => {
-                return Ok(Granted {
-                    newly: locked.newly,
-                    waited: true,
-                });
-            }
-            Err(waiter) => waiter,
-        };
-        self.sleep(graph, &waiter, timeout)?;
-        if !waiter.upgrade {
-            owner.held.lock().keys.push(Arc::clone(&waiter.key));
-        }
-        Ok(Granted {
-            newly: !waiter.upgrade,
-            waited: true,
-        })
-    }
-
-    /// Searches for deadlocks, and sleeps until the request has been granted. The caller has put it
-    /// into a queue under the graph lock.
-    fn sleep(
-        &self,
-        graph: MutexGuard<'_, ()>,
-        waiter: &Arc<LockWaiter>,
-        timeout: Duration,
-    ) -> Result<()> {
-        let owner = &waiter.owner;
-        owner.set_waiting(Some(Arc::clone(waiter)));
-        self.break_cycles(waiter);
-        drop(graph);
-        self.waits.fetch_add(1, Ordering::Relaxed);
-        if waiter.outcome() == WaitOutcome::Waiting {
-            self.tell_observer(waiter);
-        }
-        // An interrupt before `set_waiting` did not find this waiter to kick it.
-        if !owner.is_interrupted() {
-            let observer = self.observer.read().clone();
-            let mut timeout = timeout;
-            if let Some(observer) = &observer {
-                owner.with_host(|host| timeout = observer.sleeps(host, timeout));
-            }
-            waiter.sleep(timeout);
-            if let Some(observer) = &observer {
-                owner.with_host(|host| observer.wakes(host));
-            }
-        }
-        let outcome = match waiter.outcome() {
-            WaitOutcome::Waiting => {
-                let _graph = self.graph.lock();
-                self.decide(waiter, WaitOutcome::Left)
-            }
-            decided => decided,
-        };
-        owner.set_waiting(None);
-        match outcome {
-            WaitOutcome::Granted => Ok(()),
-            WaitOutcome::Victim => Err(Error::new(
-                ErrorKind::Deadlock,
-                "chosen as the victim; see the last deadlock in the engine's status",
-            )),
-            WaitOutcome::Left if owner.is_interrupted() => Err(interrupted()),
-            WaitOutcome::Left => Err(self.timed_out()),
-            WaitOutcome::Waiting => unreachable!("it left the queue"),
-        }
-    }
-
-    fn timed_out(&self) -> Error {
-        self.timeouts.fetch_add(1, Ordering::Relaxed);
-        Error::new(ErrorKind::LockTimeout, "waiting for a row lock")
-    }
-
-    /// Chooses victims until no cycle goes through `requester`. The caller holds the graph lock.
-    fn break_cycles(&self, requester: &Arc<LockWaiter>) {
-        while requester.outcome() == WaitOutcome::Waiting {
-            let cycle = deadlock::find_cycle(
-                requester,
-                |waiter| Arc::as_ptr(&waiter.owner).addr(),
-                |waiter| self.waiters_ahead(waiter),
-            );
-            let Some(cycle) = cycle else {
-                return;
-            };
-            let weights: Vec<u64> = cycle.iter().map(|w| w.owner.weight()).collect();
-            let victim = deadlock::victim(&weights);
-            self.deadlocks.fetch_add(1, Ordering::Relaxed);
-            *self.last_deadlock.lock() = Some(report::describe(&cycle, victim));
-            let waiter = &cycle[victim];
-            self.decide(waiter, WaitOutcome::Victim);
-        }
-    }
-
-    /// Ends the wait of `waiter` with `outcome`, if it still waits. Returns its outcome. The caller
-    /// holds the graph lock.
-    fn decide(&self, waiter: &Arc<LockWaiter>, outcome: WaitOutcome) -> WaitOutcome {
-        match waiter.for_gap {
-            true => self.gaps.decide(waiter, outcome),
-            false => self.shard(&waiter.key).decide(waiter, outcome),
-        }
-    }
-
-    /// The requests of the owners that `waiter` waits for. Owners that do not wait are left out,
-    /// since no cycle goes through them.
-    fn waiters_ahead(&self, waiter: &Arc<LockWaiter>) -> Vec<Arc<LockWaiter>> {
-        let blockers = match waiter.for_gap {
-            true => self.gaps.blockers(waiter),
-            false => self.shard(&waiter.key).nearest_blockers(waiter),
-        };
-        let waiting = blockers.into_iter().filter_map(|owner| owner.waiting());
-        waiting.collect()
-    }
-
-    fn tell_observer(&self, waiter: &Arc<LockWaiter>) {
-        let observer = self.observer.read().clone();
-        let Some(observer) = observer else {
-            return;
-        };
-        // Copy the own context, which stays valid, since this is its thread. Holding the locks of
-        // two contexts at once could deadlock.
-        let mut waiting = 0;
-        waiter.owner.with_host(|host| waiting = host);
-        let blockers = match waiter.for_gap {
-            true => self.gaps.blockers(waiter),
-            false => self.shard(&waiter.key).blockers(waiter),
-        };
-        for blocker in blockers {
-            blocker.with_host(|blocking| observer.waits_for(waiting, blocking));
-        }
-    }
-}
-
-fn interrupted() -> Error {
-    Error::new(ErrorKind::Interrupted, "while waiting for a row lock")
 }
 
 #[cfg(test)]

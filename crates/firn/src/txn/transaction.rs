@@ -24,6 +24,7 @@ use super::prepared_ending::discard;
 use super::row_count_deltas::RowCountDeltas;
 use super::snapshots::Snapshot;
 use super::transaction_context::TransactionContext;
+use super::transaction_list::TransactionEntry;
 use super::write_set::{Savepoint, SharedWriteSet, WriteSet, WriteSetIter};
 use crate::base::blob_ref::BlobRef;
 use crate::base::pause_points::{self, PausePoint};
@@ -40,12 +41,30 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Isolation levels. READ UNCOMMITTED reads as READ COMMITTED does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Isolation {
     /// A statement sees the data committed before its first consistent read.
     ReadCommitted,
     /// A transaction sees the data committed before its first consistent read.
     RepeatableRead,
+    /// As REPEATABLE READ; the host makes plain reads lock what they read.
+    Serializable,
+}
+
+impl Isolation {
+    /// The level with this number; the inverse of `as u8`.
+    pub(super) fn from_number(number: u8) -> Self {
+        match number {
+            0 => Self::ReadCommitted,
+            1 => Self::RepeatableRead,
+            _ => Self::Serializable,
+        }
+    }
+
+    /// Whether all reads of a transaction see one snapshot, and locking reads lock gaps.
+    fn repeats_reads(self) -> bool {
+        self >= Self::RepeatableRead
+    }
 }
 
 enum Phase {
@@ -68,6 +87,8 @@ enum Phase {
 pub struct Transaction {
     cx: Arc<TransactionContext>,
     owner: Arc<LockOwner>,
+    /// Its entry in [`TransactionContext::transactions`].
+    entry: Arc<TransactionEntry>,
     phase: Phase,
     isolation: Isolation,
     autocommit: bool,
@@ -113,9 +134,11 @@ impl Transaction {
             writes.heed(owner.interrupt_flag());
             writes.mark()
         };
+        let entry = cx.transactions.add(&owner, &writes);
         Self {
             cx,
             owner,
+            entry,
             phase: Phase::Idle,
             isolation: Isolation::RepeatableRead,
             autocommit: false,
@@ -161,6 +184,7 @@ impl Transaction {
         if matches!(self.phase, Phase::Idle) {
             self.phase = Phase::Active;
             self.isolation = isolation;
+            self.entry.begin(isolation);
             self.statement_id = statement_id.wrapping_add(1);
         }
         self.lock_timeout_us = lock_timeout_us;
@@ -168,11 +192,10 @@ impl Transaction {
             self.statement_id = statement_id;
             self.autocommit = autocommit;
             self.row_counts.end_statement(self.statement_mark);
-            self.isolation = if self.snapshot.is_some() {
-                self.isolation
-            } else {
-                isolation
-            };
+            if self.snapshot.is_none() && self.isolation != isolation {
+                self.isolation = isolation;
+                self.entry.set_isolation(isolation);
+            }
             self.statement_mark = self.mark;
             self.gate_passed = false;
             self.point = None;
@@ -232,5 +255,6 @@ impl Transaction {
 impl Drop for Transaction {
     fn drop(&mut self) {
         self.finish();
+        self.cx.transactions.remove(&self.entry);
     }
 }

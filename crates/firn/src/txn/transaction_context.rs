@@ -4,6 +4,7 @@ use super::active_inserts::ActiveInserts;
 use super::lock_table::LockTable;
 use super::prepared::PreparedTransactions;
 use super::snapshots::SnapshotList;
+use super::transaction_list::TransactionList;
 use crate::base::memory_tracker::MemoryTracker;
 use crate::base::options::MutableOptions;
 use crate::blob::BlobStore;
@@ -22,6 +23,8 @@ pub struct TransactionContext {
     pub pipeline: Arc<Pipeline>,
     /// Row locks.
     pub locks: LockTable,
+    /// The open transactions, for reports.
+    pub transactions: Arc<TransactionList>,
     /// Transactions with uncommitted inserts, for scans that lock gaps.
     pub inserts: ActiveInserts,
     /// Live snapshots; compaction keeps the versions that they see.

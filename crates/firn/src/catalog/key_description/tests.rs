@@ -1,9 +1,9 @@
-use super::super::schema::{ColumnSchema, IndexPart, TableSchema};
+use super::super::schema::{ColumnSchema, IndexPart, IndexSchema, TableSchema};
 use super::super::table_entry::IndexEntry;
 use super::*;
 use crate::base::key::index_prefix;
 use crate::base::record_buffer::NullBit;
-use crate::rowcode::{Column, InstantDefault};
+use crate::rowcode::{Column, ColumnKind, InstantDefault};
 use std::sync::Arc;
 
 fn column(id: u32, name: &str, len: u32, null: Option<NullBit>) -> ColumnSchema {
@@ -23,14 +23,16 @@ fn column(id: u32, name: &str, len: u32, null: Option<NullBit>) -> ColumnSchema 
     }
 }
 
-fn index(name: &str, parts: &[(u32, PartSchema, bool)]) -> IndexSchema {
-    let parts = parts.iter().map(|(column, kind, desc)| IndexPart {
-        column: *column,
-        kind: kind.clone(),
-        desc: *desc,
-        prefix: None,
-        image_len: 4,
-    });
+fn index(name: &str, parts: &[(u32, PartSchema, bool, u32)]) -> IndexSchema {
+    let parts = parts
+        .iter()
+        .map(|(column, kind, desc, image_len)| IndexPart {
+            column: *column,
+            kind: kind.clone(),
+            desc: *desc,
+            prefix: None,
+            image_len: *image_len,
+        });
     IndexSchema {
         name: name.to_owned(),
         unique: false,
@@ -38,7 +40,8 @@ fn index(name: &str, parts: &[(u32, PartSchema, bool)]) -> IndexSchema {
     }
 }
 
-/// d/t: id INT, k SMALLINT UNSIGNED NULL, c BINARY(2); PRIMARY (id), KEY k (k DESC, c). d/h has a
+/// d/t: id INT, k SMALLINT UNSIGNED NULL, c BINARY(2), b VARBINARY(4); PRIMARY (id), KEY k (k DESC, c,
+/// b). d/h has a
 /// hidden clustered index.
 fn known() -> CatalogState {
     let null = NullBit { offset: 0, mask: 1 };
@@ -52,10 +55,27 @@ fn known() -> CatalogState {
             column(1, "id", 4, None),
             column(2, "k", 2, Some(null)),
             column(5, "c", 2, None),
+            ColumnSchema {
+                column: Column {
+                    kind: ColumnKind::VarChar {
+                        len_bytes: 1,
+                        max: 4,
+                    },
+                    ..column(6, "b", 5, None).column
+                },
+                ..column(6, "b", 5, None)
+            },
         ],
         indexes: vec![
-            index("PRIMARY", &[(0, signed, false)]),
-            index("k", &[(1, unsigned, true), (2, PartSchema::Fixed, false)]),
+            index("PRIMARY", &[(0, signed, false, 4)]),
+            index(
+                "k",
+                &[
+                    (1, unsigned, true, 2),
+                    (2, PartSchema::Fixed, false, 2),
+                    (3, PartSchema::VarBytes, false, 4),
+                ],
+            ),
         ],
         primary: Some(0),
         auto_increment: None,
@@ -107,8 +127,24 @@ fn entries_are_named_by_table_index_and_integers() {
         assert_eq!(text(7, rest), what);
     }
     // The first part is descending, so inverted; the part behind it is not.
-    let descending = [0xfe, 0xff, 0xfa, 0x61, 0x62];
-    assert_eq!(text(8, &descending), "d/t.k (k = 5, 0x6162)");
+    let descending = [&[0xfe, 0xff, 0xfa, 0x61, 0x62][..], b"de\0"].concat();
+    assert_eq!(text(8, &descending), "d/t.k (k = 5, c = 0x6162, b = 'de')");
+    // The key of the row follows, and a byte behind it for the next key.
+    let whole = [&descending[..], &[0x80, 0, 0, 7]].concat();
+    assert_eq!(
+        text(8, &whole),
+        "d/t.k (k = 5, c = 0x6162, b = 'de', id = 7)"
+    );
+    let next = [&whole[..], &[0]].concat();
+    assert_eq!(
+        text(8, &next),
+        "d/t.k (k = 5, c = 0x6162, b = 'de', id = 7, 0x00)"
+    );
+    let unprintable = [0xfe, 0xff, 0xfa, 0x61, 0x62, 0x61, 0xe4, 0];
+    assert_eq!(
+        text(8, &unprintable),
+        "d/t.k (k = 5, c = 0x6162, b = 0x61e400)"
+    );
     assert_eq!(text(8, &[0xff, 0x61]), "d/t.k (k = NULL, 0x61)");
     assert_eq!(text(9, &300u64.to_be_bytes()), "d/h (hidden row 300)");
     assert_eq!(text(10, &[1]), "dropped index 10 (0x01)");

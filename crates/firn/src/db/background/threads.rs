@@ -155,6 +155,7 @@ impl BackgroundWork {
             self.wait(|_| false, Duration::from_secs(1));
             self.archiver.iter().for_each(Archiver::watch);
             self.recheck_full_disk();
+            self.watch_snapshots();
             if self.health.check().is_ok()
                 && let Err(error) = self.pipeline.sync_all()
             {

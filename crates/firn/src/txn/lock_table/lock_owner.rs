@@ -15,6 +15,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 /// held while a callback of the host runs, so it is taken without any other lock.
 pub struct LockOwner {
     id: u64,
+    /// The host's number of the session, for reports; 0 for none.
+    session: u64,
     interrupted: Arc<AtomicBool>,
     changed_rows: AtomicU64,
     /// The host's context; 0 once detached.
@@ -45,18 +47,24 @@ impl LockOwner {
     /// An owner without locks. `id` appears in reports and is unique among live transactions.
     /// `host` is the host's opaque context for [`super::WaitObserver`]; 0 for none.
     pub fn new(id: u64, host: u64) -> Arc<Self> {
-        Self::with_interrupt(id, host, Arc::default())
+        Self::of_session(id, host, 0)
+    }
+
+    /// As [`Self::new`], with the host's number of the session, which appears in reports.
+    pub fn of_session(id: u64, host: u64, session: u64) -> Arc<Self> {
+        Self::with_interrupt(id, host, session, Arc::default())
     }
 
     /// An owner for work of the same session outside its transaction. It shares the interrupt flag,
     /// so work that polls the flag ends when the session is killed.
     pub fn helper(&self, id: u64) -> Arc<Self> {
-        Self::with_interrupt(id, 0, self.interrupt_flag())
+        Self::with_interrupt(id, 0, self.session, self.interrupt_flag())
     }
 
-    fn with_interrupt(id: u64, host: u64, interrupted: Arc<AtomicBool>) -> Arc<Self> {
+    fn with_interrupt(id: u64, host: u64, session: u64, interrupted: Arc<AtomicBool>) -> Arc<Self> {
         Arc::new(Self {
             id,
+            session,
             interrupted,
             changed_rows: AtomicU64::new(0),
             host: Mutex::new(host),
@@ -71,6 +79,11 @@ impl LockOwner {
     /// The id given at creation.
     pub fn id(&self) -> u64 {
         self.id
+    }
+
+    /// The host's number of the session; 0 for none.
+    pub fn session(&self) -> u64 {
+        self.session
     }
 
     /// Interrupts the owner, since its session was killed: the current wait, and every later one
@@ -107,6 +120,11 @@ impl LockOwner {
         self.changed_rows.store(rows, Ordering::Relaxed);
     }
 
+    /// Number of changed rows, as [`LockOwner::set_changed_rows`] has set it.
+    pub fn changed_rows(&self) -> u64 {
+        self.changed_rows.load(Ordering::Relaxed)
+    }
+
     /// Number of keys locked.
     pub fn locks_held(&self) -> usize {
         // Both mutexes at once, since other threads move locks from `merged` to `held`.
@@ -120,8 +138,8 @@ impl LockOwner {
     }
 
     /// Estimated cost of a rollback: changed rows plus held locks, those of gaps included.
-    pub(super) fn weight(&self) -> u64 {
-        let rows = self.changed_rows.load(Ordering::Relaxed);
+    pub fn weight(&self) -> u64 {
+        let rows = self.changed_rows();
         rows.saturating_add((self.locks_held() + self.gaps_held()) as u64)
     }
 
@@ -132,6 +150,20 @@ impl LockOwner {
         if *host != 0 {
             f(*host);
         }
+    }
+
+    /// As [`Self::with_host`], but does not call `f` while another thread uses the context.
+    pub(super) fn try_with_host(&self, f: impl FnOnce(u64)) {
+        if let Some(host) = self.host.try_lock()
+            && *host != 0
+        {
+            f(*host);
+        }
+    }
+
+    /// When the wait of the owner began, microseconds since 1970; `None` if it does not wait.
+    pub fn waits_since_us(&self) -> Option<u64> {
+        self.waiting().map(|waiter| waiter.since_us)
     }
 
     /// Forgets the host's context, which is about to become invalid. Waits for calls of

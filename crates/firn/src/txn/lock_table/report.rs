@@ -1,8 +1,7 @@
 //! Views of the lock table for status output: locks, waits, memory, the last deadlock.
 
 use super::key_set::{KeySet, same_index};
-use super::{LockMode, LockOwner, LockTable, LockWaiter};
-use std::fmt::Write;
+use super::{Deadlock, LockMode, LockOwner, LockTable, LockWaiter};
 use std::sync::Arc;
 
 /// One held lock, or all merged locks of one owner, index and mode.
@@ -33,9 +32,27 @@ pub struct WaitInfo {
     pub mode: LockMode,
     /// An insert of the key waits for gap locks.
     pub is_insert: bool,
+    /// When the wait began, microseconds since 1970.
+    pub since_us: u64,
     /// Ids of the owners that it waits for: first those of requests ahead in the queue, then
     /// holders.
     pub blockers: Vec<u64>,
+}
+
+impl WaitInfo {
+    /// The lock that it waits for, in words.
+    pub fn words(&self) -> &'static str {
+        lock_words(self.is_insert, self.mode)
+    }
+}
+
+/// A requested lock in words.
+pub(super) fn lock_words(is_insert: bool, mode: LockMode) -> &'static str {
+    match (is_insert, mode) {
+        (true, _) => "insert intention",
+        (false, LockMode::Shared) => "shared lock",
+        (false, LockMode::Exclusive) => "exclusive lock",
+    }
 }
 
 /// Counts since the lock table was created.
@@ -140,6 +157,7 @@ impl LockTable {
                     key: waiter.key.to_vec(),
                     mode: waiter.mode,
                     is_insert: false,
+                    since_us: waiter.since_us,
                     blockers: row.blockers(waiter).iter().map(|o| o.id()).collect(),
                 }));
             }
@@ -150,6 +168,7 @@ impl LockTable {
                 key: waiter.key.to_vec(),
                 mode: waiter.mode,
                 is_insert: true,
+                since_us: waiter.since_us,
                 blockers,
             });
         };
@@ -157,9 +176,9 @@ impl LockTable {
         waits
     }
 
-    /// Describes the last deadlock: one line for each wait of the cycle, with the victim marked.
-    pub fn last_deadlock(&self) -> Option<String> {
-        self.last_deadlock.lock().clone()
+    /// The last ten deadlocks, oldest first.
+    pub fn deadlocks(&self) -> Vec<Arc<Deadlock>> {
+        self.deadlocks.kept()
     }
 }
 
@@ -185,36 +204,4 @@ fn push_spans(locks: &mut Vec<LockInfo>, max: usize, owner: u64, mode: LockMode,
             });
         }
     }
-}
-
-/// Describes a cycle: one line for each wait, whose blocker is the owner of the next one.
-pub(super) fn describe(cycle: &[Arc<LockWaiter>], victim: usize) -> String {
-    let mut text = String::new();
-    for (i, waiter) in cycle.iter().enumerate() {
-        let next = &cycle[(i + 1) % cycle.len()];
-        // Writing to a string cannot fail.
-        let _ = writeln!(
-            text,
-            "transaction {} (weight {}) waits for {} on key {}, blocked by transaction {}{}",
-            waiter.owner.id(),
-            waiter.owner.weight(),
-            waiter.words(),
-            hex(&waiter.key),
-            next.owner.id(),
-            if i == victim { "; rolled back" } else { "" },
-        );
-    }
-    text
-}
-
-fn hex(key: &[u8]) -> String {
-    const SHOWN: usize = 64;
-    let mut text = String::with_capacity(2 * key.len().min(SHOWN) + 3);
-    for byte in key.iter().take(SHOWN) {
-        let _ = write!(text, "{byte:02x}");
-    }
-    if key.len() > SHOWN {
-        text.push('…');
-    }
-    text
 }

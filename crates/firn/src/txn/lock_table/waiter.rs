@@ -1,6 +1,7 @@
 //! One waiting request, and its condition variable.
 
 use super::{LockMode, LockOwner};
+use crate::base::wall_clock;
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,6 +31,8 @@ pub(super) struct LockWaiter {
     pub(super) upgrade: bool,
     /// An insert of the key waits for gap locks of others, not for a row.
     pub(super) for_gap: bool,
+    /// When the wait began, microseconds since 1970.
+    pub(super) since_us: u64,
     signal: Mutex<WaitState>,
     wake: Condvar,
 }
@@ -69,20 +72,12 @@ impl LockWaiter {
             mode,
             upgrade,
             for_gap,
+            since_us: wall_clock::now_us(),
             signal: Mutex::new(WaitState {
                 outcome: WaitOutcome::Waiting,
                 kicked: false,
             }),
             wake: Condvar::new(),
-        }
-    }
-
-    /// The lock that it waits for, in words.
-    pub(super) fn words(&self) -> &'static str {
-        match (self.for_gap, self.mode) {
-            (true, _) => "insert intention",
-            (false, LockMode::Shared) => "shared lock",
-            (false, LockMode::Exclusive) => "exclusive lock",
         }
     }
 

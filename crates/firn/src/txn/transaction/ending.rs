@@ -107,6 +107,7 @@ impl Transaction {
             changes,
             prepared,
         };
+        self.entry.prepared();
         Ok(())
     }
 
@@ -175,6 +176,7 @@ impl Transaction {
             lsn: committed.lsn,
             in_binlog,
         };
+        self.entry.committed();
         self.row_counts.commit();
         Ok(())
     }
@@ -244,6 +246,8 @@ impl Transaction {
         } = std::mem::replace(&mut self.phase, Phase::Idle)
         {
             let inserting = self.leave_inserts();
+            self.cx.transactions.remove(&self.entry);
+            self.entry = self.cx.transactions.add(&fresh_owner, &self.writes);
             let owner = std::mem::replace(&mut self.owner, fresh_owner);
             let recovered = PreparedTransaction {
                 changes,
@@ -267,6 +271,7 @@ impl Transaction {
 
     pub(super) fn finish(&mut self) {
         self.phase = Phase::Idle;
+        self.entry.end();
         if let Some(xid) = self.noted.take() {
             self.cx.prepared.forget(&xid);
         }

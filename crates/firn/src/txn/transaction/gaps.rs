@@ -3,17 +3,17 @@
 use super::*;
 use crate::base::InternalIterator;
 use crate::base::key::index_id_of;
-use crate::txn::active_inserts::ActiveInserts;
+use crate::txn::active_inserts::{ActiveInserts, Nearest};
 use crate::txn::lock_table::GapGrant;
 
 impl Transaction {
     /// Whether locking reads lock the gaps between rows, too: from REPEATABLE READ on.
     pub fn locks_gaps(&self) -> bool {
-        self.isolation == Isolation::RepeatableRead
+        self.isolation.repeats_reads()
     }
 
     /// Locks the keys from `lower` to below `upper` against inserts by others. Others may have
-    /// inserted keys there and not committed them: see [`Self::first_foreign`].
+    /// inserted keys there and not committed them: see [`Self::key_of_others`].
     pub fn lock_gap(&self, lower: &[u8], upper: &[u8]) -> GapGrant {
         pause_points::at(PausePoint::GapWanted);
         let grant = self.cx.locks.lock_gap(&self.owner, lower, upper);
@@ -32,33 +32,29 @@ impl Transaction {
         self.cx.inserts.number(index) > usize::from(own)
     }
 
-    /// The smallest key of `index` from `lower` to below `upper` that another transaction has
-    /// written and not committed.
+    /// Number of new keys that transactions have written in the slot of `index` so far: see
+    /// [`ActiveInserts::written`].
+    pub fn inserts_written(&self, index: IndexId) -> u64 {
+        self.cx.inserts.written(index)
+    }
+
+    /// The smallest or largest key of `index` from `lower` to below `upper` that another
+    /// transaction has written and not committed.
     ///
     /// # Errors
     /// Those of reading spilled files: `Corruption`, `Unsupported`, `Io`.
-    pub fn first_foreign(
+    pub fn key_of_others(
         &self,
         index: IndexId,
         lower: &[u8],
         upper: &[u8],
+        nearest: Nearest,
     ) -> Result<Option<Vec<u8>>> {
+        if lower >= upper || !self.others_insert(index) {
+            return Ok(None);
+        }
         let inserts = &self.cx.inserts;
-        inserts.first_of_others(index, &self.owner, lower, upper)
-    }
-
-    /// As [`Self::first_foreign`], but the largest key.
-    ///
-    /// # Errors
-    /// As [`Self::first_foreign`].
-    pub fn last_foreign(
-        &self,
-        index: IndexId,
-        lower: &[u8],
-        upper: &[u8],
-    ) -> Result<Option<Vec<u8>>> {
-        let inserts = &self.cx.inserts;
-        inserts.last_of_others(index, &self.owner, lower, upper)
+        inserts.key_of_others(index, &self.owner, (lower, upper), nearest)
     }
 
     /// Writes an entry under a key that is new in its index, with `put`, unless another transaction
@@ -84,6 +80,7 @@ impl Transaction {
         pause_points::at(PausePoint::InsertAllowed);
         let mark = self.mark;
         put(self)?;
+        self.cx.inserts.count_written(index, &self.owner);
         pause_points::at(PausePoint::Inserted);
         if !self.cx.locks.is_gap_locked(&self.owner, user_key) {
             return Ok(true);

@@ -6,15 +6,18 @@ impl Transaction {
     /// Fixes the snapshot now, for START TRANSACTION WITH CONSISTENT SNAPSHOT. At READ COMMITTED
     /// it does nothing, since each statement takes a read point of its own.
     pub fn fix_snapshot(&mut self) {
-        if self.isolation == Isolation::RepeatableRead {
+        if self.isolation.repeats_reads() {
             self.take_snapshot();
         }
     }
 
     pub(super) fn take_snapshot(&mut self) {
-        let super_versions = &self.cx.super_versions;
-        self.snapshot
-            .get_or_insert_with(|| self.cx.snapshots.acquire(|| super_versions.visible()));
+        if self.snapshot.is_none() {
+            let super_versions = &self.cx.super_versions;
+            let snapshot = self.cx.snapshots.acquire(|| super_versions.visible());
+            self.entry.set_snapshot(snapshot.seqno());
+            self.snapshot = Some(snapshot);
+        }
         self.point = None;
     }
 
@@ -41,7 +44,7 @@ impl Transaction {
     }
 
     pub(super) fn new_point(&mut self) -> ReadPoint {
-        if self.isolation == Isolation::RepeatableRead && !self.autocommit {
+        if self.isolation.repeats_reads() && !self.autocommit {
             self.take_snapshot();
         }
         match &self.snapshot {

@@ -204,30 +204,82 @@ fn deadlock_of_many() {
 }
 
 #[test]
-fn the_last_deadlock_is_readable() {
+fn the_last_deadlocks_are_kept() {
     for table in tables() {
-        let (one, two) = (LockOwner::new(1, 0), LockOwner::new(2, 0));
-        table
-            .acquire(&one, b"a", LockMode::Exclusive, LONG)
-            .unwrap();
-        table
-            .acquire(&two, b"b", LockMode::Exclusive, LONG)
-            .unwrap();
-        assert_eq!(table.last_deadlock(), None);
-        std::thread::scope(|scope| {
-            let waiting = scope.spawn(|| table.acquire(&one, b"b", LockMode::Shared, LONG));
-            until_waiting(&table, 1);
-            let error = table.acquire(&two, b"a", LockMode::Exclusive, LONG);
-            assert_eq!(error.unwrap_err().kind(), &ErrorKind::Deadlock);
-            table.release_all(&two);
-            waiting.join().unwrap().unwrap();
-        });
+        let told = Arc::new(AtomicU64::new(0));
+        let number = Arc::clone(&told);
+        table.on_deadlock(move |deadlock| number.store(deadlock.number, Ordering::Relaxed));
+        assert!(table.deadlocks().is_empty());
+        for round in 1..=12u64 {
+            let (one, two) = (LockOwner::of_session(1, 0, 7), LockOwner::new(2, 0));
+            let exclusive = LockMode::Exclusive;
+            table.acquire(&one, b"a", exclusive, LONG).unwrap();
+            table.acquire(&two, b"b", exclusive, LONG).unwrap();
+            std::thread::scope(|scope| {
+                let waiting = scope.spawn(|| table.acquire(&one, b"b", LockMode::Shared, LONG));
+                until_waiting(&table, 1);
+                let error = table.acquire(&two, b"a", exclusive, LONG);
+                assert_eq!(error.unwrap_err().kind(), &ErrorKind::Deadlock);
+                table.release_all(&two);
+                waiting.join().unwrap().unwrap();
+            });
+            table.release_all(&one);
+            assert_eq!(table.stats().deadlocks, round);
+            assert_eq!(told.load(Ordering::Relaxed), round);
+        }
+        let kept = table.deadlocks();
+        let numbers: Vec<u64> = kept.iter().map(|deadlock| deadlock.number).collect();
+        assert_eq!(numbers, (3..=12).collect::<Vec<_>>());
+        let last = kept.last().unwrap();
+        assert_eq!(last.victim, 0, "on a tie the requester");
+        let members: Vec<_> = last
+            .members
+            .iter()
+            .map(|one| {
+                (
+                    one.owner,
+                    one.session,
+                    one.weight,
+                    &one.key[..],
+                    one.words(),
+                )
+            })
+            .collect();
         assert_eq!(
-            table.last_deadlock().unwrap(),
-            "transaction 2 (weight 1) waits for exclusive lock on key 61, \
-         blocked by transaction 1; rolled back\n\
-         transaction 1 (weight 1) waits for shared lock on key 62, blocked by transaction 2\n"
+            members,
+            [
+                (2, 0, 1, &b"a"[..], "exclusive lock"),
+                (1, 7, 1, &b"b"[..], "shared lock")
+            ]
         );
+    }
+}
+
+#[test]
+fn without_detection_a_deadlock_waits_until_it_is_turned_on() {
+    for table in tables() {
+        table.set_deadlock_detection(false);
+        let (one, two) = (LockOwner::new(1, 0), LockOwner::new(2, 0));
+        let exclusive = LockMode::Exclusive;
+        table.acquire(&one, b"a", exclusive, LONG).unwrap();
+        table.acquire(&two, b"b", exclusive, LONG).unwrap();
+        std::thread::scope(|scope| {
+            let first = scope.spawn(|| {
+                let outcome = table.acquire(&one, b"b", exclusive, LONG);
+                table.release_all(&one);
+                outcome.is_ok()
+            });
+            let second = scope.spawn(|| {
+                let outcome = table.acquire(&two, b"a", exclusive, LONG);
+                table.release_all(&two);
+                outcome.is_ok()
+            });
+            until_waiting(&table, 2);
+            assert_eq!(table.stats().deadlocks, 0);
+            table.set_deadlock_detection(true);
+            let granted = [first.join().unwrap(), second.join().unwrap()];
+            assert_eq!(granted.iter().filter(|granted| **granted).count(), 1);
+        });
         assert_eq!(table.stats().deadlocks, 1);
     }
 }

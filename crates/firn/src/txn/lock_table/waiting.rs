@@ -1,0 +1,200 @@
+//! Waits for locks: from the queue through the search for deadlocks and the sleep to the outcome.
+
+use super::deadlock_report::{Deadlock, DeadlockMember};
+use super::waiter::{LockWaiter, WaitOutcome};
+use super::{Granted, LockMode, LockOwner, LockTable};
+use crate::base::pause_points::{self, PausePoint};
+use crate::base::{Error, ErrorKind, Result};
+use crate::txn::deadlock;
+use parking_lot::MutexGuard;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+impl LockTable {
+    pub(super) fn wait(
+        &self,
+        owner: &Arc<LockOwner>,
+        key: &[u8],
+        mode: LockMode,
+        timeout: Duration,
+    ) -> Result<Granted> {
+        if owner.is_interrupted() {
+            return Err(interrupted());
+        }
+        pause_points::at(PausePoint::LockRefused);
+        let shard = self.shard(key);
+        let graph = self.graph.lock();
+        let waiter = match shard.attempt_or_enqueue(&self.registry, owner, key, mode) {
+            // `waited` is true: the lock was released since the first attempt, perhaps by a commit.
+            Ok(locked) => {
+                return Ok(Granted {
+                    newly: locked.newly,
+                    waited: true,
+                });
+            }
+            Err(waiter) => waiter,
+        };
+        self.sleep(graph, &waiter, timeout)?;
+        if !waiter.upgrade {
+            owner.held.lock().keys.push(Arc::clone(&waiter.key));
+        }
+        Ok(Granted {
+            newly: !waiter.upgrade,
+            waited: true,
+        })
+    }
+
+    /// Searches for deadlocks, and sleeps until the request has been granted. The caller has put it
+    /// into a queue under the graph lock.
+    pub(super) fn sleep(
+        &self,
+        graph: MutexGuard<'_, ()>,
+        waiter: &Arc<LockWaiter>,
+        timeout: Duration,
+    ) -> Result<()> {
+        let owner = &waiter.owner;
+        owner.set_waiting(Some(Arc::clone(waiter)));
+        let deadlocks = match self.detects_deadlocks.load(Ordering::Relaxed) {
+            true => self.break_cycles(waiter),
+            false => Vec::new(),
+        };
+        drop(graph);
+        self.deadlocks.report(&deadlocks);
+        self.waits.fetch_add(1, Ordering::Relaxed);
+        if waiter.outcome() == WaitOutcome::Waiting {
+            self.tell_observer(waiter);
+        }
+        // An interrupt before `set_waiting` did not find this waiter to kick it.
+        if !owner.is_interrupted() {
+            let observer = self.observer.read().clone();
+            let mut timeout = timeout;
+            if let Some(observer) = &observer {
+                owner.with_host(|host| timeout = observer.sleeps(host, timeout));
+            }
+            waiter.sleep(timeout);
+            if let Some(observer) = &observer {
+                owner.with_host(|host| observer.wakes(host));
+            }
+        }
+        let outcome = match waiter.outcome() {
+            WaitOutcome::Waiting => {
+                let _graph = self.graph.lock();
+                self.decide(waiter, WaitOutcome::Left)
+            }
+            decided => decided,
+        };
+        owner.set_waiting(None);
+        match outcome {
+            WaitOutcome::Granted => Ok(()),
+            WaitOutcome::Victim => Err(Error::new(
+                ErrorKind::Deadlock,
+                "chosen as the victim; see the last deadlock in the engine's status",
+            )),
+            WaitOutcome::Left if owner.is_interrupted() => Err(interrupted()),
+            WaitOutcome::Left => Err(self.timed_out()),
+            WaitOutcome::Waiting => unreachable!("it left the queue"),
+        }
+    }
+
+    pub(super) fn timed_out(&self) -> Error {
+        self.timeouts.fetch_add(1, Ordering::Relaxed);
+        Error::new(ErrorKind::LockTimeout, "waiting for a row lock")
+    }
+
+    /// Chooses victims until no cycle goes through `requester`. Returns the deadlocks that it found.
+    /// The caller holds the graph lock.
+    fn break_cycles(&self, requester: &Arc<LockWaiter>) -> Vec<Arc<Deadlock>> {
+        let mut found = Vec::new();
+        while requester.outcome() == WaitOutcome::Waiting {
+            let cycle = deadlock::find_cycle(
+                requester,
+                |waiter| Arc::as_ptr(&waiter.owner).addr(),
+                |waiter| self.waiters_ahead(waiter),
+            );
+            let Some(cycle) = cycle else {
+                break;
+            };
+            let weights: Vec<u64> = cycle.iter().map(|w| w.owner.weight()).collect();
+            let victim = deadlock::victim(&weights);
+            // Before the victim wakes up and ends its statement.
+            let observer = self.observer.read().clone();
+            let members = cycle.iter().zip(&weights);
+            let members = members.map(|(w, weight)| DeadlockMember::new(w, *weight, &observer));
+            found.push(self.deadlocks.add(members.collect(), victim));
+            self.decide(&cycle[victim], WaitOutcome::Victim);
+        }
+        found
+    }
+
+    /// Turns the search for deadlocks on or off. Without it, the requests of a cycle wait until one
+    /// of them times out. When it is turned on, the waits that have begun are searched.
+    pub fn set_deadlock_detection(&self, on: bool) {
+        let mut found = Vec::new();
+        {
+            let _graph = self.graph.lock();
+            let before = self.detects_deadlocks.swap(on, Ordering::Relaxed);
+            if on && !before {
+                for waiter in self.all_waiters() {
+                    found.append(&mut self.break_cycles(&waiter));
+                }
+            }
+        }
+        self.deadlocks.report(&found);
+    }
+
+    /// All requests that wait. The caller holds the graph lock, so that none begins to.
+    fn all_waiters(&self) -> Vec<Arc<LockWaiter>> {
+        let mut waiters = Vec::new();
+        for shard in &self.shards {
+            for row in shard.rows.lock().map.values() {
+                waiters.extend(row.queue().cloned());
+            }
+        }
+        let add = |waiter: &Arc<LockWaiter>, _| waiters.push(Arc::clone(waiter));
+        self.gaps.for_each(|_, _, _| (), add);
+        waiters
+    }
+
+    /// Ends the wait of `waiter` with `outcome`, if it still waits. Returns its outcome. The caller
+    /// holds the graph lock.
+    fn decide(&self, waiter: &Arc<LockWaiter>, outcome: WaitOutcome) -> WaitOutcome {
+        match waiter.for_gap {
+            true => self.gaps.decide(waiter, outcome),
+            false => self.shard(&waiter.key).decide(waiter, outcome),
+        }
+    }
+
+    /// The requests of the owners that `waiter` waits for. Owners that do not wait are left out,
+    /// since no cycle goes through them.
+    fn waiters_ahead(&self, waiter: &Arc<LockWaiter>) -> Vec<Arc<LockWaiter>> {
+        let blockers = match waiter.for_gap {
+            true => self.gaps.blockers(waiter),
+            false => self.shard(&waiter.key).nearest_blockers(waiter),
+        };
+        let waiting = blockers.into_iter().filter_map(|owner| owner.waiting());
+        waiting.collect()
+    }
+
+    fn tell_observer(&self, waiter: &Arc<LockWaiter>) {
+        let observer = self.observer.read().clone();
+        let Some(observer) = observer else {
+            return;
+        };
+        // Copy the own context, which stays valid, since this is its thread. Holding the locks of
+        // two contexts at once could deadlock.
+        let mut waiting = 0;
+        waiter.owner.with_host(|host| waiting = host);
+        let blockers = match waiter.for_gap {
+            true => self.gaps.blockers(waiter),
+            false => self.shard(&waiter.key).blockers(waiter),
+        };
+        for blocker in blockers {
+            blocker.with_host(|blocking| observer.waits_for(waiting, blocking));
+        }
+    }
+}
+
+pub(super) fn interrupted() -> Error {
+    Error::new(ErrorKind::Interrupted, "while waiting for a row lock")
+}
