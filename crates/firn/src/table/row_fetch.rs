@@ -356,7 +356,12 @@ impl RowFetch {
         if found {
             return Ok(FetchOutcome::Row);
         }
-        self.unlock_row(txn);
+        // A scan of the clustered index that begins with this key has not locked the gap around it,
+        // so the lock stays: it keeps others from inserting the key again, as the lock of a deleted
+        // row does in InnoDB. In a secondary index the gap lock covers the entry.
+        if !(self.clustered && txn.locks_gaps()) {
+            self.unlock_row(txn);
+        }
         Ok(FetchOutcome::Gone)
     }
 
