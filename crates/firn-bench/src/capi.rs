@@ -186,7 +186,12 @@ impl Database {
         };
         // SAFETY: the handles are live, and outlive the session by its lifetime.
         unsafe {
-            check(firn_session_new(self.db, null_mut(), 0, &mut session.session))?;
+            check(firn_session_new(
+                self.db,
+                null_mut(),
+                0,
+                &mut session.session,
+            ))?;
             check(firn_cursor_open(
                 session.session,
                 self.table,
