@@ -3,7 +3,9 @@
 
 namespace firn {
 
-/* Init functions of the plugins of information_schema. Those in i_s.cc: FIRN_TABLES, FIRN_LEVELS. */
+/*
+  Init functions of the plugins of information_schema. Those in i_s.cc: FIRN_TABLES, FIRN_LEVELS.
+*/
 int init_firn_tables(void* schema);
 int init_firn_levels(void* schema);
 /* Those in i_s_transactions.cc: FIRN_TRX, FIRN_LOCKS, FIRN_LOCK_WAITS, FIRN_DEADLOCKS. */

@@ -93,6 +93,7 @@ impl Database {
             lock_wait: None,
             wait_begins: None,
             wait_ends: None,
+            statement: None,
         };
         let mut database = Self {
             db: null_mut(),

@@ -2,6 +2,7 @@
 
 pub mod active_inserts;
 mod deadlock;
+mod isolation;
 pub mod lock_table;
 pub mod prepared;
 mod prepared_ending;
@@ -13,13 +14,14 @@ pub mod transaction_list;
 pub mod write_set;
 
 pub use active_inserts::{ActiveInserts, Nearest};
+pub use isolation::Isolation;
 pub use lock_table::{
     Deadlock, DeadlockMember, GapGrant, Granted, LockInfo, LockMemory, LockMode, LockOwner,
     LockStats, LockTable, WaitInfo, WaitObserver, WaitPolicy,
 };
 pub use prepared::{PreparedTransaction, PreparedTransactions};
 pub use snapshots::{Snapshot, SnapshotList};
-pub use transaction::{Isolation, Transaction};
+pub use transaction::Transaction;
 pub use transaction_context::TransactionContext;
 pub use transaction_list::{TransactionInfo, TransactionList, TransactionPhase};
 pub use write_set::{Savepoint, SharedWriteSet, WriteSet, WriteSetIter};

@@ -60,6 +60,7 @@ impl Server {
             lock_wait: Some(lock_wait),
             wait_begins: None,
             wait_ends: None,
+            statement: None,
         };
         let mut db = std::ptr::null_mut();
         // SAFETY: the pointers are valid.

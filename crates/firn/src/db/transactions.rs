@@ -4,7 +4,7 @@ use super::Db;
 use super::background::BackgroundWork;
 use crate::base::event_listener::Severity;
 use crate::base::wall_clock;
-use crate::txn::{Deadlock, Isolation, LockInfo, TransactionInfo, TransactionPhase, WaitInfo};
+use crate::txn::{Deadlock, LockInfo, TransactionInfo, WaitInfo};
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::sync::Arc;
@@ -27,28 +27,6 @@ pub struct SnapshotAge {
 
 fn seconds_since(begin_us: u64) -> u64 {
     wall_clock::now_us().saturating_sub(begin_us) / SECOND_US
-}
-
-impl Isolation {
-    /// The level as SQL names it.
-    pub fn words(self) -> &'static str {
-        match self {
-            Self::ReadCommitted => "READ COMMITTED",
-            Self::RepeatableRead => "REPEATABLE READ",
-            Self::Serializable => "SERIALIZABLE",
-        }
-    }
-}
-
-impl TransactionPhase {
-    /// The phase in words.
-    pub fn words(self) -> &'static str {
-        match self {
-            Self::Active => "active",
-            Self::Prepared => "prepared",
-            Self::Committed => "committed, waits for the log",
-        }
-    }
 }
 
 impl Db {

@@ -18,6 +18,7 @@ mod gaps;
 mod reads;
 mod writes;
 
+use super::isolation::Isolation;
 use super::lock_table::{Granted, LockMode, LockOwner, WaitPolicy};
 use super::prepared::PreparedTransaction;
 use super::prepared_ending::discard;
@@ -39,33 +40,6 @@ use crate::write::{Batch, Changes, CommitRecord, PreparedLogPin, unknown_outcome
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-
-/// Isolation levels. READ UNCOMMITTED reads as READ COMMITTED does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Isolation {
-    /// A statement sees the data committed before its first consistent read.
-    ReadCommitted,
-    /// A transaction sees the data committed before its first consistent read.
-    RepeatableRead,
-    /// As REPEATABLE READ; the host makes plain reads lock what they read.
-    Serializable,
-}
-
-impl Isolation {
-    /// The level with this number; the inverse of `as u8`.
-    pub(super) fn from_number(number: u8) -> Self {
-        match number {
-            0 => Self::ReadCommitted,
-            1 => Self::RepeatableRead,
-            _ => Self::Serializable,
-        }
-    }
-
-    /// Whether all reads of a transaction see one snapshot, and locking reads lock gaps.
-    fn repeats_reads(self) -> bool {
-        self >= Self::RepeatableRead
-    }
-}
 
 enum Phase {
     Idle,

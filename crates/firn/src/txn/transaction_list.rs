@@ -1,7 +1,7 @@
 //! The open transactions, for reports.
 
+use super::isolation::Isolation;
 use super::lock_table::LockOwner;
-use super::transaction::Isolation;
 use super::write_set::SharedWriteSet;
 use crate::base::{Seqno, wall_clock};
 use parking_lot::Mutex;
@@ -18,6 +18,17 @@ pub enum TransactionPhase {
     Prepared,
     /// Its changes are visible, and it waits for the log.
     Committed,
+}
+
+impl TransactionPhase {
+    /// The phase in words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::Prepared => "prepared",
+            Self::Committed => "committed, waits for the log",
+        }
+    }
 }
 
 const IDLE: u8 = 0;

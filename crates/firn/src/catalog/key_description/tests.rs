@@ -40,9 +40,8 @@ fn index(name: &str, parts: &[(u32, PartSchema, bool, u32)]) -> IndexSchema {
     }
 }
 
-/// d/t: id INT, k SMALLINT UNSIGNED NULL, c BINARY(2), b VARBINARY(4); PRIMARY (id), KEY k (k DESC, c,
-/// b). d/h has a
-/// hidden clustered index.
+/// d/t: id INT, k SMALLINT UNSIGNED NULL, c BINARY(2), b VARBINARY(4); PRIMARY (id), KEY k (k
+/// DESC, c, b). d/h has a hidden clustered index.
 fn known() -> CatalogState {
     let null = NullBit { offset: 0, mask: 1 };
     let signed = PartSchema::Int { signed: true };

@@ -102,8 +102,8 @@ impl LockTable {
         Error::new(ErrorKind::LockTimeout, "waiting for a row lock")
     }
 
-    /// Chooses victims until no cycle goes through `requester`. Returns the deadlocks that it found.
-    /// The caller holds the graph lock.
+    /// Chooses victims until no cycle goes through `requester`. Returns the deadlocks found. The
+    /// caller holds the graph lock.
     fn break_cycles(&self, requester: &Arc<LockWaiter>) -> Vec<Arc<Deadlock>> {
         let mut found = Vec::new();
         while requester.outcome() == WaitOutcome::Waiting {
