@@ -1,12 +1,13 @@
 //! Sorted string tables: immutable files of sorted entries.
 //!
-//! A file is a row of data blocks, then all a reader keeps in memory (filters, index, dictionary,
-//! properties), then a footer of fixed size. `docs/formats/sst.md` has the bytes,
-//! `docs/internals/sst.md` the reasons.
+//! A file consists of data blocks, then the tail (filters, index, dictionaries, properties), then a
+//! footer of fixed size. `docs/formats/sst.md` has the byte format, `docs/internals/sst.md` the
+//! reasons for it.
 //!
-//! Nothing read from a file is trusted: every block carries a checksum that includes its place, and
-//! what the checksum lets through is bounds-checked. Damage is an error that names file and offset,
-//! never a panic and never other data.
+//! Nothing read from a file is trusted. The checksum of each block covers the block's file id and
+//! offset too, so that a block from another position is noticed. Decoders check all bounds even
+//! after a checksum that matches. A damaged block gives an error that names the file and the
+//! offset, never a panic or wrong data.
 
 mod block;
 mod block_frame;
@@ -66,7 +67,7 @@ impl Weighted for CachedBlock {
     }
 }
 
-/// The cache that the readers of a database share.
+/// The block cache that all SST readers of a database share.
 pub type SstBlockCache = BlockCache<CachedBlock>;
 
 #[cfg(test)]

@@ -1,17 +1,23 @@
 //! Data blocks: sorted entries.
 //!
-//! Two layouts. *Row-wise* puts each value beside its key, keys prefix-compressed between restarts:
-//! cheap to build, and one place in memory serves a small row. *Sectioned* keeps keys, trailers,
-//! heads and tails apart, so that similar bytes are neighbours. Keys of one length (integers, most
-//! often) are an array after their common prefix, searched directly; others are prefix-compressed.
+//! There are two layouts. *Row-wise* puts each value beside its key, and keys are prefix-compressed
+//! between restarts: such a block is cheap to build, and the key and value of a small row lie on
+//! the same cache line. *Sectioned* keeps all keys, all trailers (seqno and kind), all value heads
+//! and all value tails in sections of their own, so that similar bytes are neighbours and compress
+//! well.
+//! In a sectioned block, keys of one length (integers, most often) are an array behind their common
+//! prefix and are searched directly; keys of other lengths are prefix-compressed.
 //!
-//! A trailer or a length of heads or tails that all entries share is stored once.
-//! A block is read in one form and stored in another: arrays are stored as byte planes where that
-//! compresses better (`planes`), and turned back once, when the block is loaded.
+//! If all entries of a sectioned block have the same trailer, head length or tail length, it is
+//! stored once.
+//! A block has a read form, which the block cache holds, and a stored form. The stored form has
+//! arrays as byte planes where that compresses better (`plane_layout`); loading the block turns
+//! them back into arrays.
 //!
-//! Rejected: columns cut by the schema (denser by little over byte planes, and the engine would
-//! have to know the schema below the row format); offsets of all prefix-compressed entries instead
-//! of restarts (bytes that do not compress).
+//! Rejected: one section per column of the row. It compresses only a little better than byte
+//! planes, and SSTs would have to know the table's schema.
+//! Rejected: the offset of each prefix-compressed entry instead of restarts. These offsets do not
+//! compress.
 
 mod builder;
 mod byte_planes;
@@ -35,27 +41,29 @@ use header::{
     TRAILER_SAME, TRAILER_WIDTH,
 };
 
-/// Entries between two keys stored in full.
+/// A prefix-compressed key is stored in full at each restart; this is the number of entries from
+/// one restart to the next.
 const RESTART_INTERVAL: usize = 16;
 
 const BUCKET_ABSENT: u8 = 255;
 const BUCKET_COLLISION: u8 = 254;
-/// A bucket of the hash index stores the number of a restart in one byte.
+/// Largest number of restarts in a block with a hash index: a bucket stores a restart number in one
+/// byte, of which two values are reserved.
 const HASHED_RESTARTS_MAX: usize = 253;
 
-/// The bucket of a key among `buckets`, from the lower half of the key's hash.
+/// The bucket of a key in a hash index of `buckets` buckets, from the lower half of the key's hash.
 fn bucket_of(hash: u64, buckets: usize) -> usize {
     (((hash & 0xffff_ffff) * buckets as u64) >> 32) as usize
 }
 
-/// A span of bytes in a block.
+/// Start and end of a range of bytes in a block.
 type ByteSpan = (u32, u32);
 
 /// A decoded data block, as the block cache holds it.
 ///
-/// Invariant: the pieces lie inside `bytes` and in order, and have the sizes the header gives;
-/// everything inside them is checked when it is read, since a cached block is loaded far less often
-/// than it is read.
+/// Invariant: the sections lie in order inside `bytes`, and their sizes agree with the header. The
+/// content of a section is checked each time it is read, because checking all of it when the block
+/// is loaded would cost too much.
 pub struct Block {
     bytes: Box<[u8]>,
     header: BlockHeader,
@@ -69,7 +77,7 @@ impl Weighted for Block {
 }
 
 impl Block {
-    /// Decodes a raw data block and checks the bounds of its pieces.
+    /// Decodes an uncompressed data block and checks the bounds of its sections.
     pub(super) fn new(kind: BlockKind, raw: Vec<u8>) -> Decoded<Self> {
         if !kind.is_data() {
             return Err(DecodeError::Corrupt(
@@ -109,7 +117,8 @@ impl Block {
         Some(block)
     }
 
-    /// Turns the lengths of one piece into the ends of the values of another.
+    /// Replaces, in place, the value lengths in section `lens` by the offsets where the values of
+    /// section `values` end. `None` if the lengths do not add up to the size of `values`.
     fn sum_lengths(&mut self, lens: BlockSection, values: BlockSection) -> Option<()> {
         let (start, end) = self.span(lens);
         let (values_start, values_end) = self.span(values);
@@ -128,11 +137,12 @@ impl Block {
     }
 
     fn slice(&self, (start, end): ByteSpan) -> &[u8] {
-        // Bounds were checked when the span was made from this very block.
+        // The span was checked against this block's size when it was computed, so the default is
+        // not reached.
         self.bytes.get(start as usize..end as usize).unwrap_or(&[])
     }
 
-    /// Item `i` of an array of 32-bit numbers.
+    /// Number `i` of a section that is an array of 32-bit numbers.
     fn word(&self, part: BlockSection, i: u32) -> Option<u32> {
         let (start, end) = self.span(part);
         let at = start as usize + 4 * i as usize;
@@ -140,12 +150,13 @@ impl Block {
         Some(u32::from_le_bytes(*bytes))
     }
 
-    /// The common prefix of fixed keys.
+    /// The common prefix of all keys in a block with keys of one length.
     fn key_prefix(&self) -> &[u8] {
         self.slice(self.span(BlockSection::KeyPrefix))
     }
 
-    /// The bytes after the prefix in fixed key `ordinal`, which exists.
+    /// In a block with keys of one length: the bytes of key `ordinal` after the common prefix. The
+    /// key must exist.
     #[inline]
     fn fixed_suffix(&self, ordinal: u32) -> &[u8] {
         let width = self.header.key_width;
@@ -153,7 +164,7 @@ impl Block {
         self.slice((start, start + width))
     }
 
-    /// Trailer of entry `ordinal` of a sectioned block; the entry exists.
+    /// Trailer (seqno and kind) of entry `ordinal` of a sectioned block; the entry must exist.
     #[inline]
     fn trailer(&self, ordinal: u32) -> Option<u64> {
         let base = self.header.trailer_base;
@@ -166,7 +177,8 @@ impl Block {
         base.checked_add(u64::from_le_bytes(*bytes))
     }
 
-    /// Trailer, head and tail of entry `ordinal` of a sectioned block; the entry exists.
+    /// Trailer, value head and value tail of entry `ordinal` of a sectioned block; the entry must
+    /// exist.
     #[inline]
     fn parts(&self, ordinal: u32) -> Option<(u64, ByteSpan, ByteSpan)> {
         let header = &self.header;
@@ -201,7 +213,7 @@ impl Block {
         ))
     }
 
-    /// Offset of the entry at restart `restart`.
+    /// Offset in the block of the first entry of restart `restart`.
     fn restart(&self, restart: u32) -> Option<u32> {
         let (start, _) = self.span(BlockSection::Keys);
         start.checked_add(self.word(BlockSection::Restarts, restart)?)

@@ -1,4 +1,4 @@
-//! Stored blocks: header, payload, checksum.
+//! The frame of every stored block: a header, the payload (compressed or raw), a checksum.
 
 use super::codec::{Payload, StoredCodec, decompress};
 use super::decode_error::{DecodeError, Decoded};
@@ -20,7 +20,7 @@ pub(super) fn put(
     (file_id, offset): (u64, u64),
 ) -> Handle {
     let start = out.len();
-    // The fourth byte is spare.
+    // The fourth byte of the header is reserved and 0.
     out.extend_from_slice(&[codec as u8, kind as u8, encryption_envelope::NONE, 0]);
     out.extend_from_slice(&(raw_len as u32).to_le_bytes());
     if codec == StoredCodec::ZstdDictionary {
@@ -43,11 +43,13 @@ pub(super) struct StoredHeader {
     pub(super) codec: StoredCodec,
     pub(super) kind: BlockKind,
     pub(super) raw_len: usize,
-    /// Only with [`StoredCodec::ZstdDictionary`].
+    /// Id of the dictionary that the payload needs; `Some` only with
+    /// [`StoredCodec::ZstdDictionary`].
     pub(super) dictionary: Option<u32>,
 }
 
-/// Checks a stored block against its checksum; its header and its payload.
+/// Compares a stored block with its checksum and returns its header and its payload, which is still
+/// compressed.
 pub(super) fn check(
     stored: &[u8],
     (file_id, offset): (u64, u64),
@@ -80,7 +82,7 @@ pub(super) fn check(
     Ok((header, payload))
 }
 
-/// Checks and decompresses a stored block.
+/// Checks and decompresses a stored block that lies at `place`, a pair of file id and offset.
 pub(super) fn open(
     stored: &[u8],
     dictionaries: &[Arc<Dictionary>],
@@ -95,9 +97,10 @@ pub(super) fn open(
     Ok((header.kind, raw))
 }
 
-/// Adapts a stored block that moves from `from` to `to`, pairs of file id and offset: the term of
-/// the position in its checksum is exchanged. The bytes are not summed again, so damage on the way
-/// is still found later.
+/// Adapts the checksum of a stored block that moves from `from` to `to`, pairs of file id and
+/// offset. Only the term of the checksum that depends on the position is replaced. The checksum is
+/// not computed again from the bytes, so a byte that changed in memory meanwhile is still detected
+/// by the next reader.
 pub(super) fn relocate(stored: &mut [u8], from: (u64, u64), to: (u64, u64)) {
     let Some(sum) = stored.last_chunk_mut::<CHECKSUM_LEN>() else {
         return;
@@ -108,7 +111,7 @@ pub(super) fn relocate(stored: &mut [u8], from: (u64, u64), to: (u64, u64)) {
     *sum = moved.to_le_bytes();
 }
 
-/// As [`open`], for a block that must be of `kind`.
+/// As [`open`], but a block whose kind is not `kind` is corruption.
 pub(super) fn open_as(
     kind: BlockKind,
     stored: &[u8],

@@ -11,18 +11,20 @@ use zstd::zstd_safe::{
     compress_bound,
 };
 
-/// How the writer compresses. A block that would save less than an eighth is stored raw.
+/// How the writer compresses blocks. A block that would shrink by less than an eighth is stored
+/// raw.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Codec {
-    /// Not at all.
+    /// Blocks are not compressed.
     None,
-    /// LZ4: fast, for levels that are rewritten soon.
+    /// LZ4, which is fast: for files that compactions soon rewrite.
     Lz4,
-    /// ZSTD: dense, for data that stays.
+    /// ZSTD, which is dense: for data that stays where it is.
     Zstd {
-        /// ZSTD's level; 1 to 22.
+        /// ZSTD's compression level, 1 to 22.
         level: i32,
-        /// Train a dictionary from the first blocks of the file, and keep it if it pays.
+        /// Whether to train a dictionary from the first blocks of the file; it is used only if a
+        /// trial shows that it saves bytes.
         dictionary: bool,
     },
 }
@@ -49,19 +51,20 @@ impl StoredCodec {
     }
 }
 
-/// How data blocks are prepared for ZSTD: found by trial for each file.
+/// How the blocks of a file are prepared for ZSTD. The writer finds the best values by a trial with
+/// the first blocks of each file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Tuning {
     pub(super) plane_layout: PlaneLayout,
-    /// Look for long matches only. Codes and digits have many short ones by chance, and each costs
-    /// more than the bytes it stands for.
+    /// ZSTD looks only for matches of at least [`LONG_MATCH`] bytes. Random digits and codes have
+    /// many short matches by chance, and encoding such a match takes more bytes than it saves.
     pub(super) long_matches: bool,
-    /// Give the tails entropy tables of their own.
+    /// The value tails begin a ZSTD block of their own, which has entropy tables of its own.
     pub(super) cut: bool,
 }
 
 impl Tuning {
-    /// As the properties keep it.
+    /// The bits under which the file's properties store the tuning.
     pub(super) fn to_bits(self) -> u8 {
         let bit = |set: bool, bit: u8| if set { bit } else { 0 };
         bit(self.plane_layout.numbers, 1)
@@ -70,7 +73,8 @@ impl Tuning {
             | bit(self.cut, 8)
     }
 
-    /// `None` if a later version knows more ways.
+    /// The reverse of [`Self::to_bits`]. `None` if a newer writer has set bits that this version
+    /// does not know.
     pub(super) fn from_bits(bits: u8) -> Option<Self> {
         (bits < 16).then_some(Self {
             plane_layout: PlaneLayout {
@@ -83,9 +87,10 @@ impl Tuning {
     }
 }
 
-/// Compresses blocks one after another, reusing its contexts.
+/// Compresses blocks one after another and reuses the ZSTD contexts.
 ///
-/// The ZSTD frames have neither magic nor dictionary id: the block header implies both.
+/// The ZSTD frames have neither magic number nor dictionary id, because the header of the stored
+/// block already has the codec and the dictionary's id.
 pub(super) struct Compressor {
     codec: Codec,
     tuning: Tuning,
@@ -95,12 +100,12 @@ pub(super) struct Compressor {
     out: Vec<u8>,
 }
 
-/// A payload to store: its codec, the dictionary's id (0 without), the bytes.
+/// The payload of a stored block: its codec, the dictionary's id (0 if none is used), the bytes.
 pub(super) type Payload<'a> = (StoredCodec, u32, &'a [u8]);
 
 const LONG_MATCH: u32 = 7;
 const LONG_MATCH_LEVEL: i32 = 1;
-/// A part shorter than this does not repay its own tables.
+/// Bytes of head or tails below which separate entropy tables take more bytes than they save.
 const CUT_MIN: usize = 128;
 
 fn zstd_context(level: i32, long_matches: bool) -> CCtx<'static> {
@@ -142,7 +147,7 @@ impl Compressor {
         self.tuning
     }
 
-    /// Compresses data blocks with `dictionary` from now on. ZSTD digests it once, at first use.
+    /// Compresses all following data blocks with `dictionary`, if the codec is ZSTD.
     pub(super) fn set_dictionary(&mut self, dictionary: &Dictionary) {
         if let Some(context) = &mut self.data {
             context
@@ -152,7 +157,7 @@ impl Compressor {
         }
     }
 
-    /// The bytes to store for a data block.
+    /// The payload to store for a data block.
     pub(super) fn data<'a>(&'a mut self, block: &'a StoredForm) -> Payload<'a> {
         let raw = &block.raw[..];
         let Some(context) = &mut self.data else {
@@ -169,7 +174,8 @@ impl Compressor {
         choose(codec, id, raw, &self.out, len)
     }
 
-    /// The bytes to store for a block that is not data.
+    /// The payload to store for a block that is no data block (index, filter, properties); never
+    /// with a dictionary.
     pub(super) fn other<'a>(&'a mut self, raw: &'a [u8]) -> Payload<'a> {
         let (codec, len) = match (self.codec, &mut self.plain) {
             (Codec::Lz4, _) => {
@@ -188,7 +194,7 @@ impl Compressor {
     }
 }
 
-/// The compressed form if it saves an eighth.
+/// The compressed form if it is shorter than the raw form by at least an eighth, else the raw form.
 fn choose<'a>(
     codec: StoredCodec,
     dictionary: u32,
@@ -202,15 +208,16 @@ fn choose<'a>(
     }
 }
 
-/// Compresses both parts into one frame; if the first is not empty, the second starts a block of
-/// the frame and so has its own entropy tables.
+/// Compresses `first` and `second` into one ZSTD frame and returns its length. If `first` is not
+/// empty, `second` begins a new ZSTD block inside the frame, with entropy tables of its own.
 fn zstd(
     context: &mut CCtx<'static>,
     (first, second): (&[u8], &[u8]),
     out: &mut Vec<u8>,
 ) -> Option<usize> {
     let len = first.len() + second.len();
-    // The flush between the parts costs a few bytes more than the bound allows for.
+    // Ending a ZSTD block between the two parts can take a few bytes more than `compress_bound`
+    // says.
     out.resize((compress_bound(len) + CUT_MIN).max(out.len()), 0);
     if first.is_empty() {
         return context.compress2(&mut out[..], second).ok();
@@ -226,7 +233,8 @@ fn zstd(
     };
     let written = stream().ok();
     if written.is_none() {
-        // The block is stored raw; the next one must find a context without half a frame in it.
+        // The caller stores this block raw. Reset the context, or the next block would continue the
+        // unfinished frame.
         context.reset(ResetDirective::SessionOnly).ok()?;
     }
     written
@@ -242,10 +250,12 @@ thread_local! {
     });
 }
 
-/// No codec expands further than this. A block that claims more is damaged, and must not allocate.
+/// Upper bound of the expansion factor of all codecs. A block header that claims more is damaged,
+/// and is refused before memory of that size is allocated.
 const EXPANSION_MAX: usize = 1 << 16;
 
-/// Undoes the compression of [`Compressor`].
+/// Decompresses what [`Compressor`] has compressed. `raw_len` is the uncompressed length that the
+/// header states.
 pub(super) fn decompress(
     codec: StoredCodec,
     dictionary: Option<&Dictionary>,

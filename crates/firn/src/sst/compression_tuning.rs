@@ -1,18 +1,19 @@
-//! Finding out how the blocks of a file compress best.
+//! Finds out by a trial which [`Tuning`] compresses the blocks of a file best.
 
 use super::block::{PlaneLayout, to_stored_form};
 use super::codec::{Codec, Compressor, Tuning};
 
-/// Blocks compressed in each way.
+/// Number of blocks that the trial compresses with each tuning.
 const TRIAL_BLOCKS: usize = 8;
-/// In a smaller file the trial costs more than it saves.
+/// Raw bytes of a file below which the trial takes more time than its result saves.
 const WORTH_A_TRIAL: usize = 32 << 10;
 
-/// The best way to compress blocks like `built`, which are as the builder made them.
+/// The best tuning for blocks like `built`, which are in read form (no byte planes yet).
 ///
-/// Numbers always become planes under ZSTD: constant bytes vanish and counters become runs. Whether
-/// tails do depends on the data (digits gain a sixth, words lose), as does the search for matches;
-/// so a few blocks are compressed in each way.
+/// Arrays of numbers always become byte planes under ZSTD: bytes that are equal in all entries
+/// vanish, and counters become repetitions. For value tails it depends on the data: as byte planes,
+/// digits shrink by a sixth, but words grow. Likewise only a trial tells whether ZSTD should look
+/// for long matches only. So a few blocks are compressed in each way.
 pub(super) fn tune(codec: Codec, sectioned: bool, built: &[&[u8]]) -> Tuning {
     if !matches!(codec, Codec::Zstd { .. }) {
         return Tuning::default();

@@ -5,18 +5,19 @@ use crate::base::{Error, encryption_envelope};
 /// Why bytes could not be decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DecodeError {
-    /// They contradict their checksum or the format.
+    /// The bytes contradict their checksum or the format.
     Corrupt(&'static str),
-    /// They are well-formed, but this version does not know what they mean.
+    /// The bytes are well-formed, but a newer version wrote them and this one does not know their
+    /// meaning.
     Unsupported(&'static str),
-    /// They are encrypted.
+    /// The bytes are encrypted, which this version cannot read.
     Encrypted,
 }
 
 pub(super) type Decoded<T> = Result<T, DecodeError>;
 
 impl DecodeError {
-    /// The error for the reader of `file`, about the block at `offset`.
+    /// Turns this into the error that names `file` and the `offset` of the block.
     #[cold]
     pub(super) fn at(self, file: &str, offset: u64) -> Error {
         match self {

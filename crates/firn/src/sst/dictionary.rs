@@ -1,17 +1,18 @@
 //! Compression dictionaries, one to four in a file.
 //!
-//! The scope is one file: a neighbour's dictionary compresses clearly worse. The id is derived from
-//! the content and stored in each block, so that a block can be copied to another file together
-//! with its dictionary; a file may carry several.
+//! Each file trains its own dictionary, because the dictionary of a neighbouring file compresses
+//! clearly worse. The dictionary's id is a hash of its content and is stored in each block that
+//! uses it. So block reuse can copy a block to another file together with its dictionary, and a
+//! file may hold several dictionaries.
 
 use super::decode_error::{DecodeError, Decoded};
 use crate::base::checksum;
 use zstd::zstd_safe::DDict;
 
-/// Dictionaries a file may carry.
+/// Largest number of dictionaries in one file.
 pub(super) const DICTIONARIES_MAX: usize = 4;
 
-/// A dictionary, digested for reading.
+/// A dictionary, with the digested form that ZSTD needs to decompress.
 pub(super) struct Dictionary {
     id: u32,
     bytes: Vec<u8>,
@@ -29,7 +30,7 @@ impl Dictionary {
         })
     }
 
-    /// Derived from the content; never 0.
+    /// A hash of the content; never 0, because 0 stands for "no dictionary".
     pub(super) fn id(&self) -> u32 {
         self.id
     }
@@ -42,7 +43,7 @@ impl Dictionary {
         &self.digested
     }
 
-    /// Bytes of memory.
+    /// Bytes of memory that the dictionary takes.
     pub(super) fn memory(&self) -> usize {
         self.bytes.len() + self.digested.sizeof()
     }

@@ -8,26 +8,31 @@ use zstd::zstd_safe::zstd_sys::{
 };
 
 const SIZE: usize = 16 << 10;
-/// ZSTD's advice: a hundred times the dictionary.
+/// Bytes of samples to train with. ZSTD advises a hundred times the size of the dictionary; this is
+/// 32 times.
 const TRAINING_BYTES: usize = 32 * SIZE;
-/// Blocks are cut into samples of this size: the trainer wants many small ones.
+/// Blocks are cut into samples of this many bytes, because the trainer works best with many small
+/// samples.
 const SAMPLE: usize = 1 << 10;
-/// With less data the dictionary costs more bytes than it saves.
+/// Raw bytes of data below which a dictionary takes more bytes than it saves.
 const TRAINING_BYTES_MIN: usize = 8 * SIZE;
-/// Blocks compressed both ways to see whether the dictionary pays.
+/// Number of blocks that a trial compresses both with and without the dictionary.
 const TRIAL_BLOCKS: usize = 16;
-/// It pays if the trial shrinks by at least this share.
+/// The dictionary is used if it makes the compressed trial blocks smaller by at least this
+/// percentage.
 const GAIN_PERCENT_MIN: usize = 2;
 
 impl Dictionary {
-    /// Trains a dictionary from `blocks`. `None` if they are too few, or if it does not pay: random
-    /// data gains nothing and would cost the time for ever.
+    /// Trains a dictionary from `blocks`. `None` if there is too little data, or if a trial shows
+    /// that the dictionary saves too little. For example, random data gains nothing, and would be
+    /// compressed and decompressed with a useless dictionary for as long as it exists.
     pub(super) fn train(blocks: &[StoredForm], codec: Codec, tuning: Tuning) -> Option<Self> {
         let total: usize = blocks.iter().map(|b| b.raw.len()).sum();
         if total < TRAINING_BYTES_MIN {
             return None;
         }
-        // Evenly spread, whole blocks: their keys, heads and tails are all sampled.
+        // Take whole blocks, evenly spread over the file, so that keys, value heads and value tails
+        // are all sampled.
         let step = (total / TRAINING_BYTES).max(1);
         let mut samples = Vec::with_capacity(TRAINING_BYTES.min(total));
         let mut sizes = Vec::new();
@@ -48,7 +53,8 @@ impl Dictionary {
         let mut with_dictionary = Compressor::new(codec, tuning);
         with_dictionary.set_dictionary(self);
         let (mut without, mut with, mut raw) = (0, 0, 0);
-        // Off the training step, so that most trial blocks were not trained on.
+        // Begin with another block than the training did, so that most trial blocks were not
+        // trained on.
         let step = (blocks.len() / TRIAL_BLOCKS).max(1);
         for block in blocks.iter().skip(step / 2).step_by(step) {
             raw += block.raw.len();
@@ -61,17 +67,17 @@ impl Dictionary {
     }
 }
 
-/// Length of the pieces that make up a dictionary, bytes.
+/// Length in bytes of the segments of the samples that the trainer joins to a dictionary.
 const COVER_SEGMENT: u32 = 512;
-/// Bytes whose frequency decides.
+/// The trainer scores a segment by the frequency of the byte strings of this length in it.
 const COVER_WIDTH: u32 = 8;
-/// Binary logarithm of the number of entries in the frequency table: half a million, about one for
-/// each byte of the samples.
+/// Binary logarithm of the number of entries in the trainer's frequency table: half a million,
+/// about one for each byte of the samples.
 const COVER_TABLE_LOG: u32 = 19;
 
-/// ZSTD's trainer with fixed parameters. The function of the safe binding tries five lengths of
-/// pieces and compresses the samples with each result, which took a fifth of the CPU time of
-/// compactions; the dictionaries differ by tenths of a percent.
+/// ZSTD's trainer with fixed parameters. The safe binding's function tries five segment lengths and
+/// compresses the samples with each result. That took a fifth of the CPU time of compactions, for
+/// dictionaries that were better by tenths of a percent.
 fn cover(samples: &[u8], sizes: &[usize]) -> Option<Vec<u8>> {
     debug_assert_eq!(samples.len(), sizes.iter().sum());
     let parameters = ZDICT_fastCover_params_t {
@@ -91,8 +97,9 @@ fn cover(samples: &[u8], sizes: &[usize]) -> Option<Vec<u8>> {
         },
     };
     let mut bytes = vec![0u8; SIZE];
-    // SAFETY: the pointers and lengths are those of live slices; the sizes add up to no more than
-    // the samples, which the caller built together. The trainer keeps none of the pointers.
+    // SAFETY: the pointers and lengths are those of live slices. `sizes` adds up to the length of
+    // `samples`, because `train` built both together, so the trainer reads only inside `samples`.
+    // It writes at most `bytes.len()` bytes and keeps none of the pointers.
     let len = unsafe {
         ZDICT_trainFromBuffer_fastCover(
             bytes.as_mut_ptr().cast(),
@@ -103,7 +110,7 @@ fn cover(samples: &[u8], sizes: &[usize]) -> Option<Vec<u8>> {
             parameters,
         )
     };
-    // SAFETY: takes a number.
+    // SAFETY: the function takes a number and no pointer.
     let failed = unsafe { ZDICT_isError(len) } != 0;
     (!failed).then(|| {
         bytes.truncate(len);

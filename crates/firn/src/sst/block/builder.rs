@@ -34,11 +34,12 @@ pub(in crate::sst) struct BlockBuilder {
     heads: Vec<u8>,
     tails: Vec<u8>,
     last_key: Vec<u8>,
-    /// Bytes of keys that are left out because the previous key has them.
+    /// Number of key bytes that prefix compression leaves out, because the previous key starts with
+    /// them.
     shared: usize,
 }
 
-/// With fewer restarts a hash index is no faster than the binary search.
+/// Number of restarts below which a hash index is no faster than a binary search of the restarts.
 const HASHED_RESTARTS_MIN: usize = 3;
 const ENTRY_OVERHEAD: usize = 3;
 
@@ -60,7 +61,7 @@ impl BlockBuilder {
         self.added.is_empty()
     }
 
-    /// Raw size so far, roughly.
+    /// Approximate size in bytes of the raw block so far.
     pub(in crate::sst) fn size(&self) -> usize {
         let keys = self.keys.len() - self.shared;
         keys + self.heads.len() + self.tails.len() + self.added.len() * ENTRY_OVERHEAD
@@ -71,7 +72,8 @@ impl BlockBuilder {
         &self.last_key
     }
 
-    /// Notes that entries up to `last_key` went to the file without this builder. Only when empty.
+    /// Records that block reuse has copied entries up to `last_key` to the file, past this builder.
+    /// Only when the builder is empty.
     pub(in crate::sst) fn pass(&mut self, last_key: &[u8]) {
         self.last_key.clear();
         self.last_key.extend_from_slice(last_key);
@@ -96,7 +98,7 @@ impl BlockBuilder {
         self.last_key.extend_from_slice(key.user_key);
     }
 
-    /// Encodes the block and empties the builder; at least one entry was added.
+    /// Encodes the block and empties the builder; at least one entry must have been added.
     pub(in crate::sst) fn finish(&mut self) -> BuiltBlock {
         let mut header = self.header();
         let mut body = Vec::with_capacity(self.size() + self.size() / 4);
@@ -135,7 +137,7 @@ impl BlockBuilder {
         BuiltBlock { raw, hashes }
     }
 
-    /// The header without the sizes that encoding determines.
+    /// The header, except for the sizes that are known only after encoding.
     fn header(&self) -> BlockHeader {
         let first = self.added[0];
         let all =
@@ -171,14 +173,15 @@ impl BlockBuilder {
     fn put_fixed_keys(&self, header: &BlockHeader, body: &mut Vec<u8>) {
         let prefix = header.prefix_len as usize;
         body.extend_from_slice(&self.keys[..prefix]);
-        // An index may hold one key of no bytes after the prefix, many times: all versions of it.
+        // The suffixes may have no bytes: then all entries are versions of one key, which is the
+        // prefix. Hence cut by the whole key's length, which is never 0.
         let len = self.added[0].key_len as usize;
         for key in self.keys.chunks_exact(len) {
             body.extend_from_slice(&key[prefix..]);
         }
     }
 
-    /// Prefix-compressed keys; in a row-wise block everything of an entry.
+    /// Appends the prefix-compressed keys; in a row-wise block each key is followed by its value.
     fn put_entries(&self, header: &BlockHeader, body: &mut Vec<u8>, restarts: &mut Vec<u32>) {
         let mut keys = &self.keys[..];
         let mut heads = &self.heads[..];
@@ -218,7 +221,8 @@ impl BlockBuilder {
         }
     }
 
-    /// Trailers and lengths of a sectioned block, as far as they differ.
+    /// Appends the trailers and value lengths of a sectioned block, except those that are the same
+    /// for all entries and so stand in the header.
     fn put_arrays(&self, header: &BlockHeader, body: &mut Vec<u8>) {
         if !header.has(TRAILER_SAME) {
             for a in &self.added {
@@ -242,13 +246,14 @@ impl BlockBuilder {
         if !self.hash_index || !(HASHED_RESTARTS_MIN..=HASHED_RESTARTS_MAX).contains(&restarts) {
             return Vec::new();
         }
-        // Load 0.75.
+        // Four buckets for three entries: a load factor of 0.75.
         let mut buckets = vec![BUCKET_ABSENT; self.added.len() * 4 / 3 + 1];
         for (i, a) in self.added.iter().enumerate() {
             let restart = (i / RESTART_INTERVAL) as u8;
             let at = bucket_of(a.hash, buckets.len());
             let bucket = &mut buckets[at];
-            // A key whose versions cross a restart collides with itself.
+            // A key whose versions lie on both sides of a restart gets two restart numbers, and so
+            // a collision.
             *bucket = match *bucket {
                 BUCKET_ABSENT => restart,
                 same if same == restart => restart,

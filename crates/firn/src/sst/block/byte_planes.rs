@@ -1,13 +1,14 @@
-//! Byte planes: how arrays of equally long items are stored.
+//! Byte planes: how arrays of items of equal length are stored.
 //!
 //! `n` items of `w` bytes are stored as `w` planes of `n` bytes: all first bytes, all second bytes,
-//! and so on. A byte that is the same in all items becomes a run, and the bytes of one plane have a
-//! similar distribution, which an entropy coder exploits. A plane whose neighbours mostly differ by
-//! at most one (a counter, the upper bytes of a sorted number) is stored as differences. A bitmap
-//! in front, one bit a plane, marks those.
+//! and so on. A byte that is the same in all items becomes a repetition of that byte, and the bytes
+//! of one plane have a similar distribution, which an entropy coder exploits. If most neighbouring
+//! bytes of a plane differ by at most one (a counter, the upper bytes of a sorted number), the
+//! plane stores the difference of each byte from the one before. A bitmap in front of the planes
+//! has one bit for each plane, which is set if the plane stores differences.
 //!
-//! Worked example: items `01 07`, `02 07`, `03 07` become planes `01 02 03` and `07 07 07`, and
-//! stored: bitmap `11`, `01 01 01`, `07 00 00`.
+//! Worked example: items `01 07`, `02 07`, `03 07` become the planes `01 02 03` and `07 07 07`.
+//! Both store differences, so the stored bytes are: bitmap `11`, then `01 01 01`, then `07 00 00`.
 
 /// Bytes that `n` items of `w` bytes take when stored as planes.
 pub(super) fn stored_len(n: usize, w: usize) -> Option<usize> {
@@ -38,8 +39,8 @@ fn is_smooth(plane: &[u8]) -> bool {
     plane.windows(2).filter(small).count() * 2 >= plane.len()
 }
 
-/// Undoes [`split`]: appends the `n` items of `w` bytes that `stored` holds. `None` if its length
-/// is another. Uses `stored` as scratch.
+/// Undoes [`split`]: appends the `n` items of `w` bytes that `stored` holds. `None` if `stored` has
+/// not the length for that. Overwrites `stored`.
 pub(super) fn join(stored: &mut [u8], n: usize, w: usize, out: &mut Vec<u8>) -> Option<()> {
     if stored.len() != stored_len(n, w)? {
         return None;
@@ -63,17 +64,17 @@ pub(super) fn join(stored: &mut [u8], n: usize, w: usize, out: &mut Vec<u8>) -> 
     Some(())
 }
 
-/// Rows and columns that are turned at once.
+/// Rows and columns of the square that [`transpose_tile`] transposes.
 const TILE: usize = 16;
 
-/// The starts of tiles that cover `len`, which is at least one tile. The last tile may overlap the
-/// one before it.
+/// The starts of tiles that cover `len` rows or columns; `len` must be at least the size of a tile.
+/// The last tile may overlap the one before it.
 fn tiles(len: usize) -> impl Iterator<Item = usize> {
     let last = len - TILE;
     (0..last).step_by(TILE).chain(std::iter::once(last))
 }
 
-/// Turns rows of `w` bytes into columns: byte `j` of row `i` goes to place `i` of column `j`.
+/// Transposes rows of `w` bytes: byte `j` of row `i` becomes byte `i` of row `j`.
 fn transpose(from: &[u8], w: usize, to: &mut [u8]) {
     if w == 0 {
         return;
@@ -94,9 +95,11 @@ fn transpose(from: &[u8], w: usize, to: &mut [u8]) {
     }
 }
 
-/// Transposes the tile at the start of rows of `w` bytes to the start of rows of `n`. Four times,
-/// lines `i` and `i + 8` are interleaved into lines `2i` and `2i + 1`. Each time the eight bits of
-/// (line, byte) rotate by one; after four times line and byte are exchanged.
+/// Transposes the tile at the start of `from`, whose rows are `w` bytes apart, into the tile at the
+/// start of `to`, whose rows are `n` bytes apart. In each of four rounds, lines `i` and `i + 8` are
+/// interleaved into lines `2i` and `2i + 1`. Take the position of a byte as eight bits, four for
+/// its line and four for its column: each round rotates these bits by one, so that after four
+/// rounds line and column are exchanged.
 #[inline(always)]
 fn transpose_tile(from: &[u8], w: usize, to: &mut [u8], n: usize) {
     let mut tile = [bytemuck::cast::<_, Line>([0u8; TILE]); TILE];
@@ -120,12 +123,12 @@ fn transpose_tile(from: &[u8], w: usize, to: &mut [u8], n: usize) {
 #[cfg(target_arch = "x86_64")]
 type Line = std::arch::x86_64::__m128i;
 
-/// Every processor of this architecture has an instruction for it, which compilers do not find.
+/// Uses the interleaving instructions of SSE2, which compilers do not find by themselves.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn interleave(a: Line, b: Line) -> (Line, Line) {
     use std::arch::x86_64::{_mm_unpackhi_epi8, _mm_unpacklo_epi8};
-    // SAFETY: SSE2, which they want, is a part of this architecture.
+    // SAFETY: both functions need SSE2, which every x86_64 processor has.
     unsafe { (_mm_unpacklo_epi8(a, b), _mm_unpackhi_epi8(a, b)) }
 }
 

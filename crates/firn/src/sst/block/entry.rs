@@ -4,7 +4,8 @@ use super::header::{BlockSection, HEAD_LEN_SAME, TAIL_LEN_SAME, TRAILER_SAME};
 use super::{Block, ByteSpan};
 use crate::base::varint;
 
-/// A decoded entry: its key in prefix-compressed form, and where its parts lie in the block.
+/// A decoded entry: its key in prefix-compressed form, and the spans of its key suffix, value head
+/// and value tail in the block.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct RawEntry {
     pub(super) shared: u32,
@@ -12,11 +13,11 @@ pub(super) struct RawEntry {
     pub(super) trailer: u64,
     pub(super) head: ByteSpan,
     pub(super) tail: ByteSpan,
-    /// Where the entry that follows lies.
+    /// Offset in the block of the entry that follows.
     pub(super) next: u32,
 }
 
-/// A number at the front of `input`; nearly all fit one byte.
+/// Takes a varint from the front of `input`. Nearly all fit one byte, so that case is inlined.
 #[inline(always)]
 fn small(input: &mut &[u8]) -> Option<u32> {
     match input.split_first() {
@@ -29,8 +30,8 @@ fn small(input: &mut &[u8]) -> Option<u32> {
 }
 
 impl Block {
-    /// Decodes entry number `ordinal`, which lies at `at`. `None` if it does not lie inside its
-    /// piece.
+    /// Decodes entry number `ordinal`, whose key lies at offset `at`. `None` if the entry reaches
+    /// beyond its section.
     #[inline]
     pub(super) fn entry(&self, at: u32, ordinal: u32) -> Option<RawEntry> {
         let (_, keys_end) = self.span(BlockSection::Keys);

@@ -1,55 +1,56 @@
-//! The head of a raw data block, and the pieces that follow it.
+//! The header of a raw data block, and the sections that follow it.
 
 use super::byte_planes;
 use crate::base::varint;
 
-/// All entries have the same trailer: the base.
+/// All entries have the same trailer, which is `trailer_base`.
 pub(super) const TRAILER_SAME: u8 = 1;
-/// All heads have the same length.
+/// All value heads have the same length.
 pub(super) const HEAD_LEN_SAME: u8 = 2;
-/// All tails have the same length.
+/// All value tails have the same length.
 pub(super) const TAIL_LEN_SAME: u8 = 4;
-/// Sectioned: all keys have the same length and are stored without prefix compression.
+/// Sectioned blocks only: all keys have the same length and are stored as an array behind their
+/// common prefix.
 pub(super) const KEYS_FIXED: u8 = 8;
-/// Sectioned: fixed keys, trailers and lengths are stored as planes.
+/// Sectioned blocks only: arrays of keys, trailers and lengths are stored as byte planes.
 pub(super) const KEY_PLANES: u8 = 16;
-/// Sectioned: heads of the same length are stored as planes.
+/// Sectioned blocks only: value heads, which have the same length, are stored as byte planes.
 pub(super) const HEAD_PLANES: u8 = 32;
-/// Sectioned: tails of the same length are stored as planes.
+/// Sectioned blocks only: value tails, which have the same length, are stored as byte planes.
 pub(super) const TAIL_PLANES: u8 = 64;
 
 const ROW_WISE_FLAGS: u8 = TRAILER_SAME | HEAD_LEN_SAME | TAIL_LEN_SAME;
 const SECTIONED_FLAGS: u8 = 127;
 
-/// The fields of the head.
+/// The fields of the header.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct BlockHeader {
     pub(super) sectioned: bool,
     pub(super) flags: u8,
     pub(super) entries: u32,
-    /// Entries between keys stored in full; 0 with fixed keys.
+    /// Number of entries from one key stored in full to the next; 0 if the keys are an array.
     pub(super) restart_interval: u32,
-    /// The trailer of all entries, or the base to which each stored trailer is added.
+    /// The trailer of all entries, or the base that is added to each stored trailer.
     pub(super) trailer_base: u64,
-    /// Length of each head, if the same.
+    /// Length in bytes of each value head, if all are the same.
     pub(super) head_len: u32,
-    /// Length of each tail, if the same.
+    /// Length in bytes of each value tail, if all are the same.
     pub(super) tail_len: u32,
-    /// Bytes that all fixed keys start with.
+    /// Keys stored as an array: length in bytes of their common prefix.
     pub(super) prefix_len: u32,
-    /// Bytes of each fixed key after the prefix.
+    /// Keys stored as an array: bytes of each key after the common prefix.
     pub(super) key_width: u32,
-    /// Bytes of all prefix-compressed entries.
+    /// Prefix-compressed keys: bytes of the section that holds them.
     pub(super) keys_len: u32,
-    /// Bytes of all heads, if their lengths differ.
+    /// Bytes of all value heads, if their lengths differ.
     pub(super) heads_len: u32,
-    /// Bytes of all tails, if their lengths differ.
+    /// Bytes of all value tails, if their lengths differ.
     pub(super) tails_len: u32,
-    /// Buckets of the hash index.
+    /// Number of buckets of the hash index, each one byte.
     pub(super) buckets_len: u32,
 }
 
-/// The pieces of a raw block, in stored order.
+/// The sections of a raw block, in stored order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(usize)]
 pub(super) enum BlockSection {
@@ -61,7 +62,8 @@ pub(super) enum BlockSection {
     Heads,
     Restarts,
     Buckets,
-    /// Last, so that one cut divides the block into numbers and text.
+    /// Tails come last, so that the compressor can split a block in two: numbers before, text
+    /// behind.
     Tails,
 }
 
@@ -70,7 +72,7 @@ pub(super) const SECTIONS: usize = 9;
 pub(super) const TRAILER_WIDTH: usize = 8;
 pub(super) const LEN_WIDTH: usize = 4;
 
-/// Size of a piece, and the width of its items if it is stored as planes (else 0).
+/// Size of a section in bytes, and the width of its items if it is stored as byte planes (else 0).
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct SectionSize {
     pub(super) len: usize,
@@ -110,7 +112,8 @@ impl BlockHeader {
         varint::put_u64(out, self.trailer_base);
     }
 
-    /// Calls `f` for each number below 2³² in stored order: whether it is stored, and its value.
+    /// Calls `f` for each 32-bit field in stored order, with whether the flags say that the field
+    /// is stored, and its value.
     fn fields(&self, mut f: impl FnMut(bool, u32)) {
         let mut copy = *self;
         copy.fields_mut(|present, value| {
@@ -135,7 +138,7 @@ impl BlockHeader {
         f(!fixed, &mut self.buckets_len)
     }
 
-    /// Takes the head from the front of `input`; the flags are known.
+    /// Takes the header from the front of `input`; the caller has checked that the flags are known.
     pub(super) fn take(sectioned: bool, input: &mut &[u8]) -> Option<Self> {
         let mut header = Self {
             sectioned,
@@ -150,13 +153,14 @@ impl BlockHeader {
         })?;
         header.trailer_base = varint::take_u64(input)?;
         let fixed = header.has(KEYS_FIXED);
-        // Entries without bytes would allow any count: versions of one key have different trailers.
+        // Entries that take no bytes at all would let a damaged header claim any number of entries.
+        // More than one is never legal: several versions of one key have different trailers.
         let empty = fixed && header.key_width == 0 && header.has(TRAILER_SAME);
         let walkable = fixed || header.restart_interval > 0;
         (header.entries > 0 && walkable && !(empty && header.entries > 1)).then_some(header)
     }
 
-    /// Number of keys stored in full.
+    /// Number of restarts, that is, of keys stored in full.
     pub(super) fn restarts(&self) -> u32 {
         match self.restart_interval {
             0 => 0,
@@ -164,7 +168,7 @@ impl BlockHeader {
         }
     }
 
-    /// The pieces after the head. `None` if their sizes are absurd.
+    /// The sizes of the sections behind the header. `None` if a size overflows.
     pub(super) fn pieces(&self) -> Option<[SectionSize; SECTIONS]> {
         let n = self.entries as usize;
         let mut pieces = [SectionSize::default(); SECTIONS];

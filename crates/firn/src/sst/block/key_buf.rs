@@ -1,15 +1,16 @@
-//! A key that is put together piece by piece.
+//! A buffer in which a cursor assembles a prefix-compressed key.
 
-/// Most keys fit; with the rest of a cursor it makes up a few cache lines.
+/// Bytes of a key that are kept without an allocation. Most keys fit; a larger size would make
+/// cursors take more cache lines.
 const INLINE: usize = 64;
 
-/// A growing key. Short ones, which is nearly all, lie inside: a cursor is made without an
-/// allocation. Longer ones go to a vector that is kept.
+/// A growing key. A key of up to [`INLINE`] bytes lies in the struct itself, so that making a
+/// cursor allocates nothing. A longer key lies in a vector, which is kept for the next long key.
 #[derive(Clone)]
 pub(super) struct KeyBuf {
     len: usize,
     inline: [u8; INLINE],
-    /// Holds the key when it is longer than [`INLINE`].
+    /// The key, if it is longer than [`INLINE`]; otherwise its content is stale.
     long: Vec<u8>,
 }
 
@@ -37,7 +38,7 @@ impl KeyBuf {
         self.len
     }
 
-    /// Keeps the first `len` bytes, of at least as many.
+    /// Keeps the first `len` bytes; the key must have at least as many.
     #[inline]
     pub(super) fn truncate(&mut self, len: usize) {
         debug_assert!(len <= self.len);

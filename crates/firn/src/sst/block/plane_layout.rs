@@ -1,4 +1,4 @@
-//! Converts blocks between the form for reading and the form that compresses best.
+//! Converts data blocks between the form that is searched and the form that compresses best.
 
 use super::byte_planes;
 use super::header::{
@@ -6,28 +6,31 @@ use super::header::{
     TAIL_PLANES,
 };
 
-/// Which pieces of sectioned blocks are stored as planes.
+/// Which sections of sectioned blocks are stored as byte planes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(in crate::sst) struct PlaneLayout {
-    /// Keys, trailers, lengths, heads: numbers of all kinds.
+    /// Keys, trailers, lengths, value heads: numbers of all kinds.
     pub(in crate::sst) numbers: bool,
-    /// Tails: pays for codes and digits, not for words.
+    /// Value tails: this makes codes and digits smaller, but words larger.
     pub(in crate::sst) tails: bool,
 }
 
-/// With fewer entries a plane is too short to be worth its bit.
+/// Number of entries below which a block is stored without byte planes, because its planes would be
+/// too short to compress better.
 const ENTRIES_MIN: u32 = 8;
-/// Wider items are documents, not records.
+/// Value heads and tails wider than this are stored without byte planes: they are documents, not
+/// numbers.
 const WIDTH_MAX: u32 = 4096;
 
-/// A raw block in its stored shape, and where its tails begin (its length if it has none).
+/// A raw block in its stored form, and the offset of its value tails in it. A block without a
+/// section for tails has offset 0 or its length.
 pub(in crate::sst) struct StoredForm {
     pub(in crate::sst) raw: Vec<u8>,
     pub(in crate::sst) tails_at: usize,
 }
 
-/// Converts a raw block from the form that the builder wrote to the one that is stored: in a
-/// sectioned block, the pieces that `shape` chooses become byte planes. A row-wise block stays as
+/// Converts a raw block from the read form, which the builder writes, to the stored form. In a
+/// sectioned block, the sections that `shape` chooses become byte planes. A row-wise block stays as
 /// it is.
 pub(in crate::sst) fn to_stored_form(
     sectioned: bool,
@@ -67,8 +70,7 @@ pub(in crate::sst) fn to_stored_form(
     StoredForm { raw, tails_at }
 }
 
-/// Undoes [`to_stored_form`]: the pieces in the form they are read in, and where each begins and
-/// ends.
+/// Undoes [`to_stored_form`]. `None` if the sections do not add up to the length of `raw`.
 pub(super) fn to_read_form(
     header: &BlockHeader,
     mut raw: Vec<u8>,
@@ -105,9 +107,9 @@ pub(super) fn to_read_form(
     Some(Pieces { bytes, bounds })
 }
 
-/// The pieces of a block as they are read.
+/// The sections of a block in read form.
 pub(super) struct Pieces {
     pub(super) bytes: Vec<u8>,
-    /// Piece `i` lies between bounds `i` and `i + 1`.
+    /// Section `i` lies between bounds `i` and `i + 1`.
     pub(super) bounds: [u32; SECTIONS + 1],
 }
