@@ -1,22 +1,23 @@
-//! Bloom filters whose probes of one key stay within one cache line.
+//! Bloom filters in which all probes of one key fall into one cache line of 64 bytes.
 
 use super::decode_error::{DecodeError, Decoded};
 
 const LINE_BYTES: usize = 64;
 const LINE_BITS: u64 = 512;
 
-/// One cache line of the filter.
+/// Bytes of the filter that fill one cache line.
 #[derive(Clone, Copy, bytemuck::Zeroable, bytemuck::Pod)]
 #[repr(C, align(64))]
 struct Line([u8; LINE_BYTES]);
 
-/// A filter over the user keys of one index partition, in memory as stored.
+/// A filter over the user keys of one index partition. In memory it has the same bytes as on disk.
 pub(super) struct Filter {
     probes: u32,
     lines: Vec<Line>,
 }
 
-/// The bits that key `hash` sets in its line: nine bits from the top of a running product.
+/// The bits that a key sets in its cache line: the hash is multiplied repeatedly by a constant, and
+/// the top nine bits of each product are the number of a bit.
 fn bits(hash: u64, probes: u32) -> impl Iterator<Item = usize> {
     let mut h = (hash as u32) | 1;
     (0..probes).map(move |_| {
@@ -31,7 +32,8 @@ fn line_of(hash: u64, lines: usize) -> usize {
 
 /// The stored form of a filter over keys with these hashes.
 pub(super) fn build(hashes: &[u64], bits_per_key: u32) -> Vec<u8> {
-    // A little under the optimum of 0.69: fewer probes cost little in a filter of lines.
+    // 0.6 probes for each bit per key, a little less than the optimum of 0.69: the fewer probes
+    // cost few false positives, because a key's bits crowd into one cache line.
     let probes = (bits_per_key * 6 / 10).clamp(1, 16);
     let lines = (hashes.len() as u64 * u64::from(bits_per_key)).div_ceil(LINE_BITS) as usize;
     let mut out = vec![0; 1 + lines.max(1) * LINE_BYTES];
@@ -61,14 +63,14 @@ impl Filter {
         })
     }
 
-    /// Whether the key with this hash may be there; `false` is certain.
+    /// Whether the partition may hold the key with this hash; `false` is certain.
     #[inline]
     pub(super) fn may_contain(&self, hash: u64) -> bool {
         let line = &self.lines[line_of(hash, self.lines.len())];
         bits(hash, self.probes).all(|bit| line.0[bit / 8] & (1 << (bit % 8)) != 0)
     }
 
-    /// Bytes of memory.
+    /// Bytes of memory that the filter takes.
     pub(super) fn memory(&self) -> usize {
         self.lines.len() * LINE_BYTES
     }

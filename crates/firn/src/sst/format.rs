@@ -1,46 +1,48 @@
-//! Constants, block handles and the footer. `docs/formats/sst.md` has the bytes.
+//! Constants of the file format, block handles and the footer. `docs/formats/sst.md` has the byte
+//! format.
 
 use super::decode_error::{DecodeError, Decoded};
 use crate::base::checksum;
 use crate::base::varint;
 use std::ops::RangeInclusive;
 
-/// Version the writer writes and the newest the reader reads.
+/// Format version that the writer writes, and the newest that the reader can read.
 pub const FORMAT_VERSION: u32 = 1;
 
-/// Last bytes of every SST.
+/// The last eight bytes of every SST.
 pub(super) const MAGIC: [u8; 8] = *b"FIRN.SST";
 
-/// Size of the footer, in all versions.
+/// Size of the footer in bytes; the same in all format versions.
 pub(super) const FOOTER_LEN: usize = 72;
 
-/// Feature flag of a file with encrypted blocks.
+/// Feature flag in the footer of a file with encrypted blocks, which this version refuses to read.
 const FEATURE_ENCRYPTED: u32 = 1;
 
-/// Largest raw block in bytes. The longest entry takes at most half of it.
+/// Size in bytes of the largest raw block. The longest entry takes at most half of it.
 pub(super) const RAW_BLOCK_MAX: usize = 1 << 30;
 
-/// The kind of a block's content; stored with it, so that readers dispatch on it.
+/// The kind of a block's content. It is stored in the block's header, so that a reader knows how to
+/// decode the block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum BlockKind {
-    /// Entries, each value beside its key.
+    /// Data block: entries, each value beside its key.
     RowWise = 1,
-    /// Entries: keys, heads and tails in sections of their own.
+    /// Data block: entries, with keys, value heads and value tails in sections of their own.
     Sectioned = 2,
-    /// Index entries of some data blocks.
+    /// The index entries of consecutive data blocks.
     IndexPartition = 3,
-    /// Index entries of the index partitions.
+    /// The index entries of all index partitions.
     TopIndex = 4,
-    /// Bloom filter over the user keys of one index partition.
+    /// The Bloom filter over the user keys of one index partition.
     Filter = 5,
-    /// Properties of the file.
+    /// The properties of the file.
     Properties = 6,
     /// A compression dictionary.
     Dictionary = 7,
 }
 
-/// The kinds that have a meaning, reserved ones included.
+/// The kind bytes that have a meaning, reserved ones included.
 pub(super) const KINDS: RangeInclusive<u8> = 1..=9;
 
 impl BlockKind {
@@ -53,7 +55,8 @@ impl BlockKind {
             5 => Self::Filter,
             6 => Self::Properties,
             7 => Self::Dictionary,
-            // Reserved: columns of rows, and the directory of a group of them.
+            // Reserved for columnar data: 8 for the columns of rows, 9 for the directory of a group
+            // of columns.
             8 | 9 => return Err(DecodeError::Unsupported("columnar block")),
             _ => return Err(DecodeError::Unsupported("block kind")),
         })
@@ -64,7 +67,7 @@ impl BlockKind {
     }
 }
 
-/// Offset and length of a stored block, with header and checksum.
+/// Offset and length in bytes of a stored block, its header and checksum included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Handle {
     pub(super) offset: u64,
@@ -89,10 +92,12 @@ impl Handle {
     }
 }
 
-/// The fixed end of the file, from which everything else is found.
+/// The last bytes of the file. They locate the properties and the top index, which locate all other
+/// blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Footer {
-    /// First byte after the data blocks: from here to the end is all a reader keeps in memory.
+    /// First byte after the data blocks. From here to the end is the tail, which a reader keeps in
+    /// memory.
     pub(super) meta_offset: u64,
     pub(super) top_index: Handle,
     pub(super) properties: Handle,
@@ -119,7 +124,7 @@ impl Footer {
         out.try_into().expect("the fields fill the footer")
     }
 
-    /// Decodes the last bytes of a file of `file_size` bytes that should have id `file_id`.
+    /// Decodes the footer of a file that has `file_size` bytes and should have id `file_id`.
     pub(super) fn decode(bytes: &[u8; FOOTER_LEN], file_id: u64, file_size: u64) -> Decoded<Self> {
         let (covered, end) = bytes.split_at(FOOTER_LEN - 16);
         let (stored, magic) = end.split_at(8);

@@ -1,4 +1,5 @@
-//! Every decoder over arbitrary bytes, as if their checksums were right: for fuzzing and tests.
+//! Runs every decoder of SSTs on arbitrary bytes, as if their checksums were right: for fuzzing and
+//! tests.
 
 use super::block::{Block, BlockIter};
 use super::decode_error::Decoded;
@@ -9,8 +10,8 @@ use super::properties::Properties;
 use crate::base::checksum;
 use std::sync::Arc;
 
-/// Decodes `raw` as each kind of block and reads the result in all ways, with lookups of `key`. For
-/// any bytes it must neither panic nor run for ever.
+/// Decodes `raw` as each kind of block, and reads the result in all ways, `key` serving for
+/// lookups. A decoder must neither panic nor run for ever, whatever the bytes are.
 #[doc(hidden)]
 pub fn exercise_decoders(raw: &[u8], key: &[u8]) {
     let hash = checksum::xxh3(key);
@@ -31,7 +32,8 @@ pub fn exercise_decoders(raw: &[u8], key: &[u8]) {
         };
         let block = Arc::new(block);
         let _ = block.get(key, hash, 1).map(drop);
-        // A later way of reading may stop at damage that the earlier ones do not meet.
+        // A damaged block may end the walk with an error at an entry that the lookup above did not
+        // come to. Ignore it: errors are allowed here.
         let _ = walk(&block, key);
     }
 }

@@ -1,8 +1,10 @@
-//! The index: partitions over data blocks, a top index over partitions.
+//! The index of an SST: index partitions describe the data blocks, and the top index describes the
+//! partitions.
 //!
-//! A *separator* stands between the last key of its block and the first of the next, as short as it
-//! can be. Versions of one user key may cross a block's end; the separator is then that key, and a
-//! search for older versions goes on into the next block.
+//! Each data block has a *separator*: a key at or above the last key of the block and below the
+//! first key of the next block, as short as possible. One user key may have versions in both
+//! blocks; then the separator is that key, and a search for an older version goes on into the next
+//! block.
 
 mod builder;
 mod decoded;
@@ -16,7 +18,7 @@ pub use partition::Partition;
 use super::format::Handle;
 use crate::base::{Seqno, varint};
 
-/// Counts that the index keeps for one data block, or for all blocks of a partition.
+/// Counts that the index keeps for each data block, and for all blocks of a partition together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct BlockStats {
     pub(super) entries: u64,
@@ -36,13 +38,14 @@ impl Default for BlockStats {
     }
 }
 
-/// A block is dense in deletions if they are at least three quarters of its entries: a scan passes
-/// them and finds few rows. With a share of one half, all blocks of an index whose keys are updated
-/// would count as dense, because such an update is a deletion and a put.
+/// Share of deletions, in quarters, from which on a block counts as dense in deletions: a scan
+/// passes most of its entries and finds few rows. A share of one half would be too low. It is
+/// reached by all blocks of an index whose keys are updated, because such an update is a deletion
+/// and a put.
 const DENSE_QUARTERS: u64 = 3;
 
 impl BlockStats {
-    /// Deletions, if the block is dense in them; else 0.
+    /// The number of deletions if the block is dense in them, else 0.
     pub(in crate::sst) fn dense_deletes(&self) -> u64 {
         let dense =
             u128::from(self.deletes) * 4 >= u128::from(self.entries) * u128::from(DENSE_QUARTERS);
@@ -83,7 +86,7 @@ impl BlockStats {
     }
 }
 
-/// The index entry of a data block.
+/// The index entry of a data block: its location and its counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct BlockEntry {
     pub(super) handle: Handle,

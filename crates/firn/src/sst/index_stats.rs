@@ -1,19 +1,20 @@
-//! Counts of one index in one file, which the properties hold.
+//! Counts of one index in one file, as the file's properties store them.
 
 use crate::base::{IndexId, varint};
 
-/// Counts of one index in one file.
+/// Counts of the entries that one index has in one file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct IndexStats {
-    /// The index.
+    /// Id of the index.
     pub index: IndexId,
-    /// Entries of all kinds.
+    /// Number of entries of all kinds.
     pub entries: u64,
-    /// Entries that delete.
+    /// Number of entries that are tombstones.
     pub deletes: u64,
-    /// Bytes of user keys and values.
+    /// Bytes of user keys and values before compression.
     pub raw_bytes: u64,
-    /// Bytes in the file; a block that several indexes share counts in proportion.
+    /// Bytes of data blocks after compression. The bytes of a block that several indexes share are
+    /// divided between them in proportion.
     pub stored_bytes: u64,
 }
 

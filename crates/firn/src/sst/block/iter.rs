@@ -1,4 +1,4 @@
-//! Walking over one block.
+//! Iteration over one data block.
 
 use super::Block;
 use super::entry::RawEntry;
@@ -9,16 +9,17 @@ use crate::sst::decode_error::{DecodeError, Decoded};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// The entries of one restart interval, decoded on the way to the last of them.
+/// The decoded entries of one restart interval, from its first entry to the furthest that was
+/// needed.
 #[derive(Default)]
 struct IntervalEntries {
     restart: Option<u32>,
-    /// Each entry and the end of its key.
+    /// Each entry, and the end of its key in `keys`.
     entries: Vec<(RawEntry, usize)>,
     keys: Vec<u8>,
 }
 
-/// An entry of a block: its key put together, and where its value lies.
+/// The current entry of a cursor: its assembled key, and the spans of its value.
 #[derive(Default, Clone)]
 struct IterPosition {
     /// Number of the entry in the block.
@@ -29,10 +30,11 @@ struct IterPosition {
     key: KeyBuf,
 }
 
-/// A cursor over one block at a time; its buffers serve block after block.
+/// A cursor over one block at a time. Its buffers are reused from block to block.
 ///
-/// A step backward decodes from the restart before. The entries met on the way are kept, so that a
-/// backward scan decodes each restart interval once, not once per entry.
+/// A step backward must decode from the last restart before the entry. The cursor keeps all entries
+/// that it decodes on the way, so that a backward scan decodes each restart interval once, not once
+/// for each entry.
 ///
 /// Every move returns whether the cursor stands on an entry; after an error it stands on none.
 #[derive(Default)]
@@ -40,18 +42,18 @@ pub(in crate::sst) struct BlockIter {
     block: Option<Arc<Block>>,
     valid: bool,
     at: IterPosition,
-    /// Made at the first step backward.
+    /// Allocated at the first step backward.
     kept: Option<Box<IntervalEntries>>,
 }
 
 impl BlockIter {
-    /// Moves to `block`, onto no entry.
+    /// Enters `block`, without a position in it yet.
     pub(in crate::sst) fn enter(&mut self, block: Arc<Block>) {
         self.leave();
         self.block = Some(block);
     }
 
-    /// Releases the block and keeps the buffers.
+    /// Releases the block, and keeps the buffers for the next one.
     pub(in crate::sst) fn leave(&mut self) {
         self.block = None;
         if let Some(kept) = &mut self.kept {
@@ -81,7 +83,7 @@ impl BlockIter {
         }
     }
 
-    /// The block it walks over.
+    /// The block that the cursor is in, if it is in one.
     pub(in crate::sst) fn block(&self) -> Option<Arc<Block>> {
         self.block.clone()
     }
@@ -92,8 +94,9 @@ impl BlockIter {
         self.at.ordinal
     }
 
-    /// See [`crate::base::InternalIterator::rows_ahead`]; `sees` judges stored seqnos. Only for
-    /// fixed keys, which nearly all blocks have.
+    /// See [`crate::base::InternalIterator::rows_ahead`]; `sees` is given stored seqnos. It counts
+    /// only in blocks with keys of one length, which nearly all blocks have; in others it returns
+    /// 0.
     pub(in crate::sst) fn rows_ahead(
         &self,
         limit: Option<&[u8]>,
@@ -107,7 +110,8 @@ impl BlockIter {
         }
     }
 
-    /// To the next entry, which [`Self::rows_ahead`] has counted.
+    /// Moves to the next entry without checks. Only if [`Self::rows_ahead`] has counted that entry,
+    /// which checked it.
     #[inline]
     pub(in crate::sst) fn next_unchecked(&mut self) {
         if let Some(block) = &self.block {
@@ -141,7 +145,7 @@ impl BlockIter {
         self.moved(|at, block, kept| at.seek_to_ordinal(block, block.header.entries - 1, kept))
     }
 
-    /// To the first entry at or after (`user_key`, `seqno`).
+    /// Moves to the first entry of the block at or after (`user_key`, `seqno`).
     pub(in crate::sst) fn seek(&mut self, user_key: &[u8], seqno: Seqno) -> Decoded<bool> {
         self.moved(|at, block, _| {
             if block.is_fixed() {
@@ -199,7 +203,7 @@ impl IterPosition {
         self.load(block, at)
     }
 
-    /// To the entry after the current one.
+    /// Moves to the entry after the current one.
     #[inline]
     fn step(&mut self, block: &Block) -> Decoded<bool> {
         if self.ordinal + 1 >= block.header.entries {
@@ -213,7 +217,8 @@ impl IterPosition {
         }
     }
 
-    /// Decodes entry `self.ordinal`, which lies at `at`; `self.key` holds the key before it.
+    /// Decodes entry `self.ordinal`, whose key lies at offset `at`; `self.key` still holds the key
+    /// of the entry before.
     #[inline]
     fn load(&mut self, block: &Block, at: u32) -> Decoded<bool> {
         let entry = block.entry(at, self.ordinal).ok_or(DAMAGED_ENTRY)?;
@@ -227,7 +232,8 @@ impl IterPosition {
         self.stand_on(entry)
     }
 
-    /// Decodes entry `self.ordinal` of a block of fixed keys; `self.key` starts with their prefix.
+    /// Decodes entry `self.ordinal` of a block with keys of one length; `self.key` already starts
+    /// with the common prefix.
     #[inline]
     fn load_fixed(&mut self, block: &Block) -> Decoded<bool> {
         let (trailer, head, tail) = block.parts(self.ordinal).ok_or(DAMAGED_ENTRY)?;
@@ -241,7 +247,8 @@ impl IterPosition {
         })
     }
 
-    /// To the next entry of a block of fixed keys. It exists, and its trailer was checked.
+    /// Moves to the next entry of a block with keys of one length. The entry exists, and
+    /// `rows_ahead` has checked that its trailer is that of a put.
     #[inline]
     fn next_unchecked(&mut self, block: &Block) {
         self.ordinal += 1;
@@ -303,7 +310,7 @@ impl IterPosition {
 }
 
 impl IntervalEntries {
-    /// Decodes the entries of `restart` up to number `last`.
+    /// Decodes the first `last + 1` entries of restart interval `restart`.
     fn fill(&mut self, block: &Block, restart: u32, last: usize) -> Decoded<()> {
         self.restart = None;
         self.entries.clear();

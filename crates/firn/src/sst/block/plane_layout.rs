@@ -22,8 +22,8 @@ const ENTRIES_MIN: u32 = 8;
 /// numbers.
 const WIDTH_MAX: u32 = 4096;
 
-/// A raw block in its stored form, and the offset of its value tails in it. A block without a
-/// section for tails has offset 0 or its length.
+/// A raw block in its stored form, and the offset of its value tails in it. The offset is the
+/// length of the block if there is no section for tails.
 pub(in crate::sst) struct StoredForm {
     pub(in crate::sst) raw: Vec<u8>,
     pub(in crate::sst) tails_at: usize,

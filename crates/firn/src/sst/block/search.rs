@@ -1,4 +1,4 @@
-//! Point reads in one block, without assembling keys.
+//! Point reads in one block, which compare keys without assembling them in a buffer.
 
 use super::entry::RawEntry;
 use super::header::{BlockSection, TRAILER_SAME};
@@ -8,19 +8,20 @@ use crate::base::{Kind, Seqno, Value};
 use crate::sst::decode_error::{DecodeError, Decoded};
 use std::cmp::Ordering;
 
-/// The outcome of a point read.
+/// The outcome of a point read of a key at a seqno in one block.
 pub(in crate::sst) enum BlockGet<'a> {
-    /// The newest version at or below the seqno.
+    /// The newest version of the key at or below the seqno.
     Hit(Seqno, Kind, Value<'a>),
-    /// The block holds nothing of the key, and no later block does.
+    /// The block has no such version, and no later block has one.
     Absent,
-    /// The block ends before a version was found: later blocks may hold older ones.
+    /// The block ends before such a version was found. A later block may hold one, if the versions
+    /// of the key go on there.
     Older,
 }
 
 pub(super) const DAMAGED_ENTRY: DecodeError = DecodeError::Corrupt("data block entry");
 
-/// Splits a stored trailer.
+/// Splits a stored trailer into seqno and kind.
 #[inline]
 pub(super) fn split_trailer(trailer: u64) -> Decoded<(Seqno, Kind)> {
     let kind = match trailer as u8 {
@@ -30,8 +31,8 @@ pub(super) fn split_trailer(trailer: u64) -> Decoded<(Seqno, Kind)> {
     Ok((trailer >> 8, kind))
 }
 
-/// The first eight bytes as a number, zeros behind shorter ones. Of two byte strings with different
-/// heads the one with the smaller head is the smaller.
+/// The first eight bytes of `bytes` as a big-endian number; shorter strings are padded with zeros.
+/// If two byte strings have different numbers, the numbers order them as the strings do.
 #[inline]
 fn head_of(bytes: &[u8]) -> u64 {
     let mut eight = [0; 8];
@@ -43,7 +44,8 @@ fn head_of(bytes: &[u8]) -> u64 {
 }
 
 impl Block {
-    /// The newest version of `user_key` with a seqno of at most `seqno`; `hash` is the key's.
+    /// The newest version of `user_key` with a seqno of at most `seqno`; `hash` is the hash of
+    /// `user_key`.
     pub(in crate::sst) fn get(
         &self,
         user_key: &[u8],
@@ -62,8 +64,9 @@ impl Block {
             .checked_mul(self.header.restart_interval)
             .ok_or(DAMAGED_ENTRY)?;
         let mut at = self.restart(restart).ok_or(DAMAGED_ENTRY)?;
-        // Bytes of `user_key` that the previous key starts with. That key lies below `user_key`, so
-        // a key that shares more with it than this lies below too, and one that shares less above.
+        // Number of leading bytes that `user_key` and the previous key have in common. The previous
+        // key lies below `user_key`. So a key that shares more bytes with the previous key than
+        // this lies below `user_key` too, and a key that shares fewer lies above it.
         let mut matched = 0;
         while ordinal < self.header.entries {
             let entry = self.entry(at, ordinal).ok_or(DAMAGED_ENTRY)?;
@@ -104,8 +107,8 @@ impl Block {
         Value::split(self.slice(head), self.slice(tail))
     }
 
-    /// The first of the fixed keys at or after (`user_key`, `seqno`); their number if there is
-    /// none.
+    /// In a block with keys of one length: the first entry at or after (`user_key`, `seqno`), or
+    /// the number of entries if there is none.
     pub(super) fn fixed_lower_bound(&self, user_key: &[u8], seqno: Seqno) -> Decoded<u32> {
         let prefix = self.key_prefix();
         let common = prefix.len().min(user_key.len());
@@ -135,9 +138,9 @@ impl Block {
         Ok(low)
     }
 
-    /// With fixed keys: how many entries in a row after `ordinal` are puts below `limit`, with a
-    /// stored seqno that `sees` accepts and another key than the entry before. Counting stops at
-    /// the first entry that does not fit.
+    /// In a block with keys of one length: the number of consecutive entries after `ordinal` that
+    /// are puts below `limit`, have a stored seqno that `sees` accepts, and have another key than
+    /// the entry before. Counting stops at the first entry that does not fit.
     pub(super) fn rows_after(
         &self,
         ordinal: u32,
@@ -150,7 +153,8 @@ impl Block {
         };
         let len = end.saturating_sub(ordinal + 1);
         if self.header.has(TRAILER_SAME) {
-            // A file holds no (user key, seqno) twice.
+            // All entries have the same seqno, and a file never holds a pair of user key and seqno
+            // twice, so all keys differ.
             return if is_row(self.header.trailer_base) {
                 len
             } else {
@@ -170,19 +174,21 @@ impl Block {
         len
     }
 
-    /// How many of the fixed keys lie below `limit`.
+    /// In a block with keys of one length: the number of entries with keys below `limit`.
     fn fixed_below(&self, limit: &[u8]) -> u32 {
         let entries = self.header.entries;
         let last = self.fixed_suffix(entries - 1);
         match limit.strip_prefix(self.key_prefix()) {
-            // As a rule all.
+            // The usual case: all keys lie below `limit`.
             Some(rest) if last < rest => entries,
-            // Damage is found by walking over it.
+            // A damaged entry counts as no keys here; the iterator reports the damage when it comes
+            // to that entry.
             _ => self.fixed_lower_bound(limit, SEQNO_MAX).unwrap_or(0),
         }
     }
 
-    /// [`head_of`] the suffix of fixed key `ordinal`, which exists.
+    /// [`head_of`] of the suffix of key `ordinal`, in a block with keys of one length; the key must
+    /// exist.
     #[inline]
     fn suffix_head(&self, ordinal: u32) -> u64 {
         let width = self.header.key_width;
@@ -190,7 +196,7 @@ impl Block {
         match (self.bytes.get(start..start + 8), width) {
             (_, 0) => 0,
             (Some(eight), width) => {
-                // Bytes beyond the suffix are cut off.
+                // The eight bytes reach beyond a shorter suffix: zero the bytes behind it.
                 let cut = 8 * 8u32.saturating_sub(width);
                 let eight = eight.first_chunk().map_or(0, |b| u64::from_be_bytes(*b));
                 eight >> cut << cut
@@ -208,8 +214,9 @@ impl Block {
         self.bytes.get(at).copied()
     }
 
-    /// Compares the key of `entry` with `user_key`, of which the previous key has the first
-    /// `matched` bytes and lies at or below it; moves `matched` on.
+    /// Compares the key of `entry` with `user_key`. The previous key lies at or below `user_key`
+    /// and has its first `matched` bytes. Sets `matched` to the number of leading bytes that the
+    /// key of `entry` and `user_key` have in common, if it compares bytes.
     #[inline]
     fn compare_suffix(
         &self,
@@ -221,8 +228,8 @@ impl Block {
         if shared > *matched {
             return Ok(Ordering::Less);
         }
-        // A key that shares less lies above, but for a restart amid the scan, which shares nothing:
-        // so compare.
+        // A key that shares fewer bytes than `matched` lies above `user_key`, unless the scan has
+        // come to a restart, where the stored prefix length is always 0. So compare the bytes.
         let rest = user_key.get(shared..).ok_or(DAMAGED_ENTRY)?;
         let suffix = self.slice(entry.suffix);
         let common = suffix.iter().zip(rest).take_while(|(a, b)| a == b).count();
@@ -230,7 +237,8 @@ impl Block {
         Ok(suffix[common..].first().cmp(&rest[common..].first()))
     }
 
-    /// The last restart whose key lies below (`user_key`, `seqno`), or the first.
+    /// The last restart whose key lies below (`user_key`, `seqno`), or the first restart if there
+    /// is none.
     pub(super) fn restart_before(&self, user_key: &[u8], seqno: Seqno) -> Decoded<u32> {
         let (mut low, mut high) = (0, self.header.restarts());
         while high - low > 1 {
@@ -248,7 +256,7 @@ impl Block {
 
     fn restart_entry(&self, restart: u32) -> Decoded<RawEntry> {
         let at = self.restart(restart).ok_or(DAMAGED_ENTRY)?;
-        // Below the number of entries, since the restart exists.
+        // The ordinal is below the number of entries, because the restart exists.
         let ordinal = restart * self.header.restart_interval;
         let entry = self.entry(at, ordinal).ok_or(DAMAGED_ENTRY)?;
         if entry.shared != 0 {
