@@ -1,8 +1,9 @@
 //! Reads the entries of a damaged SST that are still intact.
 //!
-//! If the index is intact, it names the data blocks. Otherwise they are found by their checksums:
+//! If the index is intact, it locates the data blocks. Otherwise they are found by their checksums:
 //! each offset that could be the start of a block is tried with each length that the block could
-//! have. The checksum covers offset and content, so only the right pair fits.
+//! have. The checksum covers the offset and the content, so only the right pair of offset and
+//! length fits.
 
 use super::SstBlockCache;
 use super::block::{Block, BlockIter};
@@ -21,29 +22,29 @@ use crate::env::ReadFile;
 use std::sync::Arc;
 use xxhash_rust::xxh3::Xxh3;
 
-/// Bytes read at once.
+/// Bytes of one read.
 const READ_SIZE: usize = 1 << 20;
 
 /// Longest compressed block that is looked for without an index. Without a bound, bytes of a
 /// damaged block that look like a header would be tried with millions of lengths.
 const COMPRESSED_MAX: usize = 1 << 20;
 
-/// Entries that a damaged part of a file held.
+/// Entries that are lost because a part of a file is damaged.
 #[derive(Debug, Clone)]
 pub struct LostRange {
-    /// The file, the offset in it, and its damage.
+    /// The damage, with file and offset.
     pub error: Error,
-    /// Their number, if the index has it.
+    /// Number of lost entries, if the index has it.
     pub entries: Option<u64>,
-    /// A key below them: the file's smallest key, or the separator or last key of the block before
-    /// them. None if no intact block lies before them.
+    /// A key at or below all lost entries: the file's smallest key, or the separator or last key of
+    /// the intact block before. None if that is not known.
     pub from: Option<Vec<u8>>,
-    /// A key at or after their end; none at the end of the file.
+    /// A key at or above all lost entries. None if no intact block follows.
     pub upto: Option<Vec<u8>>,
 }
 
 impl LostRange {
-    /// An error that describes the loss, with keys formatted by `name`.
+    /// An error that describes the loss; `name` formats the keys.
     pub fn named(&self, name: impl Fn(&[u8]) -> String) -> Error {
         let key = |key: &Option<Vec<u8>>, otherwise: &str| {
             key.as_deref().map_or_else(|| otherwise.to_owned(), &name)
@@ -64,9 +65,10 @@ impl LostRange {
     }
 }
 
-/// The data blocks of a file that can be read, damaged or not.
+/// The data blocks of a damaged file that can still be read.
 ///
-/// Rejected: taking the first length at which a block decompresses (a frame of LZ4 has no end).
+/// Rejected: to take the first length at which a block decompresses. An LZ4 frame has no end mark,
+/// so several lengths decompress.
 pub struct Salvage {
     file: Arc<dyn ReadFile>,
     file_id: u64,
@@ -78,13 +80,13 @@ pub struct Salvage {
 }
 
 impl Salvage {
-    /// Looks for the data blocks of `file`. Damage of other blocks goes to `lost`; losses of
-    /// entries are kept, see [`Self::lost`].
+    /// Finds the data blocks of `file`. Damage of other blocks is passed to `lost`; [`Self::lost`]
+    /// returns the losses of entries.
     ///
     /// # Errors
-    /// Those of the file system that concern the whole file; `Unsupported` if a newer version wrote
-    /// it or blocks are encrypted: such a file is not damaged, and leaving it out would lose its
-    /// data.
+    /// Those of the file system that concern the whole file. `Unsupported` if a newer version wrote
+    /// the file or if blocks are encrypted: such a file is not damaged, and to salvage it without
+    /// these blocks would lose their data.
     pub fn open(
         file: Arc<dyn ReadFile>,
         file_id: u64,
@@ -112,8 +114,8 @@ impl Salvage {
         Ok(Arc::new(salvage))
     }
 
-    /// The blocks that the index names. An error if the index cannot be read, or this version
-    /// cannot read a block.
+    /// Takes the blocks from the index. An error if the index cannot be read, or if this version
+    /// cannot read one of the blocks.
     fn take_indexed(&mut self, reader: &SstReader) -> Result<()> {
         let index = reader.whole_index()?;
         self.dictionaries = reader.dictionaries().to_vec();
@@ -135,8 +137,8 @@ impl Salvage {
         Ok(())
     }
 
-    /// Finds blocks without the index. A block whose checksum is right, and that this version
-    /// cannot read, is an error.
+    /// Finds the blocks without the index. An error if a block has the right checksum, but this
+    /// version cannot read it.
     fn carve(&mut self, lost: &mut dyn FnMut(Error)) -> Result<()> {
         let bytes = self.read_all(lost)?;
         let mut found = Vec::new();
@@ -209,7 +211,7 @@ impl Salvage {
         Ok(())
     }
 
-    /// The first or last key of an intact block.
+    /// The first or last user key of an intact block.
     fn end_of(&self, block: Handle, last: bool) -> Option<Vec<u8>> {
         let mut cursor = BlockIter::default();
         cursor.enter(Arc::new(self.block(block).ok()?));
@@ -222,12 +224,13 @@ impl Salvage {
         key
     }
 
-    /// The entries that are lost.
+    /// The ranges of entries that are lost.
     pub fn lost(&self) -> &[LostRange] {
         &self.lost
     }
 
-    /// The bytes of the file, with zeros where they cannot be read.
+    /// The bytes of the file, with zeros in place of those that cannot be read; each read error is
+    /// passed to `lost`.
     fn read_all(&self, lost: &mut dyn FnMut(Error)) -> Result<Vec<u8>> {
         let mut bytes = vec![0; self.file.size()? as usize];
         for (number, piece) in bytes.chunks_mut(READ_SIZE).enumerate() {
@@ -248,8 +251,8 @@ impl Salvage {
             .map_err(|damage| damage.at(&self.name, handle.offset))
     }
 
-    /// Iterates over the entries, forwards only. A block that can no longer be read ends the
-    /// iteration with an error. `external`: the seqno that all entries show, as
+    /// An iterator over the entries, forwards only. A block that can no longer be read ends the
+    /// iteration with an error. `external` is the seqno that all entries show, as in
     /// [`SstReader::external_seqno`]. Without it, entries of a transaction whose outcome is unknown
     /// are left out.
     pub fn iter(self: &Arc<Self>, external: Option<Seqno>) -> SalvageIter {
@@ -262,14 +265,15 @@ impl Salvage {
     }
 }
 
-/// Offsets of the gaps between intact blocks, and their sizes in words.
+/// The offsets of the gaps between intact blocks, each with a message that states the size of the
+/// gap.
 fn gaps(found: &[(BlockKind, Handle)], size: u64) -> Vec<(u64, String)> {
     let mut gaps = Vec::new();
     let mut end = 0;
     let starts = found
         .iter()
         .map(|(_, handle)| (handle.offset, handle.end()));
-    // The footer follows the last block.
+    // The footer follows the last block. It is no block, so it must not count as a gap.
     let behind = size.saturating_sub(FOOTER_LEN as u64);
     for (start, next) in starts.chain([(behind, size)]) {
         if start > end {
@@ -280,13 +284,14 @@ fn gaps(found: &[(BlockKind, Handle)], size: u64) -> Vec<(u64, String)> {
     gaps
 }
 
-/// The length of the stored block at `at`, if one is there: also of one that is encrypted, or of a
-/// reserved kind.
+/// The length of the stored block at `at`, if there is one. A block that is encrypted or of a
+/// reserved kind counts too.
 fn frame_at(bytes: &[u8], at: usize, file_id: u64) -> Option<usize> {
     const HEADER: usize = 8;
     const CHECKSUM: usize = 8;
     let header = bytes.get(at..at + HEADER)?;
-    // Check the header first: otherwise a block would be tried at every offset of the file.
+    // Check the header first: otherwise all lengths of a block would be tried at every offset of
+    // the file.
     if header[0] > 3 || !KINDS.contains(&header[1]) || header[3] != 0 {
         return None;
     }
@@ -301,8 +306,8 @@ fn frame_at(bytes: &[u8], at: usize, file_id: u64) -> Option<usize> {
     if raw_len > RAW_BLOCK_MAX {
         return None;
     }
-    // A block that would not shrink is stored uncompressed, so no payload is longer than the raw
-    // bytes; a dictionary's id may precede it.
+    // A block that would not shrink is stored raw, so a compressed payload is no longer than the
+    // raw bytes. The id of a dictionary may precede it.
     let (shortest, longest) = match header[0] {
         0 => (HEADER + raw_len + sealed, HEADER + raw_len + sealed),
         _ => (
@@ -328,17 +333,17 @@ fn frame_at(bytes: &[u8], at: usize, file_id: u64) -> Option<usize> {
     None
 }
 
-/// The saved entries, in order.
+/// The entries of the intact blocks, in order.
 pub struct SalvageIter {
     salvage: Arc<Salvage>,
     external: Option<Seqno>,
-    /// The block to enter next.
+    /// Number of the block to enter next.
     next: usize,
     cursor: BlockIter,
 }
 
 impl SalvageIter {
-    /// Moves to the first entry of the next block that has one.
+    /// Enters the next block that has an entry, and moves to its first entry.
     fn enter_next(&mut self) -> Result<bool> {
         while let Some(&handle) = self.salvage.blocks.get(self.next) {
             self.next += 1;
@@ -361,8 +366,8 @@ impl SalvageIter {
         }
     }
 
-    /// Skips entries whose seqno is a position in a transaction, unless it is known to be
-    /// committed.
+    /// Skips entries with an uncommitted seqno, which is a position in a write set. If there is an
+    /// external seqno, the transaction is known to be committed and its entries are kept.
     fn pass_uncommitted(&mut self, mut on: bool) -> Result<bool> {
         while on && self.external.is_none() && self.cursor.key().seqno & UNCOMMITTED_BIT != 0 {
             on = self.step()?;

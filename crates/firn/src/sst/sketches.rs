@@ -1,4 +1,4 @@
-//! Sketches of the prefixes of keys, as a file carries them.
+//! Sketches of the key prefixes of each index, as a file's properties store them.
 
 use crate::base::prefix_extractor::PrefixExtractors;
 use crate::base::sketch::{PrefixSketcher, Sketch};
@@ -6,11 +6,12 @@ use crate::base::{IndexId, InternalKey, varint};
 use crate::sst::index_stats::IndexStats;
 use std::sync::Arc;
 
-/// Sketches of one index in one file, in their stored form: most are never looked at.
+/// The sketches of one index in one file. They stay encoded in memory, because most of them are
+/// never used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct IndexSketches {
     pub(super) index: IndexId,
-    /// One sketch after the other, each with its length.
+    /// The encoded sketches one after another, each preceded by its length.
     stored: Box<[u8]>,
 }
 
@@ -42,7 +43,7 @@ impl IndexSketches {
         out.extend_from_slice(&self.stored);
     }
 
-    /// Takes all of `input`.
+    /// Takes all of `input`. `None` if a sketch is malformed.
     pub(super) fn take(input: &mut &[u8]) -> Option<Self> {
         let index = varint::take_u32(input)?;
         decode(input)?;
@@ -61,10 +62,11 @@ impl IndexSketches {
     }
 }
 
-/// Makes the sketches of a file while it is written.
+/// Builds the sketches of a file while it is written.
 ///
-/// Invariant: an index gets sketches only if all its entries passed through here. If blocks are
-/// reused, it gets none.
+/// Invariant: an index gets sketches only if all its entries in the file were passed to `add`. If
+/// the writer reuses a block, the keys of the block's entries may not be known; an index with such
+/// entries gets no sketches.
 #[derive(Default)]
 pub(super) struct SketchBuilder {
     prefix_extractors: Option<Arc<dyn PrefixExtractors>>,
@@ -75,7 +77,7 @@ pub(super) struct SketchBuilder {
 
 struct CurrentIndex {
     index: IndexId,
-    /// `None`: nothing to count, or nothing known.
+    /// `None` if the prefix extractors do not know the index.
     sketcher: Option<PrefixSketcher>,
     entries: u64,
 }
@@ -88,7 +90,8 @@ impl SketchBuilder {
         }
     }
 
-    /// Adds the key of the next entry, which belongs to `index`. Deletions are passed over.
+    /// Counts the next entry, which belongs to `index`, and adds its key unless the entry is a
+    /// tombstone.
     #[inline]
     pub(super) fn add(&mut self, index: IndexId, key: InternalKey<'_>) {
         if self.current.as_ref().is_none_or(|c| c.index != index) {
@@ -129,7 +132,8 @@ impl SketchBuilder {
         }
     }
 
-    /// The sketches of all indexes, each of which has the entries that `stats` counts.
+    /// The sketches of all indexes for which `add` got as many entries as `stats` counts in the
+    /// file.
     pub(super) fn finish(&mut self, stats: &[IndexStats]) -> Vec<IndexSketches> {
         self.end();
         let complete = |(sketches, entries): &(IndexSketches, u64)| {

@@ -1,9 +1,10 @@
-//! Data blocks that one file takes over from another as they are stored.
+//! Stored data blocks that a compaction copies from one file to another without compressing them
+//! again.
 //!
-//! The new file also needs the dictionary that the block was compressed with (the header names it,
-//! and a file may carry several), the keys for its filter, and the counts for index and properties.
-//! Keys and counts need a decoded block, so a reused block is decoded once, as it is read; block
-//! reuse saves merging, building and compressing.
+//! The new file also needs the dictionary that the block was compressed with (the block's header
+//! has its id, and a file may hold several), the hashes of its keys for the filter, and its counts
+//! for the index and the properties. The keys are known only after decoding, so a reused block is
+//! decoded once. Block reuse saves merging, building and compressing.
 
 use super::block::Block;
 use super::block_frame::{self, StoredHeader};
@@ -16,25 +17,27 @@ use crate::base::Result;
 use crate::cache::BlockKey;
 use std::sync::Arc;
 
-/// A data block as stored in some file, checked, with its counts there.
+/// A data block as it is stored in a file, with its checksum verified, and its counts from the
+/// file's index.
 pub struct StoredBlock<'a> {
     pub(super) bytes: &'a [u8],
     pub(super) header: StoredHeader,
-    /// The same, decoded.
+    /// The decoded block.
     pub(super) block: Arc<Block>,
     pub(super) dictionary: Option<Arc<Dictionary>>,
-    /// Its counts in the index of its file.
+    /// Counts of the block in the index of its file.
     pub(super) stats: BlockStats,
-    /// Block size that its writer aimed at.
+    /// Block size in raw bytes that the writer of the block's file aimed at.
     pub(super) block_size: u64,
-    /// How its file compresses.
+    /// The ZSTD tuning in the properties of the block's file.
     pub(super) tuning: Option<Tuning>,
     pub(super) reader: &'a SstReader,
     pub(super) handle: Handle,
 }
 
 impl<'a> StoredBlock<'a> {
-    /// The block that lies at `handle` as `bytes`, and decoded is `block`.
+    /// Checks the checksum of a block. `bytes` is what the file has at `handle`, `block` the same
+    /// decoded.
     pub(super) fn new(
         reader: &'a SstReader,
         handle: Handle,
@@ -59,22 +62,22 @@ impl<'a> StoredBlock<'a> {
         })
     }
 
-    /// Stored bytes.
+    /// Length of the block in bytes, as stored.
     pub fn len(&self) -> u64 {
         self.bytes.len() as u64
     }
 
-    /// Never: a stored block has a header.
+    /// Always false, because a stored block has a header.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// Entries of all kinds.
+    /// Number of entries of all kinds.
     pub fn entries(&self) -> u64 {
         self.stats.entries
     }
 
-    /// Its name in the cache.
+    /// The key of the block in the block cache.
     pub fn key(&self) -> BlockKey {
         BlockKey {
             file_id: self.reader.file_id(),

@@ -1,4 +1,4 @@
-//! Checking a whole file.
+//! Verification of a whole SST.
 
 use super::block::BlockIter;
 use super::decode_error::{DecodeError, Decoded};
@@ -11,24 +11,24 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 use xxhash_rust::xxh3::Xxh3;
 
-/// Counts of [`SstReader::verify`], which found no damage.
+/// Counts of an [`SstReader::verify`] that found no damage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct VerifyReport {
-    /// Data blocks.
+    /// Number of data blocks.
     pub blocks: u64,
-    /// Entries of all kinds.
+    /// Number of entries of all kinds.
     pub entries: u64,
-    /// Entries that delete.
+    /// Number of entries that are tombstones.
     pub deletes: u64,
-    /// Size of the file.
+    /// Size of the file in bytes.
     pub bytes: u64,
-    /// XXH3-64 of the whole file, to be compared with the manifest's.
+    /// XXH3-64 of the whole file; the caller compares it with the checksum in the manifest.
     pub checksum: u64,
 }
 
 const READ_SIZE: u64 = 1 << 20;
 
-/// Totals over the entries, to compare with the properties.
+/// Totals over all entries, to compare with the file's properties.
 #[derive(Default)]
 struct VerifiedTotals {
     stats: BlockStats,
@@ -41,12 +41,13 @@ struct VerifiedTotals {
 }
 
 impl SstReader {
-    /// Reads the whole file past the cache and checks every checksum, the order of all entries, the
-    /// separators, the filters, and all counts against index and properties. The parts of the index
-    /// that the reader holds in memory are used from there; the file's checksum covers their bytes.
+    /// Reads the whole file without the block cache. Checks every checksum, the order of all
+    /// entries, the separators, the filters, and all counts in index and properties. Index
+    /// partitions that the reader holds in memory are not decoded from the file again; but the
+    /// checksum of the whole file covers their bytes.
     ///
     /// # Errors
-    /// The first problem found. The rest of the file is read all the same.
+    /// The first problem found. The whole file is read even so.
     pub fn verify(&self) -> Result<VerifyReport> {
         let mut first = None;
         let report = self.survey(&mut |error| {
@@ -55,8 +56,8 @@ impl SstReader {
         first.map_or(Ok(report), Err)
     }
 
-    /// As [`Self::verify`], but goes on after damage and passes each error to `found`: corruption,
-    /// and errors of the file system. The report counts the intact parts.
+    /// As [`Self::verify`], but goes on after damage and passes each error to `found`: corruption
+    /// and errors of the file system. The report counts only the intact parts.
     pub fn survey(&self, found: &mut dyn FnMut(Error)) -> VerifyReport {
         let mut report = VerifyReport {
             bytes: self.size(),
@@ -74,7 +75,8 @@ impl SstReader {
         };
         match self.whole_index() {
             Ok(index) => self.survey_blocks(&index, &mut seen, &mut report, &mut broken),
-            // A partition without its neighbours is not enough to check its blocks' counts.
+            // To check the counts and separators of blocks needs all partitions. Check what can be
+            // checked without.
             Err(error) => self.survey_partitions(error, &mut broken),
         }
         report.entries = seen.stats.entries;
@@ -114,9 +116,10 @@ impl SstReader {
         }
     }
 
-    /// Checks each partition of the index by itself, and the checksums of the blocks it names.
-    /// `first` is the error that the whole index gave. It is reported here, once: the partition
-    /// that gave it may still be intact in the cache.
+    /// Checks each index partition by itself, and the checksums of the blocks that it locates.
+    /// `first` is the error of loading the whole index, and is reported once, at the beginning. The
+    /// partition with that error may be skipped or, if the block cache has an intact copy of it,
+    /// still be used.
     fn survey_partitions(&self, first: Error, broken: &mut dyn FnMut(Error)) {
         let reported = first.to_string();
         broken(first);
@@ -197,7 +200,8 @@ fn verify_block(
         }
         let id = index_id_of(key.user_key).ok_or(DecodeError::Corrupt("user key too short"))?;
         let hash = checksum::xxh3(key.user_key);
-        // A search begins in this block, or in an earlier one that ends amid the key's versions.
+        // The search begins in the block of the key, or in an earlier block whose separator is this
+        // key, because versions of the key lie in both.
         let found = index.find(key.user_key).is_some_and(|first| {
             (first == spot || index.separator(first) == key.user_key)
                 && index.may_contain(first, hash)

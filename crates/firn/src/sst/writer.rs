@@ -25,14 +25,14 @@ use pending::{Content, Pending, PendingBlock, RECIPE_BYTES};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// The finished SST, as the manifest records it.
+/// Facts about a finished SST, which the manifest stores.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SstSummary {
     /// Id of the file.
     pub file_id: u64,
     /// Size in bytes.
     pub size: u64,
-    /// Of them, those behind the data blocks.
+    /// Bytes of the tail, that is, of all that stands behind the data blocks.
     pub tail_len: u64,
     /// XXH3-64 of the whole file.
     pub checksum: u64,
@@ -44,11 +44,11 @@ pub struct SstSummary {
     pub min_seqno: Seqno,
     /// Largest seqno.
     pub max_seqno: Seqno,
-    /// Entries of all kinds.
+    /// Number of entries of all kinds.
     pub entries: u64,
-    /// Entries that delete.
+    /// Number of entries that are tombstones.
     pub deletes: u64,
-    /// Of them, those in blocks that hold little else.
+    /// Number of tombstones in blocks of which they are at least three quarters of the entries.
     pub dense_deletes: u64,
     /// Bytes of user keys and values.
     pub raw_bytes: u64,
@@ -60,23 +60,26 @@ pub struct SstSummary {
 
 /// Writes one SST from start to end.
 ///
-/// Steps: entries gather in a block; a full block is handed on as raw bytes with what the index and
-/// the filter need of it. Under ZSTD the first raw blocks wait (at most 8 MiB) until trials have
-/// shown how they compress best and the dictionary is trained; then blocks are compressed and
-/// appended as they come. `finish` writes filters, index, dictionaries, properties and footer, and
-/// syncs.
+/// Steps: entries gather in a block. A full block is passed on as raw bytes, with its separator and
+/// the hashes of its keys. Under ZSTD the first raw blocks wait in memory (at most 8 MiB) until
+/// trials have shown how they compress best and the dictionary is trained. From then on, each block
+/// is compressed and appended as it becomes full. `finish` writes filters, index, dictionaries,
+/// properties and footer, and syncs.
 ///
-/// A block of another file may be taken over as stored ([`Self::copy`]). It ends the block being
-/// built, waits for its separator like any other, and brings its dictionary along. If more was
-/// copied than waits to be compressed, the file goes on with the tuning of the copied blocks,
-/// without trials and without a dictionary of its own: new blocks lie among them and resemble them.
+/// A block of another file may be copied in stored form ([`Self::copy`]). Copying ends the
+/// unfinished block. The copied block too waits until the next key is known, which its separator
+/// needs, and its dictionary is copied with it. If more bytes were copied than wait to be
+/// compressed, the file goes on with the tuning and the dictionary of the copied blocks, without
+/// trials: new blocks lie among the copied ones and resemble them.
 ///
-/// Invariants: keys ascend strictly in internal order; no seqno of a private write set gets in, but
-/// for files that say so ([`Self::with_external_seqno`]). The caller keeps all versions of a user
-/// key in one file. A writer that returned an error is of no further use, and neither is its file.
+/// Invariants: keys ascend strictly in internal order. Entries with an uncommitted seqno, that of a
+/// write set, are refused, except in files written [`Self::with_external_seqno`]. The caller puts
+/// all versions of a user key into one file. After an error, neither the writer nor its file can be
+/// used any more.
 ///
-/// Rejected: the dictionary of a neighbour file (compresses clearly worse); filters built per block
-/// (a cache miss each, for the same bits).
+/// Rejected: the dictionary of a neighbouring file, which compresses clearly worse.
+/// Rejected: a filter for each block. A point read would miss the processor's cache once more for
+/// each, and the filters would take as many bits.
 pub struct SstWriter {
     options: SstOptions,
     output: Output,
@@ -84,11 +87,11 @@ pub struct SstWriter {
     block_pending: PendingBlock,
     compressor: Compressor,
     pending: Option<Pending>,
-    /// The block copied last, until the key that follows is known.
+    /// The block copied last, kept until the next key is known.
     copied: Option<PendingBlock>,
-    /// Tuning and dictionary of the block copied last, if its file has them.
+    /// Tuning and dictionary of the block copied last, if its file has a tuning.
     recipe: Option<(Tuning, Option<Arc<Dictionary>>)>,
-    /// All that the file's blocks need.
+    /// All dictionaries that blocks of the file need.
     dictionaries: Vec<Arc<Dictionary>>,
     index: IndexBuilder,
     properties: Properties,
@@ -98,8 +101,8 @@ pub struct SstWriter {
 }
 
 impl SstWriter {
-    /// A writer into the empty `file`, whose id is `file_id`. `created_micros` is the wall clock,
-    /// microseconds since 1970.
+    /// Creates a writer into the empty `file`, whose id is `file_id`. `created_micros` is the wall
+    /// clock time in microseconds since 1970.
     pub fn new(
         file: Box<dyn AppendFile>,
         file_id: u64,
@@ -135,37 +138,39 @@ impl SstWriter {
         }
     }
 
-    /// Lets the file carry sketches of the keys that `prefix_extractors` knows. To be called before
-    /// any entry.
+    /// Makes the file store sketches of all indexes that `prefix_extractors` knows. Call it before
+    /// the first entry is added.
     pub fn with_prefix_extractors(mut self, prefix_extractors: Arc<dyn PrefixExtractors>) -> Self {
         self.sketches = SketchBuilder::new(prefix_extractors);
         self
     }
 
-    /// Seqnos of the entries are those of a private write set, or 0: the file says so, and is read
-    /// with the seqno of the commit that makes it visible. To be called before any entry.
+    /// Declares that the seqnos of the entries are 0 or those of a write set. The properties record
+    /// this, and the file must be read with the seqno of the commit that makes it visible. Call it
+    /// before the first entry is added.
     pub fn with_external_seqno(mut self) -> Self {
         self.properties.external_seqno = true;
         self
     }
 
-    /// Says in the file that a load made it. To be called before any entry.
+    /// Records in the properties that a bulk load wrote the file. Call it before the first entry is
+    /// added.
     pub fn with_loaded(mut self) -> Self {
         self.properties.loaded = true;
         self
     }
 
-    /// Keeps `value` under `name` in the file's properties.
+    /// Stores `value` under `name` in the file's properties.
     #[cfg(test)]
     pub fn set_user_property(&mut self, name: &str, value: &[u8]) {
         self.properties.user.insert(name.to_owned(), value.to_vec());
     }
 
-    /// Adds an entry above all added before.
+    /// Adds an entry, which must lie above all entries added before.
     ///
     /// # Errors
-    /// Invalid argument if the key is out of order, lacks an index id or has an uncommitted seqno;
-    /// `TooLarge`; and those of the file.
+    /// Invalid argument if the key is out of order, has no index id or has an uncommitted seqno;
+    /// `TooLarge` if key and value are too long; those of writing: `Io`, `NoSpace`.
     pub fn add(&mut self, key: InternalKey<'_>, value: Value<'_>) -> Result<()> {
         let raw_len = key.user_key.len() + value.len();
         let index = self.check(key, raw_len)?;
@@ -209,7 +214,7 @@ impl SstWriter {
         }
     }
 
-    /// Counts an entry in properties and sketches.
+    /// Counts an entry in properties, sketches and references to blobs.
     fn count(&mut self, index: IndexId, key: InternalKey<'_>, value: Value<'_>) -> Result<()> {
         let value_len = value.len();
         if key.kind == Kind::PutBlobs {
@@ -245,7 +250,7 @@ impl SstWriter {
         all.last_mut().expect("just pushed")
     }
 
-    /// Size the file would have if it were finished now, roughly.
+    /// Approximate size in bytes that the file would have if it were finished now.
     pub fn estimated_size(&self) -> u64 {
         let waiting = self.pending.as_ref().map_or(0, Pending::estimated_size);
         let copied = self.copied.as_ref().map_or(0, PendingBlock::stored_len);
@@ -254,12 +259,12 @@ impl SstWriter {
         self.output.offset() + waiting + copied + block + index
     }
 
-    /// Entries added.
+    /// Number of entries added so far.
     pub fn entries(&self) -> u64 {
         self.properties.entries
     }
 
-    /// Ends the current block; `next` is the user key that follows it.
+    /// Ends the unfinished block; `next` is the user key that follows it (`None`: the file ends).
     fn end_block(&mut self, next: Option<&[u8]>) -> Result<()> {
         let mut block = std::mem::take(&mut self.block_pending);
         let built = self.block.finish();
@@ -268,7 +273,8 @@ impl SstWriter {
         self.hand_on(block, next)
     }
 
-    /// Passes on the block that ends with the last key; `next` is the next user key.
+    /// Gives `block`, whose last key is the key added last, its separator and appends it or lets it
+    /// wait; `next` is the user key that follows it (`None`: the file ends).
     fn hand_on(&mut self, mut block: PendingBlock, next: Option<&[u8]>) -> Result<()> {
         block.separator = match next {
             Some(next) => separator(self.block.last_key(), next),
@@ -291,7 +297,8 @@ impl SstWriter {
         }
     }
 
-    /// Tunes the compression on the waiting blocks, trains the dictionary, and writes the blocks.
+    /// Chooses tuning and dictionary, either those of the copied blocks or by trials with the
+    /// waiting blocks, and appends the waiting blocks.
     fn settle(&mut self) -> Result<()> {
         let Some(pending) = self.pending.take() else {
             return Ok(());
@@ -363,8 +370,8 @@ impl SstWriter {
         Ok(())
     }
 
-    /// Writes filters, index, properties and footer, syncs the file and returns its summary. The
-    /// caller syncs the directory. A file without entries is allowed.
+    /// Writes filters, index, dictionaries, properties and footer, syncs the file and returns its
+    /// summary. The caller must sync the directory. A file without entries is allowed.
     ///
     /// # Errors
     /// Those of writing and syncing: `Io`, `NoSpace`.
@@ -372,7 +379,7 @@ impl SstWriter {
         self.end(true)
     }
 
-    /// As [`Self::finish`], but the file is not synced: a power cut may take it.
+    /// As [`Self::finish`], but does not sync the file, so a power cut may lose it.
     ///
     /// # Errors
     /// Those of writing: `Io`, `NoSpace`.

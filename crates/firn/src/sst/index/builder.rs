@@ -1,11 +1,11 @@
-//! Building the index while the data blocks are written.
+//! Builds the index while the data blocks are written.
 
 use super::{BlockEntry, BlockStats};
 use crate::base::varint;
 use crate::sst::filter;
 use crate::sst::format::Handle;
 
-/// The shortest key ≥ `last` and < `next`; `last` itself where nothing shorter fits.
+/// A key at or above `last` and below `next`: a short one, or `last` itself if that is not shorter.
 pub(in crate::sst) fn separator(last: &[u8], next: &[u8]) -> Vec<u8> {
     let common = last.iter().zip(next).take_while(|(a, b)| a == b).count();
     if common == last.len() || common == next.len() {
@@ -19,14 +19,15 @@ pub(in crate::sst) fn separator(last: &[u8], next: &[u8]) -> Vec<u8> {
     if last[common] + 1 < next[common] {
         return raised(common);
     }
-    // `last[common] + 1 == next[common]`: raising a later byte stays below `next`.
+    // Here `last[common] + 1 == next[common]`. Keep that byte of `last`, so that the separator
+    // stays below `next`, and raise a later byte.
     match (common + 1..last.len()).find(|&i| last[i] < 0xff) {
         Some(i) if i + 1 < last.len() => raised(i),
         _ => last.to_vec(),
     }
 }
 
-/// A complete partition in its stored form.
+/// A complete index partition, raw: the writer still has to compress and append it.
 pub(in crate::sst) struct BuiltPartition {
     pub(in crate::sst) last_separator: Vec<u8>,
     pub(in crate::sst) raw_index: Vec<u8>,
@@ -35,7 +36,8 @@ pub(in crate::sst) struct BuiltPartition {
     stats: BlockStats,
 }
 
-/// Collects index entries and filter hashes, and cuts partitions at block ends.
+/// Collects the index entries of data blocks and the hashes of their keys, and ends a partition
+/// when it is large enough.
 pub(in crate::sst) struct IndexBuilder {
     partition_size: usize,
     filter_bits_per_key: u32,
@@ -65,13 +67,14 @@ impl IndexBuilder {
         }
     }
 
-    /// Stored size of index and filters so far, roughly.
+    /// Approximate stored size in bytes of index and filters so far.
     pub(in crate::sst) fn size(&self) -> usize {
         let filter = self.hashes.len() * self.filter_bits_per_key as usize / 8;
         self.size_done + self.entries.len() + filter
     }
 
-    /// Adds the data block that follows; `separator` ≥ its last key, < the first of the next.
+    /// Adds the next data block. `separator` is at or above the last key of the block, and below
+    /// the first key of the block after it or equal to both.
     pub(in crate::sst) fn add(&mut self, separator: &[u8], entry: BlockEntry, hashes: &[u64]) {
         let first = self.blocks == 0;
         let pairs = self.last_separator.iter().zip(separator);
@@ -83,7 +86,8 @@ impl IndexBuilder {
         let out = &mut self.entries;
         varint::put_u64(out, shared as u64);
         varint::put_bytes(out, &separator[shared..]);
-        // Blocks follow each other: the gap to the previous one is nearly always 0.
+        // Store the offset as the distance from the end of the previous block, which is nearly
+        // always 0.
         let base = if first { 0 } else { self.last_end };
         varint::put_u64(out, entry.handle.offset - base);
         varint::put_u64(out, u64::from(entry.handle.len));
@@ -119,7 +123,7 @@ impl IndexBuilder {
         });
     }
 
-    /// All partitions, in key order.
+    /// All index partitions, in key order.
     pub(in crate::sst) fn finish(mut self) -> Vec<BuiltPartition> {
         if self.blocks > 0 {
             self.cut();
@@ -128,8 +132,8 @@ impl IndexBuilder {
     }
 }
 
-/// The top index over partitions that were stored at these places: index, then filter (length 0
-/// where there is none).
+/// The raw top index over partitions, each with the handle of its index block and the handle of its
+/// filter (length 0 if there is none).
 pub(in crate::sst) fn top_index(partitions: &[(BuiltPartition, Handle, Handle)]) -> Vec<u8> {
     let mut out = Vec::new();
     varint::put_u64(&mut out, partitions.len() as u64);

@@ -1,4 +1,4 @@
-//! The index as a reader keeps it: decoded.
+//! The decoded index, as a reader keeps it.
 
 use super::BlockStats;
 use super::keys::SortedKeys;
@@ -8,19 +8,20 @@ use crate::sst::decode_error::{DecodeError, Decoded};
 use crate::sst::format::Handle;
 use std::sync::Arc;
 
-/// Names a data block: partition, and number in it.
+/// Position of a data block: the number of its index partition, and its number in that partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::sst) struct BlockPosition {
     pub(in crate::sst) partition: u32,
     pub(in crate::sst) block: u32,
 }
 
-/// The index of a file: the top index, and either all partitions or none. Without them, the reader
-/// gets partitions from the cache, one at a time, and methods that need the partition of a
-/// [`BlockPosition`] must not be called; walking from position to position needs the top alone.
+/// The index of a file: the top index, and either all partitions or none. If it has none, the
+/// reader takes partitions from the block cache, one at a time, and methods that access the
+/// partition of a [`BlockPosition`] must not be called. Moving from one position to the next or
+/// previous one needs only the top index.
 ///
-/// Invariants: no partition is empty; separators ascend (not strictly: versions of one key may fill
-/// several blocks); blocks follow one another in the file.
+/// Invariants: each partition describes at least one block. Separators ascend, though not strictly,
+/// because versions of one key may fill several blocks. The offsets of blocks ascend.
 #[derive(Default, Clone)]
 pub(in crate::sst) struct Index {
     top: Arc<TopIndex>,
@@ -32,7 +33,7 @@ pub(in crate::sst) struct Index {
 struct TopIndex {
     last_separators: SortedKeys,
     partitions: Vec<TopEntry>,
-    /// Entries before each partition.
+    /// For each partition, the number of entries in all partitions before it.
     entries_before: Vec<u64>,
     entries: u64,
 }
@@ -43,7 +44,8 @@ fn take_top(input: &mut &[u8], top: &mut TopIndex) -> Option<()> {
     let mut last: Option<&[u8]> = None;
     for _ in 0..varint::take_u64(input)? {
         let separator = varint::take_bytes(input)?;
-        // Ascending separators let a search find the partition that has the key or ends after it.
+        // A search needs ascending separators: it takes the first partition whose last separator is
+        // at or above the key.
         if last.is_some_and(|last| separator < last) {
             return None;
         }
@@ -63,7 +65,7 @@ fn take_top(input: &mut &[u8], top: &mut TopIndex) -> Option<()> {
 }
 
 impl Index {
-    /// The index with this top, and no partition.
+    /// The index with the top index that `input` holds, and without partitions.
     pub(in crate::sst) fn decode_top(mut input: &[u8]) -> Decoded<Self> {
         let mut top = TopIndex::default();
         take_top(&mut input, &mut top).ok_or(BAD_TOP)?;
@@ -74,7 +76,8 @@ impl Index {
         })
     }
 
-    /// The same with all partitions, each made by `load`.
+    /// The index with the same top index and all partitions. `load` makes a partition from its
+    /// number and the end of the data blocks before it.
     pub(in crate::sst) fn with_all<E>(
         &self,
         mut load: impl FnMut(u32, u64) -> Result<Arc<Partition>, E>,
@@ -89,18 +92,18 @@ impl Index {
         Ok(all)
     }
 
-    /// Whether the partitions are here.
+    /// Whether the partitions are in memory.
     #[inline]
     pub(in crate::sst) fn is_whole(&self) -> bool {
         self.partitions.len() == self.top.partitions.len()
     }
 
-    /// Number of partitions, here or not.
+    /// Number of partitions, in memory or not.
     pub(in crate::sst) fn partitions(&self) -> u32 {
         self.top.partitions.len() as u32
     }
 
-    /// The separator behind the last block of partition `number`.
+    /// The separator of the last block of partition `number`.
     pub(in crate::sst) fn last_separator(&self, number: u32) -> &[u8] {
         self.top.last_separators.get(number as usize)
     }
@@ -110,7 +113,8 @@ impl Index {
         &self.top.partitions[number as usize]
     }
 
-    /// Decodes partition `number`. `data_end`: where the blocks before it end, if that is known.
+    /// Decodes partition `number`. `data_end` is the end of the data blocks before the partition,
+    /// or 0 if that is not known.
     pub(in crate::sst) fn decode(
         &self,
         number: u32,
@@ -130,14 +134,15 @@ impl Index {
         Partition::decode(self.top(number), last, before, raw, filter)
     }
 
-    /// The only partition where a search for `user_key` can begin; `None` above all keys.
+    /// The only partition in which a search for `user_key` can begin; `None` if the key lies above
+    /// all keys of the file.
     #[inline]
     pub(in crate::sst) fn partition_of(&self, user_key: &[u8]) -> Option<u32> {
         let number = self.top.last_separators.lower_bound(user_key);
         (number < self.top.partitions.len()).then_some(number as u32)
     }
 
-    /// Partition `number`, if the partitions are here.
+    /// Partition `number`, if the partitions are in memory.
     #[inline]
     pub(in crate::sst) fn partition(&self, number: u32) -> Option<&Arc<Partition>> {
         self.partitions.get(number as usize)
@@ -147,14 +152,16 @@ impl Index {
         &self.partitions[spot.partition as usize]
     }
 
-    /// The only block where a search for `user_key` can begin; `None` above all keys.
+    /// The only block in which a search for `user_key` can begin; `None` if the key lies above all
+    /// keys of the file.
     pub(in crate::sst) fn find(&self, user_key: &[u8]) -> Option<BlockPosition> {
         let partition = self.partition_of(user_key)?;
         let block = self.partitions[partition as usize].find(user_key);
         Some(BlockPosition { partition, block })
     }
 
-    /// Whether the partition of `spot` may hold the key with this hash.
+    /// Whether the filter of the partition of `spot` admits a key with this hash; `false` is
+    /// certain.
     pub(in crate::sst) fn may_contain(&self, spot: BlockPosition, hash: u64) -> bool {
         self.of(spot).may_contain(hash)
     }
@@ -205,34 +212,34 @@ impl Index {
         }
     }
 
-    /// All blocks in key order.
+    /// The positions of all blocks, in key order.
     pub(in crate::sst) fn spots(&self) -> impl Iterator<Item = BlockPosition> {
         std::iter::successors(self.first(), |&spot| self.next(spot))
     }
 
-    /// Entries in the partitions before `number`.
+    /// Number of entries in the partitions before partition `number`.
     pub(in crate::sst) fn entries_before_partition(&self, number: u32) -> u64 {
         self.top.entries_before[number as usize]
     }
 
-    /// Entries in all blocks.
+    /// Number of entries in all blocks of the file.
     pub(in crate::sst) fn entries(&self) -> u64 {
         self.top.entries
     }
 
-    /// First byte after the last data block of the partitions that are here.
+    /// First byte after the last data block of the partitions in memory; 0 if there are none.
     pub(in crate::sst) fn data_end(&self) -> u64 {
         self.partitions.last().map_or(0, |p| p.data_end())
     }
 
-    /// Bytes of memory of the top.
+    /// Bytes of memory that the top index takes.
     pub(in crate::sst) fn top_memory(&self) -> usize {
         self.top.last_separators.memory()
             + self.top.partitions.capacity() * size_of::<TopEntry>()
             + self.top.entries_before.capacity() * size_of::<u64>()
     }
 
-    /// Bytes of memory of the partitions that are here, filters included.
+    /// Bytes of memory that the partitions in memory take, filters included.
     pub(in crate::sst) fn partitions_memory(&self) -> usize {
         let each = self.partitions.iter().map(|p| p.memory());
         each.sum::<usize>() + self.partitions.capacity() * size_of::<usize>()

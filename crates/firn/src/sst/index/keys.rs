@@ -1,9 +1,9 @@
-//! Sorted keys as the index keeps them.
+//! Sorted separators as the decoded index keeps them.
 
 use crate::sst::format::RAW_BLOCK_MAX;
 
-/// Sorted keys in one buffer. Their common prefix is kept once, and the eight bytes after it as an
-/// integer, so that most steps of a search compare two integers.
+/// Sorted keys in one buffer. The first eight bytes of each key after the prefix that all keys
+/// share are kept as an integer too, so that most steps of a search compare two integers.
 #[derive(Default)]
 pub(super) struct SortedKeys {
     common: usize,
@@ -25,7 +25,7 @@ fn head_of(key: &[u8], common: usize) -> u64 {
 }
 
 impl SortedKeys {
-    /// Adds the key that follows; `None` if the keys grow past any sane index.
+    /// Adds the next key. `None` if the keys together exceed the size of the largest block.
     pub(super) fn push(&mut self, key: &[u8]) -> Option<()> {
         if self.bytes.len() + key.len() > RAW_BLOCK_MAX {
             return None;
@@ -40,7 +40,8 @@ impl SortedKeys {
         &self.bytes[start..self.ends[i] as usize]
     }
 
-    /// Ends the pushing; the keys were pushed in order.
+    /// Prepares the keys for searches, after the last push. The keys must have been pushed in
+    /// ascending order.
     pub(super) fn seal(&mut self) {
         let len = self.ends.len();
         if len > 0 {
@@ -54,7 +55,7 @@ impl SortedKeys {
         self.ends.shrink_to_fit();
     }
 
-    /// The first key ≥ `key`; their number if there is none.
+    /// The number of the first key ≥ `key`, or the number of keys if there is none.
     #[inline]
     pub(super) fn lower_bound(&self, key: &[u8]) -> usize {
         let len = self.ends.len();

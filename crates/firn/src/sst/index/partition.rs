@@ -1,4 +1,4 @@
-//! A partition of the index: the unit that comes and goes as one.
+//! An index partition: the unit in which the index is loaded and evicted.
 
 use super::keys::SortedKeys;
 use super::{BlockEntry, BlockStats};
@@ -16,20 +16,22 @@ pub(in crate::sst) struct TopEntry {
     pub(in crate::sst) stats: BlockStats,
 }
 
-/// Position and key that precede a partition; its own must be greater.
+/// Separator and offset that precede a partition. The partition's own separators and block offsets
+/// must not lie below them.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::sst) struct PartitionStart<'a> {
-    /// The last separator; empty before the first partition.
+    /// The last separator of the partition before; empty for the first partition.
     pub(in crate::sst) separator: &'a [u8],
-    /// Where the data blocks have ended, as far as is known.
+    /// End of the data blocks before the partition, or 0 if it is not known.
     pub(in crate::sst) data_end: u64,
 }
 
-/// Data blocks that follow one another, and the filter over their keys. Never empty.
+/// The index entries of consecutive data blocks, and the filter over the keys of these blocks.
+/// There is at least one block.
 pub struct Partition {
     separators: SortedKeys,
     blocks: Vec<BlockEntry>,
-    /// Entries before each block, counted from the start of the partition.
+    /// For each block, the number of entries in the blocks before it in this partition.
     entries_before: Vec<u64>,
     filter: Option<Filter>,
 }
@@ -77,7 +79,8 @@ impl Partition {
         for i in 0..varint::take_u64(input)? {
             let shared = usize::try_from(varint::take_u64(input)?).ok()?;
             let suffix = varint::take_bytes(input)?;
-            // The first of a partition shares nothing; all lie at or above the one before.
+            // The first separator of a partition is stored in full. Each separator must be at or
+            // above the one before.
             if (i == 0 && shared != 0) || suffix < separator.get(shared..)? {
                 return None;
             }
@@ -104,19 +107,20 @@ impl Partition {
         Some(stats)
     }
 
-    /// The first block that reaches `user_key`; the number of blocks if none does.
+    /// The first block whose separator is at or above `user_key`; the number of blocks if there is
+    /// none.
     #[inline]
     pub(in crate::sst) fn find(&self, user_key: &[u8]) -> u32 {
         self.separators.lower_bound(user_key) as u32
     }
 
-    /// Whether it may hold the key with this hash.
+    /// Whether a block of the partition may hold a key with this hash; `false` is certain.
     #[inline]
     pub(in crate::sst) fn may_contain(&self, hash: u64) -> bool {
         self.filter.as_ref().is_none_or(|f| f.may_contain(hash))
     }
 
-    /// Number of blocks.
+    /// Number of data blocks in the partition.
     pub(in crate::sst) fn blocks(&self) -> u32 {
         self.blocks.len() as u32
     }
@@ -130,17 +134,17 @@ impl Partition {
         self.separators.get(block as usize)
     }
 
-    /// Entries in the blocks of the partition before `block`.
+    /// Number of entries in the blocks of the partition before `block`.
     pub(in crate::sst) fn entries_before(&self, block: u32) -> u64 {
         self.entries_before[block as usize]
     }
 
-    /// First byte after the last data block.
+    /// First byte after the last data block of the partition.
     pub(in crate::sst) fn data_end(&self) -> u64 {
         self.blocks.last().map_or(0, |block| block.handle.end())
     }
 
-    /// Bytes of memory, the filter included.
+    /// Bytes of memory that the partition takes, the filter included.
     pub(in crate::sst) fn memory(&self) -> usize {
         size_of::<Self>()
             + self.separators.memory()

@@ -1,4 +1,4 @@
-//! Block reuse: data blocks of another file go into this one as they are stored.
+//! Block reuse: data blocks of another file are copied in stored form into the file being written.
 
 use super::pending::{Content, PendingBlock};
 use super::{BlockLayout, SstWriter};
@@ -11,22 +11,26 @@ use crate::sst::format::BlockKind;
 use crate::sst::stored_block::StoredBlock;
 use std::sync::Arc;
 
-/// A new dictionary is taken over if so many stored bytes may be reused from here on: it then adds
-/// a tenth to the file at most.
+/// A dictionary that the file does not have yet is copied with a block only if the block's file has
+/// at least this many stored bytes from the block on. So a dictionary adds at most a tenth to the
+/// file.
 const BYTES_PER_DICTIONARY: u64 = 160 << 10;
 
-/// Divisor of the block size: smaller blocks are not reused, but merged with their neighbours.
+/// Blocks smaller than the block size divided by this are not reused, but merged with their
+/// neighbours.
 const PART_MIN: usize = 2;
 
-/// A block whose reuse would end the unfinished block early is reused only if this many times its
-/// bytes may be reused from there on.
+/// Reusing a block ends the unfinished block before it. If that block is still small, reuse must be
+/// worth it: at least this many times the bytes of the reused block may be reused from there on.
 const BLOCKS_PER_SCRAP: u64 = 8;
 
 impl SstWriter {
-    /// Whether [`Self::copy`] may take `block`: it has the form of this file's blocks, leaves no
-    /// small block behind, and its dictionary fits. Under ZSTD its file must have a tuning: blocks
-    /// of small files, which are written without trials, would otherwise never be tuned. `ahead`:
-    /// stored bytes of blocks that may be reused from here on.
+    /// Whether [`Self::copy`] may take `block`. The block must have the layout, codec and size of
+    /// this file's blocks; its dictionary must fit; and the unfinished block must not be small,
+    /// unless `ahead` is large. `ahead` is the number of stored bytes of blocks that may be reused
+    /// from here on.
+    /// Under ZSTD, the file of `block` must have a tuning. Small files are written without a trial,
+    /// and if their blocks were reused, they would never be tuned.
     pub fn takes(&self, block: &StoredBlock<'_>, ahead: u64) -> bool {
         let kind = match self.options.layout {
             BlockLayout::RowWise => BlockKind::RowWise,
@@ -37,7 +41,7 @@ impl SstWriter {
             (Codec::Lz4, StoredCodec::Lz4) => true,
             (Codec::Zstd { .. }, StoredCodec::Zstd) => true,
             (Codec::Zstd { .. }, StoredCodec::ZstdDictionary) => {
-                // One of the places may be needed for the file's own dictionary.
+                // Keep room for the dictionary that this file may still train for itself.
                 let places = DICTIONARIES_MAX - usize::from(self.pending.is_some());
                 let left = block.reader.data_end() - block.handle.offset;
                 block.dictionary.as_ref().is_some_and(|dictionary| {
@@ -62,11 +66,12 @@ impl SstWriter {
         self.dictionaries.iter().any(|d| d.id() == dictionary.id())
     }
 
-    /// Adds all entries of `block`, which lie above all added before, by taking over its stored
-    /// bytes. Returns its last user key.
+    /// Adds all entries of `block` by copying its stored bytes. The entries must lie above all
+    /// entries added before. Returns the last user key of the block.
     ///
     /// # Errors
-    /// As [`Self::add`]; corruption, if the block contradicts the index of its file.
+    /// As [`Self::add`]; `Corruption` if the entries contradict the block's counts in the index of
+    /// its file.
     pub fn copy(&mut self, block: &StoredBlock<'_>) -> Result<Vec<u8>> {
         let damaged = |damage| block.reader.damaged(damage, block.handle);
         let mut cursor = BlockIter::default();
@@ -117,7 +122,8 @@ impl SstWriter {
         Ok(self.block.last_key().to_vec())
     }
 
-    /// Passes on the block reused last, if it waits for the next key.
+    /// Passes on the block copied last, which waited for the user key after it (`None`: the file
+    /// ends) to get its separator.
     pub(super) fn end_copied(&mut self, next: Option<&[u8]>) -> Result<()> {
         match self.copied.take() {
             Some(copied) => self.hand_on(copied, next),

@@ -1,4 +1,4 @@
-//! The file under a writer: appends stored blocks and sums up the bytes.
+//! The file of an SST writer: appends stored blocks and computes the checksum of all bytes.
 
 use crate::base::Result;
 use crate::env::AppendFile;
@@ -26,7 +26,7 @@ impl Output {
         }
     }
 
-    /// Bytes appended.
+    /// Number of bytes appended so far.
     pub(super) fn offset(&self) -> u64 {
         self.offset
     }
@@ -37,7 +37,7 @@ impl Output {
         self.file.append(&self.stored)
     }
 
-    /// Appends a block.
+    /// Appends a block and returns its handle.
     pub(super) fn block(
         &mut self,
         kind: BlockKind,
@@ -51,7 +51,8 @@ impl Output {
         Ok(handle)
     }
 
-    /// Appends a data block that lay at `from`, as it is.
+    /// Appends a stored data block of another file. `from` is the block's file id and offset there,
+    /// which its checksum covers; the checksum is adapted.
     pub(super) fn copy(&mut self, stored: &[u8], from: (u64, u64)) -> Result<Handle> {
         self.stored.clear();
         self.stored.extend_from_slice(stored);
@@ -64,13 +65,13 @@ impl Output {
         })
     }
 
-    /// Appends a block uncompressed.
+    /// Appends a block without compression.
     pub(super) fn raw_block(&mut self, kind: BlockKind, raw: &[u8]) -> Result<Handle> {
         self.block(kind, (StoredCodec::None, 0, raw), raw.len())
     }
 
-    /// Appends the footer and syncs, or only shows the bytes to readers; the size and the checksum
-    /// of the whole file.
+    /// Appends the footer. If `synced`, syncs the file, else only hands all bytes to the operating
+    /// system. Returns the size and the checksum of the whole file.
     pub(super) fn finish(mut self, footer: &[u8], synced: bool) -> Result<(u64, u64)> {
         self.stored.clear();
         self.stored.extend_from_slice(footer);

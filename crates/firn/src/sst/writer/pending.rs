@@ -1,14 +1,14 @@
-//! Raw blocks on their way to the file.
+//! Complete data blocks that the writer has not appended to the file yet.
 
 use crate::base::{IndexId, Seqno};
 use crate::sst::codec::Compressor;
 use crate::sst::index::BlockStats;
 
-/// The bytes of a block.
+/// The content of a block.
 pub(super) enum Content {
-    /// As built, to be compressed.
+    /// Raw bytes, still to be compressed.
     Raw(Vec<u8>),
-    /// As stored at this place of another file, and its raw length.
+    /// A block copied from another file, in stored form. `from` is its file id and offset there.
     Stored {
         bytes: Vec<u8>,
         from: (u64, u64),
@@ -22,14 +22,14 @@ impl Default for Content {
     }
 }
 
-/// A block and what index, filter and properties will say about it.
+/// A block, with the facts about it that index, filter and properties will store.
 #[derive(Default)]
 pub(super) struct PendingBlock {
     pub(super) content: Content,
     pub(super) separator: Vec<u8>,
     pub(super) hashes: Vec<u64>,
     pub(super) stats: BlockStats,
-    /// Raw bytes per index, ascending.
+    /// Raw bytes of the block per index, ascending.
     by_index: Vec<(IndexId, u64)>,
 }
 
@@ -42,7 +42,7 @@ impl PendingBlock {
         }
     }
 
-    /// Its raw bytes, if it is to be compressed.
+    /// The raw bytes, unless the block was copied in stored form.
     pub(super) fn raw(&self) -> Option<&[u8]> {
         match &self.content {
             Content::Raw(raw) => Some(raw),
@@ -50,7 +50,7 @@ impl PendingBlock {
         }
     }
 
-    /// Its stored bytes, if it was copied.
+    /// Number of stored bytes if the block was copied, else 0.
     pub(super) fn stored_len(&self) -> u64 {
         match &self.content {
             Content::Raw(_) => 0,
@@ -58,8 +58,8 @@ impl PendingBlock {
         }
     }
 
-    /// Divides `stored` bytes among the indexes in proportion to their raw bytes; the last one gets
-    /// the rounding error.
+    /// Divides `stored` bytes of the block among its indexes in proportion to their raw bytes. The
+    /// last index gets the rounding error.
     pub(super) fn shares(&self, stored: u64) -> impl Iterator<Item = (IndexId, u64)> {
         let total: u64 = self.by_index.iter().map(|(_, bytes)| bytes).sum();
         let (mut raw_left, mut stored_left) = (total, stored);
@@ -74,30 +74,33 @@ impl PendingBlock {
     }
 }
 
-/// Training takes this many raw bytes at most, and holds that much memory.
+/// Raw bytes to collect before a dictionary is trained; so much memory is held meanwhile.
 const TRAINING_BYTES: usize = 8 << 20;
-/// Tuning alone does with less.
+/// Raw bytes to collect if only the tuning is wanted.
 const TUNING_BYTES: usize = 256 << 10;
-/// Raw bytes from which a tuning must come before other files take it over.
+/// Raw bytes that a tuning must be based on before the file's properties store it, because block
+/// reuse passes a stored tuning on to other files.
 pub(super) const RECIPE_BYTES: usize = TUNING_BYTES;
-/// One block in so many is compressed at once, to estimate the stored size of the waiting ones.
+/// One in this many of the collected blocks is compressed at once, to estimate the stored size of
+/// all.
 const TRIAL_STEP: usize = 16;
 
-/// Blocks that wait until it is known how to compress them, and copied ones between them.
+/// Blocks that wait until a trial has shown how to compress them, and the copied blocks between
+/// them.
 pub(super) struct Pending {
     blocks: Vec<PendingBlock>,
     full_bytes: usize,
     raw_bytes: usize,
     /// Stored bytes of the copied blocks that wait.
     stored_bytes: usize,
-    /// Raw bytes of all copied blocks of the file.
+    /// Raw bytes of all copied blocks of the file, those already appended included.
     copied_bytes: usize,
     trial_raw: usize,
     trial_stored: usize,
 }
 
 impl Pending {
-    /// `trains`: whether a dictionary is wanted.
+    /// `trains` says whether a dictionary is wanted, which needs more raw bytes than tuning alone.
     pub(super) fn new(trains: bool) -> Self {
         Self {
             blocks: Vec::new(),
@@ -110,12 +113,12 @@ impl Pending {
         }
     }
 
-    /// Whether no block waits to be compressed. Then copied blocks go straight to the file.
+    /// Whether no block waits. Then a copied block is appended to the file at once.
     pub(super) fn is_empty(&self) -> bool {
         self.blocks.is_empty()
     }
 
-    /// Notes a copied block of `raw_len` bytes, waiting or not.
+    /// Counts a copied block of `raw_len` raw bytes, whether it waits or not.
     pub(super) fn note_copied(&mut self, raw_len: usize) {
         self.copied_bytes += raw_len;
     }
@@ -134,8 +137,9 @@ impl Pending {
         self.blocks.push(block);
     }
 
-    /// Whether enough blocks wait. If there is a recipe, reused blocks that do not wait count as
-    /// well: once they are the majority, the recipe is used.
+    /// Whether enough bytes are collected to choose tuning and dictionary. `recipe` says whether
+    /// copied blocks supply a tuning. Then all copied blocks count, also those already appended: if
+    /// they are the majority, their tuning is used, and more raw blocks are not needed.
     pub(super) fn is_full(&self, recipe: bool) -> bool {
         let copied = match recipe {
             true => self.copied_bytes,
@@ -144,12 +148,12 @@ impl Pending {
         self.raw_bytes + copied >= self.full_bytes
     }
 
-    /// Whether more was copied than is to be compressed.
+    /// Whether the copied blocks have more raw bytes than the blocks that wait to be compressed.
     pub(super) fn is_mostly_copied(&self) -> bool {
         self.copied_bytes > self.raw_bytes
     }
 
-    /// Stored size of the waiting blocks, roughly.
+    /// Approximate stored size in bytes of the waiting blocks.
     pub(super) fn estimated_size(&self) -> u64 {
         let ratio = self.trial_stored as f64 / self.trial_raw.max(1) as f64;
         (self.raw_bytes as f64 * ratio) as u64 + self.stored_bytes as u64
