@@ -1,4 +1,4 @@
-//! Iteration over an SST.
+//! An iterator over one SST.
 
 use super::block::{Block, BlockIter};
 use super::decode_error::Decoded;
@@ -14,36 +14,39 @@ use std::sync::Arc;
 
 /// An iterator over all entries of an SST.
 ///
-/// A seek asks the index for the block and searches in it; `next` and `prev` leave the block only
-/// at its ends. After several blocks in a row the iterator reads ahead, more the longer it goes on.
-/// It keeps the block and the index partition under it alive, so an eviction from the cache never
-/// takes them away.
+/// A seek finds the block by the index and searches in it. `next` and `prev` enter another block
+/// only at the end of the current one. After several blocks in a row the iterator uses readahead,
+/// whose reads grow the longer the scan goes on. The iterator holds references to the current block
+/// and index partition, so they stay in memory even if the cache evicts them.
 ///
-/// With `fill_cache` blocks come through the cache and stay there. Without (compaction) cached
-/// blocks are used, others are read in large pieces and forgotten: a compaction must not evict the
-/// blocks that queries need.
+/// With `fill_cache`, blocks are read through the block cache and stay there. Without it (for
+/// compactions), blocks that are cached are used, and others are read in large pieces and not
+/// cached, because a compaction must not evict the blocks that queries need.
 ///
-/// Invariant: after an error the iterator has no position. `enter` forgets the old block first.
+/// Invariant: after an error the iterator has no position, because `enter` leaves the old block
+/// before it reads the new one.
 pub struct SstIter {
     reader: Arc<SstReader>,
-    /// The seqno that all entries show instead of the stored one, if there is one.
+    /// The external seqno, which all entries show instead of the stored one, if the file has one.
     external: Option<Seqno>,
     fill_cache: bool,
     spot: Option<BlockPosition>,
-    /// The partition of the spot, with its number; kept after leaving it.
+    /// The index partition of the position, with its number. It is kept when the position is given
+    /// up.
     partition: Option<(u32, Arc<Partition>)>,
     cursor: BlockIter,
-    /// The block was found in the cache.
+    /// The current block was found in the cache. Set only without `fill_cache`.
     cached: bool,
-    /// Where the next block begins, and how many were entered one after the other.
+    /// Offset at which the next block of a forward scan begins, and the number of blocks that were
+    /// entered in a row since the scan began.
     next_offset: u64,
     in_a_row: u32,
-    /// Made at the first read of several blocks.
+    /// The readahead buffer, allocated when it is first needed.
     ahead: Option<Box<ReadAhead>>,
 }
 
 impl SstReader {
-    /// An iterator over all entries, not positioned.
+    /// An iterator over all entries, which has no position yet.
     pub fn iter(self: &Arc<Self>, fill_cache: bool) -> SstIter {
         SstIter {
             reader: self.clone(),
@@ -61,15 +64,15 @@ impl SstReader {
 }
 
 impl SstIter {
-    /// The file of the iterator.
+    /// The reader of the file that the iterator walks over.
     pub fn reader(&self) -> &Arc<SstReader> {
         &self.reader
     }
 
-    /// Moves the cursor into the block of `spot`. The block it is in already is kept.
+    /// Enters the block of `spot`, unless the cursor is in it already.
     fn enter(&mut self, spot: BlockPosition) -> Result<()> {
         if self.spot != Some(spot) {
-            // Forget the old place first: an error must leave the cursor nowhere.
+            // Leave the old block first: after an error the iterator must have no position.
             self.leave();
             let handle = self.partition(spot.partition)?.block(spot.block).handle;
             let block = if self.fill_cache {
@@ -93,8 +96,8 @@ impl SstIter {
         Ok(())
     }
 
-    /// The block at `handle`, from the cache or into it. A cursor that goes forward from block to
-    /// block reads more and more of them at once.
+    /// The data block at `handle`, from the block cache or into it. If blocks are entered in a row,
+    /// forwards, readahead reads several blocks at once.
     fn filling(&mut self, handle: Handle) -> Result<Arc<Block>> {
         self.in_a_row = match self.next_offset == handle.offset {
             true => self.in_a_row.saturating_add(1),
@@ -111,7 +114,7 @@ impl SstIter {
         })
     }
 
-    /// Partition `number`; the one used last is at hand.
+    /// Index partition `number`; that used last needs no lookup.
     fn partition(&mut self, number: u32) -> Result<&Arc<Partition>> {
         if self.partition.as_ref().is_none_or(|(at, _)| *at != number) {
             let piece = self.reader.partition(number, self.fill_cache)?;
@@ -125,7 +128,8 @@ impl SstIter {
         self.spot = None;
     }
 
-    /// The outcome of a move inside the block; damage gets file and offset.
+    /// Returns the outcome of a move inside the block. An error gets the file's name and the
+    /// block's offset, and ends the position.
     #[inline]
     fn checked(&mut self, moved: Decoded<bool>) -> Result<bool> {
         let damage = match moved {
@@ -140,7 +144,7 @@ impl SstIter {
         Err(self.reader.damaged(damage, handle))
     }
 
-    /// To the first entry of the blocks from `spot` on.
+    /// Moves to the first entry of the block at `spot`; no position if `spot` is `None`.
     fn first_from(&mut self, spot: Option<BlockPosition>) -> Result<bool> {
         let Some(spot) = spot else {
             self.leave();
@@ -151,7 +155,7 @@ impl SstIter {
         self.checked(moved)
     }
 
-    /// To the last entry of the blocks up to `spot`.
+    /// Moves to the last entry of the block at `spot`; no position if `spot` is `None`.
     fn last_until(&mut self, spot: Option<BlockPosition>) -> Result<bool> {
         let Some(spot) = spot else {
             self.leave();
@@ -162,7 +166,8 @@ impl SstIter {
         self.checked(moved)
     }
 
-    /// The block under the cursor as the index sees it, if the cursor stands on its first entry.
+    /// The index entry of the current block, if the iterator stands on the first entry of the
+    /// block.
     #[inline]
     pub fn block_begun(&self) -> Option<BlockInfo<'_>> {
         if !self.cursor.valid() || self.cursor.ordinal() != 0 {
@@ -181,7 +186,8 @@ impl SstIter {
         })
     }
 
-    /// [`InternalIterator::seek`] by stored seqnos.
+    /// As [`InternalIterator::seek`], but compares stored seqnos even if the file has an external
+    /// one.
     fn seek_stored(&mut self, user_key: &[u8], seqno: Seqno) -> Result<bool> {
         let Some(number) = self.reader.index().partition_of(user_key) else {
             self.leave();
@@ -204,8 +210,9 @@ impl SstIter {
             if self.checked(moved)? {
                 return Ok(true);
             }
-            // All of the block lies before: its separator is above its last key, or the versions
-            // looked for follow in the next block.
+            // All entries of the block lie before the target. Either the key lies between the
+            // block's last key and its separator, or all its versions here are too new and older
+            // ones may follow in the next block.
             match self.reader.index().next(spot) {
                 Some(next) => spot = next,
                 None => {
@@ -216,8 +223,9 @@ impl SstIter {
         }
     }
 
-    /// A lower bound of the stored bytes from the block under the cursor on, in blocks that end
-    /// before `limit`: only the partition in memory is asked. Only when positioned.
+    /// A lower bound of the stored bytes of the blocks from the current one up to, but without, the
+    /// block where `limit` lies (`None`: to the end). Uses only the top index and the current
+    /// partition, and reads nothing. 0 without a position.
     pub fn bytes_ahead(&self, limit: Option<&[u8]>) -> u64 {
         let (Some(spot), Some((_, partition))) = (self.spot, self.partition.as_ref()) else {
             return 0;
@@ -234,10 +242,10 @@ impl SstIter {
         end.saturating_sub(here)
     }
 
-    /// The block under the cursor as stored. Only when positioned.
+    /// The current block in stored form. The iterator must have a position.
     ///
     /// # Errors
-    /// Corruption if a byte of it is damaged; those of the file.
+    /// `Corruption` if the block's bytes are damaged; those of reading the file: `Io`.
     pub fn stored_block(&mut self) -> Result<StoredBlock<'_>> {
         let (Some(spot), Some((_, partition))) = (self.spot, self.partition.as_ref()) else {
             return Err(Error::invalid("a cursor that stands in no block"));
@@ -251,7 +259,8 @@ impl SstIter {
         StoredBlock::new(&self.reader, entry.handle, entry.stats, bytes, block)
     }
 
-    /// To the first entry of the block after the one under the cursor. Only when positioned.
+    /// Moves to the first entry of the block after the current one. The iterator must have a
+    /// position.
     ///
     /// # Errors
     /// As [`InternalIterator::next`].
@@ -260,8 +269,8 @@ impl SstIter {
         self.first_from(next)
     }
 
-    /// Seeks the first entry at or above `user_key`: the entries before its block, and its number
-    /// in the block.
+    /// Seeks the first entry at or above `user_key`. Returns the number of entries in the blocks
+    /// before that entry's block, and the number of the entry in its block.
     pub(super) fn seek_ranked(&mut self, user_key: &[u8]) -> Result<Option<(u64, u32)>> {
         if !self.seek(user_key, SEQNO_MAX)? {
             return Ok(None);
@@ -288,7 +297,8 @@ impl InternalIterator for SstIter {
         let Some(external) = self.external else {
             return self.seek_stored(user_key, seqno);
         };
-        // Of each user key there is one version.
+        // A file with an external seqno has one version of each user key, so find it whatever its
+        // stored seqno is.
         let on = self.seek_stored(user_key, SEQNO_MAX)?;
         if on && external > seqno && self.cursor.key().user_key == user_key {
             return self.next();
@@ -367,22 +377,24 @@ impl InternalIterator for SstIter {
     }
 }
 
-/// Most bytes of one read; an iterator that does not fill the cache reads so much from the start.
+/// Largest number of bytes that readahead reads at once. An iterator that does not fill the cache
+/// uses this size from the start.
 const READ_AHEAD: u64 = 256 << 10;
-/// An iterator that fills the cache reads so much at the third block in a row, and twice as much at
-/// each further one.
+/// Number of bytes that an iterator that fills the cache reads at the third block in a row. The
+/// number doubles with each further block.
 const READ_AHEAD_MIN: u64 = 8 << 10;
 const READ_AHEAD_FROM: u32 = 2;
 
-/// From this window size on the next window is prefetched while the current one is used.
+/// If readahead reads at least this many bytes at once, it also begins a prefetch of the bytes
+/// after them.
 const PREFETCH_FROM: u64 = 32 << 10;
 
-/// The stored bytes from one offset on, read in one piece.
+/// A buffer with the stored bytes of the file from `offset` on.
 #[derive(Default)]
 struct ReadAhead {
     offset: u64,
     bytes: Vec<u8>,
-    /// The range of bytes behind them whose prefetch is under way.
+    /// The byte range after the buffer whose prefetch has begun.
     prefetched: Range<u64>,
 }
 
@@ -403,9 +415,10 @@ impl ReadAhead {
         self.offset + self.bytes.len() as u64
     }
 
-    /// Reads from `handle` on, about `window` bytes.
+    /// Makes the buffer begin with the block at `handle` and reads about `window` bytes.
     fn read(&mut self, reader: &SstReader, handle: Handle, window: u64) -> Result<()> {
-        // The buffer may hold the start of a block that the last read cut off.
+        // The buffer may already hold the first part of the block, if the last read ended inside
+        // it.
         let kept = match handle.offset >= self.offset {
             true => self.end().saturating_sub(handle.offset),
             false => 0,

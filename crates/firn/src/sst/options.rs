@@ -1,30 +1,32 @@
-//! How SSTs are written: layout, codec, filters.
+//! Options for writing an SST: layout, codec, filters.
 
 use super::codec::Codec;
 
 /// How the entries of a data block are laid out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BlockLayout {
-    /// Values beside their keys: for upper levels.
+    /// Each value lies beside its key: for files that compactions soon rewrite.
     RowWise,
-    /// Keys, heads and tails apart: denser, for the last level.
+    /// Keys, value heads and value tails lie in sections of their own, which compresses better: for
+    /// files that stay.
     Sectioned,
 }
 
 /// How an SST is written.
 #[derive(Debug, Clone)]
 pub struct SstOptions {
-    /// Raw bytes at which a data block ends.
+    /// Number of raw bytes at which a data block ends.
     pub block_size: usize,
     /// Layout of the data blocks.
     pub layout: BlockLayout,
     /// Compression of the data blocks.
     pub codec: Codec,
-    /// Bits per key of the filters; 0 writes none.
+    /// Bits of filter for each key; 0 writes no filters.
     pub filter_bits_per_key: u32,
-    /// Whether blocks carry a hash index for point reads.
+    /// Whether row-wise data blocks, and sectioned ones with keys of different lengths, have a hash
+    /// index for point reads.
     pub hash_index: bool,
-    /// Raw bytes at which an index partition ends.
+    /// Number of raw bytes at which an index partition ends.
     pub index_partition_size: usize,
 }
 
@@ -32,10 +34,10 @@ const FILTER_BITS_PER_KEY: u32 = 10;
 const INDEX_PARTITION_SIZE: usize = 4 << 10;
 const ZSTD_LEVEL: i32 = 3;
 
-/// How densely a file is written: the policy of codecs by level.
+/// How densely a file is written. This is the policy that assigns codecs to levels.
 ///
-/// Dense files take a third of the bytes and more time to write and to search. So they pay where
-/// data stays.
+/// A dense file takes a third of the bytes, but more time to write and to search. So it is worth it
+/// only where data stays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Density {
     /// For data that compactions soon rewrite: files above the last level that are not at rest, and
@@ -55,7 +57,7 @@ impl SstOptions {
         }
     }
 
-    /// For levels that are rewritten soon.
+    /// The options of a light file.
     pub fn upper_level(block_size: usize) -> Self {
         Self {
             block_size,
@@ -67,7 +69,7 @@ impl SstOptions {
         }
     }
 
-    /// For the last level: dense, and no hash index, whose bytes do not compress.
+    /// The options of a dense file. It has no hash index, because the bytes of one do not compress.
     pub fn last_level(block_size: usize) -> Self {
         Self {
             layout: BlockLayout::Sectioned,

@@ -1,4 +1,4 @@
-//! Properties of a file, which it stores itself.
+//! The properties of an SST, as the file stores them.
 
 use super::codec::Tuning;
 use super::decode_error::{DecodeError, Decoded};
@@ -14,56 +14,57 @@ use std::collections::BTreeMap;
 pub struct Properties {
     /// Id of the file.
     pub file_id: u64,
-    /// Entries of all kinds.
+    /// Number of entries of all kinds.
     pub entries: u64,
-    /// Entries that delete.
+    /// Number of entries that are tombstones.
     pub deletes: u64,
-    /// Deletions that lie in blocks of which they are three quarters of the entries; 0 in files of
-    /// older writers.
+    /// Number of tombstones in data blocks of which they are at least three quarters of the
+    /// entries. Files of older writers have 0.
     pub dense_deletes: u64,
-    /// Bytes of user keys.
+    /// Bytes of all user keys before compression.
     pub raw_key_bytes: u64,
-    /// Bytes of values.
+    /// Bytes of all values before compression.
     pub raw_value_bytes: u64,
     /// Number of data blocks.
     pub data_blocks: u64,
-    /// Stored bytes of the data blocks.
+    /// Bytes of the data blocks as stored.
     pub data_bytes: u64,
-    /// Raw block size the writer aimed at.
+    /// Number of raw bytes at which the writer ended a data block.
     pub block_size: u64,
-    /// Raw bytes of the data blocks.
+    /// Bytes of the data blocks before compression.
     pub raw_block_bytes: u64,
     /// Smallest user key; empty in a file without entries.
     pub smallest: Vec<u8>,
     /// Largest user key.
     pub largest: Vec<u8>,
-    /// Smallest seqno.
+    /// Smallest stored seqno.
     pub min_seqno: Seqno,
-    /// Largest seqno.
+    /// Largest stored seqno.
     pub max_seqno: Seqno,
-    /// Wall clock at creation, microseconds since 1970.
+    /// Wall clock time at creation, in microseconds since 1970.
     pub created_micros: u64,
-    /// The codec policy of the writer, for people.
+    /// The writer's codec option as text, for people to read.
     pub codec: String,
-    /// Counts per index, ascending.
+    /// Counts of each index, by ascending index id.
     pub per_index: Vec<IndexStats>,
-    /// Sketches per index, ascending; indexes without any are missing.
+    /// Sketches of each index, by ascending index id. Indexes without sketches are left out.
     pub(super) sketches: Vec<IndexSketches>,
-    /// The stored seqnos are not those of commits: the commit that installs the file gives all
-    /// entries its own seqno, and the opener passes that.
+    /// The stored seqnos are not those of commits. The commit that makes the file visible gives all
+    /// entries its own seqno; the manifest has that seqno, and [`crate::sst::OpenHints`] hands it
+    /// to the reader.
     pub external_seqno: bool,
-    /// A load made the file before its rows were visible. They are committed, at seqno 0, if the
-    /// catalog names their index; repairs use this.
+    /// A bulk load or an index build wrote the file before its rows were visible. If the catalog
+    /// has their index, the rows are committed; a repair then takes them as committed at seqno 0.
     pub loaded: bool,
-    /// Properties of the layers above, by name.
+    /// Values that higher layers store in the file, by name.
     pub user: BTreeMap<String, Vec<u8>>,
     pub(super) dictionaries: Vec<(u32, Handle)>,
-    /// The writer's tuning for ZSTD, if it was measured on enough blocks.
+    /// The tuning that the writer used for ZSTD, if trials with enough blocks chose it.
     pub(super) tuning: Option<Tuning>,
 }
 
-/// Fields are (tag, length, bytes). A reader skips an even tag that it does not know, and refuses a
-/// file with an unknown odd one.
+/// The properties are a sequence of fields (tag, length, bytes). A reader skips an unknown field
+/// with an even tag. It refuses a file that has an unknown field with an odd tag.
 mod tag {
     pub(super) const NUMBERS: u64 = 1;
     pub(super) const SMALLEST: u64 = 3;
@@ -80,15 +81,15 @@ mod tag {
 }
 
 impl Properties {
-    /// Distinct values of each prefix of an index's keys among the entries that do not delete;
-    /// `None` if the writer knew nothing about these keys.
+    /// For each prefix of the keys of `index`, a sketch of its distinct values among the entries
+    /// that are not tombstones. `None` if the file has no sketches of the index.
     pub fn sketches(&self, index: IndexId) -> Option<Vec<Sketch>> {
         let all = &self.sketches;
         let at = all.binary_search_by_key(&index, |one| one.index).ok()?;
         all[at].sketches()
     }
 
-    /// Bytes of memory of the sketches.
+    /// Bytes of memory that the sketches take.
     pub(super) fn sketches_memory(&self) -> usize {
         let each = self.sketches.iter().map(IndexSketches::memory);
         each.sum()
@@ -179,7 +180,8 @@ impl Properties {
         Ok(properties)
     }
 
-    /// Takes one field; `Some(false)` if the tag is unknown.
+    /// Decodes the field `tag`. `Some(false)` if the tag is unknown, `None` if the field is
+    /// malformed.
     fn take(&mut self, tag: u64, field: &mut &[u8]) -> Option<bool> {
         let mut rest = || std::mem::take(field);
         match tag {

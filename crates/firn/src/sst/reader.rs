@@ -1,4 +1,4 @@
-//! Reading an SST.
+//! Reads an SST.
 
 mod open;
 mod split_keys;
@@ -25,40 +25,42 @@ use std::sync::Arc;
 /// A data block as the index sees it.
 #[derive(Debug, Clone, Copy)]
 pub struct BlockInfo<'a> {
-    /// A key at or above all keys of the block, and below all of the next block, except for further
-    /// versions of this key.
+    /// A key at or above all keys of the block and below all keys of the next block. If versions of
+    /// this key lie in both blocks, the next block begins with the separator itself.
     pub separator: &'a [u8],
-    /// Stored bytes.
+    /// Length of the stored block in bytes.
     pub bytes: u64,
-    /// Entries of all kinds.
+    /// Number of entries of all kinds.
     pub entries: u64,
-    /// Entries that delete.
+    /// Number of entries that are tombstones.
     pub deletes: u64,
-    /// Smallest seqno.
+    /// Smallest seqno of the entries as a reader sees them.
     pub min_seqno: Seqno,
-    /// Largest seqno.
+    /// Largest seqno of the entries as a reader sees them.
     pub max_seqno: Seqno,
-    /// All stored seqnos are 0, whether or not there is an external one.
+    /// All stored seqnos of the block are 0, whether or not the file has an external seqno.
     pub zeroed: bool,
 }
 
 /// An open SST.
 ///
-/// In memory as long as it is open: properties, dictionaries, the top of the index. The partitions
-/// of the index, each with the filter over its keys, are there too if the cache's budget for pins
-/// grants the room when the file is opened. Otherwise they come through the cache as the data
-/// blocks do, one at a time: a point read then asks the cache once more for each file.
+/// While the file is open, its properties, its dictionaries and its top index stay in memory. The
+/// index partitions, each with its filter, stay there too if the pin budget of the block cache had
+/// room for them when the file was opened. Otherwise a partition is loaded through the block cache
+/// when it is needed, as data blocks are: a point read then makes one more cache lookup for each
+/// such file.
 ///
-/// Invariants: the file never changes, so a reader is shared freely between threads; blocks and
-/// partitions are named (file id, offset) in the cache, so one reader may follow another of the
-/// same file.
+/// Invariants: the file never changes, so threads share a reader without locks. The cache key of a
+/// block or partition is (file id, offset), so a reader that is opened later for the same file
+/// finds the blocks of an earlier one.
 ///
-/// A point read searches the index for the only block where the key can begin, asks the filter,
-/// then the block. If the block ends among versions newer than asked for, and the separator says
-/// that the key goes on, it looks into the next one.
+/// A point read searches the index for the only block where the versions of the key can begin. It
+/// asks the filter of the block's partition, then searches the block. If all versions of the key in
+/// that block are too new, and the block's separator is the key, the read goes on in the next
+/// block.
 ///
-/// Rejected: closing the readers that were used longest ago (each comes back with a megabyte to
-/// read and decode, where a partition is ten kilobytes).
+/// Rejected: to close the readers that were least recently used. To open a file again reads and
+/// decodes about a megabyte, but to load one partition only about ten kilobytes.
 pub struct SstReader {
     file: Arc<dyn ReadFile>,
     file_id: u64,
@@ -71,20 +73,21 @@ pub struct SstReader {
     data_end: u64,
     /// See [`Self::external_seqno`].
     external: Option<Seqno>,
-    /// Its shares of the memory budget.
+    /// Shares of the pin budget that the reader holds. The first is charged for what the reader
+    /// always needs, the second, if any, was granted for the index partitions.
     pins: Vec<Pin>,
 }
 
-/// A partition of the index, borrowed from the reader or kept by a reference.
+/// An index partition, either borrowed from the reader or shared with the block cache.
 pub(super) enum PartitionRef<'a> {
-    /// The reader does.
+    /// The reader keeps all partitions in memory.
     Pinned(&'a Arc<Partition>),
-    /// It came from the cache.
+    /// The partition came from the block cache or the file.
     Loaded(Arc<Partition>),
 }
 
 impl PartitionRef<'_> {
-    /// The partition, kept by the caller.
+    /// The partition as a reference of its own, which keeps it in memory.
     pub(super) fn into_shared(self) -> Arc<Partition> {
         match self {
             Self::Pinned(partition) => Arc::clone(partition),
@@ -104,14 +107,14 @@ impl Deref for PartitionRef<'_> {
     }
 }
 
-/// The data blocks of a file, from its index.
+/// The data blocks of a file, as its index describes them.
 pub struct DataBlocks<'a> {
     index: Cow<'a, Index>,
     external: Option<Seqno>,
 }
 
 impl DataBlocks<'_> {
-    /// In key order.
+    /// The blocks in key order.
     pub fn iter(&self) -> impl Iterator<Item = BlockInfo<'_>> {
         self.index.spots().map(|spot| {
             let entry = self.index.block(spot);
@@ -134,7 +137,7 @@ impl SstReader {
         self.file_id
     }
 
-    /// The file's name in errors.
+    /// The name by which errors call the file.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -144,36 +147,39 @@ impl SstReader {
         self.size
     }
 
-    /// The properties that the file stores.
+    /// The properties that are stored in the file.
     pub fn properties(&self) -> &Properties {
         &self.properties
     }
 
-    /// The seqno that all entries show, whatever is stored: that of the commit that made the file
-    /// visible. Such a file holds one version of each user key. Everything that names seqnos here
-    /// goes by it, but for the properties, [`Self::verify`] and blocks on their way to another
-    /// file.
+    /// The seqno that all entries show in place of the stored one: that of the commit that made the
+    /// file visible. `None` if the stored seqnos are those of commits. A file with an external
+    /// seqno holds one version of each user key. All methods of readers and iterators use the
+    /// external seqno, except for the properties, [`Self::verify`] and the stored blocks that block
+    /// reuse copies.
     pub fn external_seqno(&self) -> Option<Seqno> {
         self.external
     }
 
-    /// Memory the reader holds as long as it lives, all of it taken from the cache's budget for
-    /// pins.
+    /// Bytes of memory that the reader holds while it is open, all of it counted in the pin budget
+    /// of the block cache.
     pub fn memory_bytes(&self) -> u64 {
         self.pins.iter().map(Pin::bytes).sum()
     }
 
-    /// Bytes of [`Self::memory_bytes`] that the reader would not hold if the budget had no room.
+    /// The part of [`Self::memory_bytes`] that holds index partitions, which a full pin budget
+    /// would have refused.
     pub fn optional_bytes(&self) -> u64 {
         self.pins.iter().skip(1).map(Pin::bytes).sum()
     }
 
-    /// The index; its partitions may be elsewhere ([`Self::partition`]).
+    /// The index. It may lack the partitions; [`Self::partition`] then loads one.
     pub(super) fn index(&self) -> &Index {
         &self.index
     }
 
-    /// The index with all partitions, for walks over the whole file.
+    /// The index with all partitions, for a pass over the whole file. Loads the partitions from the
+    /// file if the reader does not keep them.
     pub(super) fn whole_index(&self) -> Result<Cow<'_, Index>> {
         if self.index.is_whole() {
             return Ok(Cow::Borrowed(&self.index));
@@ -182,7 +188,7 @@ impl SstReader {
         self.index.with_all(load).map(Cow::Owned)
     }
 
-    /// Partition `number`. With `fill` one that was loaded stays in the cache.
+    /// Partition `number`. If it has to be loaded and `fill` is set, it goes into the block cache.
     #[inline]
     pub(super) fn partition(&self, number: u32, fill: bool) -> Result<PartitionRef<'_>> {
         match self.index.partition(number) {
@@ -205,7 +211,8 @@ impl SstReader {
         }
     }
 
-    /// Reads partition `number` from the file.
+    /// Reads and decodes partition `number` and its filter. `data_end` is the end of the data
+    /// blocks before the partition, or 0 if that is not known.
     fn load_partition(&self, number: u32, data_end: u64) -> Result<Partition> {
         let top = self.index.top(number);
         let mut stored = Vec::new();
@@ -242,12 +249,12 @@ impl SstReader {
         self.file.read_exact_at(handle.offset, stored)
     }
 
-    /// The dictionary with this id.
+    /// The dictionary of the file with this id.
     pub(super) fn dictionary(&self, id: u32) -> Option<&Arc<Dictionary>> {
         self.dictionaries.iter().find(|d| d.id() == id)
     }
 
-    /// Where its dictionaries lie, for tools.
+    /// The byte ranges of the file's dictionaries, for tools.
     pub fn dictionary_bytes(&self) -> Vec<Range<u64>> {
         let handles = self
             .properties
@@ -257,12 +264,12 @@ impl SstReader {
         handles.map(|h| h.offset..h.end()).collect()
     }
 
-    /// The dictionaries of its blocks.
+    /// All dictionaries of the file.
     pub(super) fn dictionaries(&self) -> &[Arc<Dictionary>] {
         &self.dictionaries
     }
 
-    /// First byte after the data blocks.
+    /// Offset of the first byte after the data blocks.
     pub(super) fn data_end(&self) -> u64 {
         self.data_end
     }
@@ -271,12 +278,13 @@ impl SstReader {
         &self.file
     }
 
-    /// Calls `f` with the newest version of `user_key` whose seqno is at most `seqno`, a deletion
-    /// included; `None` if the file has none. `hash` is that of `user_key`.
+    /// Calls `f` with the newest version of `user_key` whose seqno is at most `seqno`; that version
+    /// may be a tombstone. Returns `None` if the file has no such version. `hash` is the hash of
+    /// `user_key`.
     ///
     /// # Errors
-    /// Those of reading blocks: `Corruption`, `Unsupported` for a format or a key of encryption
-    /// that this version does not have, `Io`.
+    /// Those of reading index partitions and blocks: `Corruption`; `Unsupported` for a newer format
+    /// or an encrypted block; `Io`.
     pub fn get<R>(
         &self,
         user_key: &[u8],
@@ -326,8 +334,9 @@ impl SstReader {
         }
     }
 
-    /// The stored bytes that a get of `user_key` would read. None if their block is cached, the key
-    /// is certainly absent, or the index partition is not in memory. `hash` is that of the key.
+    /// The range of bytes in the file that a get of `user_key` would read. `None` if the block is
+    /// cached, if the filter excludes the key, or if the index partition is not in memory. `hash`
+    /// is the hash of `user_key`.
     pub fn bytes_to_read(&self, user_key: &[u8], KeyHash(hash): KeyHash) -> Option<Range<u64>> {
         let partition = self.partition_at_hand(user_key)?;
         if !partition.may_contain(hash) {
@@ -336,8 +345,8 @@ impl SstReader {
         self.bytes_of_block(&partition, user_key)
     }
 
-    /// Whether a seek of `user_key` must read a block. With `begin` that read begins. False if the
-    /// index partition is not in memory.
+    /// Whether a seek of `user_key` would have to read a data block. If so and `begin` is set, a
+    /// prefetch of that block begins. False if the index partition is not in memory.
     pub fn prefetch_seek(&self, user_key: &[u8], begin: bool) -> bool {
         let partition = self.partition_at_hand(user_key);
         let bytes = partition.and_then(|partition| self.bytes_of_block(&partition, user_key));
@@ -352,7 +361,8 @@ impl SstReader {
         true
     }
 
-    /// The stored bytes of the block where a search begins, unless it is cached.
+    /// The range of bytes of the block where a search for `user_key` begins, unless that block is
+    /// cached.
     fn bytes_of_block(&self, partition: &Partition, user_key: &[u8]) -> Option<Range<u64>> {
         let handle = partition.block(partition.find(user_key)).handle;
         match self.cached(handle) {
@@ -361,7 +371,8 @@ impl SstReader {
         }
     }
 
-    /// The partition where a search begins, if it is in memory.
+    /// The index partition where a search for `user_key` begins, if the reader or the block cache
+    /// has it in memory.
     fn partition_at_hand(&self, user_key: &[u8]) -> Option<PartitionRef<'_>> {
         let number = self.index.partition_of(user_key)?;
         match self.index.partition(number) {
@@ -378,13 +389,14 @@ impl SstReader {
         }
     }
 
-    /// Announces a read of these bytes in `reads`.
+    /// Adds a prefetch of these bytes of the file to `reads`; the caller starts the batch.
     pub fn prefetch(&self, bytes: Range<u64>, reads: &mut PrefetchBatch) {
         let len = bytes.end - bytes.start;
         self.file.prefetch(bytes.start, len, reads);
     }
 
-    /// Whether the file may hold `user_key`; `false` is certain. Reads no data block.
+    /// Whether the file may hold `user_key`, according to the filter; `false` is certain. Reads no
+    /// data block.
     ///
     /// # Errors
     /// Those of reading an index partition or filter: `Corruption`, `Unsupported`, `Io`.
@@ -396,8 +408,8 @@ impl SstReader {
         Ok(partition.may_contain(checksum::xxh3(user_key)))
     }
 
-    /// Number of entries whose user key lies before `user_key`: at least, at most. They differ by
-    /// the entries of one block. Reads no data block.
+    /// Lower and upper bound of the number of entries whose user key lies before `user_key`. They
+    /// differ by the number of entries of one block. Reads no data block.
     ///
     /// # Errors
     /// Those of reading an index partition: `Corruption`, `Unsupported`, `Io`.
@@ -423,7 +435,7 @@ impl SstReader {
         })
     }
 
-    /// The data blocks, from the index alone.
+    /// The data blocks as the index describes them; no block is read.
     ///
     /// # Errors
     /// Those of reading the index: `Corruption`, `Unsupported`, `Io`.
@@ -434,13 +446,14 @@ impl SstReader {
         })
     }
 
-    /// The data block at `handle`, from the cache or the file.
+    /// The data block at `handle`, from the block cache or the file. A block read from the file
+    /// goes into the cache if `fill` is set.
     #[inline]
     pub(super) fn block(&self, handle: Handle, fill: bool) -> Result<Arc<Block>> {
         self.loaded(handle, fill, || self.read(handle))
     }
 
-    /// As [`Self::block`], filling the cache with what `read` returns if it is not there.
+    /// As [`Self::block`] with `fill`, but if the block is not cached, `read` reads it.
     pub(super) fn block_by(
         &self,
         handle: Handle,
@@ -466,7 +479,7 @@ impl SstReader {
         }
     }
 
-    /// The data block at `handle` if the cache has it.
+    /// The data block at `handle` if it is cached. This does not count as a use of the block.
     pub(super) fn cached(&self, handle: Handle) -> Option<Arc<Block>> {
         match self.cache.peek(self.key_of(handle.offset))? {
             CachedBlock::Block(block) => Some(block),
@@ -482,16 +495,18 @@ impl SstReader {
         }
     }
 
-    /// The cached form of the data block at `offset`, to be cached for another file. Does not count
-    /// as a use.
+    /// The cached form of the data block at `offset`, if it is cached, so that the cache handover
+    /// can insert it for another file. This does not count as a use of the block.
     pub fn cached_at(&self, offset: u64) -> Option<CachedBlock> {
         self.cache.peek(self.key_of(offset))
     }
 
-    /// Drops the cached blocks and partitions of the file: it will not be read again.
+    /// Removes the blocks and partitions of the file from the block cache, because the file will
+    /// not be read again.
     ///
     /// # Errors
-    /// The first of the file system, or corruption: what is left ages out.
+    /// `Corruption`, `Unsupported` or `Io` if an index partition cannot be loaded. Then nothing is
+    /// removed, and the blocks are evicted in time because nobody uses them.
     pub fn forget_cached(&self) -> Result<()> {
         let index = self.whole_index()?;
         for spot in index.spots() {
@@ -505,12 +520,14 @@ impl SstReader {
         Ok(())
     }
 
-    /// Loads into the cache each block with at least half of its entries in `entries`: ascending,
-    /// disjoint ranges of entry numbers, counted from 0 through the file. `decoded` has blocks that
-    /// need not be read, with the number of their first entry, ascending. Does not count as a use.
+    /// Loads into the block cache each data block of which at least half of the entries lie in
+    /// `entries`. `entries` has ascending, disjoint ranges of entry numbers, which count from 0
+    /// through the whole file. `decoded` has blocks that need not be read, each with the number of
+    /// its first entry, ascending. A block that is cached already stays so, without this counting
+    /// as a use.
     ///
     /// # Errors
-    /// The first of the file system, or corruption.
+    /// The first error of reading an index partition or a block: `Corruption`, `Unsupported`, `Io`.
     pub fn warm(&self, entries: &[Range<u64>], decoded: Vec<(u64, CachedBlock)>) -> Result<()> {
         let index = self.whole_index()?;
         let mut ranges = entries.iter().peekable();
@@ -543,7 +560,7 @@ impl SstReader {
         Ok(())
     }
 
-    /// Reads the data block at `handle`, past the cache.
+    /// Reads the data block at `handle` from the file, without the block cache.
     pub(super) fn read(&self, handle: Handle) -> Result<Block> {
         thread_local! {
             static STORED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
@@ -555,14 +572,14 @@ impl SstReader {
         })
     }
 
-    /// Checks and decodes a stored data block.
+    /// Checks and decodes the stored data block at `handle`.
     pub(super) fn decode(&self, stored: &[u8], handle: Handle) -> Result<Block> {
         block_frame::open(stored, &self.dictionaries, (self.file_id, handle.offset))
             .and_then(|(kind, raw)| Block::new(kind, raw))
             .map_err(|damage| damage.at(&self.name, handle.offset))
     }
 
-    /// The error for damage found in the block at `handle`.
+    /// The error that reports `damage` in the block at `handle`, with the file's name.
     #[cold]
     pub(super) fn damaged(&self, damage: DecodeError, handle: Handle) -> Error {
         damage.at(&self.name, handle.offset)

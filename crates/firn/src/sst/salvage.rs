@@ -25,8 +25,8 @@ use xxhash_rust::xxh3::Xxh3;
 /// Bytes of one read.
 const READ_SIZE: usize = 1 << 20;
 
-/// Longest compressed block that is looked for without an index. Without a bound, bytes of a
-/// damaged block that look like a header would be tried with millions of lengths.
+/// Longest compressed block that is searched for without an index. Without this limit, bytes of a
+/// damaged block that look like a block header would be tried with millions of lengths.
 const COMPRESSED_MAX: usize = 1 << 20;
 
 /// Entries that are lost because a part of a file is damaged.

@@ -64,14 +64,12 @@ impl IndexSketches {
 
 /// Builds the sketches of a file while it is written.
 ///
-/// Invariant: an index gets sketches only if all its entries in the file were passed to `add`. If
-/// the writer reuses a block, the keys of the block's entries may not be known; an index with such
-/// entries gets no sketches.
+/// Invariant: an index gets sketches only if all its entries in the file were passed to `add`.
 #[derive(Default)]
 pub(super) struct SketchBuilder {
     prefix_extractors: Option<Arc<dyn PrefixExtractors>>,
     current: Option<CurrentIndex>,
-    /// Finished sketches, with the number of entries that they cover.
+    /// Finished sketches, each with the number of entries that were passed to `add` for its index.
     done: Vec<(IndexSketches, u64)>,
 }
 

@@ -1,4 +1,4 @@
-//! Opening an SST.
+//! Opens an SST.
 
 use super::SstReader;
 use crate::base::{Result, Seqno};
@@ -13,18 +13,20 @@ use crate::sst::index::Index;
 use crate::sst::properties::Properties;
 use std::sync::Arc;
 
-/// Memory of a decoded index, as a multiple of its stored bytes.
+/// Estimated bytes of memory that a decoded index takes, for each of its stored bytes.
 const DECODED_FACTOR: u64 = 2;
 
 /// Facts about a file that its opener knows from the manifest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpenHints {
-    /// See [`SstReader::external_seqno`]. Without it, a file whose stored seqnos are not those of
-    /// commits shows the stored ones.
+    /// The seqno that all entries show; see [`SstReader::external_seqno`]. If it is `None`, entries
+    /// show their stored seqnos, even in a file whose stored seqnos are not those of commits.
     pub external: Option<Seqno>,
-    /// Files of upper levels may take more of the cache's budget for pins.
+    /// Whether the file belongs to a level above the last. Such a file may use the whole pin budget
+    /// for its index partitions, others only three quarters of it.
     pub upper_level: bool,
-    /// Bytes after the data blocks: one read takes all of them, if the budget has room. 0: unknown.
+    /// Length of the file's tail in bytes, or 0 if it is not known. If it is known and the pin
+    /// budget has room, one read takes the whole tail.
     pub tail_len: u64,
 }
 
@@ -38,10 +40,11 @@ impl Default for OpenHints {
     }
 }
 
-/// The bytes between the data blocks and the footer.
+/// The tail of the file without the footer: the bytes between the data blocks and the footer.
 struct MetaRegion<'a> {
     file: &'a dyn ReadFile,
-    /// The whole region; or empty, and each block is read by itself.
+    /// The bytes from `start` to `end`. Empty if they were not read at once; then each block is
+    /// read by itself.
     bytes: Vec<u8>,
     start: u64,
     end: u64,
@@ -50,7 +53,7 @@ struct MetaRegion<'a> {
 }
 
 impl<'a> MetaRegion<'a> {
-    /// Reads the footer, and nothing else yet.
+    /// Reads and decodes the footer, and nothing else yet.
     fn of(file: &'a dyn ReadFile, file_id: u64, name: &'a str) -> Result<(Self, Footer)> {
         let size = file.size()?;
         let Some(end) = size.checked_sub(FOOTER_LEN as u64) else {
@@ -71,7 +74,8 @@ impl<'a> MetaRegion<'a> {
         Ok((meta, footer))
     }
 
-    /// Reads footer and all before it at once: the last `tail_len` bytes.
+    /// Reads the last `tail_len` bytes of the file at once: the tail with the footer. `tail_len` is
+    /// at least the length of the footer.
     fn with_tail(
         file: &'a dyn ReadFile,
         file_id: u64,
@@ -98,13 +102,14 @@ impl<'a> MetaRegion<'a> {
         Ok((meta, footer))
     }
 
-    /// Reads all at once.
+    /// Reads all bytes of the region at once.
     fn read_all(&mut self) -> Result<()> {
         self.bytes.resize((self.end - self.start) as usize, 0);
         self.file.read_exact_at(self.start, &mut self.bytes)
     }
 
-    /// Opens the block at `handle` and decodes it; errors name the block.
+    /// Reads, checks and decodes the block at `handle`. Errors have the file's name and the block's
+    /// offset.
     fn block<T>(
         &self,
         kind: BlockKind,
@@ -154,7 +159,7 @@ impl<'a> MetaRegion<'a> {
         each.collect()
     }
 
-    /// The index with all partitions, from its top.
+    /// The index `top`, completed with all partitions.
     fn whole(&self, top: &Index, top_handle: Handle) -> Result<Index> {
         let index = top.with_all(|number, data_end| {
             let entry = top.top(number);
@@ -176,8 +181,8 @@ impl<'a> MetaRegion<'a> {
 }
 
 impl SstReader {
-    /// Opens `file`, which must have id `file_id`, as one of an upper level. `name` is what errors
-    /// call the file.
+    /// Opens `file`, which must have id `file_id`, with default hints: as a file of an upper level
+    /// whose stored seqnos are shown. Errors call the file `name`.
     ///
     /// # Errors
     /// As [`Self::open_at`].
@@ -190,8 +195,8 @@ impl SstReader {
         Self::open_at(file, file_id, name, cache, OpenHints::default())
     }
 
-    /// The properties of `file`, which must have id `file_id`, without opening it: reads the footer
-    /// and them.
+    /// Reads the properties of `file`, which must have id `file_id`, without opening it: only the
+    /// footer and the properties are read.
     ///
     /// # Errors
     /// As [`Self::open_at`].
@@ -200,12 +205,12 @@ impl SstReader {
         meta.properties(footer.properties)
     }
 
-    /// Opens `file`, which must have id `file_id`. `name` is what errors call the file.
+    /// Opens `file`, which must have id `file_id`. Errors call the file `name`.
     ///
     /// # Errors
-    /// Corruption if a byte after the data blocks is damaged; if the budget has no room for them,
-    /// index partitions and filters are checked when they are loaded. Unsupported if a newer
-    /// version wrote the file; errors of the file system.
+    /// `Corruption` if a byte of the tail is damaged. If the pin budget has no room for the index
+    /// partitions and filters, these are not read here, and damage is found when they are loaded.
+    /// `Unsupported` if a newer version wrote the file or it is encrypted; `Io`.
     pub fn open_at(
         file: Arc<dyn ReadFile>,
         file_id: u64,

@@ -1,18 +1,20 @@
-//! Keys that cut a file into parts of like size, from its index.
+//! Keys that divide a file into parts of about the same size, and bounds of the tombstones in a key
+//! range; both from the index alone.
 
 use super::SstReader;
 use crate::base::Result;
 
-/// Most partitions that are loaded if they are not in memory.
+/// If more index partitions than this would have to be loaded, the split keys are taken from the
+/// top index instead.
 const LOADS_MAX: usize = 4;
 
 impl SstReader {
-    /// At most `count` keys above `lower` and up to `upper` (`None`: from the start, to the end),
-    /// ascending, with about as many entries between any two neighbours. They are bounds of blocks:
-    /// fewer where there are few blocks. Reads no data block.
+    /// At most `count` keys above `lower` and up to `upper` (`None`: no bound), ascending, with
+    /// about the same number of blocks between any two neighbours. The keys are separators of
+    /// blocks or index partitions, so a range of few blocks gives fewer keys. Reads no data block.
     ///
     /// # Errors
-    /// Those of loading parts of the index.
+    /// Those of reading an index partition: `Corruption`, `Unsupported`, `Io`.
     pub fn split_keys(
         &self,
         lower: Option<&[u8]>,
@@ -69,11 +71,12 @@ impl SstReader {
         Ok(keys)
     }
 
-    /// Lower and upper bound of the deletions with keys from `lower` to below `upper` (`None`: from
-    /// the start, to the end). They differ by those in the blocks at the ends. Reads no data block.
+    /// Lower and upper bound of the number of tombstones with keys from `lower` to below `upper`
+    /// (`None`: no bound). The two numbers differ by the tombstones of the blocks in which `lower`
+    /// and `upper` lie. Reads no data block.
     ///
     /// # Errors
-    /// Those of loading parts of the index.
+    /// Those of reading an index partition: `Corruption`, `Unsupported`, `Io`.
     pub fn deletes_within(&self, lower: Option<&[u8]>, upper: Option<&[u8]>) -> Result<(u64, u64)> {
         let partitions = self.index().partitions();
         let number_of = |key: &[u8]| self.index().partition_of(key).unwrap_or(partitions);
@@ -103,7 +106,7 @@ impl SstReader {
     }
 }
 
-/// At most `count` numbers below `total`, spread evenly.
+/// At most `count` numbers below `total`, in ascending order and evenly spread.
 fn spread(total: usize, count: usize) -> impl Iterator<Item = usize> {
     let count = count.min(total);
     (0..count).map(move |i| total * (2 * i + 1) / (2 * count))
