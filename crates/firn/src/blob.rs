@@ -1,4 +1,5 @@
-//! Out-of-line values: blob files, shared by all transactions, read with one I/O per value.
+//! Blobs: long values that are stored outside of the rows, in blob files. All transactions share a
+//! blob file, and one I/O reads a value.
 //!
 //! ```text
 //! statement: INSERT … 300 KiB → BlobStore::write: compress, reserve a span, write it; a BlobRef
@@ -10,8 +11,8 @@
 //!            read_prefix         → the same, for the chunks that the prefix needs
 //! ```
 //!
-//! A blob is live as long as an entry refers to it; nothing else counts (`db` collects garbage). So
-//! compactions of the tree move references and never blob bytes.
+//! A blob is live as long as an entry refers to it, and for no other reason; `db::background`
+//! collects the garbage. Compactions of the tree move references, but never the bytes of blobs.
 
 mod chunks;
 mod codec;

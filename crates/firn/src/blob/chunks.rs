@@ -1,4 +1,5 @@
-//! Stored form of a value with several chunks: a table, then the chunks; `docs/formats/blob.md`.
+//! The stored form of a value that is longer than one chunk: a table of chunks, then the chunks.
+//! `docs/formats/blob.md` has the byte format.
 //!
 //! ```text
 //! value of 300 KiB: table (3 entries, checked by the reference) | 128 KiB | 128 KiB | 44 KiB
@@ -42,16 +43,17 @@ pub(super) fn split(
     (table, packed)
 }
 
-/// A chunk as it was read.
+/// A chunk that was read from the file.
 pub(super) struct Chunk<'a> {
-    /// Its range in the value.
+    /// Range of the chunk in the value.
     pub(super) place: Range<usize>,
-    /// Its stored bytes: as long as its range, or compressed.
+    /// Stored bytes of the chunk: plain if they are as long as the range, otherwise compressed.
     pub(super) stored: &'a [u8],
 }
 
 impl Chunk<'_> {
-    /// Fills its range of `value`. Returns false if the bytes do not decompress to its length.
+    /// Writes the plain bytes of the chunk to its range of `value`. Returns false if the stored
+    /// bytes do not decompress to the length of that range.
     pub(super) fn unpack_to(&self, value: &mut [u8]) -> bool {
         let place = &mut value[self.place.clone()];
         match self.is_plain() {
@@ -68,9 +70,10 @@ impl Chunk<'_> {
     }
 }
 
-/// Checks the chunks of the first `len` bytes of a value against `table`, and calls `f` with each.
-/// `body` has the stored chunks, as far as they were read. Returns the stored bytes of these
-/// chunks; as an error, the offset in `body` of the first damaged one.
+/// Compares the chunks of the first `len` bytes of a value with the checksums in `table`, and calls
+/// `f` with each. `body` has the stored chunks that were read. Returns the number of stored bytes
+/// of these chunks, or as an error the offset in `body` of the first damaged chunk, or of one for
+/// which `f` returned false.
 pub(super) fn for_each(
     table: &[u8],
     body: &[u8],
@@ -98,22 +101,22 @@ pub(super) fn for_each(
     Ok(at)
 }
 
-/// The part of a blob that a read of a value's prefix needs.
+/// The part of a blob that must be read for a prefix of its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct BlobReadExtent {
-    /// Length of the table of chunks, bytes.
+    /// Length of the table of chunks in bytes; 0 for a blob without chunks.
     pub(super) table: usize,
-    /// Bytes of the value: whole chunks, or all of it.
+    /// Length of the prefix in bytes: whole chunks, or the whole value.
     pub(super) len: usize,
-    /// Bytes to read behind the header. Enough for these chunks, since a chunk never grows by
-    /// compression.
+    /// Bytes to read after the blob's header: the table, and at least the stored bytes of the
+    /// chunks of the prefix, since a stored chunk is never longer than its plain bytes.
     pub(super) stored: u64,
-    /// Nothing is compressed: the bytes are table and value.
+    /// Nothing is compressed: the stored bytes are the table followed by the value.
     pub(super) plain: bool,
 }
 
 impl BlobReadExtent {
-    /// The extent for the first `wanted` bytes of the value of `blob`.
+    /// The part to read for the first `wanted` bytes of the value of `blob`.
     pub(super) fn of(blob: &BlobRef, wanted: u64) -> Self {
         if blob.codec != BlobCodec::Chunks {
             return Self {

@@ -1,4 +1,4 @@
-//! Compresses and decompresses byte strings, if that saves enough.
+//! Compresses and decompresses values and chunks; what would shrink too little stays plain.
 
 use std::cell::RefCell;
 use zstd::bulk::{Compressor, Decompressor};
@@ -6,7 +6,7 @@ use zstd::bulk::{Compressor, Decompressor};
 /// The fastest regular level, because a statement waits while its values are compressed.
 const LEVEL: i32 = 1;
 
-/// A value is stored compressed if that saves at least 1/8.
+/// Bytes are stored compressed if that saves at least one part in this many.
 const SAVES: usize = 8;
 
 thread_local! {
@@ -14,7 +14,7 @@ thread_local! {
     static DECOMPRESSOR: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
 }
 
-/// Compresses `bytes`; `None` if it saves too little.
+/// Compresses `bytes`; `None` if they shrink too little.
 pub(super) fn compress(bytes: &[u8]) -> Option<Vec<u8>> {
     // Save at least one byte: stored bytes as long as the value are taken for the plain value.
     let room = bytes.len().saturating_sub((bytes.len() / SAVES).max(1));
@@ -31,8 +31,8 @@ pub(super) fn compress(bytes: &[u8]) -> Option<Vec<u8>> {
     })
 }
 
-/// Decompresses what [`compress`] returned into `value`. Returns false if it does not decompress to
-/// that length.
+/// Decompresses `stored`, which [`compress`] has returned, into `value`. Returns false if the
+/// result is not exactly as long as `value`.
 pub(super) fn unpack(stored: &[u8], value: &mut [u8]) -> bool {
     DECOMPRESSOR.with_borrow_mut(|slot| {
         if slot.is_none() {

@@ -1,4 +1,4 @@
-//! Blob files open for reading, limited in number.
+//! The blob files that are open for reading, limited in number.
 
 use super::chunks::{self, BlobReadExtent};
 use super::format::{
@@ -14,14 +14,16 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
-/// Reads over this size check the length of the file before they allocate memory, bytes.
+/// Before a read of more than this many bytes, the length of the file is checked, so that a damaged
+/// reference does not allocate a huge buffer.
 const TRUSTED_LEN: u64 = 1 << 20;
 
-/// The blob files open for reading, in the order of eviction (a clock: a file that was read since
-/// its last turn gets another one).
+/// The blob files that are open for reading. If there are too many, the clock algorithm closes one:
+/// the oldest in the queue that was not read since its last turn; a file that was read goes to the
+/// end of the queue.
 ///
-/// Open SSTs are not limited: they are few, and each is read all the time. A database of large
-/// values has a blob file for every 256 MiB of them, and most are cold.
+/// Open SSTs have no such limit, because they are few and are read all the time. But a database of
+/// large values has a blob file for every 256 MiB of them, most of which are rarely read.
 pub(super) struct BlobFileCache {
     max: usize,
     queue: Mutex<VecDeque<Weak<PhysicalBlobFile>>>,
@@ -38,13 +40,14 @@ impl BlobFileCache {
     fn admit(&self, opened: &Arc<PhysicalBlobFile>) {
         let mut queue = self.queue.lock();
         queue.push_back(Arc::downgrade(opened));
-        // One round clears the marks of use; then the front is closed, used meanwhile or not.
+        // Give each file one more turn at most, which clears its mark of use. After that, close the
+        // file at the front even if it was read meanwhile.
         let mut spared = queue.len();
         while queue.len() > self.max {
             let Some(oldest) = queue.pop_front() else {
                 return;
             };
-            // A file that was replaced is closed already.
+            // The physical file was replaced or removed, which closed it.
             let Some(physical) = oldest.upgrade() else {
                 continue;
             };
@@ -66,14 +69,15 @@ impl BlobFileCache {
     }
 }
 
-/// The physical file that holds the blobs of a logical one.
+/// The physical file that holds the blobs of a logical file.
 pub(super) struct PhysicalBlobFile {
     pub(super) id: u64,
-    /// Whether to read it as a growing file: through the page cache.
+    /// The file is still growing, so it is read through the page cache.
     grows: bool,
     opened: ArcSwapOption<OpenBlobFile>,
     opening: Mutex<()>,
-    /// The file was read since it was opened, or since the last turn of [`BlobFileCache`].
+    /// The file was read since it was opened, or since its last turn in the queue of
+    /// [`BlobFileCache`].
     used: AtomicBool,
 }
 
@@ -88,17 +92,19 @@ impl PhysicalBlobFile {
         }
     }
 
-    /// The open file; `None` if it is closed.
+    /// The open file, marked as used; `None` if it is closed.
     pub(super) fn opened(&self) -> Option<Arc<OpenBlobFile>> {
         let opened = self.opened.load_full();
-        // Test before setting: a mark that is set already needs no write to a shared cache line.
+        // Test before setting: if the mark is set already, there is no write to a cache line that
+        // threads share.
         if opened.is_some() && !self.used.load(Ordering::Relaxed) {
             self.used.store(true, Ordering::Relaxed);
         }
         opened
     }
 
-    /// The open file; opens it if it is closed. `logical` is the id that references name.
+    /// The open file, which is opened if necessary. `logical` is the id of the logical file, which
+    /// references have.
     pub(super) fn open(
         self: &Arc<Self>,
         files: &BlobFileCache,
@@ -123,8 +129,8 @@ impl PhysicalBlobFile {
 pub(super) struct OpenBlobFile {
     pub(super) file: Arc<dyn ReadFile>,
     pub(super) name: String,
-    /// The table of a rewritten file: pairs of the offset in the logical file and the one here,
-    /// ascending.
+    /// Only in a rewritten file, its table of places: pairs of the offset in the logical file and
+    /// the offset in this file, ascending.
     places: Option<Vec<(u64, u64)>>,
 }
 
@@ -159,7 +165,7 @@ impl OpenBlobFile {
         Some(places[at].1)
     }
 
-    /// Offset of the blob's header.
+    /// Offset in this file of the header of `blob`.
     pub(super) fn find(&self, blob: &BlobRef) -> Result<u64> {
         self.locate(blob.offset).ok_or_else(|| {
             let what = "the file holds no blob that was written there";
@@ -167,7 +173,7 @@ impl OpenBlobFile {
         })
     }
 
-    /// Checks that the file is long enough for the blob at `at`.
+    /// `Corruption` if the file is too short for the blob whose header lies at `at`.
     pub(super) fn check_span(&self, at: u64, blob: &BlobRef) -> Result<()> {
         match self.ends_before(at, blob.stored)? {
             true => Err(self.too_short(at)),
@@ -175,7 +181,8 @@ impl OpenBlobFile {
         }
     }
 
-    /// Checks that the file is long enough for a large read, before memory is allocated for it.
+    /// As [`Self::check_span`] for the part that `extent` describes, but only if that is long. The
+    /// caller allocates memory for it next.
     pub(super) fn check_len(&self, at: u64, extent: &BlobReadExtent) -> Result<()> {
         if extent.len as u64 > TRUSTED_LEN && self.ends_before(at, extent.stored)? {
             return Err(self.too_short(at));
@@ -192,8 +199,8 @@ impl OpenBlobFile {
         Error::corruption(&self.name, at, "the file ends before a blob")
     }
 
-    /// Reads the stored bytes of the blob whose header is at `at`, and checks those that its
-    /// reference's checksum covers.
+    /// Reads stored bytes of the blob whose header lies at `at`, and verifies the checksum in the
+    /// reference. With chunks, that checksum covers only the table.
     pub(super) fn read(&self, at: u64, blob: &BlobRef, stored: &mut [u8]) -> Result<()> {
         if let Err(error) = self.file.read_exact_at(at + BLOB_HEADER_LEN, stored) {
             let cut = self.ends_before(at, stored.len() as u64)?;
@@ -206,7 +213,8 @@ impl OpenBlobFile {
         }
     }
 
-    /// Checks the chunks read of the blob whose header is at `at`, and calls `f` with each.
+    /// Verifies the chunks in `stored`, which were read of the blob whose header lies at `at`, and
+    /// calls `f` with each.
     pub(super) fn for_each_chunk(
         &self,
         at: u64,

@@ -1,19 +1,19 @@
-//! Finds the room between live blobs.
+//! Finds the unused space between live blobs.
 
 use super::format::ALIGNMENT;
 use std::ops::Range;
 
-/// A blob in its file, header included.
+/// The bytes of one blob in a blob file, its header included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct BlobSpan {
-    /// Offset of its header.
+    /// Offset of the blob's header.
     pub offset: u64,
-    /// Length with the header, bytes.
+    /// Length in bytes, header included.
     pub len: u64,
 }
 
-/// The maximal ranges of whole blocks in `within` that contain no byte of `live`. `live` is
-/// ascending; its spans may overlap.
+/// The largest possible ranges of whole file system blocks in `within` that contain no byte of
+/// `live`. `live` is ascending; its spans may overlap.
 pub fn holes(live: &[BlobSpan], within: Range<u64>) -> Vec<Range<u64>> {
     let mut holes = Vec::new();
     let mut add = |from: u64, to: u64| {

@@ -1,4 +1,4 @@
-//! Whole files: written, read back, compared with a model.
+//! Tests that write whole files, read them back and compare the entries with a model.
 
 mod copy;
 mod corruption;
@@ -56,9 +56,9 @@ impl ReadFile for MemFile {
 const FILE_ID: u64 = 77;
 const NAME: &str = "0000000077.sst";
 
-/// User key and negated seqno, in internal order.
+/// User key and reversed seqno, so that a model's entries sort as internal keys do.
 type ModelKey = (Vec<u8>, std::cmp::Reverse<Seqno>);
-/// Kind, head, tail.
+/// Kind of the entry, value head, value tail.
 type ModelValue = (Kind, Vec<u8>, Vec<u8>);
 type Model = BTreeMap<ModelKey, ModelValue>;
 
@@ -82,7 +82,8 @@ fn open(bytes: Vec<u8>) -> Result<Arc<SstReader>> {
     open_with(bytes, true)
 }
 
-/// `pinned`: all of the index stays in memory; else partitions come when they are asked for.
+/// If `pinned`, the reader keeps the whole index in memory; else it loads index partitions when
+/// they are needed.
 fn open_with(bytes: Vec<u8>, pinned: bool) -> Result<Arc<SstReader>> {
     let file = MemFile(Arc::new(Mutex::new(bytes)));
     let cache = Arc::new(SstBlockCache::new(1 << 20));
@@ -92,7 +93,7 @@ fn open_with(bytes: Vec<u8>, pinned: bool) -> Result<Arc<SstReader>> {
     SstReader::open(Arc::new(file), FILE_ID, NAME.into(), cache)
 }
 
-/// Every option set worth a test: layouts, codecs, hash index, filters.
+/// All combinations of options that are worth a test: layouts, codecs, hash index, filters.
 fn option_sets(block_size: usize) -> Vec<SstOptions> {
     let codecs = [
         Codec::None,
@@ -137,7 +138,7 @@ fn some_refs(rng: &mut SmallRng) -> Vec<BlobRef> {
         .collect()
 }
 
-/// References of a model's entries to blob files.
+/// The references to blob files that a model's entries have.
 fn blobs_of(model: &Model) -> Vec<BlobUse> {
     let mut uses = BlobUses::default();
     for (kind, _, tail) in model.values() {
@@ -148,7 +149,7 @@ fn blobs_of(model: &Model) -> Vec<BlobUse> {
     uses.iter().collect()
 }
 
-/// Keys of a few indexes, several versions each, with values of all sizes.
+/// Entries of a few indexes, with several versions of each key and values of all sizes.
 fn random_model(rng: &mut SmallRng, keys: usize, value_max: usize) -> Model {
     let mut model = Model::new();
     let same_lengths = rng.random_bool(0.3);
@@ -213,7 +214,7 @@ fn current(iter: &SstIter) -> (ModelKey, ModelValue) {
     )
 }
 
-/// All entries, front to back.
+/// All entries of a file in order.
 fn scan(reader: &Arc<SstReader>, fill: bool) -> Result<Model> {
     let mut found = Model::new();
     let mut iter = reader.iter(fill);

@@ -3,7 +3,7 @@ use crate::base::Kind;
 use crate::base::key::INDEX_ID_LEN;
 use crate::base::prefix_extractor::PrefixExtractor;
 
-/// One part of four bytes in the indexes with even ids.
+/// Knows the indexes with even ids: their keys have one part of four bytes.
 struct Even;
 
 impl PrefixExtractors for Even {
@@ -43,7 +43,7 @@ fn each_known_index_gets_the_values_of_its_puts() {
         }
         stats.push(IndexStats {
             index,
-            // Index 4 has entries that the builder has not seen.
+            // The file has one entry of index 4 more than the builder was given.
             entries: 100 + u64::from(index == 4),
             ..IndexStats::default()
         });

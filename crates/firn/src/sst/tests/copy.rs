@@ -1,4 +1,4 @@
-//! Blocks copied from file to file.
+//! Tests of block reuse: data blocks copied from file to file.
 
 use super::model::check;
 use super::*;
@@ -7,7 +7,7 @@ use crate::sst::decode_error::DecodeError;
 use crate::sst::dictionary::DICTIONARIES_MAX;
 use std::cmp::Reverse;
 
-/// A file of another id than what is made of it.
+/// Writes `model` to a file with this id, from which tests copy blocks to another file.
 pub(super) fn source(model: &Model, options: SstOptions, id: u64) -> (MemFile, Arc<SstReader>) {
     let file = MemFile::default();
     let mut writer = SstWriter::new(Box::new(file.clone()), id, options, 1);
@@ -21,7 +21,8 @@ pub(super) fn source(model: &Model, options: SstOptions, id: u64) -> (MemFile, A
     (file, reader.unwrap())
 }
 
-/// Adds the source to `writer`, blocks where `wanted` says so; how many were copied.
+/// Adds all entries of the file of `reader` to `writer`, copying a block where the writer takes it
+/// and `wanted` returns true. Returns how many blocks were copied.
 pub(super) fn transfer(
     reader: &Arc<SstReader>,
     writer: &mut SstWriter,
@@ -52,7 +53,7 @@ fn copied_and_built_blocks_make_one_file() {
     let mut all = 0;
     for seed in 0..2u64 {
         let mut rng = SmallRng::seed_from_u64(seed);
-        // ZSTD's trials want so much before a file's blocks are worth being copied.
+        // A file needs this many entries to get a tuning, without which its blocks are not reused.
         let model = random_model(&mut rng, 4000, 300);
         for options in option_sets([512, 2048][seed as usize % 2]) {
             let context = format!("seed {seed}, {options:?}");
@@ -74,7 +75,7 @@ fn copied_and_built_blocks_make_one_file() {
     assert!(all > 500, "{all} blocks were copied");
 }
 
-/// Rows with the words of one language, and noise.
+/// Rows whose values have the words of one language, and noise.
 fn rows(language: u64) -> Model {
     let mut rng = SmallRng::seed_from_u64(language);
     let words: Vec<String> = (0..40)
@@ -115,7 +116,7 @@ fn dictionaries_come_along_up_to_the_cap() {
     assert!((2..=DICTIONARIES_MAX).contains(&made.properties().dictionaries.len()));
     assert!(copied[0] > 100 && copied[1] > 100, "{copied:?}");
     assert_eq!(copied[5], 0, "no place was left: {copied:?}");
-    // New blocks were written with the tuning of the reused ones.
+    // The blocks that were compressed anew got the tuning of the reused ones.
     assert_eq!(made.properties().tuning, {
         let (_, first) = source(&rows(3), options, 3);
         first.properties().tuning
@@ -138,7 +139,8 @@ fn a_damaged_block_is_never_copied() {
         assert!(error.to_string().contains("source 5"), "byte {at}: {error}");
         file.0.lock().unwrap()[at] ^= bit;
     }
-    // The cache may hold it decoded: the stored bytes are checked all the same.
+    // Even if the cache holds the decoded block, the checksum of the stored bytes is verified when
+    // a block is copied.
     let mut iter = reader.iter(true);
     iter.seek_to_first().unwrap();
     file.0.lock().unwrap()[40] ^= 1;

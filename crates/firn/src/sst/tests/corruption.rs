@@ -2,7 +2,7 @@ use super::*;
 use crate::base::ErrorKind;
 use crate::base::key::SEQNO_MAX;
 
-/// Reads everything in every way; what comes back must be the model or an error.
+/// Reads a damaged file in every way. Each read must return what the model has, or an error.
 fn read_all(bytes: Vec<u8>, model: &Model, pinned: bool) -> Result<()> {
     let reader = open_with(bytes, pinned)?;
     // An error may hide entries, but what is returned must be right.
@@ -79,7 +79,8 @@ fn a_file_under_another_id_is_refused() {
     assert!(error.is_corruption());
 }
 
-/// A hostile or buggy writer could make damage with right checksums; every decoder meets it.
+/// A malicious or faulty writer could damage blocks and give them right checksums, so decoders must
+/// cope with any bytes.
 #[test]
 fn mutated_blocks_with_right_checksums_never_panic() {
     use crate::sst::block::{BlockBuilder, PlaneLayout, to_stored_form};
@@ -100,7 +101,8 @@ fn mutated_blocks_with_right_checksums_never_panic() {
         };
         let mut raw = to_stored_form(sectioned, &builder.finish().raw, plane_layout).raw;
         for _ in 0..rng.random_range(1..4) {
-            // The header is small and decides most: hit it often.
+            // The block header is small and determines most of the decoding, so half of the
+            // mutations hit the first 20 bytes.
             let end = if rng.random() { 20 } else { raw.len() };
             let at = rng.random_range(0..end.min(raw.len()));
             raw[at] = [rng.random(), 0xff, 0, raw[at] ^ 1][rng.random_range(0..4)];
@@ -108,14 +110,14 @@ fn mutated_blocks_with_right_checksums_never_panic() {
         if rng.random_bool(0.1) {
             raw.truncate(rng.random_range(0..raw.len()));
         }
-        // Not panicking is the check; the outcome may be anything.
+        // The test passes if nothing panics; any result of the decoders is allowed.
         for (user_key, _) in model.keys().step_by(5) {
             exercise_decoders(&raw, user_key);
         }
     }
 }
 
-/// Random damage to whole files. The checksums stay as they were.
+/// Random damage to whole files; the stored checksums do not match then.
 #[test]
 fn mutated_files_never_panic_nor_lie() {
     for (i, (model, bytes)) in small_files().into_iter().enumerate() {

@@ -157,7 +157,7 @@ fn digits_shrink_to_little_more_than_their_entropy() {
             Some((seqno.0, value.clone()))
         );
     }
-    // 110 digits hold 45.7 bytes of information, the head 2.5.
+    // The 110 digits of a row's tail hold 45.7 bytes of information, the value head 2.5.
     let per_row = reader.properties().data_bytes as f64 / 3000.0;
     assert!(per_row < 57.0, "{per_row} bytes a row");
 }
@@ -258,8 +258,8 @@ fn compaction_reads_leave_the_cache_alone() {
     assert_eq!(cache.stats().hits, stats.entries);
 }
 
-/// The bytes of a file of which the block at `offset`, of `len` bytes, was changed, with its
-/// checksum.
+/// The bytes of a file, after `change` has altered the block at `offset` of `len` bytes and the
+/// block has got a new, right checksum.
 pub(super) fn resealed(
     bytes: &[u8],
     offset: usize,
@@ -308,7 +308,7 @@ fn what_is_encrypted_or_columnar_is_refused_by_name() {
             "block kind",
         );
         refused(resealed(&bytes, 0, len, |block| block[3] = 1), "flags");
-        // The footer says so of the whole file.
+        // The flags in the footer claim encryption, or an unknown feature, for the whole file.
         let footer = bytes.len() - FOOTER_LEN;
         let changed = resealed(&bytes, footer, FOOTER_LEN - 8, |footer| footer[48] = 1);
         refused(changed, "is encrypted");
@@ -327,7 +327,7 @@ fn a_file_is_opened_by_its_tail_if_that_is_as_long_as_known() {
     for options in option_sets(512) {
         let (bytes, summary) = write(&model, options);
         assert!(summary.tail_len > FOOTER_LEN as u64 && summary.tail_len < summary.size);
-        // With room for the index in memory, and without.
+        // Open the file with room in the pin budget for its index, and without.
         for room in [1 << 20, 0] {
             let open = |tail_len| {
                 let cache = Arc::new(SstBlockCache::new(1 << 20));

@@ -1,11 +1,11 @@
-//! Files written by released format versions; tests keep reading them.
+//! Files that released format versions wrote; later versions must still read them.
 
 use super::*;
 use crate::base::key::SEQNO_MAX;
 use std::cmp::Reverse;
 use std::path::PathBuf;
 
-/// File name, contents, options it was written with.
+/// Name of the file, its content, the options it was written with.
 type Fixture = (&'static str, Model, SstOptions);
 
 fn fixtures() -> [Fixture; 3] {
@@ -28,7 +28,7 @@ fn fixtures() -> [Fixture; 3] {
     ]
 }
 
-/// Where every second block was copied from another file.
+/// A file in which every second block was copied from another file.
 const COPIED: &str = "sst-v1-copied.sst";
 
 fn copied() -> Vec<u8> {
@@ -59,7 +59,7 @@ fn path(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// A generator that no library update changes.
+/// A random generator of its own, whose output no update of a library changes.
 fn digits(state: &mut u64, count: usize) -> String {
     let mut digit = || {
         *state = state
@@ -70,8 +70,9 @@ fn digits(state: &mut u64, count: usize) -> String {
     (0..count).map(|_| digit()).collect()
 }
 
-/// Three indexes: integer keys with versions of all kinds, text keys with words, integer keys with
-/// digits. In the sectioned file this makes fixed and prefix-compressed keys, and tails as planes.
+/// Three indexes: integer keys with versions of all kinds, text keys with words as values, integer
+/// keys with digits as values. A sectioned file of these entries has blocks with keys of one
+/// length, blocks with prefix-compressed keys, and value tails as byte planes.
 fn mixed() -> Model {
     let mut state = 1;
     let mut model = Model::new();
@@ -106,7 +107,7 @@ fn mixed() -> Model {
     model
 }
 
-/// Rows alike enough for a dictionary.
+/// Rows that resemble each other enough for a dictionary to be trained.
 fn addresses() -> Model {
     let mut state = 2;
     let mut model = Model::new();

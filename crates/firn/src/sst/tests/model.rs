@@ -21,7 +21,7 @@ fn files_read_back_what_was_written() {
     assert!(glides > 100, "{glides} glides");
 }
 
-/// Returns how often a cursor glided.
+/// Checks a file against the model. Returns how many entries the cursor passed by `next_unchecked`.
 pub(super) fn check(
     model: &Model,
     bytes: Vec<u8>,
@@ -81,7 +81,7 @@ fn check_reads(model: &Model, reader: &Arc<SstReader>, rng: &mut SmallRng, conte
     check_moves(model, reader, rng, context)
 }
 
-/// A key of the model, or one near it.
+/// A random key of the model, or one near it.
 fn some_key(model: &Model, rng: &mut SmallRng) -> Vec<u8> {
     let at = rng.random_range(0..model.len());
     let mut key = model.keys().nth(at).unwrap().0.clone();
@@ -119,7 +119,8 @@ fn check_gets(model: &Model, reader: &SstReader, rng: &mut SmallRng, context: &s
     }
 }
 
-/// Asks for the rows ahead of `from` and goes a part of the way. Returns how many it passed.
+/// Asks for the number of rows ahead of the entry `from`, and passes some of them by
+/// `next_unchecked`. Returns how many it passed.
 fn next_unchecked(
     model: &Model,
     iter: &mut SstIter,
@@ -145,7 +146,7 @@ fn next_unchecked(
     rows
 }
 
-/// Random moves of one cursor, against the model.
+/// Moves one cursor at random and compares each position with the model.
 fn check_moves(model: &Model, reader: &Arc<SstReader>, rng: &mut SmallRng, context: &str) -> u32 {
     let mut glides = 0;
     let first = (vec![], Reverse(u64::MAX));
@@ -267,7 +268,8 @@ fn split_keys_and_deletions_follow_the_blocks() {
             "{} of {blocks}",
             all.len()
         );
-        // Two neighbours have about an eighth of the blocks between them.
+        // Eight keys divide the file, so between two neighbours lies about an eighth of the
+        // entries.
         let ranks = all.iter().map(|key| reader.rank(key).unwrap());
         let steps: Vec<u64> = ranks
             .collect::<Vec<_>>()

@@ -1,5 +1,5 @@
-//! Blocks that a newer version wrote, or encrypted, are not damage: a salvage that left them out
-//! would lose their data.
+//! Tests of salvaging a damaged SST. Blocks that a newer version wrote, or that are encrypted, are
+//! not damage: a salvage that skipped them would lose their data.
 
 use super::edges::{key, resealed};
 use super::*;
@@ -16,7 +16,7 @@ fn salvage(bytes: Vec<u8>) -> Result<(Arc<Salvage>, Vec<Error>)> {
     Ok((salvage, lost))
 }
 
-/// Files with their readers and the lengths of their first blocks.
+/// Files with all option sets, and the stored length of the first block of each.
 fn files() -> Vec<(Vec<u8>, usize)> {
     let mut model = Model::new();
     for n in 0..500 {
@@ -39,7 +39,8 @@ fn refused(bytes: Vec<u8>, said: &str) {
     assert!(error.to_string().contains(said), "{error}");
 }
 
-/// The index cannot be found: blocks are looked for.
+/// Damages the footer, so that the index cannot be found and the salvage must search for the
+/// blocks.
 fn without_footer(mut bytes: Vec<u8>) -> Vec<u8> {
     let footer = bytes.len() - FOOTER_LEN;
     bytes[footer] ^= 1;
@@ -62,7 +63,7 @@ fn blocks_that_are_encrypted_or_of_newer_kinds_are_refused_where_the_index_names
             let of_footer = |footer: &mut [u8]| footer[48] = flags;
             refused(resealed(&bytes, footer, FOOTER_LEN - 8, of_footer), said);
         }
-        // Damage is none of that.
+        // In contrast, a damaged block is no reason to refuse the file.
         let mut damaged = bytes.clone();
         damaged[1] ^= 8;
         assert_eq!(salvage(damaged).unwrap().0.lost().len(), 1);
@@ -112,7 +113,7 @@ fn an_odd_property_that_nobody_knows_is_refused_with_the_index_and_without() {
     let at = u64_at(footer + 20) as usize;
     let len = u32::from_le_bytes(bytes[footer + 28..footer + 32].try_into().unwrap()) as usize;
     assert_eq!(bytes[at], 0, "stored as they are");
-    // The tag of the codec, an even one, becomes one that has no meaning.
+    // Change the tag of the codec property, which is even, to an odd one that no version knows.
     let name = bytes[at..at + len]
         .windows(2)
         .rposition(|pair| pair == [2, 4])
