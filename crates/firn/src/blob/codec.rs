@@ -16,7 +16,8 @@ thread_local! {
 
 /// Compresses `bytes`; `None` if they shrink too little.
 pub(super) fn compress(bytes: &[u8]) -> Option<Vec<u8>> {
-    // Save at least one byte: stored bytes as long as the value are taken for the plain value.
+    // At least one byte must be saved: the reader takes stored bytes that are as long as the value
+    // for the plain value.
     let room = bytes.len().saturating_sub((bytes.len() / SAVES).max(1));
     COMPRESSOR.with_borrow_mut(|slot| {
         if slot.is_none() {

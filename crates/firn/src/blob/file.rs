@@ -1,4 +1,4 @@
-//! One blob file: reserves, writes, syncs and reads its spans.
+//! A blob file: reserves, writes, syncs and reads the spans of blobs.
 
 use super::chunks::{self, BlobReadExtent};
 use super::codec;
@@ -21,38 +21,41 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// While it lives, no blob file changes or is removed, so that its name can get a second link.
+/// While this value exists, no blob file is cut, punched, replaced or removed, so the holder can
+/// safely make hard links to blob files.
 pub struct LinkHold<'a>(#[allow(dead_code)] pub(super) RwLockReadGuard<'a, ()>);
 
-/// Header and blob up to this size are written with one call, bytes.
+/// Up to this many stored bytes, the header and the blob are written with one call.
 const WRITTEN_AS_ONE: usize = 64 << 10;
 
-/// The buffer from which zeros are written.
+/// The zeros that the zero fill writes, one buffer at a time.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
-/// A scratch buffer over this size is freed after the read, bytes.
+/// The buffer for compressed bytes is freed after a read that made it larger than this many bytes.
 const KEPT_BUFFER: usize = 1 << 20;
 
 thread_local! {
     static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A blob file, known by its logical id, which references name.
+/// A blob file, identified by its logical id, which references have.
 ///
-/// Life: It grows: spans are reserved under the store's `active` mutex and written outside of it,
-/// each by one transaction; zeros may lie behind them, see [`ZeroFill`]. It is sealed when it is
-/// full or the database is reopened, and cut behind the last span. Then its garbage is punched, or
-/// its live blobs move to another physical file under the same logical id. It is removed once
-/// nothing refers to it.
+/// Life: at first the file grows. A span is reserved under the store's `active` mutex and is
+/// written without that mutex, by one transaction; zeros may lie behind the spans, see
+/// [`ZeroFill`]. When the file is full or the database is reopened, it is sealed, and zeros behind
+/// the last span are cut off. Later, holes are punched where its garbage lies, or its live blobs
+/// are copied to another physical file under the same logical id. The file is removed when no
+/// reference to it is left.
 ///
-/// Invariants: A span is reserved once and written once. A span is durable before the log names it.
-/// After a failed sync the file takes no more spans, and those that were not durable before are
-/// lost: their transactions cannot commit, so nothing ever names them. So, other than in the log, a
-/// failed sync here need not stop the engine.
+/// Invariants: each span is reserved once and written once. A span is durable before a log record
+/// refers to it. After a failed sync the file takes no further spans, and the spans that were not
+/// durable yet are lost: their transactions cannot commit, so nothing ever refers to these spans.
+/// Therefore a failed sync of a blob file need not poison the engine, as one of the log does.
 ///
-/// Rejected: a file for each transaction or thread (thousands of small files, or one sync for
-/// each); writes past the page cache (blobs have any length and are read soon after they are
-/// written).
+/// Rejected: a file for each transaction or thread, which means thousands of small files or a sync
+/// for each.
+/// Rejected: writes past the page cache. Blobs have any length, and are often read soon after they
+/// are written.
 pub struct BlobFile {
     id: u64,
     store: FileStore,
@@ -60,13 +63,14 @@ pub struct BlobFile {
     physical: ArcSwap<PhysicalBlobFile>,
     spans: Mutex<Option<Arc<dyn SpanFile>>>,
     grows: AtomicBool,
-    /// The first offset that is not reserved.
+    /// The first offset of the file that is not reserved for a span.
     end: AtomicU64,
     ahead: ZeroFill,
     pins: AtomicU64,
     syncs: Mutex<Syncs>,
     synced: Condvar,
-    /// Bytes held after the last collection; 0 before the first, `u64::MAX` if unknown.
+    /// Live bytes in the file after the last garbage collection; 0 if there was none yet,
+    /// `u64::MAX` if the bytes are unknown.
     settled: AtomicU64,
 }
 
@@ -74,18 +78,18 @@ pub struct BlobFile {
 struct Syncs {
     /// Number of writes that have returned.
     written: u64,
-    /// Number of those that are durable.
+    /// Number of writes that are durable.
     durable: u64,
     /// Bytes written since the last sync began.
     bytes: u64,
     under_way: bool,
-    /// The file's name is durable.
+    /// The directory was synced after the file's creation, so the file's name is durable.
     named: bool,
     failed: Option<Error>,
 }
 
 impl BlobFile {
-    /// A file just created through `spans`, with its header written.
+    /// A file that was just created through `spans` and has only its header.
     pub(super) fn created(
         id: u64,
         store: FileStore,
@@ -103,7 +107,8 @@ impl BlobFile {
         file
     }
 
-    /// A file of an earlier run; its blobs lie in file `physical`.
+    /// A file that was created before the last open of the database; its blobs lie in the physical
+    /// file `physical`.
     pub(super) fn known(
         id: u64,
         physical: u64,
@@ -129,35 +134,36 @@ impl BlobFile {
         }
     }
 
-    /// The logical id, which references name.
+    /// The logical id, which references have.
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// The id of the file that holds the blobs; it changes with a rewrite.
+    /// The id of the physical file that holds the blobs now; a rewrite changes it.
     pub fn physical_id(&self) -> u64 {
         self.physical.load().id
     }
 
-    /// Length and allocated bytes of the file.
+    /// Length of the file and bytes that the file system has allocated to it.
     ///
     /// # Errors
-    /// `NotFound` if it is missing; `Io`.
+    /// `NotFound` if the file is missing; `Io`.
     pub fn usage(&self) -> Result<FileUsage> {
         self.store.blob_usage(self.physical_id())
     }
 
-    /// The first offset that is not reserved; 0 for a file of an earlier run.
+    /// The first offset that is not reserved; 0 for a file created before the last open of the
+    /// database.
     pub fn written(&self) -> u64 {
         self.end.load(Ordering::Relaxed)
     }
 
-    /// Whether the file takes more blobs.
+    /// Whether the file still takes new blobs.
     pub fn grows(&self) -> bool {
         self.grows.load(Ordering::Acquire)
     }
 
-    /// Whether a session holds the file.
+    /// Whether a transaction holds the file, so that it must not be collected.
     pub fn is_held(&self) -> bool {
         self.pins.load(Ordering::Acquire) > 0
     }
@@ -172,24 +178,26 @@ impl BlobFile {
         }
     }
 
-    /// The bytes that the file held after the last collection, or the bytes written if there was
-    /// none. `None` for a file of an earlier run that was not looked at yet.
+    /// The live bytes of the file after the last garbage collection, or all bytes written to it if
+    /// there was none. `None` for a file created before the last open of the database, until it is
+    /// first collected.
     pub fn settled(&self) -> Option<u64> {
         match self.settled.load(Ordering::Relaxed) {
             u64::MAX => None,
-            // A growing file is counted as it grows.
+            // Not collected yet: all bytes written so far count.
             0 => Some(self.written().saturating_sub(DATA_START)),
             bytes => Some(bytes),
         }
     }
 
-    /// Records the bytes that the file holds after a collection.
+    /// Records the live bytes of the file after a garbage collection.
     pub fn settle(&self, live: u64) {
         self.settled.store(live.max(1), Ordering::Relaxed);
     }
 
-    /// Reserves a span for `stored` bytes. `None` if it would end behind `limit`, unless it is the
-    /// first. The caller holds the store's `active` mutex.
+    /// Reserves a span for a blob of `stored` bytes and returns its offset. `None` if the span
+    /// would end behind `limit`, unless it is the first of the file. The caller holds the store's
+    /// `active` mutex.
     pub(super) fn reserve(&self, stored: u64, limit: u64) -> Option<u64> {
         let end = self.end.load(Ordering::Relaxed);
         let offset = place_after(end, stored);
@@ -204,9 +212,9 @@ impl BlobFile {
         Some(offset)
     }
 
-    /// Fills a range behind all spans with zeros, before a span is reserved there. A failure loses
-    /// nothing: a failing device also fails the writes that count, and a full disk's last room is
-    /// for values.
+    /// Writes zeros to a range behind all reserved spans. An error is ignored and only ends the
+    /// zero fill of this file. A failing device will also fail the writes of blobs, which report
+    /// it; and on a full disk, the remaining space is better used for blobs.
     fn fill(&self, Range { start, end }: Range<u64>) {
         let filled = self.spans().and_then(|spans| {
             let mut at = start;
@@ -224,26 +232,27 @@ impl BlobFile {
         }
     }
 
-    /// Seals the file. The caller holds the store's `active` mutex.
+    /// Seals the file, so that it takes no more blobs. The caller holds the store's `active` mutex.
     pub(super) fn seal(&self) {
-        // Read it as a file at rest from here on. Set this first: as soon as the file does not
-        // grow, another file may replace it, and the store below would undo that.
+        // From now on, open the file as one that no longer grows, past the page cache. Store this
+        // before `grows` is cleared: once it is cleared, the blob gc may replace the physical file,
+        // and a later store would undo that.
         self.physical
             .store(Arc::new(PhysicalBlobFile::new(self.id, false)));
         reached(BlobPausePoint::Sealing);
         self.grows.store(false, Ordering::Release);
     }
 
-    /// Whether zeros lie behind the last span of a sealed file.
+    /// Whether the file is sealed and zeros still lie behind its last span.
     pub(super) fn has_tail(&self) -> bool {
         !self.grows() && self.ahead.zeroed() > self.written()
     }
 
-    /// Cuts off the zeros behind the last span. The caller holds the store's `linking` lock and has
-    /// checked [`Self::has_tail`] under it.
+    /// Cuts off the zeros behind the last span. The caller has write-locked the store's `linking`,
+    /// and has checked [`Self::has_tail`] under that lock.
     ///
     /// # Errors
-    /// `Io`; the zeros stay.
+    /// `Io`; the zeros then stay.
     pub(super) fn trim(&self) -> Result<()> {
         self.cut_at(self.written())?;
         self.close_spans();
@@ -256,7 +265,8 @@ impl BlobFile {
         Ok(())
     }
 
-    /// Writes a blob into its span. Returns the ticket for [`Self::sync_to`].
+    /// Writes a blob into the span reserved at `offset`. Returns the number of the write, which
+    /// [`Self::sync_to`] takes as its ticket.
     ///
     /// # Errors
     /// `NoSpace`, `Io`.
@@ -278,10 +288,12 @@ impl BlobFile {
         Ok(syncs.written)
     }
 
-    /// Makes the write with `ticket` durable. One sync serves all writes before it.
+    /// Makes the write with number `ticket` durable. One sync serves all writes that had returned
+    /// when it began.
     ///
     /// # Errors
-    /// `NoSpace` or `Io` of the sync, for good: a later call fails with the same error.
+    /// `NoSpace` or `Io` of the sync. The failure is permanent: later calls for writes that are not
+    /// durable return the same error.
     pub(super) fn sync_to(&self, ticket: u64) -> Result<()> {
         let mut syncs = self.syncs.lock();
         while syncs.durable < ticket {
@@ -320,7 +332,7 @@ impl BlobFile {
         }
     }
 
-    /// Whether a sync has failed.
+    /// Whether a sync of the file has failed.
     pub(super) fn has_failed(&self) -> bool {
         self.syncs.lock().failed.is_some()
     }
@@ -335,19 +347,20 @@ impl BlobFile {
         Ok(opened)
     }
 
-    /// Closes the handle for writing, if the file is sealed and not held.
+    /// Closes the file handle for writing, if the file is sealed and no transaction holds it.
     pub(super) fn close_spans(&self) {
         if !self.grows() && !self.is_held() {
             *self.spans.lock() = None;
         }
     }
 
-    /// Makes physical file `id` the one that holds the blobs. Returns the id of the one before. The
-    /// caller write-locks the store's `linking`.
+    /// Makes physical file `id` the one that holds the blobs, and returns the id of the previous
+    /// one. The caller has write-locked the store's `linking`.
     pub(super) fn replace(&self, id: u64) -> u64 {
         let mut spans = self.spans.lock();
         *spans = None;
-        // The new file ends with its table; the zeros lay behind the old one.
+        // The zeros lay in the previous physical file. The new one has none: it ends with its table
+        // of places.
         self.ahead.filled(0);
         self.physical
             .swap(Arc::new(PhysicalBlobFile::new(id, false)))
@@ -362,8 +375,8 @@ impl BlobFile {
             if opened.is_ok() {
                 return opened;
             }
-            // If another file has replaced this one meanwhile, the old name may be gone: try the
-            // new one.
+            // If the physical file was replaced meanwhile, the name that this thread tried may be
+            // removed already. Try the new physical file.
             let now = self.physical.load_full();
             if Arc::ptr_eq(&physical, &now) {
                 return opened;
@@ -372,8 +385,8 @@ impl BlobFile {
         }
     }
 
-    /// The current offset of the blob that was written at `offset`; `None` if the file has no such
-    /// blob.
+    /// The offset in the physical file of the blob that was written at `offset` of the logical
+    /// file; `None` if the physical file has no such blob.
     ///
     /// # Errors
     /// Those of opening the file: `Corruption` (a missing file included), `Unsupported`, `Io`.
@@ -381,7 +394,7 @@ impl BlobFile {
         Ok(self.open()?.locate(offset))
     }
 
-    /// Reads the part of a value that `extent` describes into `buf`.
+    /// Reads the part of a value that `extent` describes into `buf`, and returns the plain bytes.
     pub(super) fn read<'b>(
         &self,
         blob: &BlobRef,
@@ -425,7 +438,8 @@ impl BlobFile {
         })
     }
 
-    /// Starts reading the part of a blob that `extent` describes, if the file is open.
+    /// Adds a prefetch of the part of a blob that `extent` describes to `reads`, if the file is
+    /// open.
     pub(super) fn prefetch(
         &self,
         blob: &BlobRef,
@@ -440,8 +454,8 @@ impl BlobFile {
         }
     }
 
-    /// Reads a stored blob with its header, `len` bytes in all, and checks it against the header.
-    /// For rewrites.
+    /// Reads a blob with its header, `len` bytes in all, from `offset` of the logical file, and
+    /// verifies the checksum in the header. Used by rewrites.
     pub(super) fn read_span(&self, offset: u64, len: u64) -> Result<Vec<u8>> {
         let opened = self.open()?;
         let at = opened.locate(offset);
@@ -453,8 +467,9 @@ impl BlobFile {
         let mut bytes = vec![0; len as usize];
         opened.file.read_exact_at(at, &mut bytes)?;
         let header = BlobHeader::decode(&bytes).ok_or_else(|| damaged("no blob's header"))?;
-        // No checksum covers that byte. Spans come from references, which say the same, and none
-        // here was encrypted.
+        // The checksum does not cover the header's byte for encryption. The span comes from a
+        // reference, and no reference belongs to an encrypted blob, so a header that claims
+        // encryption is damaged.
         if header.encrypted {
             return Err(damaged("a blob's header contradicts its references"));
         }
@@ -465,16 +480,16 @@ impl BlobFile {
         Ok(bytes)
     }
 
-    /// Checks that the file is long enough for the blob, without reading it.
+    /// Checks that the file is long enough for `blob`, without reading the blob.
     ///
     /// # Errors
-    /// `Corruption` if it is not, or is missing; `Unsupported`, `Io`.
+    /// `Corruption` if the file is too short or missing; `Unsupported`, `Io`.
     pub fn check_place(&self, blob: &BlobRef) -> Result<()> {
         let opened = self.open()?;
         opened.check_span(opened.find(blob)?, blob)
     }
 
-    /// Checks the file's header, and the table of a rewritten file.
+    /// Opens the file, which checks its header and, in a rewritten file, the table of places.
     ///
     /// # Errors
     /// Those of opening the file: `Corruption` (a missing file included), `Unsupported`, `Io`.
@@ -483,23 +498,24 @@ impl BlobFile {
     }
 }
 
-/// Bytes from the start of the file that no hole may touch.
+/// Number of bytes at the start of the file where no hole may be punched, because they hold the
+/// file header.
 pub(super) const KEPT_FRONT: u64 = ALIGNMENT;
 
-/// The ids in the header of a blob file.
+/// The two ids that the header of a blob file has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlobFileIds {
-    /// The file's own id.
+    /// The id of the file itself.
     pub physical: u64,
-    /// The id that references name.
+    /// The logical id, which references have.
     pub logical: u64,
 }
 
 impl BlobFileIds {
-    /// Reads the header of file `id`, called `name`.
+    /// Reads and checks the header of file `id`; errors call the file `name`.
     ///
     /// # Errors
-    /// `Corruption`; `Unsupported` for a newer format; `Io`.
+    /// `Corruption` of the header; `Unsupported` for a newer format; `Io`.
     pub fn read(file: &dyn ReadFile, id: u64, name: &str) -> Result<Self> {
         let mut header = [0; FILE_HEADER_LEN];
         if file.size()? < header.len() as u64 {
@@ -515,7 +531,8 @@ impl BlobFileIds {
     }
 }
 
-/// The logical id of file `id`, from its header. A rewritten file must have its table.
+/// The logical id in the header of file `id`. If it differs from `id`, the file is a rewritten one
+/// and its table of places must be intact.
 pub(super) fn moved_from(store: &FileStore, id: u64) -> Result<u64> {
     let file = store.open_blob(id, true)?;
     let ids = BlobFileIds::read(&*file, id, &file_name(FileKind::Blob, id))?;

@@ -1,10 +1,11 @@
-//! Encodes and decodes blob files; `docs/formats/blob.md`.
+//! Encodes and decodes the parts of blob files; `docs/formats/blob.md` has the byte format.
 //!
-//! A file is a header, blobs from [`DATA_START`] on, and, if it was rewritten, a table of places
-//! with a footer. Each blob has a header of its own, so that a file whose table is lost can still
-//! be scanned. A blob is found by its logical file and offset; a rewrite moves it and notes where
-//! it was in the table, so references in rows never change. The checksum covers the logical file
-//! and offset too: bytes of another blob at the same place do not pass.
+//! A file is a header, blobs from [`DATA_START`] on, and, if the file is the result of a rewrite, a
+//! table of places with a footer. Each blob has a header of its own, so that a file whose table is
+//! lost can still be scanned. A reference has the logical file and the offset in it. A rewrite
+//! moves a blob and stores its old and new offset in the table of places, so references in rows
+//! never change. The checksum of a blob covers the logical file and the offset too, so that the
+//! bytes of another blob in its place are noticed.
 
 use super::chunks;
 use crate::base::blob_ref::{BLOB_HEADER_LEN, BlobCodec, chunk_table_len};
@@ -16,27 +17,27 @@ const BLOB_MAGIC: &[u8; 4] = b"BLB1";
 const PLACES_MAGIC: &[u8; 8] = b"FIRNPLAC";
 const VERSION: u32 = 1;
 
-/// Bytes of the file header.
+/// Length of the file header in bytes.
 pub(super) const FILE_HEADER_LEN: usize = 40;
 
-/// Offset of the first blob.
+/// Offset of the first blob in a file.
 pub const DATA_START: u64 = 64;
 
-/// Length of the footer of a rewritten file, bytes.
+/// Length in bytes of the footer of a rewritten file.
 pub(super) const FOOTER_LEN: usize = 32;
 
-/// Length of an entry in the table of places, bytes.
+/// Length in bytes of one entry in the table of places.
 pub(super) const PLACE_LEN: usize = 16;
 
-/// Blobs that store at least this many bytes begin at a block of the file system. So their room can
-/// be given back, and reading them touches no block of a neighbour. Smaller ones would waste more
-/// than an eighth.
+/// Blobs of at least this many stored bytes begin at a block of the file system. So all whole
+/// blocks of such a blob can be punched when it is garbage, and reading it touches no block that
+/// also holds the blob before it. For smaller blobs, the alignment would waste more than an eighth.
 pub(super) const ALIGNED_FROM: u64 = 32 << 10;
 
-/// A block of the file system, bytes.
+/// Size in bytes of a file system block.
 pub(super) const ALIGNMENT: u64 = 4 << 10;
 
-/// The header of file `id`, which holds the blobs of logical file `logical`.
+/// The header of file `id`, which holds the blobs of the logical file `logical`.
 pub(super) fn file_header(id: u64, logical: u64) -> [u8; FILE_HEADER_LEN] {
     let mut header = [0; FILE_HEADER_LEN];
     header[..8].copy_from_slice(MAGIC);
@@ -48,7 +49,8 @@ pub(super) fn file_header(id: u64, logical: u64) -> [u8; FILE_HEADER_LEN] {
     header
 }
 
-/// Checks the header of file `id`, called `name`.
+/// Checks that `bytes` is the header of file `id` with logical id `logical`. Errors call the file
+/// `name`.
 pub(super) fn check_file_header(bytes: &[u8], id: u64, logical: u64, name: &str) -> Result<()> {
     let damaged = |what: &str| Err(Error::corruption(name, 0, what));
     if bytes.len() < FILE_HEADER_LEN || &bytes[..8] != MAGIC {
@@ -69,7 +71,7 @@ pub(super) fn check_file_header(bytes: &[u8], id: u64, logical: u64, name: &str)
     Ok(())
 }
 
-/// The logical id in a file header, unchecked.
+/// The logical id in a file header, without any check.
 pub(super) fn logical_id(header: &[u8; FILE_HEADER_LEN]) -> u64 {
     u64_at(header, 24)
 }
@@ -78,7 +80,7 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
 
-/// The header of a blob.
+/// The header of a blob: codec, length of the value, number of stored bytes, checksum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct BlobHeader {
     pub(super) codec: BlobCodec,
@@ -116,8 +118,8 @@ impl BlobHeader {
         })
     }
 
-    /// Whether `stored` is the undamaged and complete content of the blob at `offset` of logical
-    /// file `file`.
+    /// Whether `stored` is the complete and undamaged content of this blob, if it lies at `offset`
+    /// of the logical file `file`.
     pub(super) fn fits(&self, stored: &[u8], file: u64, offset: u64) -> bool {
         let summed = summed(self.codec, self.len, stored);
         if summed.map(|summed| placed(summed, file, offset)) != Some(self.checksum) {
@@ -132,7 +134,8 @@ impl BlobHeader {
     }
 }
 
-/// The part of the stored bytes that the blob's checksum covers; `None` if they are too short.
+/// The part of a blob's stored bytes that the blob's checksum covers: all of them or, with chunks,
+/// only the table. `None` if `stored` is shorter than that.
 pub(super) fn summed(codec: BlobCodec, len: u64, stored: &[u8]) -> Option<&[u8]> {
     match codec {
         BlobCodec::None | BlobCodec::Zstd => Some(stored),
@@ -140,7 +143,7 @@ pub(super) fn summed(codec: BlobCodec, len: u64, stored: &[u8]) -> Option<&[u8]>
     }
 }
 
-/// Offset of a span for `stored` bytes, if `end` is the first free offset.
+/// Offset of a span for a blob of `stored` bytes in a file whose first free offset is `end`.
 pub(super) fn place_after(end: u64, stored: u64) -> u64 {
     match stored >= ALIGNED_FROM {
         true => end.next_multiple_of(ALIGNMENT),
@@ -148,8 +151,9 @@ pub(super) fn place_after(end: u64, stored: u64) -> u64 {
     }
 }
 
-/// Encodes the table of a rewritten file, with its footer, for `offset` of file `id`. `places` has
-/// pairs of the offset in the logical file and the one in this file, ascending.
+/// Encodes the table of places of a rewritten file with its footer, to be written at `offset` of
+/// file `id`. `places` has pairs of the offset in the logical file and the offset in this file,
+/// ascending.
 pub(super) fn places(places: &[(u64, u64)], id: u64, offset: u64) -> Vec<u8> {
     let mut out = Vec::with_capacity(places.len() * PLACE_LEN + FOOTER_LEN);
     for (logical, here) in places {
@@ -164,7 +168,8 @@ pub(super) fn places(places: &[(u64, u64)], id: u64, offset: u64) -> Vec<u8> {
     out
 }
 
-/// Offset of the table, from the footer of a file of `size` bytes; `None` if the footer is invalid.
+/// Offset of the table of places, from the footer of a file of `size` bytes; `None` if the footer
+/// is invalid.
 pub(super) fn places_begin(footer: &[u8], size: u64) -> Option<u64> {
     if footer.len() != FOOTER_LEN || &footer[..8] != PLACES_MAGIC {
         return None;
@@ -175,7 +180,8 @@ pub(super) fn places_begin(footer: &[u8], size: u64) -> Option<u64> {
     (end == size).then_some(offset)
 }
 
-/// Decodes table and footer, read from `offset` of file `id`; `None` if they are damaged.
+/// Decodes the table of places and the footer, which were read from `offset` of file `id`. `None`
+/// if they are damaged.
 pub(super) fn take_places(bytes: &[u8], id: u64, offset: u64) -> Option<Vec<(u64, u64)>> {
     let (summed, sum) = bytes.split_at_checked(bytes.len().checked_sub(8)?)?;
     if u64_at(sum, 0) != xxh3(summed).wrapping_add(place_term(id, offset)) {
@@ -186,25 +192,26 @@ pub(super) fn take_places(bytes: &[u8], id: u64, offset: u64) -> Option<Vec<(u64
     Some(entries.map(|e| (u64_at(e, 0), u64_at(e, 8))).collect())
 }
 
-/// A blob found by scanning a file.
+/// The header of a blob that a scan of a file has found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ScannedBlob {
-    /// Offset of its header.
+    /// Offset of the blob's header.
     pub offset: u64,
-    /// Length of the value, bytes.
+    /// Length of the value in bytes.
     pub len: u64,
-    /// Stored bytes.
+    /// Number of stored bytes.
     pub stored: u64,
     /// Codec of the stored bytes.
     pub codec: BlobCodec,
-    /// Checksum in the header; not verified.
+    /// Checksum in the header; the scan does not verify it.
     pub checksum: u64,
-    /// The blob is encrypted, so this version cannot read it.
+    /// The header says that the blob is encrypted, so this version cannot read the blob.
     pub encrypted: bool,
 }
 
-/// Finds the first blob header at or after `offset`; `None` at the end. `read` returns bytes from
-/// an offset on, fewer at the end of the file. Passes over holes and torn bytes.
+/// Finds the first blob header at or after `offset`; `None` if there is none up to the end of the
+/// file. `read` returns the given number of bytes from an offset on, or fewer at the end of the
+/// file. Bytes that are no blob header, such as holes and torn writes, are skipped.
 ///
 /// # Errors
 /// Those of `read`.
@@ -234,7 +241,7 @@ pub fn scan_blobs(
                 encrypted: header.encrypted,
             }));
         }
-        // Continue at the next magic number.
+        // Continue at the next four bytes that look like the start of a blob header.
         let next = block[skip + 1..]
             .windows(BLOB_MAGIC.len())
             .position(|w| w == BLOB_MAGIC);

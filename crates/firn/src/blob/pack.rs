@@ -1,4 +1,4 @@
-//! Decides how a value is stored: plain, compressed, or in chunks; and makes the bytes to store.
+//! Decides how a value is stored (plain, compressed, or in chunks) and produces the bytes to store.
 
 use super::chunks;
 use super::codec::compress;
@@ -6,28 +6,28 @@ use crate::base::blob_ref::BlobCodec;
 use crate::base::checksum;
 use std::borrow::Cow;
 
-/// Larger values are tested by a sample first, so that incompressible ones cost no more than the
-/// sample.
+/// For values of more bytes than this, a sample is compressed first. If the sample does not shrink,
+/// no compression of the whole value is tried.
 const TRIED_WHOLE: usize = 64 << 10;
 const PIECES: usize = 4;
 const PIECE: usize = 4 << 10;
 
-/// The bytes to store for a value: table, then body.
+/// The bytes to store for a value: the table, then the body.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Packed<'a> {
     pub(super) codec: BlobCodec,
-    /// The table of chunks; empty without chunks.
+    /// The table of chunks; empty if the value is not stored in chunks.
     pub(super) table: Vec<u8>,
     pub(super) body: Cow<'a, [u8]>,
 }
 
 impl Packed<'_> {
-    /// Length of table and body, bytes.
+    /// Length in bytes of table and body together.
     pub(super) fn stored(&self) -> u64 {
         (self.table.len() + self.body.len()) as u64
     }
 
-    /// The checksum of the blob at `offset` of `file`.
+    /// The checksum of the blob, if it is stored at `offset` of the logical file `file`.
     pub(super) fn checksum(&self, file: u64, offset: u64) -> u64 {
         match self.codec {
             BlobCodec::Chunks => checksum::placed(&self.table, file, offset),
@@ -36,7 +36,7 @@ impl Packed<'_> {
     }
 }
 
-/// Compresses `value` where it pays.
+/// Compresses `value`, or those of its chunks that shrink enough.
 pub(super) fn pack(value: &[u8]) -> Packed<'_> {
     let try_it = value.len() <= TRIED_WHOLE || compress(&sample(value)).is_some();
     let packed = |chunk: &[u8]| try_it.then(|| compress(chunk)).flatten();

@@ -1,18 +1,19 @@
-//! Points between two steps at which another thread may come in between; a test lets that happen
-//! there.
+//! Points in the code between two steps, where another thread may act. A test can run code at such
+//! a point, to force that interleaving.
 
-/// A point between two steps whose order other threads can see.
+/// A point between two steps, of which other threads can see the first without the second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BlobPausePoint {
-    /// A file is half sealed.
+    /// A thread that seals a file has already changed how the file is opened, but `grows` is still
+    /// set.
     Sealing,
-    /// A file was found to have zeros behind its last span; the `linking` lock is not held yet.
+    /// A file was found to have zeros behind its last span; the `linking` lock is not taken yet.
     Trimming,
-    /// The zeros are about to be cut off, under the lock.
+    /// The zeros of a file are about to be cut off; the `linking` lock is held.
     Cutting,
-    /// A rewritten file is about to replace the old one.
+    /// A rewritten file is about to replace the old one; the `linking` lock is not taken yet.
     Installing,
-    /// A reader knows the physical file and has not opened it yet.
+    /// A reader has determined the physical file, but has not opened it yet.
     Opening,
 }
 
@@ -34,7 +35,7 @@ mod of_tests {
         static PLANNED: RefCell<Option<Planned>> = const { RefCell::new(None) };
     }
 
-    /// Runs `then` when this thread reaches `place` for the next time.
+    /// Runs `then` once, the next time that this thread reaches `place`.
     pub(in crate::blob) fn at(place: BlobPausePoint, then: impl FnOnce() + 'static) {
         let before = PLANNED.replace(Some((place, Box::new(then))));
         assert!(before.is_none(), "a place that was never reached");

@@ -1,5 +1,5 @@
-//! Tests in which the collector replaces a file at one critical point of another thread.
-//! `interleavings` covers all points.
+//! Tests in which the blob gc replaces a file while another thread stands at one critical point.
+//! The tests in `interleavings` cover all points.
 
 use super::pause_points::{BlobPausePoint, at};
 use super::{BlobSpan, BlobStore, TransactionBlobs};
@@ -14,7 +14,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 
-/// A store whose file has zeros behind its last span.
+/// A blob store with one file, which has zeros behind its last span.
 struct World {
     env: MemEnv,
     store: Arc<BlobStore>,
@@ -37,7 +37,7 @@ impl World {
         let store = Arc::new(store_in(&env, 1));
         let mut rng = StdRng::seed_from_u64(7);
         let mut values = Vec::new();
-        // From the second commit on, zeros are written ahead.
+        // From the second commit on, the zero fill writes zeros.
         for _ in 0..3 {
             let value: Vec<u8> = (0..8000).map(|_| rng.random()).collect();
             let mut session = TransactionBlobs::new();
@@ -63,7 +63,8 @@ impl World {
         spans.collect()
     }
 
-    /// The collector's work on the file: replaces it unless it grows or is held.
+    /// The blob gc's work on the file: replaces the file unless it grows or is held. Returns
+    /// whether it did.
     fn collection(&self) -> impl FnOnce() -> bool + Send + use<> {
         let (store, id, live) = (Arc::clone(&self.store), self.file, self.spans());
         move || {
@@ -77,8 +78,8 @@ impl World {
         }
     }
 
-    /// Runs the collector when this thread reaches `place`. The result is `None` until then, and
-    /// afterwards whether it replaced the file.
+    /// Runs the blob gc when this thread reaches `place`. The result is `None` until then;
+    /// afterwards it says whether the file was replaced.
     fn collect_at(&self, place: BlobPausePoint) -> Rc<Cell<Option<bool>>> {
         let taken = Rc::new(Cell::new(None));
         let (seen, collect) = (Rc::clone(&taken), self.collection());
@@ -134,7 +135,7 @@ fn no_file_takes_the_place_of_one_that_is_being_cut() {
             });
             ended.send(collect()).unwrap();
         });
-        // The collector stops behind this point until the file is cut.
+        // The blob gc's thread waits at this point until the zeros of the file are cut off.
         arrives.recv().unwrap();
     });
     world.store.seal_active();
@@ -146,7 +147,7 @@ fn no_file_takes_the_place_of_one_that_is_being_cut() {
 fn a_reader_that_comes_to_an_old_name_goes_on_to_the_new_one() {
     let world = World::new();
     world.store.seal_active();
-    // Another store does the rewrite, so that in this one the file is still closed.
+    // Rewrite through another store, so that this store has not opened the file yet.
     let other = store_in(&world.env, 50);
     let rewritten = other.rewrite(&other.file(world.file), &world.spans());
     let rewritten = rewritten.unwrap();
@@ -160,7 +161,7 @@ fn a_reader_that_comes_to_an_old_name_goes_on_to_the_new_one() {
     });
     world.check();
     assert!(done.get());
-    // A file that does not exist is still reported.
+    // If no file with the blobs exists, the reader still reports an error.
     world.store.files().remove_blob(physical).unwrap();
     let fresh = store_in(&world.env, 90);
     fresh.set_moved([(logical, physical)]);

@@ -1,29 +1,30 @@
-//! Blob files in use by one transaction.
+//! The blob files that one transaction uses.
 
 use super::file::BlobFile;
 use crate::base::Result;
 use std::sync::Arc;
 
-/// The blob files that a transaction writes to, or that a prepared one refers to. A held file is
-/// not collected. The session is dropped once the references are visible in a view, or given up.
+/// Holds the blob files that a transaction writes to, or that a prepared transaction refers to. A
+/// held file is not collected. The value is dropped when the transaction's references are visible
+/// in a super version, or when the transaction is rolled back.
 #[derive(Default)]
 pub struct TransactionBlobs {
     held: Vec<(Arc<BlobFile>, u64)>,
 }
 
 impl TransactionBlobs {
-    /// A session that holds nothing.
+    /// Holds no file yet.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Whether the session holds nothing.
+    /// Whether no file is held.
     pub fn is_empty(&self) -> bool {
         self.held.is_empty()
     }
 
-    /// Holds `file`. The caller holds the store's `active` mutex, so that no other thread sees the
-    /// file sealed and not held in between.
+    /// Holds `file`. The caller has locked the store's `active` mutex. Otherwise another thread
+    /// could seal the file before it is held, and then see it as ready for collection.
     pub(super) fn hold(&mut self, file: &Arc<BlobFile>) {
         if !self.held.iter().any(|(held, _)| Arc::ptr_eq(held, file)) {
             file.pin();
@@ -31,7 +32,7 @@ impl TransactionBlobs {
         }
     }
 
-    /// Records the ticket of a write to a held `file`.
+    /// Records the `ticket` of a write to `file`, which is held.
     pub(super) fn wrote(&mut self, file: &Arc<BlobFile>, ticket: u64) {
         let held = self.held.iter_mut().find(|(f, _)| Arc::ptr_eq(f, file));
         if let Some((_, last)) = held {
@@ -39,18 +40,18 @@ impl TransactionBlobs {
         }
     }
 
-    /// Makes the session's writes and the names of its files durable. Call it before the log names
-    /// a blob of the session.
+    /// Makes the transaction's writes and the names of the written files durable. Call it before a
+    /// log record refers to one of the transaction's blobs.
     ///
     /// # Errors
-    /// `NoSpace` or `Io`: the blobs of this transaction are lost, and it cannot commit. Blobs that
-    /// were durable before are safe.
+    /// `NoSpace` or `Io`: the transaction's blobs are lost, so it cannot commit. Blobs that were
+    /// durable before are not affected.
     pub fn sync(&self) -> Result<()> {
         let mut files = self.held.iter();
         files.try_for_each(|(file, ticket)| file.sync_to(*ticket))
     }
 
-    /// Moves the holds of `other` into this session.
+    /// Takes over all holds of `other`.
     pub fn append(&mut self, mut other: Self) {
         self.held.append(&mut other.held);
     }

@@ -1,42 +1,46 @@
-//! Zeros written ahead of a file's data, so that syncs get cheaper.
+//! Zeros that are written behind the last blob of a file, to make syncs cheaper.
 //!
-//! The sync of a file that grows also waits for the file system's journal, because length and
-//! blocks are new. So does a sync into blocks that were only allocated, since they become written
-//! ones. Only a sync into written blocks is one write and one flush of the device instead of two.
-//! So zeros are written ahead, without a sync of their own: the next sync that would have waited
-//! for the journal makes them durable with its own bytes.
+//! When a file has grown, its sync also waits for the file system's journal, because the file's
+//! length and blocks are new. The same holds if the blocks were only allocated before, because the
+//! journal records that they are written now. Only if all blocks were written before does a sync
+//! need one write and one flush of the device, instead of two. So zeros are written ahead of the
+//! blobs. They need no sync of their own: the next sync that has to wait for the journal anyway
+//! makes them durable.
 //!
-//! Zeros cost as many bytes again, and a sync without the journal saves some 12 to 20 KiB and a
-//! flush. So they are written only where syncs carry few bytes: lone commits of small values.
-//! Loads, many clients and large values need none.
+//! The zeros double the bytes that are written, and each sync without the journal saves 12 to 20
+//! KiB and a flush. So zeros are written only where syncs carry few bytes: with single commits of
+//! small values. They do not help with bulk loads, many clients or large values.
 
 use crate::env::BLOCK;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// No zeros are written where syncs carry more bytes than this.
+/// No zeros are written if the average sync carries more bytes than this.
 const SYNC_BYTES_MAX: u64 = 48 << 10;
 
-/// Zeros are written for this many syncs; one of them waits for the journal.
+/// The zeros written at once suffice for about this many syncs, of which one waits for the journal.
 const SYNCS_AHEAD: u64 = 32;
 
-/// The state of a file's zeros.
+/// The state of the zero fill of one file.
 ///
-/// Rejected: `fallocate` (measured: syncs still wait for the journal, only fewer bytes go there); a
-/// thread that writes zeros, as for the log (a file takes at most 1.5 MiB of them, into the page
-/// cache); reuse of garbage's room (a span is written once: that makes a torn span harmless).
+/// Rejected: `fallocate`. In measurements, syncs still waited for the journal, though fewer bytes
+/// went there.
+/// Rejected: a thread that writes the zeros, as for the log. A file gets at most 1.5 MiB of zeros
+/// at once, and they go only to the page cache.
+/// Rejected: new blobs in the space of garbage. A torn write to a span is harmless only because
+/// each span is written once.
 #[derive(Default)]
 pub(super) struct ZeroFill {
-    /// End offset of the zeros; 0 without any.
+    /// Offset where the zeros end; 0 if there are none.
     zeroed: AtomicU64,
-    /// Moving average of the bytes per sync; 0 before the first sync.
+    /// Moving average of the bytes that one sync carries; 0 before the first sync.
     sync_bytes: AtomicU64,
-    /// Writing zeros has failed, on a full disk say.
+    /// Writing zeros has failed, for example on a full disk, and is not tried again.
     given_up: AtomicBool,
 }
 
 impl ZeroFill {
-    /// Records a sync of `bytes` bytes. Calls must not overlap.
+    /// Records a sync that carried `bytes` bytes. Calls must not overlap.
     pub(super) fn synced(&self, bytes: u64) {
         let recent = match self.sync_bytes.load(Ordering::Relaxed) {
             0 => bytes,
@@ -45,9 +49,10 @@ impl ZeroFill {
         self.sync_bytes.store(recent, Ordering::Relaxed);
     }
 
-    /// The range to fill with zeros before a span that ends at `next` is written to a file with
-    /// size limit `limit`. The caller of this and the calls below holds the mutex that guards the
-    /// growth of the file.
+    /// The range to fill with zeros, when a span that ends at `next` has been reserved in a file
+    /// with size limit `limit`; `None` if no zeros are needed. The callers of this method and of
+    /// the methods below hold the store's `active` mutex, or `linking` write-locked if the file is
+    /// sealed.
     pub(super) fn wanted(&self, next: u64, limit: u64) -> Option<Range<u64>> {
         let bytes = self.sync_bytes.load(Ordering::Relaxed);
         let few = (1..=SYNC_BYTES_MAX).contains(&bytes);
@@ -59,17 +64,17 @@ impl ZeroFill {
         (next < end).then_some(next..end)
     }
 
-    /// Records zeros up to `end`.
+    /// Records that zeros now lie up to `end`; 0 if there are none any more.
     pub(super) fn filled(&self, end: u64) {
         self.zeroed.store(end, Ordering::Relaxed);
     }
 
-    /// Stops writing zeros for good.
+    /// Ends the zero fill of this file for good.
     pub(super) fn give_up(&self) {
         self.given_up.store(true, Ordering::Relaxed);
     }
 
-    /// End offset of the zeros; 0 without any.
+    /// Offset where the zeros end; 0 if there are none.
     pub(super) fn zeroed(&self) -> u64 {
         self.zeroed.load(Ordering::Relaxed)
     }
