@@ -178,9 +178,9 @@ impl BlobFile {
         }
     }
 
-    /// The live bytes of the file after the last garbage collection, or all bytes written to it if
-    /// there was none. `None` for a file created before the last open of the database, until it is
-    /// first collected.
+    /// The bytes that the file occupied after the last garbage collection, or all bytes written to it
+    /// if there was none. `None` for a file created before the last open of the database, until
+    /// [`Self::settle`] is called.
     pub fn settled(&self) -> Option<u64> {
         match self.settled.load(Ordering::Relaxed) {
             u64::MAX => None,
@@ -190,7 +190,7 @@ impl BlobFile {
         }
     }
 
-    /// Records the live bytes of the file after a garbage collection.
+    /// Records the bytes that the file occupies after a garbage collection.
     pub fn settle(&self, live: u64) {
         self.settled.store(live.max(1), Ordering::Relaxed);
     }

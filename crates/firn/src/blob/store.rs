@@ -1,4 +1,4 @@
-//! The blob files of a database.
+//! The blob store: all blob files of a database.
 
 use super::chunks::BlobReadExtent;
 use super::file::{BlobFile, KEPT_FRONT, LinkHold, moved_from};
@@ -19,56 +19,60 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A file is full at 1/32 of all bytes written since the open, within the bounds of its size.
+/// A blob file is full when it holds 1/32 of all blob bytes written since the database was opened,
+/// within the limits of `FILE_MIN_SHARE` and the maximal size.
 const FILE_SHARE: u64 = 32;
-/// A file is not full before 1/8 of the maximal size, and always at the maximal size.
+/// A blob file is never full below 1/8 of the maximal size.
 const FILE_MIN_SHARE: u64 = 8;
 
-/// Upper bound for the files open for reading.
+/// Largest number of blob files that are open for reading at the same time.
 const OPEN_FILES_MAX: usize = 256;
 
-/// Counters since the open.
+/// Counters of the blob store since the database was opened.
 #[derive(Debug, Default)]
 pub struct BlobStats {
-    /// Values written.
+    /// Number of values written.
     pub written: AtomicU64,
-    /// Bytes of them as stored, headers included.
+    /// Bytes of the values written, as stored, headers included.
     pub written_bytes: AtomicU64,
-    /// Values read, whole or in part.
+    /// Number of values read, whole or in part.
     pub read: AtomicU64,
-    /// Bytes read for them, as stored.
+    /// Bytes of the values read, as stored.
     pub read_bytes: AtomicU64,
-    /// Bytes given back to the file system by holes.
+    /// Bytes that punching holes has given back to the file system.
     pub punched_bytes: AtomicU64,
-    /// Bytes of blobs that were moved to another file.
+    /// Bytes of live blobs that rewrites have copied to another file.
     pub rewritten_bytes: AtomicU64,
-    /// Files removed.
+    /// Number of blob files removed.
     pub removed_files: AtomicU64,
 }
 
-/// Blobs moved to a new file that does not replace the old one yet.
+/// A file with the live blobs of a logical file, which does not replace the old physical file yet.
 pub struct RewrittenBlobFile {
-    /// Logical id: the one that references name.
+    /// Logical id, which references have.
     pub logical: u64,
-    /// Physical id: the new file's.
+    /// Physical id of the new file.
     pub physical: u64,
-    /// Size of the blobs, headers included.
+    /// Bytes of the blobs in the new file, headers included.
     pub bytes: u64,
 }
 
 type NewId = Box<dyn Fn() -> u64 + Send + Sync>;
 
-/// The blob files of a database: writing, reading, and the steps of garbage collection.
+/// The blob files of a database: writing, reading, and the single steps of garbage collection.
 ///
-/// References name a *logical* file. Its blobs lie in a *physical* file, which has the same id
-/// until the blobs are moved to another one. One file at a time, the active one, takes new blobs. A
-/// session holds the files that it writes to, and a held file is not collected.
+/// References name a *logical* file. The blobs of a logical file lie in a *physical* file. It has
+/// the same id at first; a rewrite copies the live blobs to another physical file. New blobs go to
+/// one file at a time, the active one. A [`TransactionBlobs`] holds the files that its transaction
+/// writes to, and a held file is not collected.
 ///
-/// `release_after` holds the files of a rolled back prepared transaction until the rollback is
-/// durable in the log. Before that, a crash brings the transaction back.
+/// If a prepared transaction is rolled back, [`Self::release_after`] keeps its files held until the
+/// rollback is durable in the log. Before that, a crash would make the transaction prepared again,
+/// and its blobs would be needed.
 ///
-/// Locks: `active`, then `linking`, then `known` or `moved`. `linking` is read-locked while files
-/// get second names, and write-locked while files are cut, punched, replaced or removed.
+/// Locks, in this order: `active`, then `linking`, then `known` or `moved`. `linking` is
+/// read-locked while hard links to blob files are made, and write-locked while blob files are cut,
+/// punched, replaced or removed.
 pub struct BlobStore {
     files: FileStore,
     new_id: Option<NewId>,
@@ -76,7 +80,7 @@ pub struct BlobStore {
     open_files: Arc<BlobFileCache>,
     known: RwLock<BTreeMap<u64, Arc<BlobFile>>>,
     active: Mutex<Option<Arc<BlobFile>>>,
-    /// Logical to physical ids, where they differ.
+    /// Physical id by logical id, for files whose ids differ.
     moved: RwLock<BTreeMap<u64, u64>>,
     released: Mutex<Vec<(u64, TransactionBlobs)>>,
     linking: RwLock<()>,
@@ -84,8 +88,8 @@ pub struct BlobStore {
 }
 
 impl BlobStore {
-    /// The blob files in the directory of `files`. `new_id` hands out file ids; `file_size` is the
-    /// maximal size of a file, bytes.
+    /// The blob files in the directory of `files`. `new_id` returns a new file id at each call.
+    /// `file_size` is the maximal size of a blob file in bytes.
     pub fn new(
         files: FileStore,
         file_size: u64,
@@ -97,7 +101,7 @@ impl BlobStore {
         }
     }
 
-    /// As [`Self::new`], but refuses to write.
+    /// As [`Self::new`], but attempts to write fail with `Unsupported`.
     pub fn read_only(files: FileStore, file_size: u64) -> Self {
         Self {
             files,
@@ -113,16 +117,18 @@ impl BlobStore {
         }
     }
 
-    /// Sets the physical ids of moved files, by logical id. Call it before anything is read.
+    /// Sets the pairs of logical and physical id of the rewritten files. Call it before the first
+    /// read.
     pub fn set_moved(&self, moved: impl IntoIterator<Item = (u64, u64)>) {
         *self.moved.write() = moved.into_iter().collect();
     }
 
-    /// The physical ids of moved files, by logical id, as the files' headers say. For a lost
-    /// manifest. Of several undamaged files for one id, the newest counts.
+    /// The physical ids of rewritten files by logical id, read from the headers of all blob files.
+    /// For use if the manifest is lost. If several undamaged files have the same logical id, the
+    /// newest is taken.
     ///
     /// # Errors
-    /// `Io` of the file system; damaged files are passed over.
+    /// `Io` and `Unsupported`; damaged files are skipped.
     pub fn moved_on_disk(files: &FileStore) -> Result<BTreeMap<u64, u64>> {
         let mut moved = BTreeMap::new();
         for id in files.list_blobs()? {
@@ -141,23 +147,24 @@ impl BlobStore {
         &self.files
     }
 
-    /// The counters.
+    /// The counters since the database was opened.
     pub fn stats(&self) -> &BlobStats {
         &self.stats
     }
 
-    /// Keeps all blob files unchanged while the result lives: no file is cut, punched, replaced or
-    /// removed. For callers that link the files; a linked file is not punched afterwards either.
+    /// Prevents blob files from being cut, punched, replaced or removed while the result exists.
+    /// For callers that make hard links to the files. A file with a second link is not punched
+    /// later either, because the link shares its content.
     pub fn hold_links(&self) -> LinkHold<'_> {
         LinkHold(self.linking.read())
     }
 
-    /// Whether a caller holds links now.
+    /// Whether a caller is making links to blob files now, or the blob store is changing one.
     pub fn links_held(&self) -> bool {
         self.linking.try_write().is_none()
     }
 
-    /// Whether the file has a second link, so that it must not be punched.
+    /// Whether the file has a second hard link, so that it must not be punched or cut.
     ///
     /// # Errors
     /// `NotFound`; `Io`.
@@ -165,8 +172,8 @@ impl BlobStore {
         Ok(self.files.blob_links(file.physical_id())? > 1)
     }
 
-    /// Writes `value` of `column`. The blob becomes durable when `session` is synced. If `session`
-    /// is dropped before anything refers to the blob, it is garbage.
+    /// Writes `value` of column `column` to a blob file. The blob becomes durable when `session` is
+    /// synced. If `session` is dropped before any entry refers to the blob, the blob is garbage.
     ///
     /// # Errors
     /// `NoSpace` and `Io`: the value is not stored. `InvalidArgument` for a value of 4 GiB or more.
@@ -201,7 +208,7 @@ impl BlobStore {
         match file.write(offset, &header, &packed) {
             Ok(ticket) => session.wrote(&file, ticket),
             Err(error) => {
-                // After `NoSpace` the same file continues once there is room.
+                // The disk is full. Keep the file active: it takes blobs again when there is space.
                 if *error.kind() != ErrorKind::NoSpace {
                     self.give_up(&file);
                 }
@@ -263,7 +270,7 @@ impl BlobStore {
         Ok(file)
     }
 
-    /// Seals `file` if it is active.
+    /// Seals `file` if it is still the active file.
     fn give_up(&self, file: &Arc<BlobFile>) {
         let mut active = self.active.lock();
         if active.as_ref().is_some_and(|a| Arc::ptr_eq(a, file)) {
@@ -280,20 +287,21 @@ impl BlobStore {
         }
     }
 
-    /// Seals the active file; the caller holds `active`.
+    /// Seals `file`, which is the active file; the caller holds the lock `active`.
     fn seal(&self, file: &BlobFile) {
         file.seal();
         self.trim(file);
     }
 
-    /// Cuts off the zeros at the end of sealed files, where that was not possible before.
+    /// Cuts off the zeros behind the last spans of sealed files, for the files where that was not
+    /// possible when they were sealed.
     pub fn trim_sealed(&self) {
         let files = self.all();
         files.iter().for_each(|file| self.trim(file));
     }
 
-    /// Cuts off the zeros at the end of a sealed file. Leaves a file alone that has a second name
-    /// or may be about to get one: a copy of it relies on its length.
+    /// Cuts off the zeros at the end of a sealed file. Does nothing if the file has a second hard
+    /// link, or may be about to get one: the owner of that link relies on the file's length.
     fn trim(&self, file: &BlobFile) {
         if !file.has_tail() {
             return file.close_spans();
@@ -302,15 +310,16 @@ impl BlobStore {
         let Some(_alone) = self.linking.try_write() else {
             return;
         };
-        // Check again under the lock: a file that has replaced this one ends with its table.
+        // Check again under the lock: a rewritten file, which ends with its table of places, may
+        // have replaced this one meanwhile.
         if file.has_tail() && self.is_linked(file).is_ok_and(|linked| !linked) {
             reached(BlobPausePoint::Cutting);
-            // Only room is lost; a later call retries.
+            // If cutting fails, only space is lost, and a later call retries.
             let _ = file.trim();
         }
     }
 
-    /// Whether no session writes to the file with this id, or may in future.
+    /// Whether no transaction writes to the file with this logical id, and none will.
     pub fn is_quiet(&self, id: u64) -> bool {
         let _active = self.active.lock();
         let known = self.known.read();
@@ -319,7 +328,7 @@ impl BlobStore {
             .is_none_or(|file| !file.grows() && !file.is_held())
     }
 
-    /// Reads the value of `blob` into `buf`.
+    /// Reads the whole value of `blob` into `buf`.
     ///
     /// # Errors
     /// `Corruption` of the blob, with file and offset, or of a missing file; `Unsupported` for an
@@ -328,8 +337,8 @@ impl BlobStore {
         self.read_prefix(blob, u64::MAX, buf)
     }
 
-    /// Reads the first `wanted` bytes of the value, or all if it has fewer. Reads and checks only
-    /// the chunks that contain them.
+    /// Reads the first `wanted` bytes of the value of `blob`, or the whole value if it is shorter.
+    /// Only the chunks with these bytes are read and checked.
     ///
     /// # Errors
     /// Those of [`Self::read`].
@@ -349,7 +358,8 @@ impl BlobStore {
         Ok(&bytes[..bytes.len().min(wanted)])
     }
 
-    /// Starts reading the given prefixes of these values, all at the same time. A hint.
+    /// Begins prefetches of these values, each up to the given number of bytes, all at the same
+    /// time. Does nothing for a single value, which the caller will read at once.
     pub fn prefetch<'a>(&self, blobs: impl Iterator<Item = (&'a BlobRef, u64)> + Clone) {
         if blobs.clone().nth(1).is_none() {
             return;
@@ -362,7 +372,7 @@ impl BlobStore {
         reads.start();
     }
 
-    /// The file with this logical id, whether or not it exists on disk.
+    /// The file with this logical id. It need not exist on disk.
     pub fn file(&self, id: u64) -> Arc<BlobFile> {
         if let Some(file) = self.known.read().get(&id) {
             return Arc::clone(file);
@@ -375,13 +385,14 @@ impl BlobStore {
         Arc::clone(self.known.write().entry(id).or_insert_with(known))
     }
 
-    /// All known files, ascending by logical id.
+    /// All files used since the database was opened, ascending by logical id.
     pub fn all(&self) -> Vec<Arc<BlobFile>> {
         self.known.read().values().cloned().collect()
     }
 
-    /// Ends recovery. `needed` are the logical ids that anything refers to. Removes the other
-    /// files, unless a needed one is missing. Returns the physical ids of the missing files.
+    /// Ends recovery by removing blob files that nothing refers to. `needed` has the logical ids
+    /// that references name. If one of those files is missing, no file is removed, so that nothing
+    /// that may help to repair the database is lost. Returns the physical ids of the missing files.
     ///
     /// # Errors
     /// `Io` of listing and removing.
@@ -400,45 +411,47 @@ impl BlobStore {
         Ok(missing)
     }
 
-    /// Holds file `id` in `session`, because a prepared transaction refers to it.
+    /// Makes `session` hold the file with logical id `id`, because a prepared transaction refers to
+    /// blobs in it.
     pub fn hold(&self, session: &mut TransactionBlobs, id: u64) {
         let file = self.file(id);
         let _active = self.active.lock();
         session.hold(&file);
     }
 
-    /// Keeps the files that `session` holds until the log is durable up to `lsn`.
+    /// Keeps the files that `session` holds held until the log is durable up to `lsn`.
     pub fn release_after(&self, lsn: u64, session: TransactionBlobs) {
         if !session.is_empty() {
             self.released.lock().push((lsn, session));
         }
     }
 
-    /// Drops the sessions that wait for the log to be durable up to `lsn`.
+    /// Releases the files that wait for the log to be durable up to `lsn` or less.
     pub fn log_durable(&self, lsn: u64) {
         self.released.lock().retain(|(until, _)| *until > lsn);
     }
 
-    /// Punches holes between the live blobs of `file`. `live` has their spans in the logical file,
-    /// ascending. Returns the bytes given back; `None` if the file cannot have holes, or has a
-    /// second link.
+    /// Punches holes between the live blobs of `file`. `live` has the spans of these blobs in the
+    /// logical file, ascending. Returns the bytes given back to the file system; `None` if the file
+    /// system cannot punch holes, the file has a second hard link, or a live blob cannot be
+    /// located.
     ///
     /// # Errors
-    /// Those of the file system; part of the room may be given back already.
+    /// Those of the file system. Some of the holes may be punched even so.
     pub fn punch(&self, file: &BlobFile, live: &[BlobSpan]) -> Result<Option<u64>> {
         let _alone = self.linking.write();
         let usage = file.usage()?;
         let mut here = Vec::with_capacity(live.len());
         for span in live {
             let offset = file.locate(span.offset)?;
-            // A blob that cannot be located may lie anywhere: punch nothing.
+            // The blob may lie anywhere in the file, so no hole is safe.
             let Some(offset) = offset else {
                 return Ok(None);
             };
             here.push(BlobSpan { offset, ..*span });
         }
         here.sort_unstable();
-        // A rewritten file ends with its table; stop before it.
+        // Do not punch the table of places, with which a rewritten file ends.
         let end = match file.physical_id() == file.id() {
             true => usage.len,
             false => here.last().map_or(KEPT_FRONT, |s| s.offset + s.len),
@@ -461,12 +474,12 @@ impl BlobStore {
         Ok(Some(given))
     }
 
-    /// Copies the live blobs of `file` to a new file, durably. The new file replaces the old one by
-    /// [`Self::install`], after the manifest has recorded the move.
+    /// Copies the live blobs of `file` to a new file and makes that durable. [`Self::install`] lets
+    /// the new file replace the old one, after the manifest has recorded the new physical id.
     ///
     /// # Errors
     /// `Corruption` of a blob; `Unsupported` for an encrypted one, or in a read-only store;
-    /// `NoSpace`, `Io`. The new file is removed.
+    /// `NoSpace`, `Io`. After an error the new file is removed.
     pub fn rewrite(&self, file: &BlobFile, live: &[BlobSpan]) -> Result<RewrittenBlobFile> {
         let Some(new_id) = &self.new_id else {
             return Err(Error::unsupported("blobs are not written here"));
@@ -508,20 +521,20 @@ impl BlobStore {
         Ok(bytes)
     }
 
-    /// Removes a rewritten file whose move could not be recorded.
+    /// Removes a rewritten file whose physical id could not be recorded in the manifest.
     pub fn discard(&self, rewritten: &RewrittenBlobFile) {
         let _ = self.files.remove_blob(rewritten.physical);
     }
 
-    /// Lets a rewritten file replace the old one, which is removed. Call it after the manifest has
-    /// recorded the move.
+    /// Lets a rewritten file replace the old physical file, which is removed. Call it after the
+    /// manifest has recorded the new physical id.
     ///
     /// # Errors
-    /// `Io` if the old file cannot be removed; the next open removes it.
+    /// `Io` if the old file cannot be removed; the next open of the database removes it.
     pub fn install(&self, rewritten: &RewrittenBlobFile) -> Result<()> {
         let file = self.file(rewritten.logical);
         reached(BlobPausePoint::Installing);
-        // The lock keeps others from cutting the file or giving it a second name meanwhile.
+        // The lock keeps other threads from cutting the file or making links to it meanwhile.
         let _alone = self.linking.write();
         self.moved
             .write()
@@ -530,10 +543,10 @@ impl BlobStore {
         self.files.remove_blob(old)
     }
 
-    /// Removes a file that nothing refers to.
+    /// Removes a file to which nothing refers.
     ///
     /// # Errors
-    /// `Io`; the file stays known, and the next collection retries.
+    /// `Io`; the file then stays in the blob store, and the next garbage collection retries.
     pub fn remove(&self, file: &BlobFile) -> Result<()> {
         let _alone = self.linking.write();
         match self.files.remove_blob(file.physical_id()) {

@@ -1,3 +1,3 @@
-//! Tests of the module as a whole.
+//! Tests of the whole module, and a model of its threads.
 
 mod interleavings;

@@ -22,7 +22,7 @@ fn path() -> PathBuf {
     Path::new(DIR).join(file_name(FileKind::Blob, 1))
 }
 
-/// A value of noise, of text, or of text with noise in its first or last chunk.
+/// A value of noise, of text, or of text whose first or last chunk is noise.
 fn value(rng: &mut StdRng, len: usize) -> Vec<u8> {
     let noise = [
         0..len,

@@ -111,7 +111,7 @@ fn damage_names_file_and_place() {
             }
         }
     }
-    // References that no file can satisfy.
+    // References that do not fit the file: a read of each must report corruption.
     env.place(&path(blobs[0].file), stored);
     let fresh = store_in(Arc::new(env.clone()), 0);
     for bad in [
@@ -181,7 +181,7 @@ fn holes_and_rewrites_keep_what_lives() {
             store.install(&rewritten).unwrap();
             check(&store, &live);
             assert_eq!(store.punch(&file, &spans).unwrap(), Some(0));
-            // Rewrite once more, from the file that has replaced the first.
+            // Rewrite a second time, now from the file that has replaced the first.
             let fewer = &spans[spans.len() / 2..];
             live.retain(|(blob, _)| blob.file != file.id() || fewer.contains(&span(blob)));
             let again = store.rewrite(&file, fewer).unwrap();
@@ -246,10 +246,10 @@ fn a_failed_sync_loses_what_was_not_durable_and_no_more() {
         errno: Errno::Io,
     });
     assert!(second.sync().is_err());
-    // A second sync does not make it durable.
+    // A second sync must not report the lost write as durable.
     assert!(second.sync().is_err());
     first.sync().unwrap();
-    // The next value goes to another file.
+    // The next value is written to another file.
     let mut third = TransactionBlobs::new();
     let blob = store.write(&mut third, 0, &[3; 5000]).unwrap();
     third.sync().unwrap();
@@ -306,7 +306,7 @@ fn what_nothing_needs_goes_at_recovery_unless_a_file_is_missing() {
     assert_eq!(store.files().list_blobs().unwrap(), [ids[1]]);
 }
 
-/// No checksum covers that byte.
+/// The blob's checksum does not cover the header's byte for encryption.
 #[test]
 fn a_header_that_claims_encryption_against_its_reference_is_damage() {
     let env = MemEnv::new();
@@ -324,6 +324,6 @@ fn a_header_that_claims_encryption_against_its_reference_is_damage() {
     };
     assert_eq!(*file, file_name(FileKind::Blob, blob.file));
     assert_eq!(*offset, blob.offset);
-    // Readers of the value use the reference's own file.
+    // Reading the value needs no header: codec and checksum come from the reference.
     assert_eq!(store.read(&blob, &mut BlobBuf::new()).unwrap(), [7; 9000]);
 }

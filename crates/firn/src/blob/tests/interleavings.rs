@@ -1,8 +1,8 @@
-//! Model of three threads under `loom`, in every interleaving: one seals and cuts a file, the
-//! collector replaces it, and a reader reads it.
+//! A model of three threads, which `loom` runs in every interleaving: one thread seals a blob file
+//! and cuts off its zeros, the blob gc replaces the file, and a reader reads it.
 //!
-//! The steps are those of `file` and `store`, in their order. Each way to break them must make a
-//! test fail.
+//! The steps are those of `blob::file` and `blob::store`, in the same order. For each fault in that
+//! order, a test checks that the model finds it.
 
 use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use loom::sync::{Arc, Mutex};
@@ -10,17 +10,17 @@ use loom::sync::{Arc, Mutex};
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Broken {
     Not,
-    /// `grows` is cleared before the file is stored as one at rest.
+    /// `grows` is cleared before the physical file is stored as one that no longer grows.
     AtRestLate,
-    /// The zeros are not checked again under the lock.
+    /// The check for zeros is not repeated under the `linking` lock.
     AskedOnce,
-    /// The new file replaces the old one before the lock is held.
+    /// The new physical file replaces the old one before the `linking` lock is held.
     Unguarded,
-    /// A reader gives up if the name is gone, and does not look for a newer one.
+    /// A reader whose file is gone reports an error, without looking for a newer physical file.
     NoSecondLook,
 }
 
-/// The names in the directory.
+/// The two physical files, by number.
 const OLD: usize = 0;
 const NEW: usize = 1;
 
@@ -34,9 +34,9 @@ enum OnDisk {
 struct World {
     broken: Broken,
     grows: AtomicBool,
-    /// The name of the file with the blobs.
+    /// Number of the physical file that holds the blobs.
     physical: AtomicUsize,
-    /// Zeros lie behind the last span.
+    /// The file has zeros behind its last span.
     zeros: AtomicBool,
     linking: Mutex<()>,
     disk: Mutex<[OnDisk; 2]>,
@@ -74,7 +74,8 @@ impl World {
         }
         let at = self.physical.load(Ordering::Acquire);
         let mut disk = self.disk.lock().unwrap();
-        // In the old file the cut removes only zeros.
+        // Cutting the old file removes only zeros; cutting the new one destroys its table of
+        // places.
         if at == NEW {
             disk[at] = OnDisk::Cut;
         }
@@ -82,7 +83,7 @@ impl World {
         self.zeros.store(false, Ordering::Relaxed);
     }
 
-    /// Returns whether it replaced the file.
+    /// The blob gc's work. Returns whether it replaced the file.
     fn collect(&self) -> bool {
         if self.grows.load(Ordering::Acquire) {
             return false;
@@ -109,7 +110,7 @@ impl World {
         let mut at = self.physical.load(Ordering::Acquire);
         loop {
             match self.disk.lock().unwrap()[at] {
-                // A reader that has opened the file keeps it, even if its name goes.
+                // A reader that has opened the file can read it even after the file is removed.
                 OnDisk::Whole => return,
                 OnDisk::Cut => panic!("a value was cut off"),
                 OnDisk::Absent => {}

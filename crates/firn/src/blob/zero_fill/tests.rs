@@ -46,7 +46,7 @@ fn store(env: Arc<dyn Env>, dir: &Path) -> BlobStore {
     })
 }
 
-/// Commits one incompressible value, durably.
+/// Writes one incompressible value and makes it durable, as a commit does.
 fn commit(store: &BlobStore, rng: &mut StdRng) -> (BlobRef, Vec<u8>) {
     let value: Vec<u8> = (0..VALUE).map(|_| rng.random()).collect();
     let mut session = TransactionBlobs::new();
@@ -78,8 +78,8 @@ fn lone_commits_find_their_room_and_the_rest_goes_when_the_file_is_full() {
         grown += u64::from(now != before);
         before = now;
     }
-    // The second sync waits for the journal as the first does: no average is known before the
-    // first.
+    // The first sync waits for the journal, and so does the second: the zero fill needs the average
+    // of a first sync before it writes zeros.
     assert!((3..=4).contains(&grown), "it grew {grown} times");
     let file = store.file(all[0].0.file);
     assert!(before.len > file.written() + VALUE as u64, "{before:?}");
@@ -188,8 +188,8 @@ fn a_power_cut_takes_nothing_that_was_synced_among_zeros() {
 
 #[test]
 fn the_last_room_of_a_disk_is_for_values() {
-    // The first commit writes the file's header and a value; the second one writes zeros, in
-    // several calls.
+    // The first commit writes the file's header and a value. The second commit also writes zeros,
+    // with several calls. Each of these calls fails in turn.
     for nth in 1..6 {
         let env = FaultEnv::new(Arc::new(MemEnv::new()));
         let store = store(Arc::new(env.clone()), Path::new("/db"));
@@ -205,7 +205,7 @@ fn the_last_room_of_a_disk_is_for_values() {
             all.push(commit(&store, &mut rng));
             let file = store.file(all[0].0.file);
             let usage = file.usage().unwrap();
-            // The zeros written before the failure are cut off, and no more are written.
+            // After the failure, the zeros written before it are cut off, and no more are written.
             assert_eq!(usage.len, file.written(), "call {nth}");
         }
         assert_eq!(store.all().len(), 1);
