@@ -1,4 +1,4 @@
-//! Block cache: decoded blocks, sharded, scan-resistant. Row cache: single rows.
+//! The block cache, which keeps decoded blocks, and the row cache, which keeps single rows.
 
 mod pin_budget;
 mod row_cache;
@@ -15,34 +15,35 @@ pub use pin_budget::{Pin, PinBudget};
 pub use row_cache::{KeyHash, RowCache, SealPoint};
 pub use stats::CacheStats;
 
-/// Identifies a block for ever: SSTs never change, and file ids are never reused.
+/// Identifies a block for ever, because SSTs never change and file ids are never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct BlockKey {
-    /// Id of the file.
+    /// Id of the SST.
     pub file_id: u64,
     /// Offset of the stored block in the file.
     pub offset: u64,
 }
 
 impl BlockKey {
-    /// The stripe of the counters. Neighbouring blocks lie a few KiB apart, so the offset's bits
-    /// from 2 KiB on are used.
+    /// The number from which the block's stripe of the hit counters is computed. Neighbouring
+    /// blocks lie a few KiB apart, so the bits of the offset from 2 KiB on differ between them.
     fn stripe(&self) -> usize {
         ((self.offset >> 11) ^ self.file_id) as usize
     }
 }
 
-/// A value that a cache can hold. Each reader gets a clone, so it must be cheap to clone.
+/// A value that the block cache can hold. Each lookup clones the value, so it must be cheap to
+/// clone.
 pub trait Weighted {
-    /// Bytes of memory the value takes.
+    /// Bytes of memory that the value takes.
     fn weight(&self) -> u64;
 }
 
 #[derive(Clone)]
 struct ByWeight;
 
-/// Memory of an entry beside its value, bytes: slot, hash table, its share of the ghost entries,
-/// reference counts, allocator headers.
+/// Bytes of memory that a cached block takes beside the value: its slot, hash table entry, share of
+/// the ghost entries, reference counts, allocator headers.
 const ENTRY_OVERHEAD: u64 = 160;
 
 impl<V: Weighted> Weighter<BlockKey, V> for ByWeight {
@@ -55,16 +56,17 @@ type Inner<V> = Cache<BlockKey, V, ByWeight, DefaultHashBuilder, DefaultLifecycl
 
 /// A cache of immutable blocks, weighted by their memory.
 ///
-/// Invariants: A cached value never changes, so no coherence is needed. A missing block is read by
-/// one thread while the others wait for it. The sum of weights stays within the capacity, apart
-/// from evicted blocks that readers still hold. A block heavier than a quarter of a shard is handed
-/// out but not kept, because it would empty its shard.
+/// Invariants: a cached value never changes, so no coherence protocol is needed. If several threads
+/// miss the same block, one loads it and the others wait. The sum of weights stays within the
+/// capacity, apart from evicted blocks that readers still hold. A block heavier than a quarter of a
+/// shard is returned but not cached, because it would evict most of its shard.
 ///
 /// The policy is that of `quick_cache`: a block enters a probationary queue and is promoted when it
 /// is used again, so a scan that uses each block once does not displace the blocks in use.
 ///
-/// Rejected: a second cache of stored (compressed) blocks (the operating system's page cache is one
-/// already); LRU (one scan empties it).
+/// Rejected: a second cache of stored (compressed) blocks, because the operating system's page
+/// cache already is one.
+/// Rejected: LRU, because one large scan evicts everything.
 pub struct BlockCache<V> {
     inner: Arc<Inner<V>>,
     pins: Arc<PinBudget>,
@@ -74,11 +76,11 @@ pub struct BlockCache<V> {
 const AVERAGE_BLOCK: u64 = 8 << 10;
 const HEAVIEST_SHARE: u64 = 4;
 const SHARDS_PER_CORE: u64 = 4;
-/// A shard smaller than this would refuse ordinary blocks.
+/// Smallest capacity of a shard in bytes; a smaller one would refuse ordinary blocks.
 const SHARD_MIN: u64 = 1 << 20;
 
 impl<V: Weighted + Clone + Send + Sync + 'static> BlockCache<V> {
-    /// A cache with a capacity of `capacity` bytes.
+    /// Creates a cache with a capacity of `capacity` bytes.
     #[allow(clippy::missing_panics_doc)] // No caller can cause it.
     pub fn new(capacity: u64) -> Self {
         let cores = available_parallelism().map_or(1, |n| n.get() as u64);
@@ -104,11 +106,11 @@ impl<V: Weighted + Clone + Send + Sync + 'static> BlockCache<V> {
         }
     }
 
-    /// The block of `key`; `load` loads it if it is missing. With `fill` the loaded block stays in
-    /// the cache. Without `fill` (compaction) the cache is read but not changed.
+    /// The block with key `key`; if it is not cached, `load` loads it. If `fill` is set, the loaded
+    /// block is cached. Otherwise (for compactions) the cache is looked up but not changed.
     ///
     /// # Errors
-    /// Those of `load`; nothing is cached then, and each waiting thread loads for itself.
+    /// Those of `load`. Then nothing is cached, and each thread that waited calls its own `load`.
     pub fn get_or_load(
         &self,
         key: BlockKey,
@@ -132,8 +134,8 @@ impl<V: Weighted + Clone + Send + Sync + 'static> BlockCache<V> {
                 self.stats.miss(key.stripe());
                 let block = load()?;
                 if self.fits(block.weight()) {
-                    // Fails only if the entry was removed meanwhile; the caller has its block
-                    // anyway.
+                    // This fails only if the block was removed from the cache meanwhile. The caller
+                    // gets its block even so.
                     let _ = guard.insert(block.clone());
                 }
                 Ok(block)
@@ -142,13 +144,13 @@ impl<V: Weighted + Clone + Send + Sync + 'static> BlockCache<V> {
         }
     }
 
-    /// The block of `key` if it is cached. Counts neither as use nor as miss.
+    /// The block with key `key` if it is cached. Counts neither as a use nor as a hit or miss.
     pub fn peek(&self, key: BlockKey) -> Option<V> {
         self.inner.peek(&key)
     }
 
-    /// Inserts a block. Compactions call this so that the successors of cached blocks are cached,
-    /// too.
+    /// Caches a block. The cache handover calls this when a compaction has replaced files whose
+    /// blocks were cached.
     pub fn insert(&self, key: BlockKey, block: V) {
         if self.fits(block.weight()) {
             self.inner.insert(key, block);
@@ -160,26 +162,27 @@ impl<V: Weighted + Clone + Send + Sync + 'static> BlockCache<V> {
         self.inner.remove(&key);
     }
 
-    /// The budget for the memory that the files of the blocks pin.
+    /// The budget for the memory that open SSTs pin.
     pub fn pins(&self) -> &Arc<PinBudget> {
         &self.pins
     }
 
-    /// Changes the capacity, bytes; a smaller one evicts. Pins are not counted in it, and have no
-    /// limit.
+    /// Sets the capacity for blocks in bytes; a smaller one evicts blocks. From now on, pins are
+    /// not counted in the capacity and have no limit.
     pub fn set_capacity(&self, capacity: u64) {
         self.pins.set_limit(u64::MAX);
         self.pins.set_room(None);
         self.inner.set_capacity(capacity);
     }
 
-    /// Blocks and pins share `room` bytes; the memory pinned by choice gets at most `pins` of them.
+    /// Makes blocks and pins share `room` bytes. Pins that readers could do without get at most
+    /// `pins` of these bytes.
     pub fn set_room(&self, room: u64, pins: u64) {
         self.pins.set_limit(pins);
         self.pins.set_room(Some(room));
     }
 
-    /// Counters and sizes.
+    /// Counters and sizes of the cache.
     pub fn stats(&self) -> CacheStats {
         let (hits, misses) = self.stats.sums();
         CacheStats {

@@ -69,7 +69,7 @@ pub struct BlobFile {
     pins: AtomicU64,
     syncs: Mutex<Syncs>,
     synced: Condvar,
-    /// Live bytes in the file after the last garbage collection; 0 if there was none yet,
+    /// Bytes that the file occupied after the last garbage collection; 0 if there was none yet,
     /// `u64::MAX` if the bytes are unknown.
     settled: AtomicU64,
 }

@@ -1,3 +1,3 @@
-//! Tests of the whole module, and a model of its threads.
+//! A model of the threads that work on a blob file.
 
 mod interleavings;

@@ -1,45 +1,48 @@
-//! Accounts for memory that open files pin beside the block cache.
+//! Accounts for the memory that open SSTs pin outside of the block cache.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Changes the capacity of the block cache.
+/// A function that sets the capacity of the block cache in bytes.
 type Resize = Box<dyn Fn(u64) + Send + Sync>;
 
-/// A budget for the memory that files pin while they are open.
+/// A budget for the memory that SSTs pin while they are open.
 ///
-/// Two kinds draw on it. Memory that a reader cannot do without is *charged*, whatever the limit.
-/// Memory that a reader could as well load on demand is *granted* within the limit; the last
-/// quarter of the limit is for files of the upper levels, which are small, young and consulted by
-/// every read.
+/// There are two kinds of pins. Memory that a reader cannot do without is *charged*, whatever the
+/// limit is. Memory with content that the reader could load on demand instead (index partitions) is
+/// *granted*, but only within the limit. The last quarter of the limit is for files of the upper
+/// levels, which are small and young, and which every read searches.
 ///
-/// Pins stand beside the cache's capacity, or share a room with it. In a shared room, a pin shrinks
-/// the cache before it is handed out, in steps, so that an opened file does not resize every shard.
+/// Pins are either counted apart from the capacity of the block cache, or share a number of bytes
+/// with it. If they share, the capacity is reduced before a pin is returned. It changes in steps,
+/// because each change resizes every shard of the cache and must not happen whenever a file is
+/// opened.
 ///
-/// Lock: `room` is held while the cache is resized, so that resizes happen in order.
+/// Lock: `room` is held while the block cache is resized, so that concurrent resizes take effect in
+/// order.
 pub struct PinBudget {
     limit: AtomicU64,
     used: AtomicU64,
-    /// The room that pins and cache share; `None` without one.
+    /// The bytes that pins and the block cache share; `None` if they do not share.
     room: Mutex<Option<SharedBudget>>,
     resize: Resize,
 }
 
 struct SharedBudget {
     bytes: u64,
-    /// The capacity that the cache was given last, bytes.
+    /// The capacity in bytes that the block cache was given last.
     capacity: u64,
 }
 
-/// The cache shrinks at once, but grows only by at least 1/8 of its capacity.
+/// The capacity is reduced at once, but is raised only by at least 1/8 of its value.
 const GROWTH_MIN: u64 = 8;
-/// The capacity in a shared room changes in steps of 1/128 of the room.
+/// The capacity changes in steps of 1/128 of the shared bytes.
 const STEPS: u64 = 128;
-/// The cache keeps at least 1/16 of a shared room.
+/// The block cache keeps at least 1/16 of the shared bytes.
 const CACHE_SHARE_MIN: u64 = 16;
 
-/// Bytes taken from a budget; given back when dropped.
+/// Bytes taken from a budget. Dropping it returns them.
 pub struct Pin {
     budget: Arc<PinBudget>,
     bytes: u64,
@@ -55,12 +58,13 @@ impl PinBudget {
         })
     }
 
-    /// Bytes charged and granted.
+    /// Bytes charged and granted now.
     pub fn used(&self) -> u64 {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Bytes over the limit, after the limit was lowered or charges have grown.
+    /// Bytes by which the pins exceed the limit. They do if the limit was lowered or charges have
+    /// grown.
     pub fn excess(&self) -> u64 {
         self.used()
             .saturating_sub(self.limit.load(Ordering::Relaxed))
@@ -70,7 +74,7 @@ impl PinBudget {
         self.limit.store(bytes, Ordering::Relaxed);
     }
 
-    /// Lets pins and cache share `bytes`; `None` ends that.
+    /// Makes pins and the block cache share `bytes`; with `None` they no longer share.
     pub(super) fn set_room(&self, bytes: Option<u64>) {
         *self.room.lock() = bytes.map(|bytes| SharedBudget {
             bytes,
@@ -86,13 +90,14 @@ impl PinBudget {
         self.used().saturating_add(bytes) <= limit
     }
 
-    /// Takes `bytes` if the limit allows. Two concurrent calls may exceed the limit by one of them.
+    /// Takes `bytes` if the limit allows it. Two concurrent calls together may exceed the limit,
+    /// because both may be granted.
     pub fn grant(self: &Arc<Self>, bytes: u64, upper_level: bool) -> Option<Pin> {
         self.has_room(bytes, upper_level)
             .then(|| self.charge(bytes))
     }
 
-    /// Takes `bytes` whatever the limit.
+    /// Takes `bytes`, even beyond the limit.
     pub fn charge(self: &Arc<Self>, bytes: u64) -> Pin {
         self.used.fetch_add(bytes, Ordering::Relaxed);
         self.settle();
@@ -109,7 +114,8 @@ impl PinBudget {
             let pinned = self.used().next_multiple_of(step);
             let least = room.bytes / CACHE_SHARE_MIN;
             let capacity = room.bytes.saturating_sub(pinned).max(least);
-            // Each resize makes the cache forget some of its history, so let it grow seldom.
+            // Resizing makes the block cache forget some of its statistics of use, so raise its
+            // capacity seldom.
             let worth_it = room.capacity.saturating_add(room.capacity / GROWTH_MIN);
             if capacity < room.capacity || capacity > worth_it {
                 room.capacity = capacity;
@@ -120,7 +126,7 @@ impl PinBudget {
 }
 
 impl Pin {
-    /// Bytes of the pin.
+    /// Number of bytes that the pin has taken.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }

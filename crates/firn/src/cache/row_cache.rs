@@ -1,4 +1,4 @@
-//! Row cache: single rows that point reads request again and again.
+//! The row cache: keeps single rows that point reads request repeatedly.
 
 mod admission;
 mod cached_row;
@@ -23,7 +23,8 @@ impl ShardLock for RwLock<Shard> {
     }
 }
 
-/// The hash of a user key, computed once for all lookups of a point read.
+/// The hash of a user key. A point read computes it once, for its lookups in the row cache and all
+/// files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeyHash(pub u64);
 
@@ -35,84 +36,100 @@ impl KeyHash {
     }
 }
 
-/// The state of the memtables as a reader's view knows it.
+/// The state of the memtables at the moment when a reader's super version was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SealPoint {
-    /// Memtables up to this number were frozen and complete when the view was made.
+    /// All memtables up to this number were frozen and complete when the super version was made.
     pub number: u64,
-    /// The newest commit in them and in the files below them.
+    /// Seqno of the newest commit in these memtables and in the files.
     pub seqno: Seqno,
 }
 
-/// A cache of the newest *flushed* version of single user keys, between memtables and files.
+/// A cache of the newest *flushed* version of single user keys. Reads look it up after the
+/// memtables and before the files.
 ///
-/// A reader looks into the memtables of its view before it comes here. Memtables are numbered in
-/// the order in which they freeze. A view carries the number up to which all were complete when it
-/// was made ([`SealPoint`]): when a memtable is frozen and its last writer has left, a new view
-/// publishes that.
+/// A reader searches the memtables of its super version before the row cache. Memtables are
+/// numbered in the order in which they freeze. A super version has the number up to which all
+/// memtables were frozen and complete when it was made ([`SealPoint`]); it is *sealed* up to that
+/// number. When a memtable is frozen and the last writer has left it, a new super version with its
+/// number is published.
 ///
-/// The flush of memtable f does three steps, in this order:
+/// The flush of memtable number f takes three steps, in this order:
 /// 1. Raise the floor of every shard to f, under the shard's lock.
-/// 2. Erase the keys of the memtable.
-/// 3. Install its files into the views.
+/// 2. Erase the rows of all keys in the memtable.
+/// 3. Publish a super version with the flushed files.
 ///
-/// A fill is refused, under the shard's lock, if the reader's view is sealed below the floor. It is
-/// also refused if the reader may have passed over a version that it could not see: its snapshot
-/// must reach the newest commit of the sealed memtables.
+/// A fill, which caches a row that a reader found in the files, is refused under the shard's lock
+/// if the reader's super version is sealed below the floor. It is also refused if the reader may
+/// have skipped a newer version that its snapshot does not see: the snapshot must reach the newest
+/// commit of the sealed memtables.
 ///
-/// Proof that no stale row stays. A view sealed at f or later contains that memtable complete, or
-/// its files: its reader reached older files only because the key is not in the memtable. The
-/// reader of a view sealed before f may have looked into the memtable before the write. If it fills
-/// after step 1, the fill is refused; if before, step 2 erases the row. Views made after step 3
-/// find nothing stale, and views made before look into the memtable first.
+/// Proof that no stale row remains. Let a reader want to cache a row while or after memtable f is
+/// flushed.
+/// - Its super version is sealed at f or later. Then it contains memtable f completely, or the
+///   flushed files. The reader came to older files only because the key is not in memtable f, so
+///   its row is not stale.
+/// - Its super version is sealed below f. Then the reader may have searched memtable f before a
+///   write to it. If it fills after step 1, the fill is refused. If it fills before step 1, step 2
+///   erases the row.
+/// Readers of super versions made after step 3 therefore find no stale row, and readers of older
+/// ones search memtable f first.
 ///
-/// A hit must also be visible to its reader, in three ways:
+/// A hit must also be visible to its reader. Three rules ensure that:
 /// - A row is returned to reads at its own seqno or later.
-/// - The last level sets the seqno of versions that everybody sees to 0. A statement with an older
-///   view and an older seqno, which no list of snapshots knows, must not take such a row for old.
-///   So the row counts as being as new as the newest commit in the memtables sealed at its fill.
-/// - A statement pins its view and then reads the visible seqno. If a memtable freezes in between,
-///   commits in the next one are visible by their seqno but missing from the view; the statement
-///   sees the state before them. It must not find one of them here. So a row is returned only to
-///   views that know all memtables sealed at its fill.
+/// - A row is returned only to reads at the seqno of the row or a later one.
+/// - In the last level, a compaction sets the seqno of versions that everybody sees to 0. A
+///   statement with an older super version and an older seqno, which is in no snapshot list, must
+///   not take such a row for old. So a row with seqno 0 counts as being as new as the newest commit
+///   in the memtables that were sealed when it was cached.
+/// - A statement pins its super version and reads the visible seqno after that. If a memtable
+///   freezes in between, commits in the next memtable are visible by their seqno but missing in the
+///   super version. The statement sees the state before them, so it must not find one of them in
+///   the row cache either. So a row is returned only to super versions that have, frozen or active,
+///   all memtables that were sealed when the row was cached.
 ///
-/// Deletions and missing keys are not cached: filters answer both without a block. Dropped indexes
-/// need no step, since their ids never come back.
+/// Tombstones and missing keys are not cached, because filters answer for most missing keys without
+/// reading a block. Dropping an index needs no erasure, because index ids are never reused.
 ///
-/// A row enters at its first use while there is room, and at its second use afterwards (see
-/// [`Admission`]), for one allocation. A hit costs a hash, a shared lock and a reference count. The
-/// caller reads the row after the lock is released, so it may call the cache again from there.
+/// While there is room, a row is cached at its first use, and later at its second use (see
+/// [`Admission`]). Caching a row costs one allocation. A hit costs a hash, a shared lock and a
+/// reference count. The caller reads the row after the lock is released, so it may use the cache
+/// again meanwhile.
 ///
-/// Lock: each shard's own; no two are held at once.
+/// Lock: each shard has its own; no thread holds two at once.
 ///
-/// Rejected: rows keyed by file (a compaction would empty the cache); comparing the snapshot's
-/// seqno with the largest frozen one (snapshots are read after the view is pinned, so a freeze and
-/// a flush in between let a stale row in); admission at the first use in a full cache (uniform
-/// reads over more than the cache would pay a copy and an eviction each, and gain nothing);
-/// admission at the second use in an empty one (it took a skewed load a million reads to fill it).
+/// Rejected: rows keyed by file. Each compaction would empty the cache.
+/// Rejected: comparing the seqno of the snapshot with the largest frozen seqno. A snapshot is taken
+/// after the super version is pinned, so a freeze and a flush in between could let a stale row in.
+/// Rejected: caching at the first use in a full cache. Uniform reads over more rows than fit would
+/// pay a copy and an eviction each, and gain nothing.
+/// Rejected: caching only at the second use in an empty cache. A skewed load took a million reads
+/// to fill it.
 pub struct RowCache {
     shards: Box<[RwLock<Shard>]>,
     admission: Admission,
     capacity: AtomicU64,
-    /// Bytes that may still enter at their first use.
+    /// Bytes of rows that may still be cached at their first use.
     spare: AtomicI64,
     stats: Striped,
 }
 
 const SHARDS_PER_CORE: u64 = 16;
-/// The capacity shrinks at once, but grows only by at least 1/8; see [`RowCache::set_room`].
+/// The capacity is reduced at once, but is raised only by at least 1/8 of its value; see
+/// [`RowCache::set_room`].
 const GROWTH_MIN: u64 = 8;
-/// Size for which a cache with capacity 0 is laid out, bytes, since it may be given room later.
+/// Capacity in bytes for which the tables of a cache with capacity 0 are sized, because it may be
+/// given capacity later.
 const LATER_CAPACITY: u64 = 64 << 20;
-/// A shard smaller than this would refuse ordinary rows.
+/// Smallest capacity of a shard in bytes; a smaller one would refuse ordinary rows.
 const SHARD_MIN: u64 = 64 << 10;
-/// A row may take at most 1/16 of its shard.
+/// A row may take at most 1/16 of the capacity of its shard.
 const HEAVIEST_SHARE: u64 = 16;
-/// The cache counts as full when 1/16 of it is left.
+/// The cache counts as full when 1/16 of its capacity is left.
 const FULL_SHARE: u64 = 16;
 
 impl RowCache {
-    /// A cache with a capacity of `capacity` bytes; 0 for none.
+    /// Creates a cache with a capacity of `capacity` bytes; with 0 it caches nothing.
     pub fn new(capacity: u64) -> Self {
         let cores = available_parallelism().map_or(1, |n| n.get() as u64);
         let made_for = match capacity {
@@ -134,15 +151,15 @@ impl RowCache {
         }
     }
 
-    /// Whether the cache may hold anything.
+    /// Whether the capacity is above 0.
     #[inline]
     pub fn is_enabled(&self) -> bool {
         self.capacity.load(Ordering::Relaxed) > 0
     }
 
-    /// Calls `f` with the newest flushed version of `user_key`, if it is cached and visible to a
-    /// read at `seqno` in a view whose active memtable has number `active`. The caller has not
-    /// found the key in the view's memtables.
+    /// Calls `f` with the newest flushed version of `user_key`, if that is cached and visible to a
+    /// read at `seqno` of a super version whose active memtable has number `active`. The caller has
+    /// searched the memtables of that super version without finding the key.
     #[inline]
     pub fn get<R>(
         &self,
@@ -165,9 +182,10 @@ impl RowCache {
         }
     }
 
-    /// Offers a version that a reader found in the files: the newest one at or below `seqno`, in a
-    /// view with `sealed`. The cache keeps it if it is certainly the newest flushed version, and if
-    /// there is room or the row was used before.
+    /// Offers a version that a reader found in the files. It is the newest version at or below
+    /// `seqno` there, and the reader's super version has the seal point `sealed`. The cache keeps
+    /// the row if it is certainly the newest flushed version, and if there is room or the row was
+    /// used before.
     #[inline]
     pub fn offer(
         &self,
@@ -191,13 +209,14 @@ impl RowCache {
             let row = CachedRow::new(key, value, readers(key, sealed));
             let shard = shard_of(&self.shards, hash.0);
             if shard.with_mut(|shard| shard.fill(sealed.number, hash.0, row)) {
-                // If this drops far below zero, it stays below until the next count.
+                // Concurrent fills may make this number negative. It stays so until `count_spare`
+                // computes it again.
                 self.spare.fetch_sub(weight as i64, Ordering::Relaxed);
             }
         }
     }
 
-    /// Recomputes the room for rows at their first use.
+    /// Computes again how many bytes of rows may be cached at their first use.
     fn count_spare(&self) {
         let held = self.shards.iter().map(|shard| shard.with(Shard::weight));
         let capacity = self.capacity.load(Ordering::Relaxed);
@@ -205,8 +224,9 @@ impl RowCache {
             .store(spare(capacity, held.sum()), Ordering::Relaxed);
     }
 
-    /// Steps 1 and 2 of the flush of memtable `number` with these entries. Call it before the files
-    /// are installed, and after views that contain the complete memtable were published.
+    /// Steps 1 and 2 of the flush of memtable `number`, whose entries are `entries`; see
+    /// [`RowCache`]. Call it after super versions that contain the complete memtable are published,
+    /// and before a super version with the flushed files is published.
     ///
     /// # Errors
     /// Those of the iterator.
@@ -225,8 +245,8 @@ impl RowCache {
         on.map(drop)
     }
 
-    /// As [`Self::retire`], for a run of files that was written beforehand and has too many keys to
-    /// visit one by one: erases the rows of all keys for which `named` returns true.
+    /// As [`Self::retire`], for an ingested run, whose files are written already and have too many
+    /// keys to erase one by one: erases the rows of all keys for which `named` returns true.
     pub fn retire_where(&self, number: u64, named: impl Fn(&[u8]) -> bool) {
         shard::raise(&self.shards, number);
         for shard in &self.shards {
@@ -235,7 +255,7 @@ impl RowCache {
         self.count_spare();
     }
 
-    /// Changes the capacity, bytes; a smaller one evicts.
+    /// Sets the capacity in bytes; a smaller one evicts rows.
     pub fn set_capacity(&self, capacity: u64) {
         self.capacity.store(capacity, Ordering::Relaxed);
         let each = capacity / self.shards.len() as u64;
@@ -245,18 +265,18 @@ impl RowCache {
         self.count_spare();
     }
 
-    /// Changes the capacity such that the whole cache, admission table included, stays within
-    /// `room` bytes.
+    /// Sets the capacity so that the whole cache, with its admission table, stays within `room`
+    /// bytes.
     pub fn set_room(&self, room: u64) {
         let capacity = room.saturating_sub(self.admission.bytes());
         let held = self.capacity.load(Ordering::Relaxed);
-        // As in the block cache: shrink at once, grow seldom.
+        // As for the block cache: reduce the capacity at once, raise it seldom.
         if capacity < held || capacity > held.saturating_add(held / GROWTH_MIN) {
             self.set_capacity(capacity);
         }
     }
 
-    /// Counters and sizes. Readers do not ask a disabled cache, so it counts no lookups.
+    /// Counters and sizes. Readers skip a cache without capacity, so it counts no lookups.
     pub fn stats(&self) -> CacheStats {
         let (hits, misses) = self.stats.sums();
         let mut stats = CacheStats {
@@ -275,8 +295,8 @@ impl RowCache {
     }
 }
 
-/// Bytes that may still enter at their first use. Shards fill at different times, so the last part
-/// of the room is for rows used twice.
+/// Bytes of rows that may still be cached at their first use. One sixteenth of the capacity is kept
+/// for rows used twice, because some shards fill before others.
 fn spare(capacity: u64, held: u64) -> i64 {
     (capacity - capacity / FULL_SHARE) as i64 - held as i64
 }

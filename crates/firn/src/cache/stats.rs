@@ -1,19 +1,20 @@
-//! Counters of a cache, striped so that hits on two cores do not share a cache line.
+//! Counters of a cache. They are divided into stripes, so that hits on two cores seldom write to
+//! the same cache line.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Counters and sizes of a cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CacheStats {
-    /// Lookups that found their entry, including those that waited for another reader to load it.
+    /// Lookups that found their entry, or waited while another thread loaded it.
     pub hits: u64,
-    /// Lookups that did not find it.
+    /// Lookups that did not find their entry.
     pub misses: u64,
-    /// Memory of the entries and of the cache's own structures, bytes.
+    /// Bytes of memory that the entries and the cache's own structures take.
     pub bytes: u64,
     /// Number of entries.
     pub entries: u64,
-    /// Capacity for the entries, bytes.
+    /// Capacity for the entries in bytes.
     pub capacity: u64,
 }
 

@@ -109,7 +109,8 @@ fn one_thread_loads_and_the_others_wait() {
     assert_eq!(loads.into_inner(), 100);
 }
 
-/// The overhead counted per entry covers the memory of the tables around the values.
+/// The constant [`ENTRY_OVERHEAD`] is not less than the memory that the cache takes beside the
+/// values.
 #[test]
 fn the_weight_covers_the_tables() {
     let cache = BlockCache::new(4 << 20);
@@ -118,7 +119,7 @@ fn the_weight_covers_the_tables() {
     }
     let stats = cache.stats();
     assert!(stats.bytes > 3 << 20, "{stats:?}");
-    // 48 bytes: reference counts and two allocator headers.
+    // Reference counts and two allocator headers of each value take 48 bytes.
     let around = stats.entries * 48 + cache.inner.memory_used().total() as u64;
     let each = around / stats.entries;
     assert!(each <= ENTRY_OVERHEAD, "{each} bytes an entry");

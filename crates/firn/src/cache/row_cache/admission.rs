@@ -1,13 +1,16 @@
-//! Admission to a full cache: a row enters at its second use, while its first one is remembered.
+//! Admission to a full row cache: a row is cached at its second use, if its first use is still
+//! remembered.
 
 use super::shard::AVERAGE_ENTRY;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// Fingerprints of rows used once. Each hash has one slot, and a later row overwrites it. There are
-/// about as many slots as the cache has rows: under uniform reads of ten times the cache, nine in
-/// ten rows are forgotten in time, and refusing one costs a load and a store.
+/// Fingerprints of the rows that were used once. The hash of a row selects one slot, and a later
+/// row with that slot overwrites the fingerprint. There are about as many slots as rows fit into
+/// the cache. So if reads spread uniformly over ten times that many rows, nine in ten rows are
+/// forgotten before their second use. To refuse a row costs one load and one store.
 ///
-/// Exactness is not needed: a lost or a false fingerprint costs one fill too few or too many.
+/// The table need not be exact: a lost or wrong fingerprint only means that one row is cached later
+/// or earlier than it should be.
 pub(super) struct Admission(Box<[AtomicU16]>);
 
 impl Admission {
@@ -16,7 +19,7 @@ impl Admission {
         Self((0..places).map(|_| AtomicU16::new(0)).collect())
     }
 
-    /// Whether this is the second use of the row.
+    /// Whether a use of this row is still remembered. Remembers the use if not.
     #[inline]
     pub(super) fn admits(&self, hash: u64) -> bool {
         let place = &self.0[hash as usize & (self.0.len() - 1)];
@@ -28,7 +31,7 @@ impl Admission {
         false
     }
 
-    /// Memory of the table, bytes.
+    /// Bytes of memory that the table takes.
     pub(super) fn bytes(&self) -> u64 {
         (self.0.len() * size_of::<AtomicU16>()) as u64
     }

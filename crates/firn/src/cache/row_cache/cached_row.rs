@@ -1,19 +1,19 @@
-//! A cached row, in one allocation.
+//! A cached row in one allocation.
 
 use crate::base::{InternalKey, Kind, Seqno, Value};
 use std::cell::RefCell;
 use std::sync::Arc;
 
-/// Length of seqno, the two bounds for readers, key length, head length and kind. Key, head and
-/// tail follow.
+/// Length in bytes of seqno, the two fields of [`RowVisibility`], key length, head length and kind.
+/// Key, head and tail follow.
 const HEADER_LEN: usize = 8 + 8 + 8 + 4 + 4 + 1;
 
-/// The reads that may get a row; [`super::RowCache`] explains why.
+/// The condition under which a read may get a row; [`super::RowCache`] explains it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct RowVisibility {
-    /// The read's seqno is this one or a later one.
+    /// Lowest seqno of reads that may get the row.
     pub(super) seqno: Seqno,
-    /// The read's view knows the memtable with this number, be it as the active one.
+    /// The read's super version must have the memtable with this number, frozen or active.
     pub(super) memtable: u64,
 }
 
@@ -24,12 +24,12 @@ impl RowVisibility {
     }
 }
 
-/// The newest flushed version of one user key.
+/// The newest flushed version of one user key, with its value.
 #[derive(Clone)]
 pub(super) struct CachedRow(Arc<[u8]>);
 
 impl CachedRow {
-    /// Copies a version.
+    /// Copies a version and its value into a new allocation.
     pub(super) fn new(key: InternalKey<'_>, value: Value<'_>, readers: RowVisibility) -> Self {
         thread_local! {
             static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
@@ -69,7 +69,7 @@ impl CachedRow {
         &self.0[HEADER_LEN..HEADER_LEN + self.length(24)]
     }
 
-    /// The key as it was read, with its original seqno.
+    /// The internal key as it was read from the file, with the stored seqno.
     pub(super) fn key(&self) -> InternalKey<'_> {
         let kind = Kind::from_u8(self.0[32]).expect("written by `new`");
         InternalKey::new(self.user_key(), self.number(0), kind)
@@ -81,7 +81,7 @@ impl CachedRow {
         Value::split(head, tail)
     }
 
-    /// Length of a row with this key and value, bytes.
+    /// Length in bytes of a cached row with this key and value.
     pub(super) fn len_of(user_key: &[u8], value: Value<'_>) -> usize {
         HEADER_LEN + user_key.len() + value.len()
     }

@@ -1,6 +1,7 @@
-//! A shard of the row cache, and the steps of the protocol that keeps it fresh.
+//! A shard of the row cache, and the steps by which a flush keeps stale rows out.
 //!
-//! The steps are generic over the lock, so that the model checker runs this very code.
+//! The steps are generic over the lock, so that the tests can run this very code with the locks of
+//! the model checker `loom`.
 
 use super::cached_row::CachedRow;
 use crate::base::Seqno;
@@ -8,11 +9,12 @@ use quick_cache::unsync::{Cache, DefaultLifecycle};
 use quick_cache::{OptionsBuilder, Weighter};
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// Memory of an entry beside its row, bytes: slot, hash table, its share of the ghost entries,
-/// reference counts, the allocator's header.
+/// Bytes of memory that a cached row takes beside its own bytes: its slot, hash table entry, share
+/// of the ghost entries, reference counts, allocator header.
 pub(super) const ENTRY_OVERHEAD: u64 = 128;
 
-/// Memory of an ordinary row, bytes. Determines the expected number of rows.
+/// Bytes that an ordinary row takes in the cache. From this the expected number of rows is
+/// computed.
 pub(super) const AVERAGE_ENTRY: u64 = 256;
 
 #[derive(Clone)]
@@ -24,7 +26,7 @@ impl Weighter<u64, CachedRow> for ByWeight {
     }
 }
 
-/// The identity: the keys are hashes already.
+/// A hasher that returns its input, because the keys of the table are hashes already.
 #[derive(Default, Clone)]
 pub(super) struct IdentityHasher(u64);
 
@@ -48,10 +50,10 @@ type RowMap = Cache<
     DefaultLifecycle<u64, CachedRow>,
 >;
 
-/// Rows by the hash of their user key. Of two keys with the same hash, the shard holds one at a
-/// time.
+/// The rows of one shard by the hash of their user key. Two keys with the same hash displace each
+/// other.
 pub(super) struct Shard {
-    /// Fills by views sealed below this memtable number are refused.
+    /// A fill is refused if the reader's super version is sealed below this memtable number.
     floor: u64,
     rows: RowMap,
 }
@@ -74,8 +76,8 @@ impl Shard {
         }
     }
 
-    /// The row of `user_key`, if a read at `seqno` in a view that knows memtables up to
-    /// `newest_memtable` may get it.
+    /// The row of `user_key`, if a read at `seqno` may get it whose super version has memtables up
+    /// to the number `newest_memtable`.
     #[inline]
     pub(super) fn get(
         &self,
@@ -89,8 +91,8 @@ impl Shard {
         (admitted && row.user_key() == user_key).then(|| row.clone())
     }
 
-    /// Keeps `row`, unless the reader's view is sealed below the floor. Returns whether it was
-    /// kept.
+    /// Caches `row`, unless the reader's super version is sealed below the floor. Returns whether
+    /// it was cached.
     pub(super) fn fill(&mut self, sealed: u64, hash: u64, row: CachedRow) -> bool {
         let fresh = sealed >= self.floor;
         if fresh {
@@ -107,7 +109,7 @@ impl Shard {
         self.rows.remove(&hash);
     }
 
-    /// Erases the rows whose user keys satisfy `named`.
+    /// Erases the rows for whose user keys `named` returns true.
     pub(super) fn erase_where(&mut self, named: impl Fn(&[u8]) -> bool) {
         self.rows.retain(|_, row| !named(row.user_key()));
     }
@@ -124,7 +126,7 @@ impl Shard {
         self.rows.len()
     }
 
-    /// Memory of the tables around the rows, as `quick_cache` counts it, bytes.
+    /// Bytes of memory that the tables around the rows take, as `quick_cache` counts them.
     #[cfg(test)]
     pub(super) fn table_bytes(&self) -> usize {
         self.rows.memory_used().total()
@@ -139,14 +141,16 @@ pub(super) trait ShardLock {
     fn with_mut<R>(&self, f: impl FnOnce(&mut Shard) -> R) -> R;
 }
 
-/// The shard of a hash. Uses bits that neither the table's buckets nor its tags use.
+/// The shard of a hash. Uses bits of the hash that neither the buckets nor the tags of the shard's
+/// hash table use.
 pub(super) fn shard_of<L>(shards: &[L], hash: u64) -> &L {
     &shards[(((hash >> 24) & 0xffff_ffff) % shards.len() as u64) as usize]
 }
 
-/// Steps 1 and 2 of a flush: refuse fills by views sealed below memtable `number`, then erase the
-/// rows of its keys. The order matters: between the two steps a valid fill may be refused, which is
-/// harmless; in the other order a stale fill could come in after the erasure.
+/// Steps 1 and 2 of a flush: refuse fills by super versions that are sealed below memtable
+/// `number`, then erase the rows of the memtable's keys. The order matters. Between the two steps a
+/// valid fill may be refused, which is harmless. In the other order, a stale fill could come after
+/// the erasure and stay.
 pub(super) fn retire<L: ShardLock>(shards: &[L], number: u64, hashes: impl Iterator<Item = u64>) {
     raise(shards, number);
     erase(shards, hashes);

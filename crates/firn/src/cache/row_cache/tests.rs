@@ -52,7 +52,8 @@ fn the_second_touch_lets_a_row_into_a_full_cache() {
     };
     assert!(!enters(b"k"));
     assert!(enters(b"k"));
-    // The room of an erased row counts after the next flush, or after a change of the capacity.
+    // The bytes of an erased row count as free after the next flush, or after a change of the
+    // capacity.
     cache.set_capacity(2 << 20);
     assert!(enters(b"l"));
     others(20_000);
@@ -143,7 +144,8 @@ impl InternalIterator for Nothing {
     }
 }
 
-/// The overhead counted per row covers the memory of the tables around the rows.
+/// The constant [`ENTRY_OVERHEAD`] is not less than the memory that the cache takes beside the
+/// rows.
 #[test]
 fn the_weight_covers_the_tables() {
     let capacity = 4 << 20;
@@ -162,7 +164,7 @@ fn the_weight_covers_the_tables() {
         .iter()
         .map(|s| s.with(Shard::table_bytes))
         .sum();
-    // 32 bytes: reference counts and the allocator's header.
+    // Reference counts and the allocator header of each row take 32 bytes.
     let around = 32 * stats.entries + tables as u64;
     assert!(
         around <= stats.entries * ENTRY_OVERHEAD,

@@ -1,11 +1,12 @@
-//! A model of a slow reader beside a commit, a freeze and a flush, in every interleaving under
-//! `loom`.
+//! A model of a slow reader beside a commit, a freeze and a flush. `loom` runs it in every
+//! interleaving.
 //!
 //! There is one key, with version 5 in the files. A writer commits version 10 into memtable 1,
-//! which freezes, drains and is flushed. Meanwhile a reader pins a view, looks into the cache,
-//! reads the file and fills. A later read must find version 10, and the reader itself never less
-//! than its view contains. Shard and flush steps are the cache's own code. Each of the two ways to
-//! break them must make a test fail.
+//! which is frozen, loses its last writer and is flushed. Meanwhile a reader pins a super version,
+//! looks up the cache, reads the file and fills the cache. A later read must find version 10, and
+//! the reader must not find an older version than its super version has. The shard and the steps of
+//! the flush are the cache's own code. There are two ways to break the order of the steps; a test
+//! checks that the model detects each.
 
 use super::super::cached_row::{CachedRow, RowVisibility};
 use super::super::shard::{Shard, ShardLock, erase, raise, retire};
@@ -115,8 +116,8 @@ impl World {
             Broken::NoFloor => u64::MAX,
             _ => view.sealed,
         };
-        // The rule of the seal's seqno: fill only if no version was passed over in files or sealed
-        // memtables.
+        // The rule about the seqno of the seal point: fill only if the reader cannot have skipped a
+        // version in the files or the sealed memtables.
         if view.sealed == 0 || seqno >= NEW {
             self.shards[0].with_mut(|shard| shard.fill(sealed, HASH, row));
         }

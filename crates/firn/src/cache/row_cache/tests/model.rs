@@ -1,6 +1,6 @@
-//! A seeded model: the steps of commits, freezes, flushes, compactions and readers, shuffled. Each
-//! reader must get the result that it would get without the cache. Each rule of the protocol is
-//! broken once, and the model must detect that.
+//! A model with seeds: the steps of commits, freezes, flushes, compactions and readers, in random
+//! order. Each reader must get the result that it would get without the row cache. The tests also
+//! break each rule of the protocol once, and check that the model detects it.
 
 use super::super::cached_row::{CachedRow, RowVisibility};
 use super::super::shard::{ShardLock, erase, raise, shard_of};
@@ -15,32 +15,32 @@ use std::rc::Rc;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rule {
     None,
-    /// A fill by a view sealed below the floor is refused.
+    /// A fill is refused if the reader's super version is sealed below the floor.
     Floor,
     /// The floor rises before the keys are erased.
     FloorFirst,
     /// The keys of the memtable are erased.
     Erase,
-    /// A reader that may have passed over newer versions does not fill.
+    /// A reader does not fill if it may have skipped versions that are newer than its snapshot.
     PassedOver,
-    /// Rows with seqno 0 count as new as their seal.
+    /// A row with seqno 0 counts as new as the newest commit in the sealed memtables.
     Zeroed,
-    /// Views that lack a memtable sealed at the fill get no hit.
+    /// A super version that lacks a memtable which was sealed at the fill gets no hit.
     Memtable,
-    /// Hits are visible to their readers.
+    /// A row is returned only to reads at its seqno or a later one.
     Visible,
-    /// Only memtables without writers are sealed.
+    /// A memtable counts as sealed only after its last writer has left.
     Drained,
 }
 
-/// Seqno and value (`None`: deleted), newest first.
+/// The versions of a key, newest first: seqno and value (`None`: a tombstone).
 type Versions = Vec<(Seqno, Option<u64>)>;
 
 #[derive(Default)]
 struct Memtable {
     number: u64,
-    /// Files of one commit in a memtable's position: complete from the start, and erased by their
-    /// key range.
+    /// This stands for an ingested run, which takes the number of a memtable. It is complete from
+    /// the start, and its rows are erased by key range.
     run: bool,
     writers: Cell<u32>,
     entries: RefCell<BTreeMap<u8, Versions>>,
@@ -48,7 +48,7 @@ struct Memtable {
 
 #[derive(Clone)]
 struct View {
-    /// Newest first; the first is the active one.
+    /// The memtables, newest first; the first is the active one.
     memtables: Vec<Rc<Memtable>>,
     files: Rc<BTreeMap<u8, Versions>>,
     sealed: SealPoint,
@@ -69,12 +69,12 @@ impl View {
 
 enum Flush {
     Drained,
-    /// Step 2, with the keys that are still to be erased.
+    /// The flush is in step 2; the keys are those still to be erased.
     Second(Vec<u8>),
     Install,
 }
 
-/// A commit in progress, with the memtable it inserts into.
+/// A commit in progress, with the memtable into which it inserts.
 struct Commit {
     seqno: Seqno,
     memtable: Rc<Memtable>,
@@ -84,7 +84,7 @@ struct Commit {
 
 struct Reader {
     key: u8,
-    /// Makes progress only seldom.
+    /// The actor seldom takes its next step.
     slow: bool,
     view: View,
     seqno: Option<Seqno>,
@@ -136,7 +136,8 @@ impl World {
         }
     }
 
-    /// One random step. Returns false if a reader got another result than without the cache.
+    /// Takes one random step. Returns false if a reader got another result than it would get
+    /// without the row cache.
     fn step(&mut self) -> bool {
         match self.rng.random_range(0..20) {
             0..4 => self.commit(),
@@ -214,7 +215,8 @@ impl World {
         }
     }
 
-    /// Commits files above the active memtable, which is replaced even if it is empty.
+    /// Commits an ingested run above the active memtable. The active memtable is replaced, even if
+    /// it is empty.
     fn ingest(&mut self) {
         if self.view.memtables.len() >= 3 || self.commits.len() >= 2 {
             return;
@@ -313,8 +315,8 @@ impl World {
         }
     }
 
-    /// Compacts into the last level: versions that everybody sees lose their seqno, and versions
-    /// that they hide are dropped.
+    /// A compaction into the last level: sets the seqno of versions that everybody sees to 0, and
+    /// drops the versions that they hide.
     fn compact(&mut self) {
         let mut files = (*self.view.files).clone();
         for versions in files.values_mut() {
@@ -408,7 +410,8 @@ impl World {
                 },
             ),
             _ => {
-                // The second offer is admitted even if the cache is full.
+                // Offer the row twice, because the second offer is admitted even if the cache is
+                // full.
                 self.cache.offer(hash, sealed, seqno, key, value);
                 self.cache.offer(hash, sealed, seqno, key, value);
             }
@@ -419,7 +422,8 @@ impl World {
 const SEEDS: u64 = 600;
 const STEPS: u32 = 3000;
 
-/// Runs all seeds. Returns the first one with a wrong result, and the number of hits.
+/// Runs the model with all seeds. Returns the first seed with a wrong result, if any, and the
+/// number of hits.
 fn run(broken: Rule) -> (Option<u64>, u64) {
     let mut hits = 0;
     for seed in 0..SEEDS {
