@@ -1,17 +1,18 @@
-//! Packed row format, schema versions, decode plans.
+//! The stored form of rows: packed rows, their schema versions, and plans for decoding them.
 //!
-//! A row is a [`crate::base::Value`] of two parts. `head`: schema version, null bitmap, fixed
-//! columns in the form of the record buffer. `tail`: lengths of the variable columns, then their
-//! bytes. All three parts are found without a schema ([`split_tail`]), so a block may store them
-//! separately. Example: `(7, NULL, 'ab')` of `(INT, INT NULL, VARCHAR(9))`, version 1:
+//! A stored row is a [`crate::base::Value`] of two parts. The head has the schema version, the null
+//! bitmap, and the fixed columns in the form of the record buffer. The tail has the lengths of the
+//! variable columns, then their bytes. [`split_tail`] separates lengths and bytes without knowing
+//! the schema, and the value itself separates head and tail, so a block can store all three apart.
+//! Example: `(7, NULL, 'ab')` of `(INT, INT NULL, VARCHAR(9))`, schema version 1:
 //!
 //! ```text
 //! head: 01 | 01 | 07 00 00 00  00 00 00 00      version, null bitmap, two integers
 //! tail: 01 | 02 | 61 62                         bytes of lengths, length, bytes
 //! ```
 //!
-//! [`RowFormat`] encodes with the newest [`RowLayout`] and decodes rows of every version with a
-//! [`DecodePlan`], created once per set of wanted columns.
+//! [`RowFormat`] encodes rows with the newest [`RowLayout`]. It decodes rows of all schema versions
+//! with a [`DecodePlan`], which is created once for each set of wanted columns.
 
 mod column;
 mod decode_plan;
@@ -28,7 +29,7 @@ pub use row_layout::{RowLayout, split_tail};
 
 use crate::base::Error;
 
-/// An error for a damaged row. The reader of the file adds its name and the offset.
+/// An error for a damaged row. The reader of the file adds the file's name and the offset.
 fn damaged(what: &str) -> Error {
     Error::corruption("", 0, format_args!("row: {what}"))
 }

@@ -3,31 +3,32 @@
 use crate::base::record_buffer::{NullBit, Pad};
 use crate::base::{Error, Result};
 
-/// The form of a column in the record buffer, which determines its form in the row.
+/// The form of a column in the record buffer. It determines the column's form in the stored row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ColumnKind {
-    /// `len` bytes, stored unchanged.
+    /// `len` bytes, which the row stores unchanged.
     Fixed {
-        /// Length in the record buffer, bytes.
+        /// Length of the column in the record buffer, bytes.
         len: u32,
     },
-    /// Text padded to `len` bytes. It is stored without the padding.
+    /// Text that the record buffer pads to `len` bytes. The row stores it without the padding.
     Char {
-        /// Length in the record buffer, bytes.
+        /// Length of the column in the record buffer, bytes.
         len: u32,
-        /// The padding.
+        /// The character that pads the text.
         pad: Pad,
     },
-    /// A little-endian length of 1 or 2 bytes, then up to `max` bytes.
+    /// In the record buffer: a little-endian length of 1 or 2 bytes, then up to `max` bytes.
     VarChar {
-        /// Size of the length in the record buffer, bytes.
+        /// Number of bytes of the length in the record buffer.
         len_bytes: u8,
         /// Largest length of a value, bytes.
         max: u32,
     },
-    /// A little-endian length of 1 to 4 bytes, then a pointer to the bytes.
+    /// In the record buffer: a little-endian length of 1 to 4 bytes, then a pointer to the value's
+    /// bytes.
     Blob {
-        /// Size of the length in the record buffer, bytes.
+        /// Number of bytes of the length in the record buffer.
         len_bytes: u8,
     },
 }
@@ -42,12 +43,13 @@ impl ColumnKind {
         }
     }
 
-    /// Whether the row stores the column among the fixed ones.
+    /// Whether the row stores the column in the head, among the fixed columns.
     pub fn is_fixed(&self) -> bool {
         matches!(self, Self::Fixed { .. })
     }
 
-    /// Whether values vary in length up to a limit that neither row nor key records.
+    /// Whether the length of a value varies, up to a limit that is stored neither in the row nor in
+    /// the key.
     pub fn is_open_ended(&self) -> bool {
         matches!(self, Self::VarChar { .. } | Self::Blob { .. })
     }
@@ -72,13 +74,13 @@ impl ColumnKind {
 /// The value of a column in rows written before the column existed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum InstantDefault {
-    /// The column is as old as the table: a row without it is damaged.
+    /// The column exists since the first version of the table, so a row without it is damaged.
     #[default]
     Impossible,
-    /// NULL.
+    /// The column is NULL in older rows.
     Null,
-    /// These bytes, in stored form: the record form of a fixed column, otherwise the bytes of the
-    /// value without length or padding.
+    /// The column has these bytes in older rows: for a fixed column the form of the record buffer,
+    /// otherwise the bytes of the value without length or padding.
     Bytes(Box<[u8]>),
 }
 
@@ -87,14 +89,14 @@ pub enum InstantDefault {
 pub struct Column {
     /// Id of the column in all versions of the table; never reused within the table.
     pub id: u32,
-    /// Its form.
+    /// The form of the column in record buffer and row.
     pub kind: ColumnKind,
-    /// Offset in the record buffer, bytes.
+    /// Offset of the column in the record buffer, bytes.
     pub offset: u32,
-    /// Its NULL bit, if it may be NULL.
+    /// Position of the column's NULL bit in the record buffer, if the column may be NULL.
     pub null: Option<NullBit>,
-    /// Whether rows hold it; virtual columns are not stored.
+    /// Whether rows store the column; they do not store virtual columns.
     pub stored: bool,
-    /// Its value in older rows.
+    /// Value of the column in rows that were written before the column existed.
     pub instant_default: InstantDefault,
 }

@@ -1,4 +1,5 @@
-//! Decode plans: the programs of all versions for one set of wanted columns.
+//! Decode plans. A plan has a decode program for each schema version of a table, for one set of
+//! wanted columns.
 
 use super::damaged;
 use super::decode_program::{DecodeProgram, OutOfLineColumn};
@@ -6,12 +7,13 @@ use crate::base::blob_buf::BlobBuf;
 use crate::base::blob_ref;
 use crate::base::{Error, Kind, Result, Value, varint};
 
-/// Decodes rows of every version of a table into a chosen set of columns. It is created once and
-/// used for many rows. Decoding allocates memory only for blobs.
+/// Decodes rows of any schema version of a table into the wanted columns of a record buffer. A plan
+/// is created once and used for many rows. Decoding allocates memory only for blobs.
 #[derive(Debug, Clone)]
 pub struct DecodePlan {
     record_len: usize,
-    /// Versions with their programs, newest first, since nearly all rows have the newest version.
+    /// Schema versions with their programs, newest first, because nearly all rows have the newest
+    /// version.
     programs: Vec<(u32, DecodeProgram)>,
 }
 
@@ -23,8 +25,9 @@ impl DecodePlan {
         }
     }
 
-    /// Decodes a row (without blob trailer) into `record`: the wanted columns and their NULL bits.
-    /// The rest of `record` does not change. Blob columns then point into `blobs`.
+    /// Decodes a row without blob references into `record`: the wanted columns and their NULL bits.
+    /// The rest of `record` does not change. Wanted blob columns in `record` then point into
+    /// `blobs`.
     ///
     /// # Errors
     /// `Corruption`, without file name, if the bytes are no row of this table; `record` is then
@@ -33,9 +36,9 @@ impl DecodePlan {
         self.program(value, record)?.run(value, record, blobs)
     }
 
-    /// As [`Self::decode`], for an entry of any put kind. Wanted columns stored in blob files are
-    /// added to `wanted`; `record` is complete once the caller has read each and called
-    /// [`OutOfLineColumn::finish`].
+    /// As [`Self::decode`], for a row with or without blob references, as `kind` says. Wanted
+    /// columns whose values are in blob files are added to `wanted`. `record` is complete after the
+    /// caller has read each of these values and called [`OutOfLineColumn::finish`].
     ///
     /// # Errors
     /// As [`Self::decode`]; `Unsupported` if a blob is encrypted.
@@ -57,7 +60,7 @@ impl DecodePlan {
         program.run_with_refs(value, &refs, record, blobs, wanted)
     }
 
-    /// The program for the row's version. Also checks the length of `record`.
+    /// The program for the schema version in the row's head. Also checks the length of `record`.
     fn program(&self, value: Value<'_>, record: &[u8]) -> Result<&DecodeProgram> {
         if record.len() < self.record_len {
             return Err(Error::invalid("record buffer too short"));

@@ -1,4 +1,4 @@
-//! Decodes rows of one version: a list of copies, created once and run for each row.
+//! Decodes rows of one schema version by a program, which is a list of copies to make for each row.
 
 use super::row_layout::{ColumnPosition, CopyRange, RowLayout, push_run, split_tail};
 use super::{Column, ColumnKind, InstantDefault, NullBit, damaged};
@@ -6,7 +6,7 @@ use crate::base::blob_buf::BlobBuf;
 use crate::base::blob_ref::BlobRef;
 use crate::base::{Error, Result, Value, varint};
 
-/// Copies one variable column.
+/// The step that decodes one variable column.
 #[derive(Debug, Clone)]
 struct VarOp {
     /// Position among the variable columns of the row.
@@ -16,27 +16,28 @@ struct VarOp {
     target: ColumnTarget,
 }
 
-/// The destination of a variable column in the record.
+/// The place of a variable column in the record buffer.
 #[derive(Debug, Clone, Copy)]
 struct ColumnTarget {
     offset: u32,
     kind: ColumnKind,
 }
 
-/// A wanted column whose bytes are in a blob file. The caller reads them and calls
+/// A wanted column whose value is in a blob file. The caller reads the value and calls
 /// [`Self::finish`].
 #[derive(Debug, Clone, Copy)]
 pub struct OutOfLineColumn {
-    /// Location of its bytes.
+    /// Reference to the value in the blob file.
     pub blob: BlobRef,
     target: ColumnTarget,
 }
 
 impl OutOfLineColumn {
-    /// Checks that a value of this length fits the column. Call it before reading the value.
+    /// Checks that the value, by the length in its reference, fits the column. Call it before the
+    /// value is read.
     ///
     /// # Errors
-    /// `Corruption`, without file name, if it does not fit.
+    /// `Corruption`, without file name, if the value is too long.
     pub fn check(&self) -> Result<()> {
         let fits = match self.target.kind {
             ColumnKind::Char { len, .. } => self.blob.len <= u64::from(len),
@@ -50,22 +51,23 @@ impl OutOfLineColumn {
         }
     }
 
-    /// Whether the record holds the bytes themselves instead of a pointer to them.
+    /// Whether the record buffer gets a copy of the value, and not a pointer to it.
     pub fn is_copied(&self) -> bool {
         !matches!(self.target.kind, ColumnKind::Blob { .. })
     }
 
-    /// Writes the value into `record`. A blob column then points to `bytes`, which must stay in
-    /// place as long as the record is used.
+    /// Writes the value `bytes` to `record`. A blob column then points to `bytes`, which must
+    /// neither move nor be freed as long as `record` is used.
     ///
     /// # Errors
-    /// `Corruption`, without file name, if the value does not fit.
+    /// `Corruption`, without file name, if the value is too long.
     pub fn finish(&self, bytes: &[u8], record: &mut [u8]) -> Result<()> {
         self.target.write(bytes, record, |bytes| bytes.as_ptr())
     }
 }
 
-/// Sets a NULL bit of the record if a bit of the row is set.
+/// The step that sets a NULL bit of the record buffer if the corresponding bit of the row's bitmap
+/// is set.
 #[derive(Debug, Clone, Copy)]
 struct NullOp {
     row_byte: u32,
@@ -73,7 +75,8 @@ struct NullOp {
     record: NullBit,
 }
 
-/// The same value for each row of the version: that of a column younger than the version.
+/// The step that writes the value of a column that rows of this schema version do not have yet; it
+/// is the same for all of them.
 #[derive(Debug, Clone)]
 enum Constant {
     Null(NullBit),
@@ -87,11 +90,11 @@ enum Constant {
     },
 }
 
-/// Decodes rows of one layout into records of the current one.
+/// Decodes rows of one layout into record buffers of the table's newest layout.
 ///
-/// Steps: clear the NULL bits of the wanted columns, set those that are NULL (nothing to do if the
-/// row's bitmap is all zero), copy runs of fixed columns, walk the lengths up to the last wanted
-/// variable column and copy the wanted ones.
+/// Steps: clear the NULL bits of the wanted columns. Set the bits of those that are NULL, unless
+/// the row's bitmap is all zero. Copy the ranges of fixed columns. Walk over the lengths of the
+/// variable columns up to the last wanted one, and copy the wanted ones. Write the constants.
 #[derive(Debug, Clone)]
 pub(super) struct DecodeProgram {
     bitmap_at: usize,
@@ -105,7 +108,8 @@ pub(super) struct DecodeProgram {
 }
 
 impl DecodeProgram {
-    /// Decodes rows of layout `stored` into the columns of `current` that `wanted` accepts.
+    /// A program for rows of layout `stored`, which decodes the columns of `current` for which
+    /// `wanted` returns true.
     pub(super) fn new(
         stored: &RowLayout,
         current: &RowLayout,
@@ -126,7 +130,8 @@ impl DecodeProgram {
                 program.add(stored, column)?;
             }
         }
-        // Columns may have been reordered since. Lengths and runs are walked in row order.
+        // The columns may have another order in `current`. The program must go through the stored
+        // row in its order.
         program.vars.sort_by_key(|op| op.index);
         program.runs.sort_by_key(|run| run.row);
         let mut merged = Vec::with_capacity(program.runs.len());
@@ -227,7 +232,8 @@ impl DecodeProgram {
         Ok(())
     }
 
-    /// Decodes one row without references. `record` must have the length of the current layout.
+    /// Decodes a row that has no blob references. `record` has at least the length of the newest
+    /// layout.
     pub(super) fn run(
         &self,
         value: Value<'_>,
@@ -241,8 +247,8 @@ impl DecodeProgram {
         self.run_constants(record, blobs)
     }
 
-    /// Decodes one row whose columns in `refs` are in blob files. The wanted ones of them go to
-    /// `wanted`.
+    /// Decodes a row some of whose columns are in blob files, as `refs` says. The wanted columns
+    /// among these are added to `wanted`.
     pub(super) fn run_with_refs(
         &self,
         value: Value<'_>,
@@ -305,8 +311,9 @@ impl DecodeProgram {
         Ok(())
     }
 
-    /// Decodes the variable columns. `elsewhere` gets a column and its bytes in the row; it returns
-    /// `true` if the value is in a blob file instead.
+    /// Decodes the wanted variable columns. `elsewhere` is called with each such column and its
+    /// bytes in the row. It returns `true` if the value is in a blob file; then nothing is written
+    /// to `record`.
     #[inline]
     fn run_vars(
         &self,
@@ -350,8 +357,8 @@ fn take_len(lengths: &mut &[u8]) -> Result<usize> {
 }
 
 impl ColumnTarget {
-    /// Writes a value into its field of the record. `keep` returns a lasting address for the bytes
-    /// of a blob.
+    /// Writes `value` to its field in `record`. For a blob column, `keep` returns an address at
+    /// which the bytes stay, and the field gets that address.
     fn write(
         &self,
         value: &[u8],

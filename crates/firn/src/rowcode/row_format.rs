@@ -1,11 +1,11 @@
-//! All versions of a table's row format.
+//! The row format of a table, with all its schema versions.
 
 use super::decode_program::DecodeProgram;
 use super::{DecodePlan, RowLayout};
 use crate::base::{Error, Result};
 
-/// The row format of a table. Rows are written with the newest layout and read with the layout they
-/// were written with. Columns are matched by their ids.
+/// The row format of a table. Rows are written with the newest layout, and read with the layout
+/// that they were written with. Columns of different layouts correspond if they have the same id.
 #[derive(Debug, Clone)]
 pub struct RowFormat {
     current: RowLayout,
@@ -13,7 +13,7 @@ pub struct RowFormat {
 }
 
 impl RowFormat {
-    /// The format of a table with one version.
+    /// The row format of a table with a single schema version.
     pub fn single(current: RowLayout) -> Self {
         Self {
             current,
@@ -21,13 +21,13 @@ impl RowFormat {
         }
     }
 
-    /// A format with older versions, in any order. The record offsets of older versions are
-    /// ignored.
+    /// The row format of a table with older schema versions, given in any order. The record buffer
+    /// offsets in older layouts are not used.
     ///
     /// # Errors
-    /// `InvalidArgument` or `Unsupported` if two layouts share a version, or rows of an older one
-    /// cannot be read as the current one: a fixed column of another length, a variable column that
-    /// became fixed, a new column without a default.
+    /// `InvalidArgument` or `Unsupported` if two layouts have the same version or an older one is
+    /// not older, or if older rows cannot be read with the current layout: a fixed column has
+    /// another length, a variable column became fixed, or a new column has no default.
     pub fn new(current: RowLayout, mut older: Vec<RowLayout>) -> Result<Self> {
         older.sort_by_key(|layout| std::cmp::Reverse(layout.version()));
         let mut last = current.version();
@@ -42,12 +42,12 @@ impl RowFormat {
         Ok(format)
     }
 
-    /// The layout that rows are written with.
+    /// The newest layout, with which rows are written.
     pub fn current(&self) -> &RowLayout {
         &self.current
     }
 
-    /// Appends the row in `record` to `head` and `tail`.
+    /// Encodes the row in `record` and appends it to `head` and `tail`.
     ///
     /// # Safety
     /// As for [`RowLayout::encode`].
@@ -60,12 +60,13 @@ impl RowFormat {
         head: &mut Vec<u8>,
         tail: &mut Vec<u8>,
     ) -> Result<()> {
-        // SAFETY: this function shares the requirement on blob pointers with `RowLayout::encode`.
+        // SAFETY: the caller of this function keeps the requirement of `RowLayout::encode`: in
+        // `record`, the pointers of stored blob columns cover the lengths.
         unsafe { self.current.encode(record, head, tail) }
     }
 
-    /// A plan for the columns whose bit is set in `wanted` (bit `i % 8` of byte `i / 8` for column
-    /// `i`; missing bytes count as zero), or for all columns if `wanted` is `None`.
+    /// A plan that decodes the columns whose bit is set in `wanted`, or all columns if `wanted` is
+    /// `None`. The bit of column `i` is bit `i % 8` of byte `i / 8`; missing bytes count as zero.
     #[allow(clippy::missing_panics_doc)] // No caller can cause it.
     pub fn plan(&self, wanted: Option<&[u8]>) -> DecodePlan {
         let is_wanted = |i: usize| {

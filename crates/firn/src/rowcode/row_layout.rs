@@ -1,28 +1,28 @@
-//! One version of a table's row format: the position of each column in the row, and encoding.
+//! The layout of one schema version: where the row has each column, and how rows are encoded.
 
 use super::{Column, ColumnKind, damaged};
 use crate::base::record_buffer::{blob_bytes, take_len};
 use crate::base::{Error, Result, varint};
 
-/// The position of a stored column in the row.
+/// Where the row has a stored column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ColumnPosition {
-    /// Offset in the fixed area.
+    /// Offset in the area of the fixed columns, bytes.
     Fixed(u32),
-    /// Position among the variable columns.
+    /// Number among the variable columns.
     Var(u32),
 }
 
-/// The positions of a stored column and of its NULL bit in the row.
+/// Where the row has a stored column and the column's NULL bit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ColumnSlot {
     pub(super) place: ColumnPosition,
-    /// Position in the null bitmap.
+    /// Number of the column's bit in the null bitmap; `None` if the column is NOT NULL.
     pub(super) null: Option<u32>,
 }
 
-/// A piece of the record buffer that is copied at once, and its position in the fixed area of the
-/// row.
+/// A range of the record buffer that is copied at once, and its offset in the row's area of fixed
+/// columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct CopyRange {
     pub(super) record: u32,
@@ -30,13 +30,15 @@ pub(super) struct CopyRange {
     pub(super) len: u32,
 }
 
-/// The layout of one schema version.
+/// The row layout of one schema version.
 ///
-/// Invariants: stored columns keep their order; a NULL column takes the same space as any other
-/// (zeros, or length 0), so the offset of a fixed column depends only on the layout.
+/// Invariants: the row has the stored columns in the order of the definition. A fixed column that
+/// is NULL takes the same space as any other value (filled with zeros), and a variable column that
+/// is NULL has length 0. So the offset of a fixed column depends only on the layout, not on the
+/// row.
 ///
-/// Rejected: omitting NULL columns. It saves bytes that compression saves anyway, and makes every
-/// offset depend on the row.
+/// Rejected: leaving out NULL columns. It saves only bytes that compress well anyway, and each
+/// offset would depend on the row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RowLayout {
     version: u32,
@@ -50,11 +52,12 @@ pub struct RowLayout {
 }
 
 impl RowLayout {
-    /// A layout of `columns` for record buffers of `record_len` bytes.
+    /// The layout of schema version `version`, for record buffers of `record_len` bytes with these
+    /// columns.
     ///
     /// # Errors
-    /// `InvalidArgument` if a column contradicts itself or lies outside the buffer, or if two share
-    /// an id.
+    /// `InvalidArgument` if a column contradicts itself or lies outside the buffer, or if two
+    /// columns have the same id.
     pub fn new(version: u32, record_len: u32, columns: Vec<Column>) -> Result<Self> {
         let mut layout = Self {
             version,
@@ -105,12 +108,12 @@ impl RowLayout {
         self.version
     }
 
-    /// Length of the record buffer, bytes.
+    /// Length of the record buffer in bytes.
     pub fn record_len(&self) -> usize {
         self.record_len as usize
     }
 
-    /// The columns, in the order of the definition.
+    /// The columns in the order of the definition.
     pub fn columns(&self) -> &[Column] {
         &self.columns
     }
@@ -119,7 +122,7 @@ impl RowLayout {
         self.slots[column]
     }
 
-    /// Offset of the null bitmap in the head.
+    /// Offset of the null bitmap in the head: the length of the schema version, which is a varint.
     pub(super) fn bitmap_at(&self) -> usize {
         let mut version = self.version;
         let mut len = 1;
@@ -138,11 +141,11 @@ impl RowLayout {
         self.bitmap_at() + self.bitmap_len() + self.fixed_len as usize
     }
 
-    /// Appends the row in `record` to `head` and `tail`.
+    /// Encodes the row in `record` and appends it to `head` and `tail`.
     ///
-    /// # Safety
     /// For each stored blob column of `record` that is neither NULL nor empty, the pointer must
-    /// point to at least as many bytes as the length says, readable and unchanged while `record` is
+    /// point to at least as many bytes as the column's length says. They must be readable and
+    /// unchanged while `record` is borrowed.
     /// borrowed.
     ///
     /// # Errors
@@ -153,13 +156,14 @@ impl RowLayout {
         head: &mut Vec<u8>,
         tail: &mut Vec<u8>,
     ) -> Result<()> {
-        // SAFETY: both functions require the same: valid pointers and lengths in the stored blob
-        // columns.
+        // SAFETY: the caller of this function keeps the same requirement: in `record`, the pointers
+        // of stored blob columns cover the lengths.
         unsafe { self.encode_without(record, &[], head, tail) }
     }
 
     /// As [`Self::encode`], but stores length 0 and no bytes for the variable columns whose ids are
-    /// in `left_out`. The caller appends the trailer with their references.
+    /// in `left_out`, because their values are in blob files. The caller appends the references to
+    /// them to `tail`.
     ///
     /// # Safety
     /// As for [`Self::encode`].
@@ -187,8 +191,8 @@ impl RowLayout {
                 tail.push(0);
                 continue;
             }
-            // SAFETY: this function requires that the pointer of a stored blob column covers its
-            // length while `record` is borrowed, which is what `var_bytes` needs.
+            // SAFETY: the caller guarantees that the pointer of each stored blob column covers its
+            // length while `record` is borrowed, and `var_bytes` needs no more.
             let bytes = unsafe { var_bytes(column, record) }?;
             varint::put_u64(tail, bytes.len() as u64);
         }
@@ -204,21 +208,21 @@ impl RowLayout {
             if left_out.contains(&column.id) {
                 continue;
             }
-            // SAFETY: as in the loop above, for the same column and record.
+            // SAFETY: as in the loop above; column and record are the same.
             let bytes = unsafe { var_bytes(column, record) }?;
             tail.extend_from_slice(bytes);
         }
         Ok(())
     }
 
-    /// Whether two records hold the same row. Of the variable columns whose ids are in `left_out`,
-    /// it compares only NULL.
+    /// Whether two record buffers hold the same row. Of variable columns whose ids are in
+    /// `left_out`, only whether they are NULL is compared.
     ///
     /// # Safety
     /// As for [`Self::encode`], for both records.
     ///
     /// # Errors
-    /// As for [`Self::encode`], unless an earlier column differs.
+    /// As for [`Self::encode`]. But if an earlier column differs, later columns are not checked.
     pub unsafe fn is_same(&self, a: &[u8], b: &[u8], left_out: &[u32]) -> Result<bool> {
         if a.len().min(b.len()) < self.record_len() {
             return Err(Error::invalid("record buffer too short"));
@@ -233,12 +237,12 @@ impl RowLayout {
                 continue;
             }
             let same = match column.kind {
-                // CHAR is padded, so equal text has equal bytes.
+                // CHAR is padded in the record buffer, so equal text has equal bytes.
                 ColumnKind::Fixed { .. } | ColumnKind::Char { .. } => {
                     field(column, a) == field(column, b)
                 }
-                // SAFETY: this function requires valid blob pointers of both records, and the
-                // slices are used only for the comparison.
+                // SAFETY: the caller guarantees valid blob pointers in both records, and the slices
+                // are used only in this comparison.
                 _ => unsafe { var_bytes(column, a)? == var_bytes(column, b)? },
             };
             if !same {
@@ -248,20 +252,21 @@ impl RowLayout {
         Ok(true)
     }
 
-    /// The bytes that the row stores for variable column number `column`; empty if it is NULL.
+    /// The bytes that the row stores for the variable column with number `column` in the
+    /// definition; empty if it is NULL.
     ///
     /// # Safety
     /// As for [`Self::encode`].
     ///
     /// # Errors
-    /// `InvalidArgument` if `record` is too short, a length in it exceeds its maximum, or the
-    /// column is not a stored variable one.
+    /// `InvalidArgument` if `record` is too short, if a length in it exceeds its maximum, or if the
+    /// column is not both stored and variable.
     pub unsafe fn variable<'a>(&self, column: usize, record: &'a [u8]) -> Result<&'a [u8]> {
         let column = self.columns.get(column);
         match column.filter(|c| c.stored && !c.kind.is_fixed()) {
             Some(column) if record.len() >= self.record_len() => {
-                // SAFETY: this function requires a valid blob pointer while `record` is borrowed,
-                // and the result has the lifetime of that borrow.
+                // SAFETY: the caller guarantees that a blob's pointer covers its length while
+                // `record` is borrowed, and the result has the lifetime of that borrow.
                 unsafe { var_bytes(column, record) }
             }
             _ => Err(Error::invalid("no variable column of this record")),
@@ -304,7 +309,8 @@ impl RowLayout {
     }
 }
 
-/// Splits the tail of a row (without blob trailer) into the lengths and the bytes.
+/// Splits the tail of a row without blob references into the lengths of the variable columns and
+/// their bytes.
 ///
 /// # Errors
 /// `Corruption`, without file name, if the tail is malformed.
@@ -342,13 +348,14 @@ fn check(column: &Column, record_len: u32) -> Result<()> {
     Ok(())
 }
 
-/// The column's field in the record.
+/// The bytes of the column's field in the record buffer.
 fn field<'a>(column: &Column, record: &'a [u8]) -> &'a [u8] {
     let at = column.offset as usize;
     &record[at..at + column.kind.record_len() as usize]
 }
 
-/// The bytes that the row stores for a variable column; empty if it is NULL.
+/// The bytes that the row stores for a variable column: without length and padding, empty if the
+/// column is NULL.
 ///
 /// # Safety
 /// As for [`RowLayout::encode`].
@@ -367,9 +374,9 @@ unsafe fn var_bytes<'a>(column: &Column, record: &'a [u8]) -> Result<&'a [u8]> {
                 .ok_or_else(|| Error::invalid("VARCHAR longer than its maximum"))
         }
         ColumnKind::Blob { len_bytes } => {
-            // SAFETY: this function requires that the pointer of a blob that is neither NULL nor
+            // SAFETY: the caller guarantees that the pointer of a blob that is neither NULL nor
             // empty covers its length, readable and unchanged while `record` is borrowed.
-            // `blob_bytes` checks for a null pointer itself.
+            // `blob_bytes` itself handles a null pointer.
             unsafe { blob_bytes(field, len_bytes) }
         }
     }

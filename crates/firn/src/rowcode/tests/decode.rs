@@ -21,7 +21,7 @@ fn random_case(rng: &mut StdRng) -> Case {
     fill(&columns, &fields, &mut record);
     let format = RowFormat::single(RowLayout::new(version, record_len, columns).unwrap());
     let (mut head, mut tail) = (Vec::new(), Vec::new());
-    // SAFETY: the record's blobs point into `fields`, which outlives the call.
+    // SAFETY: the blob pointers in the record point into `fields`, which outlives the call.
     unsafe { format.encode(&record, &mut head, &mut tail) }.unwrap();
     Case {
         format,
@@ -88,12 +88,13 @@ fn records_are_the_same_where_they_are_stored_alike() {
         let left_out: Vec<u32> = ids.filter(|_| rng.random_bool(0.2)).collect();
         let stored = |record: &[u8]| {
             let (mut head, mut tail) = (Vec::new(), Vec::new());
-            // SAFETY: the records' blobs point into `case.fields` and `fields`, which outlive the
-            // call.
+            // SAFETY: the blob pointers in the records point into `case.fields` and `fields`, which
+            // outlive the call.
             unsafe { layout.encode_without(record, &left_out, &mut head, &mut tail) }.unwrap();
             (head, tail)
         };
-        // SAFETY: the records' blobs point into `case.fields` and `fields`, which outlive the call.
+        // SAFETY: the blob pointers in the records point into `case.fields` and `fields`, which
+        // outlive the call.
         let is_same = unsafe { layout.is_same(&a, &b, &left_out) }.unwrap();
         assert_eq!(is_same, stored(&a) == stored(&b), "seed {seed}");
         *[&mut others, &mut same][usize::from(is_same)] += 1;
@@ -110,7 +111,8 @@ fn null_columns_leave_no_trace_of_the_record() {
         let mut record: Vec<u8> = (0..layout.record_len()).map(|_| rng.random()).collect();
         fill(layout.columns(), &case.fields, &mut record);
         let (mut head, mut tail) = (Vec::new(), Vec::new());
-        // SAFETY: the record's blobs point into `case.fields`, which outlives the call.
+        // SAFETY: the blob pointers in the record point into `case.fields`, which outlives the
+        // call.
         unsafe { layout.encode(&record, &mut head, &mut tail) }.unwrap();
         assert_eq!((head, tail), (case.head, case.tail), "seed {seed}");
     }

@@ -1,9 +1,9 @@
-//! Random layouts and records.
+//! Random layouts and records for the tests of row formats.
 
 use crate::rowcode::*;
 use rand::{Rng, rngs::StdRng};
 
-/// A column's value; `None` is NULL.
+/// The value of a column; `None` is NULL.
 pub type Field = Option<Vec<u8>>;
 
 pub fn random_kind(rng: &mut StdRng) -> ColumnKind {
@@ -32,7 +32,7 @@ pub fn random_kind(rng: &mut StdRng) -> ColumnKind {
     }
 }
 
-/// Random columns with ids from 0. [`place`] sets their offsets and NULL bits.
+/// Random columns with ids from 0 on. [`place`] gives them offsets and NULL bits.
 pub fn random_columns(rng: &mut StdRng, count: usize) -> Vec<Column> {
     (0..count)
         .map(|id| Column {
@@ -48,8 +48,8 @@ pub fn random_columns(rng: &mut StdRng, count: usize) -> Vec<Column> {
         .collect()
 }
 
-/// Gives the columns offsets in a record buffer, sometimes with gaps. Returns the length of the
-/// buffer.
+/// Gives the columns random offsets in a record buffer, sometimes with gaps between them. Returns
+/// the length of the buffer.
 pub fn place(rng: &mut StdRng, columns: &mut [Column]) -> u32 {
     let mut bit = 1;
     let null_bytes = (columns.len() as u32 + 1).div_ceil(8);
@@ -74,7 +74,7 @@ fn some_bytes(rng: &mut StdRng, max: usize) -> Vec<u8> {
         1 => max,
         _ => rng.random_range(0..=max),
     };
-    // Spaces and zeros are frequent, since they may be confused with padding.
+    // Use many spaces and zeros, which a faulty codec could take for padding.
     (0..len)
         .map(|_| [b' ', 0, b'x', rng.random()][rng.random_range(0..4)])
         .collect()
@@ -101,7 +101,8 @@ pub fn random_field(rng: &mut StdRng, column: &Column) -> Field {
     Some(bytes)
 }
 
-/// Writes `fields` into a record as the server would. `fields` must outlive the record.
+/// Writes `fields` to a record buffer as the server does. The record then points into `fields`,
+/// which must outlive it.
 pub fn fill(columns: &[Column], fields: &[Field], record: &mut [u8]) {
     for (column, field) in columns.iter().zip(fields) {
         if let Some(null) = column.null {
@@ -135,7 +136,7 @@ pub fn fill(columns: &[Column], fields: &[Field], record: &mut [u8]) {
     }
 }
 
-/// Reads a column from a record.
+/// The value of a column in a record buffer.
 pub fn read(column: &Column, record: &[u8]) -> Field {
     if let Some(null) = column.null
         && record[null.offset as usize] & null.mask != 0

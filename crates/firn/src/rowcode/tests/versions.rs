@@ -11,7 +11,8 @@ fn default_of(rng: &mut StdRng, column: &Column) -> InstantDefault {
     }
 }
 
-/// Drops, adds and reorders columns, changes nullability and widens, as instant ALTER does.
+/// A newer version of the columns: drops, adds and reorders columns, changes nullability and widens
+/// columns, as instant ALTER TABLE does.
 fn altered(rng: &mut StdRng, old: &[Column], next_id: &mut u32) -> Vec<Column> {
     let mut columns: Vec<Column> = old.to_vec();
     if columns.len() > 1 && rng.random_bool(0.5) {
@@ -70,7 +71,7 @@ fn old_rows_read_as_the_newest_version() {
             let mut record = vec![0xa5; layout.record_len()];
             fill(layout.columns(), &fields, &mut record);
             let (mut head, mut tail) = (Vec::new(), Vec::new());
-            // SAFETY: the record's blobs point into `fields`, which outlives the call.
+            // SAFETY: the blob pointers in the record point into `fields`, which outlives the call.
             unsafe { layout.encode(&record, &mut head, &mut tail) }.unwrap();
             let mut decoded = vec![0x5a; current.record_len()];
             let mut blobs = BlobBuf::new();
