@@ -1,16 +1,18 @@
-//! Order-preserving encoding of SQL key parts. The caller supplies collation weights as bytes.
+//! Encoding of SQL keys as bytes that keep the order of the values. A collator of the server
+//! supplies the collation weights of text.
 //!
-//! The bytes of two keys compare as the values compare in the server: equal values have equal
-//! bytes, and no encoded part is a prefix of another one. So parts are simply concatenated.
+//! The bytes of two keys compare as the values compare in the server, and equal values have equal
+//! bytes. No encoded part is a prefix of another encoding of the same part. So the encoded parts of
+//! a key are simply concatenated.
 //! Example: `(5, 'ab')` of `(INT, VARCHAR(9) COLLATE latin1_swedish_ci)`:
 //!
 //! ```text
 //! 80 00 00 05 | 41 42 20 02      sign flipped | weights, the space after them, the mark of the end
 //! ```
 //!
-//! [`KeyCodec`] encodes one list of parts. [`IndexCodec`] adds the primary key behind the declared
-//! parts of an index, and the value of the entry, which holds the bytes that the key cannot give
-//! back.
+//! [`KeyCodec`] encodes a list of parts. [`IndexCodec`] encodes the entries of an index: the key,
+//! which has the primary key after the declared parts, and the value, which has the bytes of
+//! columns that the key cannot give back.
 
 mod binary_string;
 mod collation;
@@ -35,7 +37,8 @@ pub use prefix_extractor::{KeyPrefixExtractor, NoCollator};
 
 use crate::base::Error;
 
-/// An error for a damaged key or entry value. The reader of the file adds its name and the offset.
+/// An error for a damaged key or entry value. The reader of the file adds the file's name and the
+/// offset.
 fn damaged(what: &str) -> Error {
     Error::corruption("", 0, format_args!("key: {what}"))
 }

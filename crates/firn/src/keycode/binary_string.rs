@@ -1,12 +1,13 @@
-//! Binary strings: escaped, terminated by one zero byte.
+//! The encoding of binary strings: escaped, and terminated by a zero byte.
 //!
-//! `00` becomes `01 01`, `01` becomes `01 02`; the terminator is `00`. So the terminator sorts
-//! below every encoded byte, a search for one byte finds it, and it costs one byte.
+//! In the string, `00` becomes `01 01` and `01` becomes `01 02`; the terminator is `00`. So the
+//! terminator sorts below every byte of an encoded string. It takes only one byte, and is found by
+//! searching for that byte.
 //!
 //! Example: `41 00 42` becomes `41 01 01 42 00`.
 //!
-//! Rejected: groups of eight bytes with a count (a short string costs nine bytes), and `00 ff` with
-//! a terminator of two bytes.
+//! Rejected: groups of eight bytes with a count, as a short string would take nine bytes.
+//! Rejected: `00 ff` for a zero byte, as the terminator would take two bytes.
 
 use super::damaged;
 use super::key_reader::KeyReader;
@@ -15,7 +16,7 @@ use crate::base::Result;
 pub(super) const END: u8 = 0;
 pub(super) const ESCAPE: u8 = 1;
 
-/// Appends the escaped `bytes` without the terminator.
+/// Escapes `bytes` and appends them without the terminator.
 pub(super) fn put_escaped(out: &mut Vec<u8>, bytes: &[u8]) {
     let mut rest = bytes;
     while let Some(at) = rest.iter().position(|&byte| byte <= ESCAPE) {
@@ -35,7 +36,7 @@ pub(super) fn skip(reader: &mut KeyReader<'_>) -> Result<()> {
     reader.until(END).map(|_| ())
 }
 
-/// Decodes the string into the front of `room` and returns its length, bytes.
+/// Decodes a string into the first bytes of `room` and returns the string's length in bytes.
 pub(super) fn decode(reader: &mut KeyReader<'_>, room: &mut [u8]) -> Result<usize> {
     let (raw, mask) = reader.until(END)?;
     let mut bytes = raw.iter().map(|byte| byte ^ mask);

@@ -1,41 +1,43 @@
-//! Descriptions of collations, as far as the codec needs them. The weights come from a
-//! [`Collator`].
+//! Descriptions of collations, with the facts that encoding and decoding need. A [`Collator`]
+//! computes the weights.
 
 use super::Pad;
 use crate::base::{Error, Result};
 use std::fmt;
 use std::sync::Arc;
 
-/// Computes the weights of text. It is called from any thread.
+/// Computes the collation weights of text. All threads share one.
 pub trait Collator: Send + Sync + fmt::Debug {
-    /// Appends the weights of `text` on `level`, each in [`CollationSpec::weight_len`] bytes,
-    /// big-endian, without padding. Returns the number of bytes of `text` that it weighed: less
-    /// than all if the next byte begins no character.
+    /// Appends the weights of `text` on `level`, without padding; each weight is big-endian and has
+    /// [`CollationSpec::weight_len`] bytes. Returns for how many bytes of `text` it appended
+    /// weights. They are fewer than all if the next byte does not begin a character.
     fn sort_key(&self, level: u32, text: &[u8], weights: &mut Vec<u8>) -> usize;
 
-    /// The number of bytes of the first `chars` characters of `text`, or of all if it has fewer.
+    /// Length in bytes of the first `chars` characters of `text`, or of the whole text if it has
+    /// fewer.
     fn prefix_len(&self, text: &[u8], chars: usize) -> usize;
 
     /// The number of characters of `text`.
     fn chars(&self, text: &[u8]) -> usize;
 }
 
-/// One level of a collation. Its weights are compared before those of the next level.
+/// One level of a collation. The weights of a whole text on one level are compared before its
+/// weights on the next level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CollationLevel {
-    /// The number of the level for [`Collator::sort_key`].
+    /// The number by which [`Collator::sort_key`] identifies the level.
     pub number: u32,
-    /// The weight of a space.
+    /// The weight of a space on this level.
     pub space: u32,
-    /// Whether a shorter string is smaller (NO PAD). Otherwise it compares as if spaces followed
-    /// (PAD SPACE).
+    /// Whether a text that is a prefix of another one is smaller (NO PAD). Otherwise texts compare
+    /// as if infinitely many spaces followed (PAD SPACE).
     pub no_pad: bool,
 }
 
-/// Whether the weights of a collation give the text back.
+/// Whether the text can be decoded from its weights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TextForm {
-    /// They do not give it back.
+    /// The text cannot be decoded from its weights.
     Lost,
     /// The weights are the bytes of the text.
     Bytes,
@@ -43,27 +45,27 @@ pub enum TextForm {
     Utf8,
 }
 
-/// Describes a collation.
+/// The description of a collation.
 #[derive(Debug, Clone)]
 pub struct CollationSpec {
-    /// The server's number for it.
+    /// The server's number of the collation.
     pub id: u32,
-    /// The server's name for it.
+    /// The server's name of the collation.
     pub name: Box<str>,
-    /// The encoded space of the character set.
+    /// A space in the encoding of the character set.
     pub pad: Pad,
-    /// Levels in the order of comparison.
+    /// The levels in the order of comparison.
     pub levels: Vec<CollationLevel>,
-    /// Bytes of one weight: 1, 2 or 3.
+    /// Number of bytes of one weight: 1, 2 or 3.
     pub weight_len: u8,
     /// A table of weights of single bytes: text whose bytes are all below the length of the table
     /// has, on its only level, the table's weight for each byte. Empty if there is no such
     /// shortcut.
     pub simple: Vec<u8>,
-    /// Whether weights give the text back.
+    /// Whether the text can be decoded from its weights.
     pub form: TextForm,
-    /// Whether CHAR compares with its padding, as in NO PAD collations that ignore characters. CHAR
-    /// of other collations compares as PAD SPACE.
+    /// Whether CHAR values compare with their padding and as NO PAD. Collations do that which are
+    /// NO PAD and ignore characters. In all other collations, CHAR compares as PAD SPACE.
     pub char_filled: bool,
 }
 
@@ -87,7 +89,8 @@ impl Collation {
             _ => return Err(Error::invalid("weights have 1 to 3 bytes")),
         };
         let spaces_fit = spec.levels.iter().all(|level| level.space < limit);
-        // A unit of one byte is the weight itself only below 0x80.
+        // With weights of two or three bytes, each weight is encoded as a unit. Only weights below
+        // 0x80 are their own unit.
         let simple_fits = spec.weight_len == 1 || spec.simple.iter().all(|&w| w < 0x80);
         let one_level = spec.levels.len() == 1;
         let simple_good = spec.simple.is_empty()
@@ -109,7 +112,7 @@ impl Collation {
         Ok(Self { spec, collator })
     }
 
-    /// The description.
+    /// The description of the collation.
     pub fn spec(&self) -> &CollationSpec {
         &self.spec
     }

@@ -1,4 +1,4 @@
-//! Encodes the entries of one index: declared parts, the primary key behind them, and the value.
+//! Encodes the entries of one index: the declared parts, the primary key after them, and the value.
 
 use super::index_decode_plan::{DecodeStep, IndexDecodePlan};
 use super::key_codec::{KeyCodec, KeyImageInfo};
@@ -9,31 +9,32 @@ use crate::base::{Error, Result};
 /// Encodes and decodes the entries of one index.
 ///
 /// The key of a secondary entry is the declared parts followed by the whole primary key, even if
-/// both share columns, so that the primary key can be cut off instead of reassembled. The value
-/// holds the bytes that the two keys cannot give back of the columns that they hold whole, so the
-/// index covers these columns.
+/// both have a column in common. So the primary key can be cut out of it and need not be put
+/// together. The value has the bytes that the key does not give back, for all columns of which the
+/// key has more than a prefix. So the index covers these columns.
 ///
 /// Example: an index on `name VARCHAR(9) COLLATE latin1_swedish_ci` of a table with primary key
-/// `id`. The row (5, 'Ab') has the key `'AB'`, `5`, and the value `Ab`, from which a covering scan
-/// takes `name`.
+/// `id`. The entry of the row (5, 'Ab') has the key `'AB'`, `5` and the value `Ab`. A covering scan
+/// takes `name` from the value.
 #[derive(Debug, Clone)]
 pub struct IndexCodec {
     record_len: u32,
     declared: KeyCodec,
     primary: Option<KeyCodec>,
-    /// For each part, declared ones first: the item it has in the value, and whether a plan takes
-    /// the column from this part.
+    /// For each part, the declared ones first: the unpack info that the value has for it, and
+    /// whether decoding takes the column from this part.
     items: Vec<(UnpackInfo, bool)>,
 }
 
 impl IndexCodec {
-    /// The codec of the primary index. Entries hold the row, so nothing is decoded from their keys.
+    /// The codec of the primary index. The value of a primary entry is the row, so nothing is
+    /// decoded from its key.
     pub fn primary(record_len: u32, key: KeyCodec) -> Self {
         Self::new(record_len, key, None)
     }
 
-    /// The codec of a secondary index. `primary` is the key of the primary index, or `None` if that
-    /// is hidden; then the bytes behind the declared parts are ignored.
+    /// The codec of a secondary index. `primary` is the key of the primary index, or `None` if the
+    /// table has only a hidden one. Then the bytes after the declared parts are not decoded.
     pub fn secondary(record_len: u32, declared: KeyCodec, primary: Option<KeyCodec>) -> Self {
         Self::new(record_len, declared, primary)
     }
@@ -51,8 +52,8 @@ impl IndexCodec {
         let items = (0..parts.len())
             .map(|at| {
                 let same = || (0..parts.len()).filter(|&i| parts[i].column == parts[at].column);
-                // Take the column from the first part that gives it back without an item, otherwise
-                // from the first whole part.
+                // Take the column from the first part that gives it back without unpack info, or
+                // else from the first part that has the whole column.
                 let source = same()
                     .find(|&i| gives(i))
                     .or_else(|| same().find(|&i| parts[i].is_whole()));
@@ -72,13 +73,13 @@ impl IndexCodec {
         self.declared.parts().iter().chain(behind)
     }
 
-    /// The key of the declared parts.
+    /// The codec of the declared parts.
     pub fn declared(&self) -> &KeyCodec {
         &self.declared
     }
 
-    /// Appends the declared parts of the row in `record`. Returns whether one is NULL. For a
-    /// secondary entry, the caller appends the primary key.
+    /// Encodes the declared parts of the row in `record` and appends them. Returns whether one of
+    /// the parts is NULL. In a secondary index, the caller appends the primary key.
     ///
     /// # Safety
     /// As for [`KeyCodec::encode_record`].
@@ -86,12 +87,13 @@ impl IndexCodec {
     /// # Errors
     /// As for [`KeyCodec::encode_record`].
     pub unsafe fn encode_record(&self, record: &[u8], out: &mut Vec<u8>) -> Result<bool> {
-        // SAFETY: this function shares the requirement on blob pointers with
-        // `KeyCodec::encode_record`.
+        // SAFETY: the caller of this function keeps the requirement of `KeyCodec::encode_record`:
+        // in `record`, the pointers of blob columns cover their lengths.
         unsafe { self.declared.encode_record(record, out) }
     }
 
-    /// Appends the value of the row's entry in a secondary index. For most rows it is empty.
+    /// Appends the value of the row's entry in a secondary index: the unpack info of its columns.
+    /// For most rows the value is empty.
     ///
     /// # Safety
     /// As for [`KeyCodec::encode_record`].
@@ -104,8 +106,8 @@ impl IndexCodec {
             if *unpack == UnpackInfo::Nothing {
                 continue;
             }
-            // SAFETY: this function shares the requirement on blob pointers with
-            // `KeyCodec::encode_record`, for the parts of both keys; `value` requires no more.
+            // SAFETY: the caller of this function guarantees, for the parts of both keys, that the
+            // pointers of blob columns in `record` cover their lengths; `value` requires no more.
             if let Some(value) = unsafe { part.value(record) }? {
                 unpack.put(part, value, out);
             }
@@ -116,12 +118,12 @@ impl IndexCodec {
         Ok(())
     }
 
-    /// Appends the key of a key image. The image holds the first declared parts, or all of them
-    /// followed, as in the server's extended keys, by the first of those parts of the primary key
-    /// whose columns are not declared.
+    /// Encodes a key image and appends the key. The image has some of the first declared parts, or
+    /// all of them. In the latter case parts of the primary key may follow, as in the server's
+    /// extended keys: those whose columns are not declared parts.
     ///
     /// # Errors
-    /// `InvalidArgument` if the image ends within a part or has more parts than the key.
+    /// `InvalidArgument` if the image ends inside a part or has more parts than the key.
     pub fn encode_image(&self, image: &[u8], out: &mut Vec<u8>) -> Result<KeyImageInfo> {
         let start = out.len();
         let mut rest = image;
@@ -150,7 +152,8 @@ impl IndexCodec {
         parts.iter().position(|part| part.column == column)
     }
 
-    /// Appends a copy of declared part `at` of the key that starts at `start`.
+    /// Appends a copy of the declared part number `at` of the key that starts at offset `start` of
+    /// `out`. `desc` is the direction that the copy must have.
     fn copy_part(&self, start: usize, at: usize, desc: bool, out: &mut Vec<u8>) -> Result<()> {
         let from = start + self.declared.skip(&out[start..], at)?;
         let to = start + self.declared.skip(&out[start..], at + 1)?;
@@ -164,7 +167,7 @@ impl IndexCodec {
         Ok(())
     }
 
-    /// Length of the declared parts at the start of `key`, bytes; the primary key follows.
+    /// Length in bytes of the declared parts at the start of `key`. The primary key follows them.
     ///
     /// # Errors
     /// `Corruption`, without file name, if the bytes are no key of this index.
@@ -172,14 +175,15 @@ impl IndexCodec {
         self.declared.skip(key, self.declared.parts().len())
     }
 
-    /// Whether entries of the index give back the value of a column.
+    /// Whether the value of the column can be decoded from entries of the index.
     pub fn covers(&self, column: u32) -> bool {
         let mut parts = self.parts().zip(&self.items);
         parts.any(|(part, (_, source))| *source && part.column == column)
     }
 
-    /// A plan for those covered columns whose bit is set in `wanted` (bit `i % 8` of byte `i / 8`
-    /// for column `i`; missing bytes count as zero), or for all of them.
+    /// A plan that decodes the covered columns whose bit is set in `wanted`, or all covered columns
+    /// if `wanted` is `None`. The bit of column `i` is bit `i % 8` of byte `i / 8`; missing bytes
+    /// count as zero.
     pub fn plan(&self, wanted: Option<&[u8]>) -> IndexDecodePlan {
         let is_wanted = |column: u32| {
             let (byte, bit) = (column as usize / 8, column % 8);

@@ -9,12 +9,13 @@ use crate::base::{Error, Result};
 pub(super) struct DecodeStep {
     pub(super) part: KeyPart,
     pub(super) unpack: UnpackInfo,
-    /// Whether the value is written to the record; otherwise it is skipped.
+    /// Whether the column is written to the record buffer; otherwise the part is skipped.
     pub(super) wanted: bool,
 }
 
-/// Decodes the entries of an index into a chosen set of the columns it covers.
-/// [`super::IndexCodec::plan`] creates it once for many entries. Decoding allocates nothing.
+/// Decodes the entries of an index into the wanted columns of a record buffer. Only columns that
+/// the index covers can be decoded. [`super::IndexCodec::plan`] creates a plan once, for many
+/// entries. Decoding allocates no memory.
 #[derive(Debug, Clone)]
 pub struct IndexDecodePlan {
     record_len: usize,
@@ -31,7 +32,7 @@ impl IndexDecodePlan {
         Self { record_len, steps }
     }
 
-    /// Decodes an entry into `record`. `key` comes without the index id.
+    /// Decodes an entry into `record`. `key` is the user key without the index id.
     ///
     /// # Errors
     /// `Corruption`, without file name, if the bytes are no entry of this index; `record` is then

@@ -1,4 +1,4 @@
-//! Encodes the key of a list of parts.
+//! Encodes keys that consist of a list of parts.
 
 use super::key_part::KeyPart;
 use super::key_reader::KeyReader;
@@ -7,27 +7,28 @@ use crate::base::{Error, Result};
 /// The content of a key image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeyImageInfo {
-    /// Number of parts.
+    /// Number of parts in the image.
     pub parts: usize,
-    /// Whether one of them is NULL.
+    /// Whether one of these parts is NULL.
     pub has_null: bool,
 }
 
-/// Encodes the parts of one key, in order.
+/// Encodes the parts of a key in order.
 ///
-/// Invariant: the encoding of each part keeps the order of the values, and none is a prefix of
-/// another. Therefore the same holds for keys of whole parts, and the key of the first parts is a
-/// prefix of exactly the keys with these values.
+/// Invariant: the encoding of each part keeps the order of the values, and no encoded value of a
+/// part is a prefix of another one. Therefore the same holds for whole keys. And the encoding of
+/// the first parts of a key is a prefix of exactly those keys that have the same values in these
+/// parts.
 #[derive(Debug, Clone)]
 pub struct KeyCodec {
     parts: Vec<KeyPart>,
 }
 
 impl KeyCodec {
-    /// A codec of `parts` for record buffers of `record_len` bytes.
+    /// A codec for keys of `parts`, whose values lie in record buffers of `record_len` bytes.
     ///
     /// # Errors
-    /// `InvalidArgument` if `parts` is empty, or a part contradicts itself or lies outside the
+    /// `InvalidArgument` if `parts` is empty, or if a part contradicts itself or lies outside the
     /// buffer.
     pub fn new(record_len: u32, parts: Vec<KeyPart>) -> Result<Self> {
         if parts.is_empty() {
@@ -39,35 +40,37 @@ impl KeyCodec {
         Ok(Self { parts })
     }
 
-    /// The parts.
+    /// The parts of the key, in order.
     pub fn parts(&self) -> &[KeyPart] {
         &self.parts
     }
 
-    /// Appends the key of the row in `record`. Returns whether a part is NULL.
+    /// Encodes the key of the row in `record` and appends it. Returns whether a part is NULL.
     ///
     /// # Safety
     /// For each blob column among the parts that is neither NULL nor empty, the pointer in `record`
-    /// must point to at least as many bytes as the column's length says, readable and unchanged
-    /// during the call. Panics if `record` is shorter than the `record_len` of [`Self::new`].
+    /// must point to at least as many bytes as the column's length says. They must be readable and
+    /// unchanged during the call. Panics if `record` is shorter than the `record_len` of
+    /// [`Self::new`].
     ///
     /// # Errors
     /// `InvalidArgument` if a length in the record exceeds its maximum.
     pub unsafe fn encode_record(&self, record: &[u8], out: &mut Vec<u8>) -> Result<bool> {
         let mut has_null = false;
         for part in &self.parts {
-            // SAFETY: this function requires valid blob pointers of all its parts, which is what
-            // `value` requires, and the value is not used after this call.
+            // SAFETY: the caller of this function guarantees valid blob pointers for all parts,
+            // which is what `value` requires, and `value` is not used after this call.
             let value = unsafe { part.value(record) }?;
             has_null |= part.encode(value, out);
         }
         Ok(has_null)
     }
 
-    /// Appends the key of the server's key image, which holds the first parts or all of them.
+    /// Encodes a key image and appends the key. The image has the first parts of the key, or all of
+    /// them.
     ///
     /// # Errors
-    /// `InvalidArgument` if the image ends within a part or has more parts than the key.
+    /// `InvalidArgument` if the image ends inside a part or has more parts than the key.
     pub fn encode_image(&self, image: &[u8], out: &mut Vec<u8>) -> Result<KeyImageInfo> {
         let mut rest = image;
         let info = self.encode_image_parts(&mut rest, out, |_| {})?;
@@ -78,8 +81,8 @@ impl KeyCodec {
         }
     }
 
-    /// Encodes parts until the image or the key ends; passes the start of each part in `out` to
-    /// `starts`.
+    /// Encodes parts until the image or the key ends. Calls `starts` with the offset in `out` at
+    /// which each part begins.
     pub(super) fn encode_image_parts(
         &self,
         image: &mut &[u8],
@@ -102,7 +105,7 @@ impl KeyCodec {
         Ok(info)
     }
 
-    /// Length of the first `parts` parts at the start of `key`, bytes.
+    /// Length in bytes of the first `parts` parts at the start of `key`.
     ///
     /// # Errors
     /// `Corruption`, without file name, if the bytes are no key of this codec.
@@ -127,19 +130,19 @@ impl KeyCodec {
         Ok(has_null)
     }
 
-    /// Largest length of a key, bytes; `None` if unbounded, as for text whose characters may have
-    /// many weights.
+    /// Largest length of a key in bytes. `None` if there is no bound, as for text in a collation
+    /// where one character can have many weights.
     pub fn max_len(&self) -> Option<usize> {
         self.parts.iter().map(KeyPart::max_len).sum()
     }
 
-    /// Length of a key image of all parts, bytes.
+    /// Length in bytes of a key image with all parts.
     pub fn image_len(&self) -> usize {
         self.parts.iter().map(KeyPart::stored_image_len).sum()
     }
 
-    /// Appends the key image of the row in `record`: [`KeyCodec::image_len`] bytes, which
-    /// [`KeyCodec::encode_image`] turns into the row's key.
+    /// Appends the key image of the row in `record`, [`KeyCodec::image_len`] bytes. Encoding that
+    /// image with [`KeyCodec::encode_image`] gives the row's key.
     ///
     /// # Safety
     /// As for [`KeyCodec::encode_record`].
@@ -148,8 +151,8 @@ impl KeyCodec {
     /// As for [`KeyCodec::encode_record`].
     pub unsafe fn image_from_record(&self, record: &[u8], out: &mut Vec<u8>) -> Result<()> {
         for part in &self.parts {
-            // SAFETY: as in `encode_record`, whose requirement on blob pointers this function
-            // shares.
+            // SAFETY: the caller of this function guarantees valid blob pointers for all parts, as
+            // that of `encode_record` does.
             let value = unsafe { part.value(record) }?;
             part.put_image(value, out);
         }

@@ -1,10 +1,10 @@
-//! One part of a key: the position of its value in the record and its encoding.
+//! One part of a key: where the record buffer has its value, and how the value is encoded.
 //!
-//! The bytes of encoded parts compare as the values do (`docs/formats/key.md`), so that the tree
-//! compares keys with `memcmp` and knows no types. Worked example, an INT column that may be NULL:
-//! NULL is `00`; -2 is `01 7f ff ff fe` (marker, then big-endian with the sign bit flipped); 3 is
-//! `01 80 00 00 03`. Of a descending part all bytes are inverted: 3 is `fe 7f ff ff fc`, and NULL
-//! comes last as `ff`.
+//! The encoded parts compare as the values do (`docs/formats/key.md`), so the tree can compare keys
+//! with `memcmp` without knowing types. Example, an INT column that may be NULL: NULL is `00`. -2
+//! is `01 7f ff ff fe`: a marker, then the integer in big-endian with the sign bit flipped. 3 is
+//! `01 80 00 00 03`. In a descending part all bytes are inverted: 3 is `fe 7f ff ff fc`, and NULL
+//! is `ff`, which sorts last.
 
 use super::collation::{Collation, TextForm};
 use super::key_reader::KeyReader;
@@ -14,49 +14,49 @@ use crate::base::record_buffer::{blob_bytes, take_len};
 use crate::base::{Error, Result};
 use std::sync::Arc;
 
-/// Size of the length in front of a VARCHAR or BLOB in a key image, bytes.
+/// Number of bytes of the length that precedes a VARCHAR or BLOB value in a key image.
 pub(super) const IMAGE_LEN_BYTES: usize = 2;
 
 const NULL: u8 = 0;
 const NOT_NULL: u8 = 1;
 
-/// The comparison of the values of a part.
+/// How the values of a part compare, which determines their encoding.
 #[derive(Debug, Clone)]
 pub enum PartKind {
     /// A little-endian integer of 1, 2, 3, 4 or 8 bytes.
     Int {
-        /// Whether it is in two's complement.
+        /// Whether the integer is in two's complement.
         signed: bool,
     },
     /// A little-endian FLOAT (4 bytes) or DOUBLE (8 bytes).
     Float,
-    /// Bytes that sort as they are, all of the same length: DECIMAL, temporal types with fractions,
-    /// BIT, BINARY, UUID, INET6.
+    /// Values of one fixed length that compare as their bytes do: DECIMAL, temporal types with
+    /// fractions, BIT, BINARY, UUID, INET6.
     Fixed,
-    /// Binary strings of any length.
+    /// Binary strings of varying length.
     VarBytes,
-    /// Text.
+    /// Text, which compares by a collation.
     Text(Arc<Collation>),
 }
 
-/// The form of the column in the record buffer.
+/// The form in which the record buffer has the column of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PartSource {
     /// Bytes of a fixed length.
     Fixed,
-    /// Padded text.
+    /// Text padded to the length of the column.
     Char {
         /// Length of the column in characters.
         chars: u32,
     },
-    /// A length of 1 or 2 bytes, then the bytes.
+    /// A length of 1 or 2 bytes, then the value's bytes.
     VarChar {
-        /// Bytes of the length.
+        /// Number of bytes of the length.
         len_bytes: u8,
     },
-    /// A length of 1 to 4 bytes, then a pointer.
+    /// A length of 1 to 4 bytes, then a pointer to the value's bytes.
     Blob {
-        /// Bytes of the length.
+        /// Number of bytes of the length.
         len_bytes: u8,
     },
 }
@@ -64,24 +64,25 @@ pub enum PartSource {
 /// One part of a key.
 #[derive(Debug, Clone)]
 pub struct KeyPart {
-    /// Position of the column in the table.
+    /// Number of the column in the table.
     pub column: u32,
-    /// The comparison of values.
+    /// How the values compare.
     pub kind: PartKind,
     /// The form of the column in the record buffer.
     pub source: PartSource,
     /// Offset of the column in the record buffer, bytes.
     pub offset: u32,
-    /// Length of the column's data in the record buffer, bytes: without the length of a VARCHAR; 0
-    /// for a blob.
+    /// Length in bytes of the column's data in the record buffer. The length field of a VARCHAR is
+    /// not counted, and for a blob this is 0.
     pub len: u32,
-    /// The column's NULL bit, if it may be NULL.
+    /// Position of the column's NULL bit in the record buffer, if the column may be NULL.
     pub null: Option<NullBit>,
     /// Whether larger values come first.
     pub desc: bool,
-    /// For a prefix part: the number of characters (text) or bytes (others) in the key.
+    /// In a prefix part, the number of characters (text) or bytes (other kinds) that the key has of
+    /// the value; `None` if it has the whole value.
     pub prefix: Option<u32>,
-    /// Length of the value in the server's key image, bytes, without NULL byte and length.
+    /// Length in bytes of the value in a key image, without the NULL byte and the length field.
     pub image_len: u32,
 }
 
@@ -122,7 +123,7 @@ impl KeyPart {
         }
     }
 
-    /// Length of the whole field in the record buffer, bytes.
+    /// Length in bytes of the column's field in the record buffer.
     fn field_len(&self) -> usize {
         let around = match self.source {
             PartSource::Fixed | PartSource::Char { .. } => 0,
@@ -132,7 +133,7 @@ impl KeyPart {
         around + self.len as usize
     }
 
-    /// Length of the part in a key image, bytes.
+    /// Length in bytes of the part in a key image, with the NULL byte and the length field.
     pub(super) fn stored_image_len(&self) -> usize {
         let length = match self.source {
             PartSource::Fixed | PartSource::Char { .. } => 0,
@@ -141,7 +142,7 @@ impl KeyPart {
         usize::from(self.null.is_some()) + length + self.image_len as usize
     }
 
-    /// The value in `record`, `None` if NULL. CHAR comes without padding.
+    /// The value in `record`, or `None` if it is NULL. The value of CHAR has no padding.
     ///
     /// # Safety
     /// If the column is a blob that is neither NULL nor empty, its pointer must point to at least
@@ -160,15 +161,15 @@ impl KeyPart {
                     .get(..len)
                     .ok_or_else(|| Error::invalid("VARCHAR longer than its maximum"))?
             }
-            // SAFETY: this function requires that the pointer of a blob that is neither NULL nor
-            // empty covers its length, readable and unchanged while the result lives. `blob_bytes`
-            // checks for a null pointer itself.
+            // SAFETY: the caller guarantees that the pointer of a blob that is neither NULL nor
+            // empty covers its length, readable and unchanged as long as the result is used.
+            // `blob_bytes` itself handles a null pointer.
             PartSource::Blob { len_bytes } => unsafe { blob_bytes(field, len_bytes) }?,
         };
         Ok(Some(value))
     }
 
-    /// Takes the value from the front of a key image; `None` if NULL.
+    /// Takes the value of the part from the front of a key image; `None` if it is NULL.
     pub(super) fn take_image<'a>(&self, image: &mut &'a [u8]) -> Result<Option<&'a [u8]>> {
         let short = || Error::invalid("key image ends within a part");
         let (part, rest) = image
@@ -201,7 +202,7 @@ impl KeyPart {
         }
     }
 
-    /// The prefix of `value` that belongs to the key.
+    /// The part of `value` that the key has: all of it, or a prefix.
     pub(super) fn counting<'a>(&self, value: &'a [u8]) -> &'a [u8] {
         match (&self.kind, self.prefix) {
             (_, None) => value,
@@ -210,7 +211,7 @@ impl KeyPart {
         }
     }
 
-    /// Appends the encoded value. Returns whether it is NULL.
+    /// Encodes `value` and appends it. Returns whether it is NULL.
     pub(super) fn encode(&self, value: Option<&[u8]>, out: &mut Vec<u8>) -> bool {
         let start = out.len();
         if self.null.is_some() {
@@ -246,7 +247,7 @@ impl KeyPart {
         }
     }
 
-    /// Reads the NULL marker; returns whether the part is NULL.
+    /// Reads the NULL marker, if the part has one. Returns whether the part is NULL.
     fn take_null(&self, reader: &mut KeyReader<'_>) -> Result<bool> {
         reader.set_descending(self.desc);
         if self.null.is_none() {
@@ -259,7 +260,7 @@ impl KeyPart {
         }
     }
 
-    /// Skips the part; returns whether it is NULL.
+    /// Skips the part in `reader`. Returns whether the part is NULL.
     pub(super) fn skip(&self, reader: &mut KeyReader<'_>) -> Result<bool> {
         if self.take_null(reader)? {
             return Ok(true);
@@ -276,7 +277,7 @@ impl KeyPart {
         Ok(false)
     }
 
-    /// Length of the encoded part, bytes, if it does not depend on the value.
+    /// Length in bytes of the encoded part, if all values have the same.
     pub(super) fn fixed_len(&self) -> Option<usize> {
         match self.kind {
             PartKind::Int { .. } | PartKind::Float | PartKind::Fixed if self.null.is_none() => {
@@ -286,7 +287,7 @@ impl KeyPart {
         }
     }
 
-    /// Largest length of the encoded part, bytes, if there is a bound.
+    /// Largest length in bytes of the encoded part; `None` if there is no bound.
     pub(super) fn max_len(&self) -> Option<usize> {
         let limit = |unit: usize| match self.source {
             PartSource::Blob { .. } => self.prefix.unwrap_or(0) as usize * unit,
@@ -299,8 +300,8 @@ impl KeyPart {
             PartKind::VarBytes => 2 * limit(1) + 1,
             PartKind::Text(collation) => {
                 let spec = collation.spec();
-                // There is a bound only if a character has one weight. A unit has at most four
-                // bytes; an escape or a mark is added.
+                // There is a bound only if each character has one weight. A weight is encoded as a
+                // unit of at most four bytes, and may get an escape or a mark.
                 if spec.simple.is_empty() && spec.form == TextForm::Lost {
                     return None;
                 }
@@ -314,14 +315,15 @@ impl KeyPart {
         Some(usize::from(self.null.is_some()) + value)
     }
 
-    /// Whether the key holds the whole value, possibly as weights.
+    /// Whether the key has the whole value, be it as collation weights, and not only a prefix.
     pub(super) fn is_whole(&self) -> bool {
         self.prefix.is_none()
     }
 
-    /// Decodes the part behind its NULL marker and writes the value to the record. The part must be
-    /// whole, and text must be of a form that gives it back. Appends `spaces` spaces to VARCHAR
-    /// text.
+    /// Decodes the part, from the bytes after its NULL marker, and writes the value to `record`.
+    /// The part must have the whole value, and text must have a form that can be decoded. Appends
+    /// `spaces` spaces to text of varying length; `negative_zero` turns a float 0.0 into -0.0. Both
+    /// come from the unpack info.
     pub(super) fn decode(
         &self,
         reader: &mut KeyReader<'_>,
@@ -363,8 +365,8 @@ impl KeyPart {
         }
     }
 
-    /// Reads the NULL marker and sets the column's NULL bit accordingly. Returns whether the part
-    /// is NULL.
+    /// Reads the NULL marker and sets or clears the column's NULL bit in `record`. Returns whether
+    /// the part is NULL.
     pub(super) fn decode_null(
         &self,
         reader: &mut KeyReader<'_>,
@@ -381,7 +383,8 @@ impl KeyPart {
         Ok(is_null)
     }
 
-    /// Writes `value` (CHAR without padding) to the record.
+    /// Writes `value` to the column's field in `record`. The value of CHAR comes without padding,
+    /// which is added.
     pub(super) fn write(&self, value: &[u8], record: &mut [u8]) -> Result<()> {
         let at = self.offset as usize;
         let field = &mut record[at..at + self.field_len()];
@@ -397,7 +400,8 @@ impl KeyPart {
         Ok(())
     }
 
-    /// Splits a field into its length and its data. The length of a fixed field is empty.
+    /// Splits a column's field into the length and the data. The length is empty unless the column
+    /// is a VARCHAR.
     fn split_field<'a>(&self, field: &'a mut [u8]) -> Result<(&'a mut [u8], &'a mut [u8])> {
         match self.source {
             PartSource::Fixed | PartSource::Char { .. } => Ok(field.split_at_mut(0)),
@@ -406,7 +410,7 @@ impl KeyPart {
         }
     }
 
-    /// Appends the part in the form of the server's key image.
+    /// Appends the part of a key image for `value`.
     pub(super) fn put_image(&self, value: Option<&[u8]>, out: &mut Vec<u8>) {
         let start = out.len();
         let end = start + self.stored_image_len();

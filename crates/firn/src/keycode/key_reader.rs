@@ -1,9 +1,10 @@
-//! Reads encoded parts. The bytes of descending parts are inverted.
+//! Reads the bytes of encoded key parts. In descending parts all bytes are inverted.
 
 use super::damaged;
 use crate::base::Result;
 
-/// The rest of a key, from some part on. `mask` is 0xff while it reads a descending part.
+/// The bytes of a key that are not read yet. `mask` is XORed with each byte: 0xff while a
+/// descending part is read, else 0.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct KeyReader<'a> {
     rest: &'a [u8],
@@ -19,7 +20,7 @@ impl<'a> KeyReader<'a> {
         self.mask = if desc { 0xff } else { 0 };
     }
 
-    /// The bytes not read yet, as stored.
+    /// The bytes that are not read yet, without the mask.
     pub(super) fn rest(&self) -> &'a [u8] {
         self.rest
     }
@@ -33,7 +34,7 @@ impl<'a> KeyReader<'a> {
         Ok(first ^ self.mask)
     }
 
-    /// The next `len` bytes, as stored.
+    /// The next `len` bytes, without the mask.
     pub(super) fn raw(&mut self, len: usize) -> Result<&'a [u8]> {
         let (front, rest) = self
             .rest
@@ -43,7 +44,7 @@ impl<'a> KeyReader<'a> {
         Ok(front)
     }
 
-    /// Copies the next bytes into `room`.
+    /// Reads as many bytes as `room` has, with the mask, into `room`.
     pub(super) fn fill(&mut self, room: &mut [u8]) -> Result<()> {
         let raw = self.raw(room.len())?;
         for (to, from) in room.iter_mut().zip(raw) {
@@ -52,7 +53,8 @@ impl<'a> KeyReader<'a> {
         Ok(())
     }
 
-    /// The stored bytes before the next `stop`, and the mask that decodes them. `stop` is consumed.
+    /// Reads the bytes before the next `stop` and skips `stop`. Returns these bytes without the
+    /// mask, and the mask that the caller must apply.
     pub(super) fn until(&mut self, stop: u8) -> Result<(&'a [u8], u8)> {
         let stop = stop ^ self.mask;
         let at = self

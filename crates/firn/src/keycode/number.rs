@@ -1,10 +1,11 @@
-//! Encodes numbers from the little-endian form of the record buffer to sortable bytes, and back.
+//! Encodes numbers from the little-endian form of the record buffer to bytes that sort as the
+//! numbers do, and decodes them.
 
 use super::damaged;
 use super::key_reader::KeyReader;
 use crate::base::Result;
 
-/// Appends an integer: big-endian, with the sign bit flipped if signed.
+/// Appends an integer in big-endian; if it is signed, with the sign bit flipped.
 pub(super) fn encode_int(out: &mut Vec<u8>, little: &[u8], signed: bool) {
     let start = out.len();
     out.extend(little.iter().rev());
@@ -22,8 +23,8 @@ pub(super) fn decode_int(reader: &mut KeyReader<'_>, room: &mut [u8], signed: bo
     Ok(())
 }
 
-/// Appends a FLOAT (4 bytes) or DOUBLE (8), big-endian: negative numbers with all bits inverted,
-/// others with the sign bit set. -0.0 equals 0.0 and is encoded as 0.0.
+/// Appends a FLOAT (4 bytes) or DOUBLE (8 bytes) in big-endian. Negative numbers have all bits
+/// inverted, others have the sign bit set. -0.0 equals 0.0, so it is encoded as 0.0.
 pub(super) fn encode_float(out: &mut Vec<u8>, little: &[u8]) {
     let start = out.len();
     if is_negative_zero(little) {
@@ -40,7 +41,8 @@ pub(super) fn encode_float(out: &mut Vec<u8>, little: &[u8]) {
     }
 }
 
-/// Decodes a float; with `negative_zero` the result is -0.0 instead of 0.0.
+/// Decodes a float. If `negative_zero` is set, which the unpack info says, the number is -0.0 and
+/// not 0.0.
 pub(super) fn decode_float(
     reader: &mut KeyReader<'_>,
     room: &mut [u8],

@@ -1,4 +1,4 @@
-//! Finds the ends of key parts, for code that does not know the meaning of the keys.
+//! Finds where the parts of a key end, for layers that do not know the types of the parts.
 
 use super::collation::Collator;
 use super::key_codec::KeyCodec;
@@ -7,7 +7,8 @@ use crate::base::Result;
 use crate::base::key::INDEX_ID_LEN;
 use crate::base::prefix_extractor::PrefixExtractor;
 
-/// A collator for codecs that never encode text: the end of a text part does not depend on weights.
+/// Stands for a collator where text is never encoded. To find the end of a text part, no weights
+/// must be computed.
 #[derive(Debug, Clone, Copy)]
 pub struct NoCollator;
 
@@ -25,8 +26,8 @@ impl Collator for NoCollator {
     }
 }
 
-/// Finds the ends of the declared parts in the keys of one index. It encodes nothing, so it needs
-/// no collators.
+/// Finds where the declared parts end in the keys of one index. It never encodes text, so it needs
+/// no collator of the server.
 #[derive(Debug, Clone)]
 pub struct KeyPrefixExtractor {
     codec: KeyCodec,
@@ -34,8 +35,9 @@ pub struct KeyPrefixExtractor {
 }
 
 impl KeyPrefixExtractor {
-    /// Finds the ends in keys of `codec`, whose collators may be [`NoCollator`]. `unique`: no two
-    /// keys agree in all parts.
+    /// The prefix extractor for keys of `codec`, whose collators may be [`NoCollator`]. `unique`
+    /// says that no two keys have the same values in all parts. Then the prefix of all parts needs
+    /// no sketch.
     pub fn new(codec: KeyCodec, unique: bool) -> Self {
         let parts = codec.parts().len();
         Self {
@@ -44,8 +46,8 @@ impl KeyPrefixExtractor {
         }
     }
 
-    /// Length of the index id and the declared parts at the start of `user_key`, bytes, and whether
-    /// a part is NULL.
+    /// Length in bytes of the index id and the declared parts at the start of `user_key`, and
+    /// whether one of the parts is NULL.
     ///
     /// # Errors
     /// `Corruption`, without file name, if the bytes are no key of this index.

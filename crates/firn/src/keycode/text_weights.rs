@@ -1,26 +1,29 @@
-//! Text: the weights of each level, one level after the other.
+//! The encoding of text: the weights of the text on each level of its collation, one level after
+//! another.
 //!
-//! PAD SPACE compares as if infinitely many spaces followed. So the weights are written in
-//! segments. A segment ends at each space, and at the end of the string, with the weight of a space
-//! and a mark, which compares the rest of the string with spaces:
+//! PAD SPACE texts compare as if infinitely many spaces followed. So the weights are written in
+//! segments. A segment ends at each space and at the end of the text. It ends with the weight of a
+//! space and a mark, which says how the rest of the text compares with infinitely many spaces:
 //!
 //! | mark | what follows |
 //! |---|---|
-//! | 1 | is below spaces, and comes next |
+//! | 1 | a rest that is below spaces; it is the next segment |
 //! | 2 | nothing but spaces: the end |
-//! | 3 | is above spaces, and comes next |
+//! | 3 | a rest that is above spaces; it is the next segment |
 //!
-//! Compare two strings at their first difference. If neither weight there is a space, the weights
-//! differ in the keys. If one string has a space or ends there and the other has another weight,
-//! the weight of the space is compared with that weight. If both have a space or end there, the
-//! marks decide, or are equal.
+//! Why this keeps the order: compare two texts at the first weight that differs. If neither weight
+//! is that of a space, the keys differ in these weights. If one text has a space or ends there and
+//! the other has another weight, the key of the first has the weight of a space there, which
+//! compares correctly. If both have a space or end there, the marks follow. They decide, or they
+//! are equal and the comparison goes on.
 //!
 //! Example, with weights equal to ASCII: `a` is `61 20 02`, `a\t` is `61 09 20 02`, and `a b` is
 //! `61 20 03 62 20 02`. So `a\t` < `a` = `a ` < `a b`.
 //!
-//! Rejected: segments of a fixed length, which round every short string up.
+//! Rejected: segments of a fixed length, which would pad every short text to that length.
 //!
-//! NO PAD: the weights, with 0 and 1 escaped as in `bytes`, terminated by a zero byte.
+//! NO PAD texts are encoded as their weights, terminated by a zero byte. The weights 0 and 1 are
+//! escaped as in `binary_string`.
 
 use super::binary_string::{self, END, ESCAPE};
 use super::collation::{Collation, CollationLevel, TextForm};
@@ -33,15 +36,15 @@ const BELOW: u8 = 1;
 const LAST: u8 = 2;
 const ABOVE: u8 = 3;
 
-/// How the end of a text compares.
+/// How the end of a text compares with a longer text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PadRule {
-    /// A variable-length value: PAD SPACE or NO PAD on each level, as the collation says.
+    /// VARCHAR and TEXT: on each level PAD SPACE or NO PAD, as the collation says.
     Value,
     /// CHAR in most collations: PAD SPACE on every level.
     Padded,
-    /// CHAR in a collation with `char_filled`: filled with spaces up to this many characters, then
-    /// NO PAD on every level.
+    /// CHAR in a collation with `char_filled`: the text is filled with spaces up to this many
+    /// characters and then compares as NO PAD on every level.
     Filled(usize),
 }
 
@@ -66,7 +69,7 @@ thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::default();
 }
 
-/// Appends the key of `text`.
+/// Encodes `text` and appends the bytes.
 pub(super) fn encode(collation: &Collation, text: &[u8], pad_rule: PadRule, out: &mut Vec<u8>) {
     SCRATCH.with_borrow_mut(|scratch| {
         let mut filled = std::mem::take(&mut scratch.text);
@@ -115,7 +118,8 @@ fn encode_padded(
     }
 }
 
-/// Whether all bytes are below `limit`; `false` if the limit is 0.
+/// Whether all bytes are below `limit`; `false` if `limit` is 0, which means that the collation has
+/// no table of simple weights.
 fn is_simple(text: &[u8], limit: usize) -> bool {
     match limit {
         0 => false,
@@ -124,7 +128,8 @@ fn is_simple(text: &[u8], limit: usize) -> bool {
     }
 }
 
-/// Collects the weights of `text`. Malformed bytes get weights above all others.
+/// Collects the weights of `text` in `scratch`. A byte that begins no character gets a weight above
+/// those of all characters.
 fn weigh(collation: &Collation, level: &CollationLevel, text: &[u8], scratch: &mut Scratch) {
     let weight_len = usize::from(collation.spec().weight_len);
     scratch.weights.clear();
@@ -191,7 +196,7 @@ fn put_padded<W: Copy + PartialOrd>(
     while let Some(at) = rest.iter().position(is_space) {
         let spaces = rest[at..].iter().take_while(|w| is_space(w)).count();
         put(&rest[..at], out);
-        // A weight follows the spaces, since trailing ones were cut off.
+        // Another weight follows these spaces, because the spaces at the end were cut off.
         let mark = if rest[at + spaces] < space {
             BELOW
         } else {
@@ -208,7 +213,7 @@ fn put_padded<W: Copy + PartialOrd>(
     out.push(LAST);
 }
 
-/// Skips the key of a text.
+/// Skips an encoded text.
 pub(super) fn skip(
     collation: &Collation,
     pad_rule: PadRule,
@@ -231,7 +236,7 @@ pub(super) fn skip(
     Ok(())
 }
 
-/// Reads a mark; returns whether it ends the text.
+/// Reads a mark. Returns whether it is the one that ends the text.
 fn take_mark(reader: &mut KeyReader<'_>) -> Result<bool> {
     match reader.byte()? {
         BELOW | ABOVE => Ok(false),
@@ -240,7 +245,7 @@ fn take_mark(reader: &mut KeyReader<'_>) -> Result<bool> {
     }
 }
 
-/// Decodes the weights of one level from units.
+/// Reads the weights of one level that are encoded as units.
 struct Units {
     space: Option<u32>,
 }
@@ -266,8 +271,9 @@ impl Units {
     }
 }
 
-/// Decodes the text of a key that gives it back (see [`TextForm`]) into the front of `room` and
-/// returns its length, bytes. PAD SPACE text comes without trailing spaces.
+/// Decodes a text whose weights give it back (see [`TextForm`]) into the first bytes of `room`, and
+/// returns its length in bytes. PAD SPACE text has lost its trailing spaces; the unpack info has
+/// their number.
 pub(super) fn decode(
     collation: &Collation,
     pad_rule: PadRule,
@@ -318,9 +324,9 @@ impl Sink<'_> {
         Ok(())
     }
 
-    /// Appends the UTF-8 form of a code point up to 0x10ffff. The server accepts surrogates, so
-    /// they are encoded too. A byte that is no UTF-8, which [`weight_unit::MALFORMED`] marks, is
-    /// appended as it is.
+    /// Appends a code point up to 0x10ffff in UTF-8. Surrogates are encoded too, because the server
+    /// accepts them in text. A weight from [`weight_unit::MALFORMED`] on stands for a byte that is
+    /// not UTF-8, and that byte is appended.
     fn push_code_point(&mut self, code: u32) -> Result<()> {
         let tail = |shift: u32| 0x80 | (code >> shift & 0x3f) as u8;
         match code {

@@ -1,8 +1,8 @@
-//! The bytes that the key of an entry cannot give back; they are the entry's value.
+//! The value of an index entry: the parts of columns that the entry's key cannot give back.
 //!
-//! The value has one item for each part that needs one and is not NULL, in the order of the parts.
-//! A value of zeros only is omitted, which is the case for nearly all entries whose text has no
-//! trailing spaces.
+//! The value has one item for each key part that needs one and is not NULL, in the order of the
+//! parts. If the value has only zero bytes, an empty value is stored. That holds for nearly all
+//! entries whose texts can be decoded from the key, because few texts end with spaces.
 
 use super::collation::TextForm;
 use super::damaged;
@@ -10,21 +10,22 @@ use super::key_part::{KeyPart, PartKind, PartSource};
 use super::number::is_negative_zero;
 use crate::base::{Result, varint};
 
-/// The kind of item that a part has in the value.
+/// The kind of item that the value of an index entry has for a key part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum UnpackInfo {
-    /// None: the key gives the value back, or need not give it back.
+    /// No item: the key gives back the column's value, or another part does.
     Nothing,
-    /// The text: length, bytes.
+    /// The whole text, preceded by its length.
     Text,
-    /// The number of trailing spaces.
+    /// The number of spaces at the end of the text.
     Spaces,
-    /// One byte: 1 for -0.0, otherwise 0.
+    /// One byte: 1 if the float is -0.0, otherwise 0.
     NegativeZero,
 }
 
 impl UnpackInfo {
-    /// The item that a whole part needs so that the entry gives its value back.
+    /// The item that is needed for a part with the whole value of its column, so that the value can
+    /// be decoded.
     pub(super) fn of(part: &KeyPart) -> Self {
         match &part.kind {
             PartKind::Float => Self::NegativeZero,
@@ -41,7 +42,7 @@ impl UnpackInfo {
         }
     }
 
-    /// Appends the item for a value that is not NULL.
+    /// Appends the item for `value`, which is not NULL.
     pub(super) fn put(self, part: &KeyPart, value: &[u8], out: &mut Vec<u8>) {
         match self {
             Self::Nothing => {}
@@ -60,7 +61,7 @@ impl UnpackInfo {
     }
 }
 
-/// Decodes the items in the value of an entry.
+/// Reads the items in the value of an index entry, in the order of the parts.
 #[derive(Debug)]
 pub(super) struct UnpackReader<'a> {
     rest: &'a [u8],

@@ -1,8 +1,9 @@
-//! Weights of two or three bytes as units of one to four bytes.
+//! Units: collation weights of two or three bytes, encoded in one to four bytes.
 //!
-//! Units sort as the weights do, and none is a prefix of another. An ASCII letter costs one byte
-//! under `general_ci` and `bin`, other letters two, Han characters at most three. With plain
-//! two-byte weights every key would be twice as long as its text.
+//! Units sort as their weights do, and no unit is a prefix of another. Under the collations
+//! `general_ci` and `bin`, the unit of an ASCII letter has one byte, that of other letters two
+//! bytes, and that of a Han character at most three. If weights were stored in two plain bytes,
+//! each key of ASCII text would be twice as long as the text.
 //!
 //! | weight | unit |
 //! |---|---|
@@ -21,7 +22,8 @@ const FOUR: u32 = 0x12_6d80;
 const LEAD_THREE: u8 = 0xed;
 const LEAD_FOUR: u8 = 0xff;
 
-/// Above all weights: a byte that begins no character has this weight plus its value.
+/// A byte that begins no character gets this weight plus the byte's value, which is above all
+/// weights of characters.
 pub(super) const MALFORMED: u32 = 0xff_0000;
 
 pub(super) fn put(out: &mut Vec<u8>, weight: u32) {

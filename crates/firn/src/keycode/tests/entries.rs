@@ -9,7 +9,7 @@ struct Entry {
 
 fn entry(index: &IndexCodec, primary: &KeyCodec, record: &[u8]) -> Entry {
     let (mut key, mut value) = (Vec::new(), Vec::new());
-    // SAFETY: there are no blobs, and the record has the table's length.
+    // SAFETY: the table has no blob columns, and the record has the table's length.
     unsafe {
         index.encode_record(record, &mut key).unwrap();
         primary.encode_record(record, &mut key).unwrap();
@@ -69,7 +69,7 @@ fn the_primary_key_is_cut_off() {
         let record = table.random_record(&mut rng);
         let key = entry(&index, &primary, &record).key;
         let (mut declared, mut row) = (Vec::new(), Vec::new());
-        // SAFETY: there are no blobs, and the record has the table's length.
+        // SAFETY: the table has no blob columns, and the record has the table's length.
         let has_null = unsafe {
             primary.encode_record(&record, &mut row).unwrap();
             index.encode_record(&record, &mut declared).unwrap()
@@ -144,7 +144,7 @@ fn most_entries_have_no_value() {
         record[1] = text.len() as u8;
         record[2..2 + text.len()].copy_from_slice(text);
         let mut value = Vec::new();
-        // SAFETY: there are no blobs, and the record is long enough.
+        // SAFETY: the index has no blob columns, and the record is long enough for its parts.
         unsafe { index.encode_value(&record, &mut value) }.unwrap();
         value
     };

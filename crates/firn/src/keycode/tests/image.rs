@@ -3,11 +3,11 @@ use crate::base::prefix_extractor::PrefixExtractor;
 use crate::keycode::*;
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
-/// The key image that the server would pass for some parts of the key.
+/// The key image that the server would pass for these parts of the row in `record`.
 fn image_of(parts: &[&KeyPart], record: &[u8]) -> Vec<u8> {
     let mut image = Vec::new();
     for part in parts {
-        // SAFETY: there are no blobs, and the record has the table's length.
+        // SAFETY: the table has no blob columns, and the record has the table's length.
         let value = unsafe { part.value(record) }.unwrap();
         part.put_image(value, &mut image);
     }
@@ -16,7 +16,7 @@ fn image_of(parts: &[&KeyPart], record: &[u8]) -> Vec<u8> {
 
 fn key_of(codec: &KeyCodec, record: &[u8]) -> Vec<u8> {
     let mut key = Vec::new();
-    // SAFETY: there are no blobs, and the record has the table's length.
+    // SAFETY: the table has no blob columns, and the record has the table's length.
     unsafe { codec.encode_record(record, &mut key) }.unwrap();
     key
 }
@@ -30,7 +30,7 @@ fn images_give_the_key_of_the_record() {
         let codec = table.random_key(&mut rng, &all, true);
         let record = table.random_record(&mut rng);
         let mut image = Vec::new();
-        // SAFETY: there are no blobs, and the record has the table's length.
+        // SAFETY: the table has no blob columns, and the record has the table's length.
         unsafe { codec.image_from_record(&record, &mut image) }.unwrap();
         assert_eq!(image.len(), codec.image_len(), "seed {seed}");
         let parts: Vec<&KeyPart> = codec.parts().iter().collect();
@@ -39,7 +39,7 @@ fn images_give_the_key_of_the_record() {
         let mut key = Vec::new();
         let info = codec.encode_image(&image, &mut key).unwrap();
         assert_eq!((info.parts, &key), (parts.len(), &whole), "seed {seed}");
-        // The image of the first parts encodes to the first parts of the key.
+        // A key image with only the first parts must encode to the first parts of the key.
         let some = rng.random_range(0..=parts.len());
         let mut key = Vec::new();
         let image = image_of(&parts[..some], &record);
@@ -61,7 +61,7 @@ fn extended_images_reach_into_the_primary_key() {
         let table = random_table(&mut rng);
         let all: Vec<usize> = (0..table.columns.len()).collect();
         let primary = table.random_key(&mut rng, &[0, 1], false);
-        // The server does not extend keys with prefix parts.
+        // The server extends no key that has prefix parts, so there are none here.
         let declared = table.random_key(&mut rng, &all, false);
         let index =
             IndexCodec::secondary(table.record_len, declared.clone(), Some(primary.clone()));

@@ -1,12 +1,13 @@
-//! Collators and parts for tests.
+//! Collators, collations and key parts for tests.
 
 use crate::keycode::*;
 use rand::{Rng, rngs::StdRng};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// A collator that folds ASCII case; other bytes weigh their own value, in `weight_len` bytes.
-/// `0xff` begins no character. `~` has no weight, like characters that a collation ignores.
+/// A collator that ignores the case of ASCII letters; the weight of any other byte is its value. A
+/// weight has `weight_len` bytes. The byte `0xff` begins no character, and `~` has no weight, like
+/// characters that a collation ignores.
 #[derive(Debug)]
 pub struct Folding {
     pub weight_len: usize,
@@ -16,7 +17,7 @@ impl Folding {
     pub fn weight(&self, byte: u8) -> Option<u32> {
         match byte {
             b'~' if self.weight_len > 1 => None,
-            // Weights that need units of every length.
+            // Give these bytes large weights, so that units of every length occur.
             0x80..0xa0 if self.weight_len > 1 => Some(u32::from(byte) << 7),
             0xa0.. if self.weight_len > 1 => Some(u32::from(byte) << 8),
             _ => Some(u32::from(byte.to_ascii_uppercase())),
@@ -74,7 +75,7 @@ pub fn collation(rules: &Rules) -> Arc<Collation> {
     let simple_len = match (rules.simple, rules.weight_len) {
         (false, _) => 0,
         (true, 1) => 256u32,
-        // The table ends before `~`, which has no weight.
+        // End the table before `~`, which has no weight.
         (true, _) => 0x7e,
     };
     let spec = CollationSpec {
@@ -110,8 +111,8 @@ pub fn random_rules(rng: &mut StdRng) -> Rules {
     }
 }
 
-/// Compares as the collation of `rules` does, straight from the definition: level by level, and PAD
-/// SPACE as if spaces followed.
+/// Compares two texts by the definition of collations, without encoding them: level by level, and
+/// for PAD SPACE as if spaces followed.
 pub fn compare_text(rules: &Rules, is_char: Option<usize>, a: &[u8], b: &[u8]) -> Ordering {
     let filled = |text: &[u8]| {
         let mut text = text.to_vec();
@@ -172,7 +173,7 @@ pub fn encode(part: &KeyPart, value: Option<&[u8]>) -> Vec<u8> {
     out
 }
 
-/// A part on the first column, which follows one byte of NULL bits.
+/// A key part on the first column of the record, which lies after one byte of NULL bits.
 pub fn part(kind: PartKind, source: PartSource, len: u32) -> KeyPart {
     KeyPart {
         column: 0,
@@ -187,8 +188,8 @@ pub fn part(kind: PartKind, source: PartSource, len: u32) -> KeyPart {
     }
 }
 
-/// Asserts that the keys of two values compare as `expected`, and that neither is a prefix of the
-/// other.
+/// Asserts that the encodings of two values compare as `expected`, and that neither is a prefix of
+/// the other.
 #[track_caller]
 pub fn assert_order(part: &KeyPart, a: Option<&[u8]>, b: Option<&[u8]>, expected: Ordering) {
     let (a_key, b_key) = (encode(part, a), encode(part, b));
@@ -210,7 +211,7 @@ pub fn assert_order(part: &KeyPart, a: Option<&[u8]>, b: Option<&[u8]>, expected
     }
 }
 
-/// A collator whose weights are the bytes themselves.
+/// A collator that uses each byte as its own weight.
 #[derive(Debug)]
 struct Identity;
 
@@ -229,13 +230,13 @@ impl Collator for Identity {
     }
 }
 
-/// A collation whose weights are the bytes.
+/// A collation in which each byte is its own weight.
 pub fn identity(rules: &Rules) -> Arc<Collation> {
     let spec = collation(rules).spec().clone();
     Arc::new(Collation::new(spec, Arc::new(Identity)).unwrap())
 }
 
-/// A collator whose weights are the code points of UTF-8 text.
+/// A collator that uses the code points of UTF-8 text as weights.
 #[derive(Debug)]
 struct CodePoints;
 
@@ -263,7 +264,7 @@ impl Collator for CodePoints {
     }
 }
 
-/// A collation whose weights are the code points of UTF-8 text.
+/// A collation in which the code points of UTF-8 text are the weights.
 pub fn code_points() -> Arc<Collation> {
     let spec = CollationSpec {
         id: 46,

@@ -21,7 +21,8 @@ fn integers_sort() {
         part.desc = rng.random_bool(0.3);
         let bits = 8 * len;
         let mut value = || {
-            // The number is sign-extended or zero-extended from the column's length.
+            // Shift the number to the column's length, so that the shift back extends it by its
+            // sign or by zeros.
             let number = some_number(&mut rng) << (64 - bits);
             if signed {
                 i128::from(number >> (64 - bits))

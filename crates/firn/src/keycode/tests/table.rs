@@ -5,7 +5,7 @@ use crate::keycode::*;
 use rand::{Rng, rngs::StdRng, seq::SliceRandom};
 
 pub struct Table {
-    /// One whole, ascending part for each column.
+    /// One ascending key part with the whole value, for each column.
     pub columns: Vec<KeyPart>,
     pub record_len: u32,
 }
@@ -32,7 +32,7 @@ fn random_column(rng: &mut StdRng) -> KeyPart {
         kind => {
             let mut rules = random_rules(rng);
             if kind == 4 {
-                // Weights that give the text back.
+                // A collation whose weights give the text back.
                 rules = Rules {
                     weight_len: 1,
                     levels: 1,
@@ -62,7 +62,7 @@ pub fn random_table(rng: &mut StdRng) -> Table {
         column.column = i;
         column.offset = offset;
         offset += column.len + 4;
-        // The first two columns are the primary key, so they are NOT NULL.
+        // The first two columns are the primary key, so they must be NOT NULL.
         if i >= 2 && rng.random_bool(0.4) {
             bit += 1;
             column.null = Some(NullBit {
@@ -113,7 +113,8 @@ impl Table {
         record
     }
 
-    /// A key on some columns in random order, some parts descending, some prefixes if `prefixes`.
+    /// A key on these columns in random order. Some parts are descending; if `prefixes` is set,
+    /// some are prefix parts.
     pub fn random_key(&self, rng: &mut StdRng, columns: &[usize], prefixes: bool) -> KeyCodec {
         let mut columns = columns.to_vec();
         columns.shuffle(rng);
@@ -139,8 +140,8 @@ impl Table {
     }
 }
 
-/// The value of a column as SQL sees it.
+/// The value of a column as SQL sees it; `None` is NULL.
 pub fn value_of(column: &KeyPart, record: &[u8]) -> Option<Vec<u8>> {
-    // SAFETY: there are no blobs.
+    // SAFETY: the table has no blob columns.
     unsafe { column.value(record) }.unwrap().map(<[u8]>::to_vec)
 }

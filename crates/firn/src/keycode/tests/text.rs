@@ -37,7 +37,8 @@ fn the_bytes_are_as_documented() {
         simple: false,
         ..latin()
     };
-    // 0x80 has the weight 0x4000, 0xe9 the weight 0xe900, and 0xff begins no character.
+    // Here the byte 0x80 has the weight 0x4000, 0xe9 has the weight 0xe900, and 0xff begins no
+    // character.
     assert_eq!(key_of(&wide, b"a"), b"A \x02");
     assert_eq!(key_of(&wide, b"\x80"), b"\xbf\x80 \x02");
     assert_eq!(key_of(&wide, b"\xe9"), b"\xed\x7b\x80 \x02");
@@ -102,7 +103,7 @@ fn utf8_comes_back_from_code_points() {
         record[1] = text.len() as u8;
         record[2..2 + text.len()].copy_from_slice(text);
         let (mut key, mut value) = (Vec::new(), Vec::new());
-        // SAFETY: there are no blobs, and the record is long enough.
+        // SAFETY: there are no blob columns, and the record is long enough.
         unsafe {
             index.encode_record(&record, &mut key).unwrap();
             index.encode_value(&record, &mut value).unwrap();
