@@ -1,9 +1,10 @@
 //! Write-ahead log: records, groups, segments.
 //!
-//! A commit appends its records to the open *group* and then waits until that group is durable.
-//! Groups are written whole, several at once, into preallocated segments; [`replay`] hands back
-//! the records of the contiguous prefix that survived. `docs/formats/wal.md` has the bytes,
-//! `docs/internals/wal.md` the reasons.
+//! A commit appends its records to the open *group* and then waits until that group is durable. A
+//! group is written in one piece into a preallocated segment; several writes may be in flight at
+//! once. After a crash, [`replay`] returns the records of all groups before the first group that is
+//! missing or damaged. `docs/formats/wal.md` describes the bytes, `docs/internals/wal.md` the
+//! reasons.
 
 mod durable_prefix;
 pub mod frame;
@@ -24,17 +25,18 @@ pub use writer::{
     WalStats,
 };
 
-/// Position in the log of one [`Wal`]: bytes of records appended since it was created. Not stored.
+/// Position in the log of one [`Wal`]: bytes of records appended since this `Wal` was created. It
+/// is not stored on disk.
 pub type Lsn = u64;
 
-/// Identifies a segment for ever.
+/// Id of a log segment. It is never used again for another segment.
 pub type SegmentId = u64;
 
 /// Number of a group; the groups of a log are numbered without gaps, over all its segments.
 pub type GroupNumber = u64;
 
-/// The end of a log, from which the next [`Wal::create`] goes on. The default is the start of a new
-/// log.
+/// The end of a log: the next [`Wal::create`] numbers its groups from there on. The default stands
+/// for the start of a new log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LogEnd {
     /// Segment of the last group.

@@ -1,14 +1,14 @@
 //! Which groups are written and which are durable, when several are under way at once.
 //!
 //! Writes finish in any order. A commit may be acknowledged only if its group *and all before it*
-//! are durable: replay stops at the first group that is missing. So two prefixes are kept: groups
-//! handed to the operating system (`written`) and groups on the device (`durable`), each up to the
-//! first group that is not.
+//! are durable: replay stops at the first group that is missing. So [`DurablePrefix`] keeps the
+//! ends of two prefixes of the log: `written` stands before the first group that the operating
+//! system does not have yet, `durable` before the first group that is not on the device yet.
 
 use super::{GroupNumber, Lsn, SegmentId};
 use std::collections::VecDeque;
 
-/// The end of a prefix.
+/// The last group of a prefix of the log, and the log position behind it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PrefixEnd {
     pub group: GroupNumber,
@@ -22,7 +22,8 @@ enum Stage {
     Durable,
 }
 
-/// A group, or adjacent groups of stage `Written`, that are not yet part of the durable prefix.
+/// A log group that is not yet part of the durable prefix. Adjacent groups of stage `Written` are
+/// merged into one such entry.
 #[derive(Debug)]
 struct PendingGroup {
     last: PrefixEnd,
@@ -48,17 +49,17 @@ impl DurablePrefix {
         }
     }
 
-    /// The end of the groups handed to the operating system.
+    /// The end of the log prefix that was handed to the operating system.
     pub(super) fn written(&self) -> PrefixEnd {
         self.written
     }
 
-    /// The end of the groups on the device.
+    /// The end of the log prefix that is on the device.
     pub(super) fn durable(&self) -> PrefixEnd {
         self.durable
     }
 
-    /// Writes under way.
+    /// Number of group writes that have begun and not finished.
     pub(super) fn writing(&self) -> usize {
         self.writing
     }
@@ -75,7 +76,8 @@ impl DurablePrefix {
             .is_some_and(|e| e.stage == Stage::Written)
     }
 
-    /// The write of the next group begins.
+    /// Notes that the write of the next group begins: the group that ends at `last` and lies in
+    /// `segment`.
     pub(super) fn begin(&mut self, last: PrefixEnd, segment: SegmentId) {
         self.writing += 1;
         self.entries.push_back(PendingGroup {
@@ -85,7 +87,8 @@ impl DurablePrefix {
         });
     }
 
-    /// The write of `group` has finished.
+    /// Notes that the write of `group` has finished; `durable` says whether the group is then on
+    /// the device, or only in the page cache.
     pub(super) fn finish(&mut self, group: GroupNumber, durable: bool) {
         let at = self.entries.partition_point(|e| e.last.group < group);
         debug_assert_eq!(self.entries[at].last.group, group);
@@ -98,8 +101,9 @@ impl DurablePrefix {
         self.settle();
     }
 
-    /// The last group, which is written and not durable, is being written again with more records.
-    /// A sync that begins meanwhile covers neither it nor adjacent groups in that state.
+    /// Notes that the last group, which is written and not durable, is now being written again with
+    /// more records, up to `lsn`. A sync that begins during this write covers neither this group
+    /// nor the written groups merged into the same entry.
     pub(super) fn grow(&mut self, group: GroupNumber, lsn: Lsn) {
         let last = self.entries.back_mut().expect("the group is not durable");
         debug_assert!(last.last.group == group && last.stage == Stage::Written);
@@ -109,7 +113,8 @@ impl DurablePrefix {
         self.settle();
     }
 
-    /// Files were synced after `upto` had been the end of the written prefix.
+    /// Notes a finished sync of the segment files. `upto` is the end of the written prefix as it
+    /// was before the sync began, so all groups up to it are durable.
     pub(super) fn synced(&mut self, upto: PrefixEnd) {
         while let Some(front) = self.entries.front() {
             if front.last.group > upto.group {
@@ -130,8 +135,9 @@ impl DurablePrefix {
             self.durable = front.last;
             self.entries.pop_front();
         }
-        // Without syncs the list would grow with every group, so equal entries at its front are
-        // merged. The merged entry keeps the lower segment, which must not be released.
+        // If no committer ever asks for a sync, the list would grow with every group. So two
+        // entries of stage `Written` at its front are merged. The merged entry keeps the lower
+        // segment id, because that segment must not be released before its groups are durable.
         while self.entries.len() > 1
             && self.entries[0].stage == Stage::Written
             && self.entries[1].stage == Stage::Written

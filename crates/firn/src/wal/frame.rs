@@ -1,21 +1,23 @@
 //! The two frames of a segment: its header block, and the header of each group.
 //!
-//! A checksum covers each of them up to the end of its last unit, and includes the segment's id and
-//! the offset: old bytes of a recycled segment, or a block that was written to the wrong offset,
-//! never pass.
+//! A checksum covers the whole header block, and another one each group with its header, records
+//! and padding. Both checksums include the segment's id and the offset. So old bytes of a recycled
+//! segment, or a block that was written to the wrong offset, never pass as valid.
 
 use super::{GroupNumber, LogEnd, SegmentId};
 use crate::base::checksum::placed;
 use crate::base::{Error, Result, encryption_envelope, varint};
 use crate::env::{AlignedBuf, BLOCK, SECTOR};
 
-/// Version of the format of groups and records, and of segments whose groups fill blocks.
+/// Format version of groups and records. Also that of segment headers, if the segment's groups are
+/// padded to whole blocks.
 pub const FORMAT_VERSION: u16 = 1;
 
-/// Version of the format of groups whose records are encrypted.
+/// Format version of groups whose records are encrypted. This code does not read them.
 const ENCRYPTED_VERSION: u16 = 2;
 
-/// Version of the format of segments whose groups fill smaller units.
+/// Format version of segment headers, if the segment's groups are padded to units smaller than a
+/// block.
 const UNITS_VERSION: u16 = 2;
 
 /// Bytes of a group header.
@@ -26,27 +28,28 @@ pub const FIRST_GROUP: u64 = BLOCK as u64;
 
 const SEGMENT_MAGIC: u32 = u32::from_le_bytes(*b"FWSG");
 const GROUP_MAGIC: u32 = u32::from_le_bytes(*b"FWGR");
-/// Bytes of the checksum that a header block and a group begin with.
+/// Bytes of the checksum with which a segment's header block and each group begin.
 pub(super) const CHECKSUM: usize = 8;
 
-/// The content of a segment's first block; written, and durable, before any of its groups.
+/// The content of a segment's first block. It is durable before any group is written to the
+/// segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SegmentHeader {
-    /// The segment; its epoch, too.
+    /// Id of the segment.
     pub id: SegmentId,
-    /// First segment of the run of the engine that wrote this one.
+    /// First segment of the incarnation of the log that wrote this segment.
     pub incarnation: SegmentId,
-    /// Where the log ended when that run began.
+    /// Where the log ended when that incarnation began.
     pub base: LogEnd,
-    /// Bytes preallocated.
+    /// Preallocated size of the segment file, bytes.
     pub size: u64,
-    /// Groups begin at multiples of this and are padded to it: [`SECTOR`] to [`BLOCK`], a power of
-    /// 2.
+    /// Bytes of the unit: groups begin at multiples of it and are padded to it. A power of 2 from
+    /// [`SECTOR`] to [`BLOCK`].
     pub unit: usize,
 }
 
 impl SegmentHeader {
-    /// The header block.
+    /// Returns the header block, checksum included.
     pub fn encode(&self) -> AlignedBuf {
         let mut bytes = [0u8; BLOCK];
         let (version, unit) = match self.unit {
@@ -69,11 +72,11 @@ impl SegmentHeader {
         block
     }
 
-    /// Reads the header block of segment `id`: `None` if it is not one (never written, torn or
-    /// damaged), an error if a newer version wrote it.
+    /// Reads the header block of segment `id`. Returns `None` if `block` is no valid header of this
+    /// segment: it was never written, is torn or is damaged.
     ///
     /// # Errors
-    /// `Unsupported` if a newer version wrote the block.
+    /// `Unsupported` if a newer version of the engine wrote the block.
     pub fn decode(block: &[u8], id: SegmentId, file: &str) -> Result<Option<Self>> {
         if block.len() != BLOCK || !is_sealed(block, SEGMENT_MAGIC, id, 0) {
             return Ok(None);
@@ -104,27 +107,28 @@ impl SegmentHeader {
 /// The header in front of the records of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GroupHeader {
-    /// The group.
+    /// Number of the group.
     pub number: GroupNumber,
-    /// All groups up to this one were durable when this one was sealed.
+    /// When the group of this header was sealed, all groups up to `known_synced` were durable.
     pub known_synced: GroupNumber,
-    /// The first group of this segment.
+    /// Number of the first group in the group's segment.
     pub segment_first: GroupNumber,
     /// The segment of the group before `segment_first`.
     pub previous_segment: SegmentId,
-    /// Bytes of the records.
+    /// Bytes of the group's records, without header and padding.
     pub payload_len: u32,
-    /// Number of records.
+    /// Number of records in the group.
     pub records: u32,
-    /// Number of records of the group before, modulo 2^16; 0 if it has none, or this is the first
-    /// of a run. A group may be written again with more records, and a power cut may leave its
-    /// earlier version in front of this group: the number then differs.
+    /// Number of records of the previous group, modulo 2^16. It is 0 if the previous group has no
+    /// records, or if this group is the first of an incarnation. It exposes a lost rewrite: a
+    /// growing group is written again with more records, and a power cut may leave its earlier
+    /// version in front of this group. The previous group then has fewer records than this number.
     pub previous_records: u16,
 }
 
 impl GroupHeader {
-    /// Fills in the first [`GROUP_HEADER`] bytes of `group`, which its records follow, for
-    /// `offset` in segment `id`, and pads the group to the segment's `unit`.
+    /// Pads `group` to the segment's `unit` and writes this header over its first [`GROUP_HEADER`]
+    /// bytes; the records stand behind them. The checksum holds for `offset` in segment `id` only.
     pub fn seal(&self, group: &mut AlignedBuf, id: SegmentId, offset: u64, unit: usize) {
         debug_assert_eq!(group.len(), GROUP_HEADER + self.payload_len as usize);
         group.pad_to(unit);
@@ -143,13 +147,15 @@ impl GroupHeader {
         seal(bytes, id, offset);
     }
 
-    /// Whether the group before this one had `records` records when this one was written.
+    /// Whether the previous group may have had `records` records when the group of this header was
+    /// written. `true` also if this header says nothing about the previous group.
     pub fn follows(&self, records: u32) -> bool {
         self.previous_records == 0 || self.previous_records == records as u16
     }
 
-    /// Bytes of the group in the segment, padded to `unit`, as its first unit says: `None` if that
-    /// is not the start of a group of segment `id`.
+    /// Reads the length of a group, padded to `unit`, from its first bytes `start`. Returns `None`
+    /// if `start` does not look like the start of a group of segment `id`. The checksum is not
+    /// checked.
     pub fn peek_len(start: &[u8], id: SegmentId, unit: usize) -> Option<u64> {
         if start.len() < GROUP_HEADER || !has_magic(start, GROUP_MAGIC) {
             return None;
@@ -163,11 +169,11 @@ impl GroupHeader {
         Some(len.next_multiple_of(unit as u64))
     }
 
-    /// Reads the header of a whole group (as long as [`GroupHeader::peek_len`] says): `None` if its
-    /// checksum fails.
+    /// Reads the header of `group`, which has all the bytes that [`GroupHeader::peek_len`] has
+    /// returned. Returns `None` if the checksum does not match.
     ///
     /// # Errors
-    /// `Unsupported` if the group is encrypted, or a newer version wrote it.
+    /// `Unsupported` if the group is encrypted, or a newer version of the engine wrote it.
     pub fn decode(
         group: &[u8],
         id: SegmentId,
@@ -247,7 +253,8 @@ fn version(bytes: &[u8]) -> u16 {
     u16::from_le_bytes([bytes[12], bytes[13]])
 }
 
-/// A sealed frame of a version that this code does not know was written by a newer one.
+/// The error for a header with a valid checksum and an unknown format version: a newer version of
+/// the engine wrote it.
 fn unsupported(version: u16, file: &str) -> Error {
     Error::unsupported(format!("log format version {version} in {file}"))
 }

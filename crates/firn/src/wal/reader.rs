@@ -1,12 +1,12 @@
 //! The reading end of the log: replay.
 //!
-//! A replay reads groups in the order of their numbers, over all runs of the engine (incarnations)
-//! that wrote to the log. The difficult question is where the log ends. A group that is missing or
-//! damaged may be the torn end that a crash leaves, or damage to acknowledged commits. It is an end
-//! only if nothing contradicts: each group records up to where the log was known to be synced, and
-//! each segment header names the last group before it. If a later group or segment of the same run
-//! says that the damaged group was durable, the replay fails with `Corruption` instead of losing
-//! it.
+//! A replay reads groups in the order of their numbers, over all incarnations that wrote to the
+//! log. The difficult question is where the log ends. A missing or damaged group may be the torn
+//! tail that a crash leaves, or damage to acknowledged commits. It is the end only if nothing
+//! contradicts: each group records up to which group the log was known to be durable, and the
+//! segment headers of each incarnation name the last group of the incarnation before. If a later
+//! group or segment header says that the damaged group was durable, the replay fails with
+//! `Corruption` instead of dropping that group.
 
 mod dump;
 mod salvage;
@@ -25,21 +25,22 @@ use std::path::Path;
 /// Result of a replay.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ReplayEnd {
-    /// Segment of the last group replayed.
+    /// Segment of the last group that was replayed.
     pub last_segment: SegmentId,
-    /// Number of the last group replayed.
+    /// Number of the last group that was replayed.
     pub last_group: GroupNumber,
-    /// Where that group ends in its segment, bytes; 0 if no group was replayed.
+    /// Offset at which the last replayed group ends in its segment, bytes; 0 if no group was
+    /// replayed.
     pub end_offset: u64,
-    /// Largest segment id found; the next log begins above it.
+    /// Largest segment id found in the directory. The next incarnation begins with a larger one.
     pub max_segment_id_seen: SegmentId,
-    /// Largest id of a segment with a header: others were never used.
+    /// Largest id of a segment that has a header. Segments without a header were never used.
     pub max_segment_id_used: SegmentId,
-    /// The log ended in a group that was not written completely, as a crash leaves it.
+    /// Whether the log has a torn tail: it ends with a group that a crash left incomplete.
     pub torn_tail: bool,
-    /// Bytes of the groups replayed, padding included.
+    /// Bytes of all replayed groups, padding included.
     pub bytes: u64,
-    /// Records replayed.
+    /// Number of replayed records.
     pub records: u64,
 }
 
@@ -53,27 +54,29 @@ impl ReplayEnd {
     }
 }
 
-/// Receives the records, with the segment in which each lies.
+/// Callback that receives each replayed record, with the segment in which it lies.
 pub type Visit<'f> = dyn FnMut(SegmentId, Record<'_>) -> Result<()> + 'f;
 
-/// Hands the records of segments `first` and up to `f`, in order, up to the end of the log. With
-/// `first` 0 an empty directory is an empty log; otherwise segment `first` must exist.
+/// Passes each record of the segments with id `first` or larger to `f`, in order, up to the end of
+/// the log. With `first` 0, an empty directory counts as an empty log; otherwise segment `first`
+/// must exist.
 ///
-/// The end is the first group that is missing or damaged. If a later group of the same run says
-/// that this one was durable, or the log was continued behind it, it is not the end but damage.
+/// The log ends at the first group that is missing or damaged. But if a later group of the same
+/// incarnation says that this group was durable, or if a later incarnation continued the log behind
+/// it, it is no end but `Corruption`.
 ///
 /// # Errors
-/// Corruption, with file and offset; `Unsupported` for a newer format; what `f` returns. A failed
-/// read is an error, never an end.
+/// `Corruption`, with file and offset; `Unsupported` for a newer format; the errors of `f`; `Io`
+/// for a failed read, which never counts as the end of the log.
 pub fn replay(env: &dyn Env, dir: &Path, first: SegmentId, f: &mut Visit<'_>) -> Result<ReplayEnd> {
     replay_incarnations(segments::open(env, dir, first, Copied::Whole)?, f)
 }
 
-/// As [`replay`], of the segments from `first` to `last` in an archive, which may have been copied
-/// without the unused room after their last group.
+/// As [`replay`], for the segments `first` to `last` of a log archive. An archived segment may be
+/// shorter than its header says: the archiver leaves out the unused room after the last group.
 ///
 /// # Errors
-/// As of [`replay`].
+/// Those of [`replay`].
 pub fn replay_archived(
     env: &dyn Env,
     archive: &Path,
@@ -103,16 +106,17 @@ fn replay_incarnations(
     Ok(end)
 }
 
-/// Replays the segments of one run.
+/// Replays the segments of one incarnation.
 struct IncarnationReplay<'e> {
     run: IncarnationSegments<'e>,
     end: &'e mut ReplayEnd,
-    /// Index of the segment in `run`.
+    /// Index of the current segment in `run.segments`.
     at: usize,
     offset: u64,
-    /// Number of the next group; unknown at the start of a segment in the middle of a run.
+    /// Number of the next group. `None` before the first group, if the replay does not begin with
+    /// the first segment of the incarnation.
     expected: Option<GroupNumber>,
-    /// Records of the group before, if it was replayed.
+    /// Number of records of the previous group, if that was replayed.
     last_records: Option<u32>,
 }
 
@@ -129,7 +133,7 @@ impl<'e> IncarnationReplay<'e> {
         }
     }
 
-    /// Returns whether the run ends in a torn group.
+    /// Returns whether the incarnation ends with a torn group.
     fn replay(mut self, f: &mut Visit<'_>) -> Result<bool> {
         loop {
             if self.end_known_reached() {
@@ -147,15 +151,16 @@ impl<'e> IncarnationReplay<'e> {
                     );
                     Err(self.damaged(message))
                 }
-                // The engine has started again since, so later groups are not part of the log.
+                // A later incarnation took this offset as the end of the log, so a torn group or
+                // later groups of this incarnation are not part of the log.
                 Some(_) => Ok(false),
                 None => Ok(torn),
             };
         }
     }
 
-    /// Whether the end that a later run found is reached. Groups after it, which that run did not
-    /// see, must not be replayed.
+    /// Whether the replay has reached the end that the next incarnation found. Groups of this
+    /// incarnation behind that end were dropped by that recovery and must not be replayed now.
     fn end_known_reached(&self) -> bool {
         match (self.run.next_base, self.expected) {
             (Some(base), Some(expected)) => expected > base.group,
@@ -172,7 +177,8 @@ impl<'e> IncarnationReplay<'e> {
         Error::corruption(self.segment().name.clone(), offset, message)
     }
 
-    /// Replays the group at the current place or at the next block, if it is the expected one.
+    /// Replays the next group, which begins at the current offset or at the next block. Returns
+    /// whether the expected group was there.
     fn replay_group(&mut self, f: &mut Visit<'_>) -> Result<bool> {
         for place in places(self.offset) {
             if self.replay_group_at(place, f)? {
@@ -218,8 +224,8 @@ impl<'e> IncarnationReplay<'e> {
         Ok(true)
     }
 
-    /// Moves to a later segment if its first group is the next one, past segments that were never
-    /// used.
+    /// Skips segments that have no group, and moves to the next one if it begins with the expected
+    /// group. Returns whether it does.
     fn next_segment(&mut self) -> Result<bool> {
         let here = self.segment().id;
         for at in self.at + 1..self.run.segments.len() {
@@ -229,7 +235,9 @@ impl<'e> IncarnationReplay<'e> {
             };
             let follows = match self.expected {
                 Some(expected) => header.number == expected,
-                // No group of this segment was read: did the log leave it empty?
+                // No group of the current segment was read. The later segment follows if it says
+                // that the group before it lies in a segment below the current one, which then is
+                // empty.
                 None => header.number == header.segment_first && header.previous_segment < here,
             };
             if follows {
@@ -242,14 +250,15 @@ impl<'e> IncarnationReplay<'e> {
         Ok(false)
     }
 
-    /// At a place without the next group: is it the end of the log, or damage? Returns whether
-    /// the end is torn.
+    /// Called at an offset where the next group is not intact. Decides whether the log ends here or
+    /// is damaged: damage is an error. Returns whether the end is torn.
     fn judge_end(&mut self) -> Result<bool> {
         let (at, offset, expected) = (self.at, self.offset, self.expected);
         let here = self.segment().id;
-        // Offset of the first group that was begun. If this is damage, it is reported there.
+        // Segment and offset of the first group whose header looks written. The caller reports its
+        // own error at this offset.
         let mut begun = None;
-        // Offset of the first begun group that is not intact.
+        // Segment and offset of the first group whose header looks written and which is not intact.
         let mut broken = None;
         let mut torn = false;
         let mut proof = None;
@@ -291,8 +300,8 @@ impl<'e> IncarnationReplay<'e> {
     }
 }
 
-/// The offsets at which the group after one that ends at `offset` may begin: there if both were
-/// written past the page cache, otherwise at the next block.
+/// The offsets at which the next group may begin if the previous one ends at `offset`: at `offset`
+/// itself if both groups were written past the page cache, otherwise at the next block.
 fn places(offset: u64) -> impl Iterator<Item = u64> {
     let block = offset.next_multiple_of(BLOCK as u64);
     [offset]
@@ -300,8 +309,8 @@ fn places(offset: u64) -> impl Iterator<Item = u64> {
         .chain((block > offset).then_some(block))
 }
 
-/// The number of the group that is missing where replay stopped, in segment `here`, as a later
-/// group implies it.
+/// The number of the group that is missing where the replay stopped in segment `here`. If no group
+/// was replayed, the number follows from the header of a `later` group.
 fn missing_group(
     expected: Option<GroupNumber>,
     same_segment: bool,
@@ -311,7 +320,8 @@ fn missing_group(
     match expected {
         Some(expected) => expected,
         None if same_segment || later.previous_segment < here => later.segment_first,
-        // The last group before the later segment: the missing one, or one after it.
+        // The last group before the later segment is the missing group, or one after the missing
+        // group.
         None => later.segment_first.saturating_sub(1),
     }
 }

@@ -61,7 +61,8 @@ fn written_groups_wait_for_a_sync() {
     assert!(!progress.needs_sync());
 }
 
-/// A durable group that finished during the sync must not be lost to the prefix.
+/// A group behind the target of a running sync becomes durable by its own write. When the sync
+/// ends, the durable prefix includes that group, too.
 #[test]
 fn a_durable_group_behind_a_running_sync_counts_afterwards() {
     let mut progress = under_way(2);

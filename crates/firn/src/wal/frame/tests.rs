@@ -39,7 +39,8 @@ fn a_segment_header_comes_back() {
     }
 }
 
-/// Earlier engines read segments of blocks, and refuse others.
+/// An engine that knows only format version 1 reads segments whose groups fill whole blocks, and
+/// refuses segments with smaller units.
 #[test]
 fn only_segments_of_smaller_units_have_the_second_version() {
     for (unit, version, stored) in [(BLOCK, 1, [0, 0]), (SECTOR, 2, [0, 2])] {

@@ -1,4 +1,5 @@
-//! Dumps one segment in any state: for people, not for recovery.
+//! Lists the contents of one segment, damaged or not. This is for inspection by people; recovery
+//! does not use it.
 
 use super::super::frame::{CHECKSUM, FIRST_GROUP, GROUP_HEADER, GroupHeader, SegmentHeader};
 use super::super::{Record, SegmentId};
@@ -8,33 +9,34 @@ use crate::base::checksum::xxh3;
 use crate::env::Env;
 use std::path::Path;
 
-/// One of the things that follow each other in a segment.
+/// A stretch of a segment behind the header block: a group, or a gap between groups.
 #[derive(Debug)]
 pub enum SegmentPiece<'a> {
-    /// An intact group. Recovery may drop it, if no committer waited for its write.
+    /// An intact group. Recovery drops it if a group before it is missing: then its commits were
+    /// never acknowledged as durable.
     Group {
-        /// Where it begins.
+        /// Offset of the group in the segment.
         offset: u64,
-        /// Bytes, padding included.
+        /// Bytes of the group, padding included.
         len: u64,
-        /// Its header.
+        /// Header of the group.
         header: GroupHeader,
-        /// Its records, up to the first that does not decode.
+        /// Records of the group, up to the first one that does not decode.
         records: Vec<Record<'a>>,
     },
-    /// Units in which no group begins or goes on.
+    /// Units that belong to no intact group.
     Gap {
-        /// First byte.
+        /// Offset of the first byte of the gap.
         from: u64,
-        /// First byte after it.
+        /// Offset behind the last byte of the gap.
         to: u64,
-        /// Nothing but zeros: never written.
+        /// The gap has only zeros: it was never written.
         blank: bool,
     },
 }
 
-/// Hands the pieces of segment `id` to `f`. Returns its header if that is intact, and the size of
-/// the file.
+/// Passes the groups and gaps of segment `id` to `f`, in order. Returns the segment's header, if it
+/// is intact, and the size of the file in bytes.
 ///
 /// # Errors
 /// Those of the file system; `Unsupported` for a newer format.
@@ -90,11 +92,12 @@ pub fn dump_segment(
     Ok((header, size))
 }
 
-/// A checksum of the header and the groups of segment `id`, in their order. A copy has the same
-/// one, even without the unused room after the last group.
+/// Returns a checksum over the stored checksums of the header and of all intact groups of segment
+/// `id`, in order. A copy of the segment has the same fingerprint, even without the unused room
+/// after the last group.
 ///
 /// # Errors
-/// As of [`dump_segment`].
+/// Those of [`dump_segment`].
 pub fn fingerprint(env: &dyn Env, dir: &Path, id: SegmentId) -> Result<u64> {
     let mut segment = SegmentReader::open(env, dir, id)?;
     let mut checksums = Vec::new();

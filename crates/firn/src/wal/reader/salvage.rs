@@ -1,8 +1,9 @@
-//! Replay of a damaged log: goes on where recovery refuses to.
+//! Replay of a damaged log, for the repair of a database: it goes on where recovery refuses.
 //!
-//! Recovery stops at a hole: the log ends there, or it is damaged. A salvage passes a hole if a
-//! later group proves that the missing groups were durable once. A hole without such a proof is the
-//! end, as for recovery: later groups were never acknowledged.
+//! A hole is a stretch of group numbers whose groups are missing or damaged. Recovery stops at a
+//! hole: either the log ends there, or recovery fails with `Corruption`. A salvage goes on behind
+//! the hole if a later group proves that the missing groups were durable once. A hole without such
+//! a proof is the end of the log: the commits behind it were never acknowledged.
 
 use super::super::frame::{GROUP_HEADER, GroupHeader, SegmentHeader};
 use super::super::segment::{list, segment_name};
@@ -15,32 +16,33 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::path::Path;
 
-/// An intact group, and where it lies.
+/// An intact group, with the index of its segment and its offset.
 struct IntactGroup {
     segment: usize,
     offset: u64,
     header: GroupHeader,
 }
 
-/// Where a damaged log begins.
+/// The segment with which a salvage begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogStart {
-    /// In this segment; 0 for the first there ever was.
+    /// The log begins in this segment; 0 stands for the first segment that ever existed.
     At(SegmentId),
-    /// Not known: released segments may stand before it. Only the records after the last hole are
-    /// taken. They hold every change since the first of them, so for any key the newest version in
-    /// them is newer than the one in the files; a version before a hole may be older.
+    /// The first needed segment is not known, so segments may be found that recovery no longer
+    /// needs. Only the records after the last hole are salvaged. They hold every change from the
+    /// first of them on, so their newest version of a key is newer than the one in the SSTs. A
+    /// version before a hole may be older than the one in the SSTs.
     Unknown {
         /// Segments below this one are not needed.
         at_least: SegmentId,
     },
 }
 
-/// As [`super::replay`], for a damaged log: hands every record that is left of it to `f`, in order,
-/// and what is missing to `lost`.
+/// As [`super::replay`], for a damaged log: passes every record that is left to `f`, in order, and
+/// an error for each missing or damaged segment, group or record to `lost`.
 ///
 /// # Errors
-/// Those of the file system, and what `f` returns; `Unsupported` for a record of a newer format.
+/// Those of the file system and those of `f`; `Unsupported` for a record of a newer format.
 pub fn salvage(
     env: &dyn Env,
     dir: &Path,
@@ -63,13 +65,14 @@ pub fn salvage(
                 let message = "the header of a log segment is damaged";
                 lost(Error::corruption(segment.name.clone(), 0, message));
             }
-            // Never used.
+            // The segment has neither header nor groups: it was never used.
             None => {}
         }
         segments.push(segment);
     }
     let gone = gone(&headers, first, known);
-    // Released segments are not missing.
+    // If it is not known where the log begins, a missing segment may have been released: it is no
+    // loss to report.
     for &id in gone.iter().filter(|_| known) {
         // A segment whose header alone is damaged was reported already.
         if segments.iter().all(|segment| segment.id != id) {
@@ -86,7 +89,8 @@ pub fn salvage(
     for (number, piece) in pieces.iter().enumerate() {
         let begin = &groups[piece.start()];
         let missing = match number {
-            // The segment may begin with the missing groups.
+            // The first intact group need not be the first group of its segment: the groups in
+            // front of it are missing.
             0 => begin.header.segment_first..*piece.start(),
             _ => pieces[number - 1].end() + 1..*piece.start(),
         };
@@ -112,7 +116,8 @@ pub fn salvage(
     Ok(())
 }
 
-/// A segment of the log, which begins in segment `first`, that has no file.
+/// Returns a segment that the log needs, from segment `first` on, and that has no file in `dir`.
+/// `None` if there is no such segment.
 ///
 /// # Errors
 /// Those of the file system.
@@ -129,8 +134,9 @@ pub fn missing_segment(env: &dyn Env, dir: &Path, first: SegmentId) -> Result<Op
     Ok(gone.find(|id| !ids.contains(id)))
 }
 
-/// A segment that the log had between `before` and `id` and that has no file in `dir`. `None` if
-/// the log went on from `before` to `id`, as it does when an epoch begins.
+/// Returns a segment that the log had between the segments `before` and `id`. `None` if the log
+/// went on from `before` directly to `id`; these ids need not be adjacent, for example where an
+/// epoch begins. The caller has found no segment between them in `dir`.
 ///
 /// # Errors
 /// Those of the file system; `Unsupported` for a newer format.
@@ -148,7 +154,8 @@ pub fn missing_between(
     Ok(header.map_or(Some(expected), |header| lost_between(expected, &header, 0)))
 }
 
-/// The segments that were part of the log and are missing or have no header, by recovery's rules.
+/// The segments that were part of the log and now have no file or no intact header, by the rules of
+/// [`lost_between`]. `known`: the log begins with segment `first`.
 fn gone(headers: &[SegmentHeader], first: SegmentId, known: bool) -> Vec<SegmentId> {
     let mut gone = Vec::new();
     let mut expected = (known && first > 0).then_some(first);
@@ -162,8 +169,9 @@ fn gone(headers: &[SegmentHeader], first: SegmentId, known: bool) -> Vec<Segment
     gone
 }
 
-/// Ranges of group numbers without a hole, up to the end of the log. A hole is passed if a later
-/// group records that the missing groups were durable, or if a segment is `gone` there.
+/// Splits the groups of the log into ranges of group numbers without a hole. The log goes on behind
+/// a hole if a later group records that the missing groups were durable, or if one of the segments
+/// in `gone` lies in the hole. Otherwise it ends there.
 fn pieces(
     groups: &BTreeMap<GroupNumber, IntactGroup>,
     segments: &[SegmentReader<'_>],
@@ -195,8 +203,9 @@ fn pieces(
     pieces
 }
 
-/// The groups that are part of the log, by number. When a run of the engine began, the log ended at
-/// the run's base: later groups in older segments were dropped then.
+/// Finds all intact groups that are part of the log, by number. When an incarnation began, it took
+/// [`SegmentHeader::base`] as the end of the log: groups with larger numbers in older segments were
+/// dropped then and are left out here.
 fn find(
     segments: &mut [SegmentReader<'_>],
     headers: &[SegmentHeader],
@@ -220,7 +229,8 @@ fn find(
                     offset,
                     header,
                 };
-                // Of two groups with one number, the one in the later segment counts.
+                // If two groups have the same number, the one in the later segment replaces the
+                // other.
                 groups.insert(header.number, found);
             }
             offset += bytes.len() as u64;

@@ -1,4 +1,4 @@
-//! The segments a replay reads: headers, chains, groups at offsets.
+//! The segments that a replay reads: checks that none is missing, and reads groups at offsets.
 
 use super::super::frame::{FIRST_GROUP, GroupHeader, SegmentHeader};
 use super::super::segment::{list, segment_name};
@@ -8,19 +8,19 @@ use crate::env::{BLOCK, Env, ReadFile, SECTOR};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Bytes read at once.
+/// Bytes of a segment that are read into memory at once.
 const WINDOW: usize = 256 << 10;
 
-/// A segment for reading, with a window over the part that was read last. It is open only from a
-/// read to [`Self::rest`]: an archive of the log may have more segments than a process may have
-/// files open.
+/// A segment for reading, with a buffer (`window`) of the part that was read last. The file is open
+/// only from the first read to [`Self::rest`], because a log archive may have more segments than a
+/// process may have open files.
 pub(super) struct SegmentReader<'e> {
     env: &'e dyn Env,
     path: PathBuf,
     pub id: SegmentId,
     pub name: String,
     size: u64,
-    /// Groups begin at multiples of this and fill such units.
+    /// Bytes of the unit: groups begin at multiples of it and are padded to it.
     unit: usize,
     file: Option<Arc<dyn ReadFile>>,
     window: Vec<u8>,
@@ -37,7 +37,8 @@ impl<'e> SegmentReader<'e> {
             path,
             id,
             name,
-            // A torn tail may end within a block; no group does.
+            // After a crash the file may end within a block. No group ends there, so the last
+            // partial block is left out.
             size: file.size()? / BLOCK as u64 * BLOCK as u64,
             unit: BLOCK,
             file: Some(file),
@@ -46,7 +47,7 @@ impl<'e> SegmentReader<'e> {
         })
     }
 
-    /// Closes the file and frees the window; the next read opens the file again.
+    /// Closes the file and frees the buffer; the next read opens the file again.
     pub(super) fn rest(&mut self) {
         self.file = None;
         self.window = Vec::new();
@@ -59,12 +60,12 @@ impl<'e> SegmentReader<'e> {
         Ok(&**self.file.as_ref().expect("opened just now"))
     }
 
-    /// Bytes of its whole blocks.
+    /// Size of the segment's file, bytes, rounded down to whole blocks.
     pub(super) fn size(&self) -> u64 {
         self.size
     }
 
-    /// The bytes at `offset`; `None` past the end of the file.
+    /// Returns `len` bytes at `offset`; `None` if they reach past the end of the file.
     pub(super) fn bytes(&mut self, offset: u64, len: u64) -> Result<Option<&[u8]>> {
         let Some(end) = offset.checked_add(len).filter(|&end| end <= self.size) else {
             return Ok(None);
@@ -81,7 +82,8 @@ impl<'e> SegmentReader<'e> {
         Ok(Some(&self.window[from..from + len as usize]))
     }
 
-    /// Its header, if it is intact; groups are looked for in its units from then on.
+    /// Returns the segment's header, if it is intact. Later searches for groups use the unit that
+    /// this header names.
     pub(super) fn header(&mut self) -> Result<Option<SegmentHeader>> {
         let (id, name) = (self.id, self.name.clone());
         let header = match self.bytes(0, BLOCK as u64)? {
@@ -94,14 +96,15 @@ impl<'e> SegmentReader<'e> {
         Ok(header)
     }
 
-    /// For a segment without a header: determines the unit of its groups. Returns whether it has
-    /// any.
+    /// For a segment without an intact header: determines the unit to which its groups are padded,
+    /// as the one with which most groups are valid. Returns whether the segment has any group.
     pub(super) fn find_unit(&mut self) -> Result<bool> {
         let mut best = (0, BLOCK);
         let mut unit = SECTOR;
         while unit <= BLOCK {
             self.unit = unit;
-            // A group that fills all sectors of its last block is valid with smaller units, too.
+            // A group whose last block is filled up to the last sector is valid with smaller units,
+            // too, so one valid group does not decide.
             let mut groups = 0;
             self.scan(FIRST_GROUP, &mut |_| {
                 groups += 1;
@@ -114,12 +117,13 @@ impl<'e> SegmentReader<'e> {
         Ok(best.0 > 0)
     }
 
-    /// Groups begin at multiples of this.
+    /// Bytes of the unit: groups begin at multiples of it.
     pub(super) fn unit(&self) -> u64 {
         self.unit as u64
     }
 
-    /// The group at `offset` with all its bytes: `None` if there is no intact one.
+    /// Reads the group at `offset`: its header, and all its bytes. `None` if there is no intact
+    /// group.
     pub(super) fn group(&mut self, offset: u64) -> Result<Option<(GroupHeader, &[u8])>> {
         let (id, unit, name) = (self.id, self.unit, self.name.clone());
         let Some(len) = self.peek(offset)? else {
@@ -131,15 +135,17 @@ impl<'e> SegmentReader<'e> {
         Ok(GroupHeader::decode(bytes, id, offset, unit, &name)?.map(|header| (header, bytes)))
     }
 
-    /// Length of the group whose header seems to be at `offset`, bytes.
+    /// Length in bytes of the group whose header seems to be at `offset`. `None` if nothing there
+    /// looks like a group header. The checksum is not checked.
     pub(super) fn peek(&mut self, offset: u64) -> Result<Option<u64>> {
         let (id, unit) = (self.id, self.unit);
         let start = self.bytes(offset, unit as u64)?;
         Ok(start.and_then(|start| GroupHeader::peek_len(start, id, unit)))
     }
 
-    /// Passes each intact group from `offset` on to `see`, with gaps between them, until `see`
-    /// returns `false`. Returns whether it reached the end.
+    /// Passes the header of each intact group from `offset` on to `see`, until `see` returns
+    /// `false`. Units that belong to no intact group are skipped. Returns whether the scan reached
+    /// the end of the segment.
     pub(super) fn scan(
         &mut self,
         mut offset: u64,
@@ -159,27 +165,29 @@ impl<'e> SegmentReader<'e> {
     }
 }
 
-/// Segments of one run of the engine, in order.
+/// The segments of one incarnation, in order.
 pub(super) struct IncarnationSegments<'e> {
     pub incarnation: SegmentId,
-    /// Where the log ended when the run began.
+    /// Where the log ended when this incarnation began.
     pub base: LogEnd,
-    /// Where the next run found the end of this one; `None` for the last.
+    /// The end of this incarnation as the next incarnation has found it. `None` for the last
+    /// incarnation, or if the next one's recovery may not have read this one.
     pub next_base: Option<LogEnd>,
     pub segments: Vec<SegmentReader<'e>>,
 }
 
-/// Which segments a directory has, and in what state.
+/// Which segments of a directory a replay reads, and whether they have their full size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Copied {
-    /// All, as they were written.
+    /// All segments. Each has the full size that its header names.
     Whole,
-    /// Segments up to this one, perhaps without the unused room after the last group.
+    /// The segments up to this id. They were copied, perhaps without the unused room after the last
+    /// group.
     UpTo(SegmentId),
 }
 
-/// Opens the segments from `first` on, checks that none is missing that had been in use, and
-/// groups them by run. Also returns the largest id seen in `dir`.
+/// Opens the segments from `first` on, checks that no used segment is missing, and puts them into
+/// lists by incarnation. Also returns the largest segment id in `dir`.
 pub(super) fn open<'e>(
     env: &'e dyn Env,
     dir: &Path,
@@ -192,7 +200,7 @@ pub(super) fn open<'e>(
     }
     let max_seen = ids.last().copied().unwrap_or(0);
     let mut runs: Vec<IncarnationSegments<'_>> = Vec::new();
-    // The id that should come next.
+    // The segment id that should come next.
     let mut expected = (first > 0).then_some(first);
     for id in ids.into_iter().filter(|&id| id >= first) {
         let mut segment = SegmentReader::open(env, dir, id)?;
@@ -213,8 +221,10 @@ pub(super) fn open<'e>(
             Some(run) if run.incarnation == header.incarnation => run.segments.push(segment),
             last => {
                 if let Some(last) = last {
-                    // A recovery that began after the last group found none, so it recorded the end
-                    // that its predecessor had found. All groups that it passed were durable.
+                    // A recovery that began behind the last group found no group, so it recorded
+                    // the same end as the incarnation before it. In an archive such an end says
+                    // nothing about the groups of the `last` incarnation. All those groups were
+                    // durable, so replay may read them all.
                     let known = copied == Copied::Whole || header.base != last.base;
                     last.next_base = known.then_some(header.base);
                 }
@@ -234,11 +244,11 @@ pub(super) fn open<'e>(
     Ok((runs, max_seen))
 }
 
-/// The ids from `expected` up to the segment of `header` have no file, or one without a header.
-/// Returns one of them that must have been part of the log, for one of three reasons: replay begins
-/// in it; the log ended in or after it when the run of `header` began; or that run used it before
-/// this segment, because a run uses its segments in order and writes each header before the first
-/// group.
+/// The segment ids from `expected` up to the segment of `header` have no file, or a file without a
+/// header. Returns one of these ids that must have been part of the log, for one of three reasons.
+/// Replay begins in that segment. Or the log ended in or after it when the incarnation of `header`
+/// began. Or that incarnation used it before the segment of `header`, since an incarnation uses its
+/// segments in order and writes each header before the first group.
 pub(super) fn lost_between(
     expected: SegmentId,
     header: &SegmentHeader,
@@ -254,8 +264,8 @@ pub(super) fn lost_between(
     }
 }
 
-/// Checks that the segment has its full size. The size is durable before the header is written, so
-/// a missing end may have held groups.
+/// Checks that the segment's file has the size that its header names. That size was durable before
+/// the header was written. So if the file is shorter now, the missing part may have held groups.
 pub(super) fn check_whole(segment: &SegmentReader<'_>, header: &SegmentHeader) -> Result<()> {
     if segment.size >= header.size {
         return Ok(());
@@ -268,7 +278,8 @@ pub(super) fn check_whole(segment: &SegmentReader<'_>, header: &SegmentHeader) -
     ))
 }
 
-/// Checks that a segment without a header was never used: if its header is damaged, it has groups.
+/// Checks that a segment without an intact header was never used. If it has groups, or replay
+/// begins with it, the header was damaged: that is `Corruption`.
 fn check_unused(segment: &mut SegmentReader<'_>, first: SegmentId) -> Result<()> {
     if !segment.find_unit()? && segment.id != first {
         return Ok(());
