@@ -1,6 +1,7 @@
-//! Records: what a group consists of.
+//! Log records, the messages that a group consists of.
 //!
-//! A record is stored as its kind, the length of its body and the body. Batches are opaque here.
+//! A record is stored as one byte for its kind, the length of its body and the body. A batch inside
+//! a record is just bytes to this module.
 
 use crate::base::{Error, Result, Seqno, varint};
 use crate::env::AlignedBuf;
@@ -12,24 +13,24 @@ use std::fmt;
 pub struct BinlogPosition<'a> {
     /// Name of the binary log file.
     pub name: &'a [u8],
-    /// Offset after the transaction's events, bytes.
+    /// Offset in that file behind the transaction's events, bytes.
     pub pos: u64,
 }
 
-/// The run of the host's server that prepares transactions.
+/// Names the server run that prepares transactions, as far as it is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServerRunName<'a> {
-    /// Not known.
+    /// The server run is not known.
     Unknown,
-    /// It keeps no binary log.
+    /// The server keeps no binary log.
     NoBinlog,
-    /// It wrote this file of its binary log.
+    /// The server wrote this file of its binary log.
     Binlog {
         /// Path of the file, as the server names it.
         path: &'a [u8],
-        /// When the file was begun, seconds since 1970.
+        /// When the server began the file, seconds since 1970.
         created: u32,
-        /// The server that began it.
+        /// Server id of the server that began the file.
         server_id: u32,
     },
 }
@@ -44,14 +45,15 @@ pub enum Record<'a> {
         /// Its changes.
         batch: &'a [u8],
     },
-    /// First phase of a two-phase commit: the changes, not yet visible.
+    /// First phase of a two-phase commit: it logs the changes of a transaction, which are not
+    /// visible before its `Commit` record.
     Prepare {
         /// The transaction.
         xid: &'a [u8],
         /// Its changes.
         batch: &'a [u8],
     },
-    /// First phase of a two-phase commit whose changes are files written beforehand.
+    /// First phase of a two-phase commit whose changes are SSTs that were written beforehand.
     PrepareRun {
         /// The transaction.
         xid: &'a [u8],
@@ -60,102 +62,104 @@ pub enum Record<'a> {
         /// The engine's own description of the files.
         info: &'a [u8],
     },
-    /// Second phase: the prepared transaction gets its seqno.
+    /// Second phase of a two-phase commit: the prepared transaction gets its seqno.
     Commit {
         /// The transaction.
         xid: &'a [u8],
         /// Its seqno.
         seqno: Seqno,
-        /// Its position in the binary log.
+        /// Position of the transaction in the binary log, if the server reported it.
         binlog: Option<BinlogPosition<'a>>,
     },
-    /// The prepared transaction is forgotten.
+    /// A prepared transaction is rolled back: its changes are dropped.
     Rollback {
         /// The transaction.
         xid: &'a [u8],
     },
-    /// Files written beforehand become visible at one seqno.
+    /// SSTs that were written beforehand become visible at one seqno.
     RunIngest {
-        /// The seqno of all entries.
+        /// The seqno of all entries in the files.
         seqno: Seqno,
         /// The files, in order.
         files: Cow<'a, [u64]>,
         /// The engine's own description of the files.
         info: &'a [u8],
     },
-    /// A counter (auto-increment, hidden row id) has handed out values up to this one. Replay takes
-    /// the maximum, so the order does not matter. The batch that uses the value follows in the same
-    /// append.
+    /// A counter (AUTO_INCREMENT, hidden row id) has given out values up to `value`. Replay takes
+    /// the maximum of these records, so their order does not matter. The batch that uses the value
+    /// follows in the same append, so both are replayed or neither.
     CounterMax {
-        /// The counter.
+        /// Id of the counter.
         counter: u64,
-        /// Largest value handed out.
+        /// Largest value that the counter has given out.
         value: u64,
     },
-    /// A counter was set: a new generation of it begins, and values of older generations no longer
-    /// count. Replay takes the largest value of the last generation, in any order.
+    /// A counter was set to a value: a new generation of it begins, and values of older generations
+    /// no longer count. Replay takes the largest value of the newest generation, whatever the order
+    /// of the records.
     CounterSet {
-        /// The counter.
+        /// Id of the counter.
         counter: u64,
-        /// How often it was set; at least 1.
+        /// How often the counter was set; at least 1.
         generation: u64,
-        /// Largest value handed out since.
+        /// Largest value that the counter has given out since it was set.
         value: u64,
     },
-    /// A change of the catalog.
+    /// A change of the catalog, such as CREATE TABLE.
     SchemaChange {
         /// Its seqno.
         seqno: Seqno,
-        /// For people and tools: the statement.
+        /// The SQL statement, for people and tools that read the log. Recovery ignores it.
         description: &'a [u8],
         /// Its changes.
         batch: &'a [u8],
     },
-    /// Files that an edit of the manifest has installed. A recovery to a point in time begins with
-    /// an older manifest, which lacks them; other recoveries skip the record. Only written while
-    /// the log is archived.
+    /// SSTs that an edit of the manifest has installed. A recovery to a point in time begins with
+    /// an older manifest, which does not name them, and installs them from this record. Other
+    /// recoveries skip the record. It is only written while the log is archived.
     Load {
         /// The files, in order.
         files: Cow<'a, [u64]>,
         /// The engine's own description of the files.
         info: &'a [u8],
     },
-    /// The time before the records that follow. Only written while the log is archived.
+    /// The wall-clock time before the records that follow were appended. A recovery to a point in
+    /// time uses it. It is only written while the log is archived.
     Clock {
         /// Milliseconds since 1970.
         wall_ms: u64,
-        /// The end of the binary log, if the host reported it.
+        /// The end of the binary log at that time, if the server reported it.
         binlog: Option<BinlogPosition<'a>>,
     },
-    /// The global transaction id that the server has given a commit. The record follows the
-    /// commit's in the same append.
+    /// The global transaction id (GTID) that the server has given a commit. This record follows
+    /// that commit's own record in the same append.
     Gtid {
-        /// The commit.
+        /// The seqno of the commit.
         seqno: Seqno,
-        /// The id.
+        /// The global transaction id.
         gtid: Gtid,
     },
-    /// Bytes of a blob file that is not sealed, for readers of the log that do not have the file. A
-    /// log beside its blob files has no such record: the files are synced before the log names
-    /// them.
+    /// Bytes of a blob file that is not sealed, for a reader of the log who does not have that blob
+    /// file, such as the log archive. The log of a database that recovers with its own blob files
+    /// does not need this record: those files are synced before the log names them.
     BlobSpan {
-        /// The logical blob file.
+        /// Id of the blob file.
         file: u64,
-        /// Offset of the bytes in it.
+        /// Offset of the bytes in the blob file.
         offset: u64,
         /// The bytes.
         bytes: &'a [u8],
     },
-    /// An epoch begins; the records that follow belong to it.
+    /// An epoch begins: the records that follow belong to it.
     Epoch {
-        /// The epoch.
+        /// Number of the epoch.
         epoch: u64,
-        /// Its commits have larger seqnos.
+        /// The commits of the epoch have larger seqnos than this one.
         after: Seqno,
     },
-    /// Transactions that are prepared after this record belong to `run`.
+    /// Transactions that are prepared after this record belong to the server run `run`.
     ServerRun {
-        /// The run.
+        /// Name of the server run.
         run: ServerRunName<'a>,
     },
 }
@@ -167,7 +171,7 @@ pub struct Gtid {
     pub domain: u32,
     /// The server where the transaction was first committed.
     pub server: u32,
-    /// Its number in the domain.
+    /// Number of the transaction in the domain.
     pub sequence: u64,
 }
 
@@ -193,7 +197,8 @@ const EPOCH: u8 = 13;
 const COUNTER_SET: u8 = 14;
 const SERVER_RUN: u8 = 15;
 
-/// The destination of encoded bytes: a counter first, for the lengths, then a buffer.
+/// The destination of encoded bytes. A record is encoded twice: into [`Counted`] for its length,
+/// and into a buffer.
 trait Sink {
     fn put(&mut self, bytes: &[u8]);
 
@@ -230,7 +235,7 @@ impl Sink for Counted {
 }
 
 impl<'a> Record<'a> {
-    /// Bytes that [`Record::encode`] appends.
+    /// Number of bytes that [`Record::encode`] appends.
     pub fn encoded_len(&self) -> usize {
         let body = self.body_len();
         let mut all = Counted(1 + body);
@@ -238,17 +243,19 @@ impl<'a> Record<'a> {
         all.0
     }
 
-    /// Appends the record.
+    /// Appends the encoded record to `out`.
     pub fn encode(&self, out: &mut AlignedBuf) {
         out.put(&[self.kind()]);
         out.number(self.body_len() as u64);
         self.body(out);
     }
 
-    /// Takes a record from the front of `input`, which lies in the group at `offset` of `file`.
+    /// Decodes a record at the front of `input` and removes it from `input`. For messages, `offset`
+    /// is that of the record's group in `file`.
     ///
     /// # Errors
-    /// `Corruption` for damaged bytes; `Unsupported` for an unknown kind, which is never skipped.
+    /// `Corruption` for damaged bytes; `Unsupported` for an unknown kind of record. Such a record
+    /// is never skipped.
     pub fn decode(input: &mut &'a [u8], file: &str, offset: u64) -> Result<Self> {
         let head = varint::take_u8(input).zip(varint::take_bytes(input));
         let (kind, mut body) =
@@ -447,7 +454,8 @@ fn put_binlog(out: &mut impl Sink, binlog: Option<&BinlogPosition<'_>>) {
     }
 }
 
-/// Decodes the rest of a body: a position in the binary log, or nothing.
+/// Decodes the rest of a record's body: a position in the binary log, or `Some(None)` if the body
+/// has ended. The outer `None` stands for damaged bytes.
 fn take_binlog<'a>(body: &mut &'a [u8]) -> Option<Option<BinlogPosition<'a>>> {
     if body.is_empty() {
         return Some(None);
@@ -498,7 +506,8 @@ fn put_files(out: &mut impl Sink, files: &[u64], info: &[u8]) {
 
 fn take_files<'a>(body: &mut &'a [u8]) -> Option<(Cow<'a, [u64]>, &'a [u8])> {
     let count = varint::take_u64(body)?;
-    // Each id takes a byte at least: a damaged count must not allocate more than that.
+    // Each file id takes one byte at least. This check keeps a damaged count from allocating more
+    // ids than the body can hold.
     if count > body.len() as u64 {
         return None;
     }

@@ -1,4 +1,4 @@
-//! Segment files: names, preparation, recycling.
+//! Files of log segments: names, preparation, recycling.
 
 use super::frame::{FIRST_GROUP, SegmentHeader};
 use super::{LogEnd, SegmentId};
@@ -12,26 +12,26 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A segment that takes no more groups.
+/// A log segment to which no more groups are written.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::wal) struct OldSegment {
     pub size: u64,
-    /// No group lies behind this offset.
+    /// The last group ends at or before this offset.
     pub end: u64,
 }
 
-/// Name of a segment's file.
+/// File name of a log segment.
 pub fn segment_name(id: SegmentId) -> String {
     format!("{id:06}.wal")
 }
 
-/// The segment whose file has this name; `None` for other files.
+/// The id of the log segment whose file has this name; `None` if `name` is not that of a segment.
 pub fn parse_segment_name(name: &str) -> Option<SegmentId> {
     let id = name.strip_suffix(".wal")?.parse().ok()?;
     (segment_name(id) == name).then_some(id)
 }
 
-/// Ids of the segments in `dir`, ascending.
+/// Ids of the log segments in `dir`, ascending.
 pub(super) fn list(env: &dyn Env, dir: &Path) -> Result<Vec<SegmentId>> {
     let names = env.list_dir(dir)?;
     let mut ids: Vec<_> = names.iter().filter_map(|n| parse_segment_name(n)).collect();
@@ -39,20 +39,20 @@ pub(super) fn list(env: &dyn Env, dir: &Path) -> Result<Vec<SegmentId>> {
     Ok(ids)
 }
 
-/// The largest id below `end` of a segment in `dir`; 0 if there is none.
+/// The largest id below `end` of a log segment in `dir`; 0 if there is none.
 ///
 /// # Errors
-/// Of the file system.
+/// Those of the file system.
 pub fn largest_below(env: &dyn Env, dir: &Path, end: SegmentId) -> Result<SegmentId> {
     let ids = list(env, dir)?;
     Ok(ids.into_iter().filter(|id| *id < end).max().unwrap_or(0))
 }
 
-/// Syncs all segments in `dir`: after a kill, the groups that replay has read may exist only in the
-/// page cache.
+/// Syncs all log segments in `dir`. After the process was killed, groups that replay has read may
+/// exist only in the page cache; after this call they are durable.
 ///
 /// # Errors
-/// Of opening and syncing.
+/// Those of opening and syncing the files.
 pub fn sync_all(env: &dyn Env, dir: &Path) -> Result<()> {
     for id in list(env, dir)? {
         let path = dir.join(segment_name(id));
@@ -61,19 +61,21 @@ pub fn sync_all(env: &dyn Env, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A segment open for writing.
+/// A log segment that is open for writing.
 pub(super) struct Segment {
     pub id: SegmentId,
     pub size: u64,
-    /// Groups that are written durably fill units of this many bytes, others whole blocks.
+    /// Groups that bypass the page cache are padded to a multiple of this many bytes. Groups that
+    /// go through the page cache are padded to whole blocks.
     pub unit: usize,
     pub file: Arc<dyn LogFile>,
-    /// Made of the reserve: it takes only records that help out of a full disk.
+    /// Whether the segment is made of the disk reserve. It then takes only records that help out of
+    /// a full disk.
     pub reserve: bool,
 }
 
 impl Segment {
-    /// Stands for a segment while there is no room for one: no group fits.
+    /// A placeholder while the disk has no room for a segment. Its size is 0, so no group fits.
     pub(super) fn none(id: SegmentId) -> Arc<Self> {
         Arc::new(Self {
             id,
@@ -84,7 +86,7 @@ impl Segment {
         })
     }
 
-    /// Whether there is none.
+    /// Whether this is the placeholder that [`Self::none`] returns.
     pub(super) fn is_none(&self) -> bool {
         self.size == 0
     }
@@ -118,40 +120,43 @@ impl LogFile for NoFile {
     }
 }
 
-/// Makes segments ready for use: recycled, filled with zeros or just set aside, with a header,
-/// synced, the name durable.
+/// Makes log segments ready for use. A segment is a recycled file, or a new file that is filled
+/// with zeros or only allocated. It gets a header, and both header and file name are made durable.
 ///
-/// The zeros are written if commits wait for the device: each would otherwise also wait for a
-/// change of metadata, and take three times as long. If commits do not wait, the zeros are left
-/// out, which halves the log writes of a load until the first segments are recycled.
+/// A new file is filled with zeros if commits wait for the device: without the zeros, each commit
+/// would also wait for a change of the file's metadata, and take three times as long. If commits do
+/// not wait for the device, the zeros are not written, which halves the log writes of a load until
+/// the first segments are recycled.
 ///
-/// A segment is used only when all that has succeeded, so a group never lies in a file whose header
-/// or name a power cut can take away.
+/// A segment is used only when all these steps have succeeded. So a group never lies in a file
+/// whose header or name may be lost in a power cut.
 pub(super) struct Segments {
     pub env: Arc<dyn Env>,
     pub dir: PathBuf,
     pub health: Arc<Health>,
     pub direct: bool,
-    /// Usual size, bytes.
+    /// Usual size of a segment, bytes.
     pub size: u64,
     pub incarnation: SegmentId,
     pub base: LogEnd,
-    /// Released segments of the usual size, to be renamed and written anew.
+    /// Released segments of the usual size, whose files will be renamed and overwritten as new
+    /// segments.
     pub spare: Mutex<Vec<SegmentId>>,
     pub spare_max: usize,
-    /// The reserve that provides a segment when the disk is full.
+    /// The disk reserve that provides a segment when the disk is full.
     pub kept: Option<Arc<DiskReserve>>,
     pub created: AtomicU64,
     pub recycled: AtomicU64,
 }
 
 impl Segments {
-    /// Prepares segment `id` with room for `room` bytes of groups, which will be written durably
-    /// one by one if `durable`. May run again for the same id as long as the segment was not used.
+    /// Prepares segment `id` with room for `room` bytes of groups. `durable` says that commits will
+    /// wait for the device, so a new file is filled with zeros. This function may run again for the
+    /// same id as long as no group was written to the segment.
     ///
     /// # Errors
-    /// `NoSpace` leaves nothing behind and may be tried again; any other failed write or sync
-    /// poisons, since a second try may succeed without the bytes being there.
+    /// After `NoSpace` the caller may try again. Any other failed write or sync poisons the engine,
+    /// because a second sync may succeed although the bytes never reached the device.
     pub(super) fn prepare(&self, id: SegmentId, room: u64, durable: bool) -> Result<Arc<Segment>> {
         let size = self.size.max(FIRST_GROUP + room);
         let path = self.path(id);
@@ -169,7 +174,8 @@ impl Segments {
                     if error.kind() != &ErrorKind::NoSpace {
                         self.health.poison(error.clone());
                     } else if let Err(error) = self.env.remove(&path) {
-                        // The half-written file stays; the next try writes over it.
+                        // If removing fails, the half-written file stays, and the next call for
+                        // this id overwrites it.
                         debug_assert!(error.kind() != &ErrorKind::NotFound);
                     }
                     return Err(error);
@@ -180,11 +186,11 @@ impl Segments {
         self.begin(id, size, file, false)
     }
 
-    /// As [`Self::prepare`], in the room that is kept for a full disk. `None` if that is used, or
-    /// too small.
+    /// As [`Self::prepare`], but makes the segment of the disk reserve. `None` if the reserve is
+    /// already used, or too small.
     ///
     /// # Errors
-    /// As of [`Self::prepare`].
+    /// Those of [`Self::prepare`].
     pub(super) fn prepare_in_reserve(
         &self,
         id: SegmentId,
@@ -194,7 +200,8 @@ impl Segments {
             return Ok(None);
         };
         let path = self.path(id);
-        // A reserve file that was a segment before has its length; a fresh one has none.
+        // A reserve file that was a segment before has the length of that segment; a fresh reserve
+        // file has length 0.
         let Some(len) = kept.len_of(ReservePart::Log)? else {
             return Ok(None);
         };
@@ -208,9 +215,9 @@ impl Segments {
         let file = match self.env.open_log(&path, false, self.direct) {
             Ok(file) => file,
             Err(error) => {
-                // Rename it back to the reserve: under the segment's name the next `prepare` of
-                // this id would overwrite it, and on a full disk remove it, so the reserve would be
-                // lost.
+                // Rename the file back to the reserve. Under the segment's name, the next `prepare`
+                // of this id would overwrite it, and on a full disk remove it, so the reserve would
+                // be lost.
                 self.give_back(id, size)?;
                 return Err(error);
             }
@@ -227,7 +234,8 @@ impl Segments {
         self.begin(id, size, file, true).map(Some)
     }
 
-    /// Turns a segment into the reserve again, if it was not written to or is no longer needed.
+    /// Turns the file of segment `id`, which is unused or no longer needed, into the disk reserve
+    /// again.
     pub(super) fn give_back(&self, id: SegmentId, size: u64) -> Result<()> {
         if let Some(kept) = &self.kept {
             kept.give_back(ReservePart::Log, &self.path(id), size)?;
@@ -235,7 +243,7 @@ impl Segments {
         Ok(())
     }
 
-    /// Writes the header, and makes it and the name durable.
+    /// Writes the header of a new segment, and makes the header and the file name durable.
     fn begin(
         &self,
         id: SegmentId,
@@ -266,8 +274,10 @@ impl Segments {
         }))
     }
 
-    /// The first segment of a run. On a full disk it is a segment after `used_to` that the last run
-    /// had prepared and not used, or the reserve, or none.
+    /// Provides the first segment of an incarnation. If the disk is full, this function first frees
+    /// the segments in `old` after `used_to`, which the last incarnation had prepared and not used,
+    /// and tries again. If that fails, the segment is made of the disk reserve, or else is the
+    /// placeholder [`Segment::none`].
     pub(super) fn first(
         &self,
         id: SegmentId,
@@ -313,10 +323,12 @@ impl Segments {
     /// Keeps the files of released segments (id, size) for recycling, or removes them.
     pub(super) fn release(&self, released: impl Iterator<Item = (SegmentId, u64)>) -> Result<()> {
         for (id, size) in released {
-            // With a second name it belongs to a checkpoint, too: it must not be written again.
+            // A file with a second hard link also belongs to a checkpoint, so it must not be
+            // overwritten.
             let is_own = || self.env.links(&self.path(id)).is_ok_and(|n| n == 1);
             if self.kept.as_ref().is_some_and(|k| !k.has(ReservePart::Log)) {
-                // A segment made of the reserve that was never written has no length.
+                // A segment that was made of the reserve and never written to has length 0, so its
+                // allocated size counts.
                 let usage = self.env.usage(&self.path(id));
                 let bytes = usage.map_or(size, |usage| usage.allocated.max(size));
                 if bytes >= ReservePart::Log.bytes() && is_own() {

@@ -23,7 +23,7 @@ fn segment_path(id: SegmentId) -> PathBuf {
     dir().join(segment_name(id))
 }
 
-/// Small segments, no thread: every run of a test is the same.
+/// Small segments, and no background thread, so a test does the same each time it is executed.
 fn options() -> WalOptions {
     WalOptions {
         segment_size: 8 * 4096,
@@ -61,7 +61,7 @@ fn batch(seqno: u64, bytes: &[u8]) -> Record<'_> {
     }
 }
 
-/// Appends and waits until it is durable.
+/// Appends a batch and waits until it is durable.
 fn commit(wal: &Wal, seqno: u64, bytes: &[u8]) -> Result<Appended> {
     let appended = wal.append(&[batch(seqno, bytes)], OutcomeRoom::Leave)?;
     wal.sync_to(appended.lsn)?;

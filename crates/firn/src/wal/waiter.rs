@@ -6,17 +6,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::thread::Thread;
 
-/// Why a waiter was woken. The waking thread takes it off the list first.
+/// Why a waiting committer was woken. The waking thread removes the committer from the list of
+/// waiters first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum WakeReason {
-    /// The wait is satisfied.
+    /// The log is written or durable up to the position that the committer waits for.
     Done = 1,
     /// The log has failed.
     Failed = 2,
-    /// A write slot is held for it: it writes the open group.
+    /// The woken committer must write the open group. A write slot is reserved for it.
     Lead = 3,
-    /// It must sync: no other thread does until it has.
+    /// The woken committer must sync the log files. No other thread syncs until it has finished.
     Sync = 4,
 }
 
@@ -28,7 +29,8 @@ impl WakeReason {
     }
 }
 
-/// The primitive on which a thread sleeps. A thread waits for one thing at a time, so it has one.
+/// The primitive on which a thread sleeps. A thread sleeps in one wait at a time, so each thread
+/// has one `Parker`.
 #[derive(Debug)]
 pub(super) struct Parker {
     thread: Thread,
@@ -44,12 +46,13 @@ thread_local! {
 }
 
 impl Parker {
-    /// The calling thread's.
+    /// Returns the `Parker` of the calling thread.
     pub(super) fn current() -> Arc<Self> {
         PARKER.with(Arc::clone)
     }
 
-    /// Sleeps until a signal is there and takes it. Called by the owner only.
+    /// Sleeps until another thread has called [`Self::wake`], and returns the reason. Only the
+    /// thread that owns this `Parker` calls it.
     pub(super) fn wait(&self) -> WakeReason {
         loop {
             if let Some(signal) = WakeReason::from_u8(self.signal.swap(0, Ordering::Acquire)) {
@@ -65,7 +68,7 @@ impl Parker {
     }
 }
 
-/// A committer on the list.
+/// A committer on the log's list of waiters.
 #[derive(Debug)]
 pub(super) struct CommitWaiter {
     pub lsn: Lsn,
@@ -73,8 +76,8 @@ pub(super) struct CommitWaiter {
     pub parker: Arc<Parker>,
 }
 
-/// Waiters to wake once the mutex is released: a wake-up is a system call. The list's memory is
-/// kept per thread.
+/// Committers to wake once the log's mutex is released, because a wake-up is a system call. The
+/// memory of the list is kept per thread for its next use.
 pub(super) struct WakeList(Vec<(Arc<Parker>, WakeReason)>);
 
 impl WakeList {
@@ -86,14 +89,14 @@ impl WakeList {
         self.0.push((waiter.parker, signal));
     }
 
-    /// Forgets the waiters and returns the reasons that they would have been woken for.
+    /// Drops the list without waking anyone, and returns the reasons of the wake-ups.
     #[cfg(test)]
     pub(super) fn signals(mut self) -> Vec<WakeReason> {
         self.0.drain(..).map(|(_, signal)| signal).collect()
     }
 
-    /// Wakes waiters in reverse push order: the next leader was pushed last, and the device idles
-    /// until it writes.
+    /// Wakes the committers in reverse push order. The next leader was pushed last, and the device
+    /// is idle until the leader writes, so the leader is woken first.
     pub(super) fn wake(mut self) {
         while let Some((parker, signal)) = self.0.pop() {
             parker.wake(signal);

@@ -31,23 +31,25 @@ use std::thread::JoinHandle;
 pub struct WalOptions {
     /// Size of a segment, bytes; a multiple of 4096, three blocks at least.
     pub segment_size: u64,
-    /// Writes that may be in flight at once.
+    /// Number of group writes that may be in flight at once.
     pub syncs_in_flight: usize,
-    /// Bypass the page cache where the file system allows it.
+    /// Whether durable writes bypass the page cache, where the file system allows it.
     pub direct_io: bool,
-    /// Prepare segments ahead in a background thread. Without it, `append` prepares one when it
-    /// needs one.
+    /// Whether a background thread prepares the next segment ahead. Without the thread, `append`
+    /// prepares a segment when it needs one.
     pub background: bool,
-    /// An `append` that finds this many bytes unwritten writes them first.
+    /// Limit of the buffer of records that are not written yet, bytes. An `append` that finds the
+    /// buffer this full writes it before it appends.
     pub buffer_max: usize,
-    /// Released segments to keep for recycling.
+    /// Number of released segments that are kept for recycling.
     pub spare_segments_max: usize,
-    /// Whether the first commits wait for the device; later the log follows what commits ask for.
+    /// Whether the first commits will wait for the device. Later the log goes by whether the last
+    /// commit waited for it.
     pub durable_commits: bool,
-    /// Room that is kept for a full disk.
+    /// The disk reserve, which provides a segment when the disk is full.
     pub kept: Option<Arc<DiskReserve>>,
-    /// The segment with which the next replay begins, as far as is known: it must stay even if it
-    /// has no group.
+    /// The segment with which the next replay begins, as far as is known. It must not be removed,
+    /// even if it has no group.
     pub replayed_from: SegmentId,
 }
 
@@ -67,38 +69,40 @@ impl Default for WalOptions {
     }
 }
 
-/// Use of the room that is kept for outcomes of prepared transactions.
+/// How an append uses the log room that is reserved for outcomes (commit or rollback) of prepared
+/// transactions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OutcomeRoom {
-    /// Leaves it.
+    /// The append leaves the reserved room as it is.
     Leave,
-    /// Adds to it: one more outcome will be appended, and must fit even on a full disk.
+    /// The append reserves room for one more outcome, which must fit later even on a full disk.
     Keep,
-    /// This is such an outcome.
+    /// The append is such an outcome and takes its reserved room.
     Use,
 }
 
-/// The room that records may take when the disk is full.
+/// How much of the log's disk reserve the records may take when the disk is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FullDiskAccess {
     /// None: the append fails.
     Ordinary,
-    /// Three quarters of the reserve: for deletions of rows.
+    /// Three quarters of the reserve. This is for deletions of rows.
     Deletions,
-    /// All of the reserve: for records that drop tables or end prepared transactions.
+    /// All of the reserve. This is for records that drop tables or end prepared transactions.
     Exits,
 }
 
 /// Result of `append`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Appended {
-    /// Position after the records, for `sync_to` and `write_to`.
+    /// Log position behind the records, for `sync_to` and `write_to`.
     pub lsn: Lsn,
-    /// The segment to pin: the records lie in it or a later one.
+    /// The records lie in this segment or a later one. The caller must keep it from being released
+    /// as long as it needs the records.
     pub segment: SegmentId,
 }
 
-/// Counters since the log was created.
+/// Counters of a [`Wal`] since it was created.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct WalStats {
     /// Records appended.
@@ -109,13 +113,13 @@ pub struct WalStats {
     pub bytes_written: u64,
     /// Groups written.
     pub groups: u64,
-    /// Durable writes and syncs of files.
+    /// Number of durable writes and of syncs of segment files.
     pub syncs: u64,
-    /// Segments created.
+    /// Segments made of new files.
     pub segments_created: u64,
-    /// Segments recycled.
+    /// Segments made of recycled files.
     pub segments_recycled: u64,
-    /// Times a committer slept.
+    /// How often a committer slept until its records were written or durable.
     pub waits: u64,
 }
 
@@ -124,27 +128,28 @@ pub struct WalStats {
 /// # Invariants
 /// - Groups are numbered without gaps. A durably written group owns whole units of the segment; a
 ///   group that goes through the page cache owns whole blocks, because the cache writes all of a
-///   block. Neither is written again once a sync or a durable write of it has begun. Recovery opens
-///   a new segment and never appends to an old one.
-/// - A commit is acknowledged when its group *and all before it* are durable; that same prefix is
-///   what later groups record as known to be synced.
-/// - A segment is used only when its header, its size and its name are durable. `append` ensures
-///   the room, so a full disk fails the commit before it has a position in the log.
-/// - After a failed write or sync nothing is written any more.
-/// - The segment, or else the next one, which is ready, has room for the outcome of each prepared
+///   block. No group is written again once a durable write of it, or a sync of its file, has begun.
+///   Recovery opens a new segment and never appends to an old one.
+/// - A durable commit is acknowledged when its group *and all groups before it* are durable. Each
+///   group records the end of this durable prefix in its header (`known_synced`).
+/// - A segment is used only when its header, its size and its name are durable. `append` makes sure
+///   that there is room, so on a full disk a commit fails before it has a position in the log.
+/// - After a failed write or sync nothing is written to the log any more.
+/// - The current segment, or else the prepared next one, has room for the outcome of each prepared
 ///   transaction: a commit that is already in the binary log must not fail for lack of space.
 ///
 /// # Steps of a durable commit
-/// 1. `append`: under the mutex, encode into the open group.
-/// 2. `sync_to`: if a write slot is free and enough others wait, too, *lead*: take the open group
-///    out, write it without the mutex. Otherwise sleep.
-/// 3. The thread that finishes a write advances the durable prefix, wakes the waiters that it
-///    satisfies and, for the slot that became free, one waiter of the open group: the next leader.
-///    The others sleep on.
+/// 1. `append` encodes the records into the open group, under the log's mutex.
+/// 2. `sync_to`: if a write slot is free and enough other committers wait, too, the thread *leads*:
+///    it takes the open group out and writes it without the mutex. Otherwise it sleeps.
+/// 3. The thread that finishes a write advances the durable prefix and wakes the committers that
+///    are now durable. For the slot that became free it also wakes one committer of the open group,
+///    the next leader. All other committers sleep on.
 ///
 /// # Rejected
-/// A log thread (two more switches per commit), a timer that gathers groups (no gain in a closed
-/// loop), one write at a time (a third of the throughput on devices that take several).
+/// A dedicated thread that writes the log costs two more context switches per commit. A timer that
+/// delays writes to gather larger groups gains nothing if each client waits for its commit. One
+/// write at a time gives a third of the throughput on devices that take several writes at once.
 pub struct Wal {
     shared: Arc<Shared>,
     worker: Mutex<Option<JoinHandle<()>>>,
@@ -155,22 +160,24 @@ struct Shared {
     segments: Segments,
     listener: Listener,
     state: Mutex<WalState>,
-    /// Held while a group is written without a sync. Lock order: before `state`.
+    /// Held while a group is written to the page cache without a sync. Lock order: before `state`.
     turn: Mutex<()>,
     durable: AtomicU64,
     /// Held while a segment is prepared. Lock order: before `state`.
     preparing: Mutex<()>,
     work: Condvar,
-    /// Number of readers of segments that may have been released. Changes under `state`.
+    /// Number of [`SegmentHold`]s: while it is not 0, no segment is released. It grows only under
+    /// the mutex of `state`.
     held: Arc<AtomicUsize>,
 }
 
 impl Wal {
-    /// Opens a new log, or the continuation of a recovered one, in `dir`. `first` is an id larger
-    /// than that of every segment ever used there; `prev` is where replay ended.
+    /// Opens a new log, or a new incarnation of a recovered log, in `dir`. `first` is larger than
+    /// the id of every segment that was ever used in `dir`; `prev` is the end that replay has
+    /// found.
     ///
-    /// The segments found are synced: what replay read may so far be in the page cache only, while
-    /// the new segment's header says that the log reaches so far.
+    /// All segments in `dir` are synced. Groups that replay has read may so far be in the page
+    /// cache only, but the header of the new segment will say that the log reaches up to `prev`.
     ///
     /// # Errors
     /// Those of the file system: `Io`, `NoSpace`.
@@ -194,7 +201,8 @@ impl Wal {
         let end = end_of_names(epoch_of(first));
         for id in segment::list(env.as_ref(), dir)? {
             if id >= end {
-                // Of no epoch yet. The opening thread has seen that the segment is unused.
+                // The id lies above those of the epoch of `first`. The thread that opens the
+                // database has checked that this segment is unused.
                 continue;
             }
             if id >= first {
@@ -222,8 +230,9 @@ impl Wal {
             recycled: AtomicU64::new(0),
         };
         let segment = {
-            // Segments after the end hold no group of the log. But the next replay may begin in
-            // one: after a replay that found no group, the recorded end is that of an earlier run.
+            // Segments after the end of the log hold no group of it. But the next replay may begin
+            // with one of them: after a replay that found no group, `prev` is the end that an
+            // earlier incarnation has found.
             let used_to = prev.segment.max(opts.replayed_from);
             segments.first(first, used_to, opts.durable_commits, &mut old)?
         };
@@ -252,22 +261,24 @@ impl Wal {
         }))
     }
 
-    /// Appends records, all of them to the same group: replay yields all or none.
+    /// Appends `records` to one group, so replay returns all or none of them.
     ///
-    /// Cheap: copies into a buffer. It waits only if the next segment is not ready, or if
-    /// [`WalOptions::buffer_max`] bytes wait to be written.
+    /// This only copies the records into a buffer. It waits for I/O only if the next segment is
+    /// needed and not prepared, or if [`WalOptions::buffer_max`] bytes wait to be written.
     ///
     /// # Errors
-    /// `NoSpace` if there is no room for another segment, `Unsupported` over 1 GiB: nothing was
-    /// appended. `Poisoned`, `ShutDown`. With [`OutcomeRoom::Use`] there is always room.
+    /// `NoSpace` if there is no room for another segment; never with [`OutcomeRoom::Use`].
+    /// `Unsupported` for more than 1 GiB of records. `Poisoned` after a failed write or sync;
+    /// `ShutDown` after [`Self::close`]. After an error nothing was appended.
     pub fn append(&self, records: &[Record<'_>], room: OutcomeRoom) -> Result<Appended> {
         self.append_to(records, room, FullDiskAccess::Ordinary)
     }
 
-    /// As [`Self::append`], also in room that is kept for a full disk.
+    /// As [`Self::append`]; when the disk is full, `access` says how much of the disk reserve the
+    /// records may take.
     ///
     /// # Errors
-    /// As of [`Self::append`].
+    /// Those of [`Self::append`].
     pub fn append_to(
         &self,
         records: &[Record<'_>],
@@ -277,22 +288,24 @@ impl Wal {
         self.shared.append(records, room, access)
     }
 
-    /// Announces one more outcome, of a transaction that an earlier run of the log has prepared.
-    /// Unlike with [`OutcomeRoom::Keep`] there may be no room for it yet.
+    /// Announces the outcome of a transaction that was prepared in an earlier incarnation. From now
+    /// on, appends leave room for this outcome. Unlike after an append with [`OutcomeRoom::Keep`],
+    /// the room may not be there yet.
     pub fn expect_outcome(&self) {
         self.shared.state.lock().outcomes += 1;
     }
 
-    /// Whether there is no segment: nothing can be made durable until there is room on the disk.
+    /// Whether the log has no current segment. Then nothing can be made durable until there is room
+    /// on the disk.
     pub fn has_no_segment(&self) -> bool {
         self.shared.state.lock().segment.is_none()
     }
 
-    /// Prepares the next segment if the disk had no room for it before, and begins it if there is
-    /// none.
+    /// If the disk had no room for the next log segment, tries again to prepare it. If the log has
+    /// no current segment, the prepared one becomes the current segment.
     ///
     /// # Errors
-    /// `NoSpace` if it has none now; `Poisoned`.
+    /// `NoSpace` if the disk still has no room; `Poisoned` after a failed write or sync.
     pub fn retry_next_segment(&self) -> Result<()> {
         self.shared.segments.health.check()?;
         match self.shared.segments.health.is_full(Some(FullDisk::Log)) {
@@ -301,10 +314,11 @@ impl Wal {
         }
     }
 
-    /// Returns when everything up to `lsn` is durable.
+    /// Returns when all records up to `lsn` are durable.
     ///
     /// # Errors
-    /// `Poisoned`: whether the records survive is unknown until restart.
+    /// `Poisoned` after a failed write or sync: whether the records survive is unknown until the
+    /// next start.
     pub fn sync_to(&self, lsn: Lsn) -> Result<()> {
         if lsn <= self.durable_lsn() {
             return Ok(());
@@ -312,41 +326,44 @@ impl Wal {
         self.shared.wait_for(lsn, true)
     }
 
-    /// Returns when everything up to `lsn` is with the operating system.
+    /// Returns when all records up to `lsn` were handed to the operating system, so that they
+    /// survive a kill of the process.
     ///
     /// # Errors
-    /// As for [`Self::sync_to`].
+    /// Those of [`Self::sync_to`].
     pub fn write_to(&self, lsn: Lsn) -> Result<()> {
         self.shared.wait_for(lsn, false)
     }
 
-    /// Everything up to here is durable.
+    /// The end of the durable prefix: all records up to this position are durable.
     pub fn durable_lsn(&self) -> Lsn {
         self.shared.durable.load(Ordering::Acquire)
     }
 
-    /// Everything up to here is with the operating system: a kill of the process leaves it.
+    /// All records up to this position were handed to the operating system, so they survive a kill
+    /// of the process.
     #[cfg(test)]
     pub fn written_lsn(&self) -> Lsn {
         self.shared.state.lock().progress.written().lsn
     }
 
-    /// The position after the last record.
+    /// The log position behind the last appended record.
     pub fn appended_lsn(&self) -> Lsn {
         self.shared.state.lock().appended
     }
 
-    /// Future appends go to this segment or a later one.
+    /// The current segment: later appends go to it or to a later segment.
     pub fn current_segment(&self) -> SegmentId {
         self.shared.state.lock().segment.id
     }
 
-    /// Recycles or removes segments below `segment`. The caller has made durable that replay begins
-    /// at `segment` or later. Segments with groups that are not durable stay for a later call; so
-    /// do all while [`Self::hold_segments`] is in force, and those from [`Self::keep_from`] on.
+    /// Recycles or removes the log segments below `segment`. Before, the caller has durably
+    /// recorded that replay begins at `segment` or later. Some segments are kept, and a later call
+    /// releases them: those with groups that are not durable yet; those from the segment given to
+    /// [`Self::keep_from`] on; and all while a [`SegmentHold`] exists.
     ///
     /// # Errors
-    /// Those of the file system: `Io`. The segments stay for a later call.
+    /// `Io`: those of the file system. The remaining files stay in the directory.
     pub fn release_before(&self, segment: SegmentId) -> Result<()> {
         let released = {
             let mut state = self.shared.state.lock();
@@ -362,7 +379,7 @@ impl Wal {
         self.shared.segments.release(sizes)
     }
 
-    /// Counters.
+    /// Returns the counters of this log.
     pub fn stats(&self) -> WalStats {
         let segments = &self.shared.segments;
         WalStats {
@@ -372,9 +389,9 @@ impl Wal {
         }
     }
 
-    /// Makes everything durable and ends the log: later appends fail with `ShutDown`. An empty last
-    /// group vouches for all before it, so that damage to the last records is not taken for a torn
-    /// tail. Further calls do nothing.
+    /// Makes all records durable and closes the log: later appends fail with `ShutDown`. An empty
+    /// group is written last. Its header says that all groups before it are durable, so a later
+    /// replay does not take damage to the last records for a torn tail. Further calls do nothing.
     ///
     /// # Errors
     /// Those of [`Self::sync_to`].
@@ -401,7 +418,7 @@ impl Wal {
 }
 
 impl Drop for Wal {
-    /// Without `close`, what was not synced may be lost.
+    /// If [`Wal::close`] was not called before, records that were not synced may be lost.
     fn drop(&mut self) {
         self.stop_worker();
     }
@@ -427,7 +444,8 @@ impl Shared {
             let message = format!("{bytes} bytes in one log append");
             return Err(Error::unsupported(message));
         }
-        // Whether to ask for room without the outcomes that are expected later.
+        // Whether to ask only for room for these records, and not for the outcomes that are
+        // expected later.
         let mut alone = false;
         loop {
             self.segments.health.check()?;
@@ -454,8 +472,9 @@ impl Shared {
                 let more = group_len as u64 + outcome_room(behind);
                 match self.prepare(more, access, !alone) {
                     Ok(_) => continue,
-                    // After a restart more outcomes may be expected than the reserve has room for.
-                    // An outcome that finds room does not harm the others.
+                    // After a restart more outcomes may be expected than the disk reserve has room
+                    // for. This outcome may be appended if it fits, since with it one fewer outcome
+                    // is expected.
                     Err(full)
                         if room == OutcomeRoom::Use
                             && !alone
@@ -464,7 +483,9 @@ impl Shared {
                         alone = true;
                         continue;
                     }
-                    // Decisions of recovery stay in memory until there is a segment.
+                    // There is no room for the outcome. If the log has no segment at all, recovery
+                    // is deciding about prepared transactions: the record stays in the buffer in
+                    // memory until there is a segment.
                     Err(full) if room == OutcomeRoom::Use && *full.kind() == ErrorKind::NoSpace => {
                         state = self.state.lock();
                         if !state.segment.is_none() {
@@ -493,12 +514,14 @@ impl Shared {
         }
     }
 
-    /// Prepares the segment after the current one, for a group of `room` bytes, unless it is there.
+    /// Prepares the segment after the current one with `room` bytes for a group, unless it is
+    /// already prepared.
     fn prepare_next(&self, room: u64, access: FullDiskAccess) -> Result<Arc<Segment>> {
         self.prepare(room, access, true)
     }
 
-    /// As [`Self::prepare_next`]. Room for all expected outcomes is added only if `for_outcomes`.
+    /// As [`Self::prepare_next`]. Only with `for_outcomes` the segment also has room for the
+    /// outcomes of all prepared transactions.
     fn prepare(
         &self,
         room: u64,
@@ -517,9 +540,9 @@ impl Shared {
             {
                 return Ok(Arc::clone(next));
             }
-            // A prepared segment that is too small is written anew, larger: it has no group yet.
-            // But if it has the room that is kept for outcomes, it is used as it is, and the larger
-            // one follows it.
+            // A prepared segment that is too small has no group yet, so it is prepared anew with a
+            // larger size. But if outcomes rely on the room in that segment, it becomes the current
+            // segment now, and the larger one is prepared behind it.
             state.use_kept_room();
             let given = state.next.take().filter(|next| next.reserve);
             (state.segment.id + 1, state.wants_durable, room, given)
@@ -528,7 +551,8 @@ impl Shared {
             self.segments.give_back(given.id, given.size)?;
         }
         let in_reserve = || {
-            // A third more than requested: a quarter of the whole then remains.
+            // Ask for a third more than `room`, so that a quarter of the segment remains for
+            // records other than deletions.
             let with_margin = match access {
                 FullDiskAccess::Deletions => (FIRST_GROUP + room) / 3 + room + 1,
                 _ => room,
@@ -536,7 +560,8 @@ impl Shared {
             self.segments.prepare_in_reserve(id, with_margin)
         };
         let exits = access != FullDiskAccess::Ordinary;
-        // `retry_next_segment` checks whether the disk is still full.
+        // If the disk was full before, records that may use the disk reserve take it without trying
+        // the disk again. [`Wal::retry_next_segment`] finds out whether the disk is still full.
         let kept = match exits && self.segments.health.is_full(Some(FullDisk::Log)) {
             true => in_reserve()?,
             false => None,
@@ -558,7 +583,8 @@ impl Shared {
         Ok(next)
     }
 
-    /// The background thread: prepares each segment it is asked for, once.
+    /// The loop of the background thread: tries once to prepare each segment that an append has
+    /// asked for.
     fn prepare_ahead(&self) {
         let mut tried = 0;
         let mut state = self.state.lock();
@@ -570,7 +596,8 @@ impl Shared {
             tried = state.next_wanted;
             drop(state);
             if let Err(error) = self.prepare_next(0, FullDiskAccess::Ordinary) {
-                // The append that needs the segment tries again and reports to its caller.
+                // The append that needs the segment will try again and return the error to its
+                // caller.
                 let message = format!("the next log segment is not ready: {error}");
                 self.listener.log(Severity::Warning, &message);
             }
@@ -579,12 +606,12 @@ impl Shared {
     }
 }
 
-/// Most bytes of the records of an outcome: with the time, a name and a position in the binary
-/// log.
+/// Upper limit for the records of one outcome, bytes. They include the time, and a file name and a
+/// position of the binary log.
 const OUTCOME_BYTES_MAX: usize = BLOCK / 2;
 
-/// Bytes for so many outcomes, each in a group of its own, and for the rest of the block in which
-/// the group before them ends.
+/// Bytes that so many outcomes need, with one block for each outcome's group, and one block more
+/// because the first of them begins at the next block.
 fn outcome_room(outcomes: u64) -> u64 {
     match outcomes {
         0 => 0,
@@ -592,8 +619,9 @@ fn outcome_room(outcomes: u64) -> u64 {
     }
 }
 
-/// Bytes at the end of a segment that records of this kind may not take: deletions of rows leave a
-/// quarter of a reserve segment to the records that drop tables or end prepared transactions.
+/// Bytes at the end of a segment that records of this access may not take. In a segment that is
+/// made of the disk reserve, deletions of rows leave a quarter to the records that drop tables or
+/// end prepared transactions.
 fn margin(segment: &Segment, access: FullDiskAccess) -> u64 {
     match segment.reserve && access == FullDiskAccess::Deletions {
         true => segment.size / 4,
@@ -601,15 +629,17 @@ fn margin(segment: &Segment, access: FullDiskAccess) -> u64 {
     }
 }
 
-/// Whether records of this kind may go into a segment at all.
+/// Whether records of this access may go into the segment at all: a segment that is made of the
+/// disk reserve takes no ordinary records.
 fn takes(segment: &Segment, access: FullDiskAccess) -> bool {
     !segment.reserve || access != FullDiskAccess::Ordinary
 }
 
-/// Whether a segment without groups has room for groups of `room` bytes.
+/// Whether a segment that has no groups yet has room for groups of `room` bytes.
 fn has_room(segment: &Segment, room: u64, access: FullDiskAccess) -> bool {
     takes(segment, access) && segment.size >= FIRST_GROUP + room + margin(segment, access)
 }
 
-/// Bytes one `append` may take; with the buffered ones a group's length fits its 32-bit field.
+/// Maximum bytes of the records of one `append`. Together with the buffered records, the length of
+/// a group then fits into its 32-bit field.
 const MAX_APPEND: usize = 1 << 30;

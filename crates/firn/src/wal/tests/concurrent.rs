@@ -1,4 +1,4 @@
-//! Many committers at once.
+//! Tests with many committers at once.
 
 use super::*;
 use crate::base::ErrorKind;
@@ -9,8 +9,8 @@ use parking_lot::Mutex;
 const THREADS: u64 = 16;
 const COMMITS: u64 = 60;
 
-/// Appends under a commit mutex that hands out seqnos, then waits outside. Returns the seqnos
-/// acknowledged.
+/// Several threads append batches: each takes a mutex that gives out seqnos, appends, and waits
+/// outside the mutex. Returns the acknowledged seqnos.
 fn run(wal: &Wal, durable: impl Fn(u64) -> bool + Sync) -> Vec<u64> {
     let commit_mutex = Mutex::new(0u64);
     let acknowledged = Mutex::new(Vec::new());
@@ -119,8 +119,8 @@ fn real_files_hold_them_too() {
     assert_eq!(seqnos, all());
 }
 
-/// One write fails while others are in flight: every thread gets an answer, those acknowledged
-/// are there after the crash, and nothing is replayed out of order.
+/// One write fails while others are in flight. Every thread gets a result, acknowledged commits are
+/// replayed after the crash, and nothing is replayed out of order.
 #[test]
 fn a_failure_amid_many_committers_loses_nothing_acknowledged() {
     for nth in [1, 2, 3, 10, 50, 100] {
@@ -143,7 +143,7 @@ fn a_failure_amid_many_committers_loses_nothing_acknowledged() {
     }
 }
 
-/// The power goes while several groups are in flight.
+/// The power is cut while several groups are in flight.
 #[test]
 fn a_power_cut_amid_many_committers_loses_nothing_acknowledged() {
     for point in [4, 5, 7, 12, 30, 60, 100] {

@@ -1,4 +1,4 @@
-//! Bit rot is told from a torn tail.
+//! Tests that replay tells damage of durable groups from a torn tail.
 
 use super::*;
 use crate::base::ErrorKind;
@@ -10,7 +10,7 @@ fn corruption_at(error: &crate::base::Error) -> (String, u64) {
     }
 }
 
-/// Segment 1 and 2 full, one group in segment 3; then a power cut.
+/// A log after a power cut: segments 1 and 2 are full, segment 3 has one group.
 fn three_segments() -> MemEnv {
     let env = MemEnv::new();
     let wal = new_wal(&env);
@@ -28,7 +28,7 @@ fn a_flip_in_any_group_but_the_last_is_corruption() {
             let env = three_segments();
             let (segment, at) = (group / 7 + 1, FIRST_GROUP + group % 7 * 4096);
             flip(&env, &segment_path(segment), at + byte);
-            // From the start of the log, and from the segment itself.
+            // Replay may begin with any segment up to the damaged one: the damage is always found.
             for first in 1..=segment {
                 let error = replayed(&env, first).unwrap_err();
                 assert_eq!(corruption_at(&error), (segment_name(segment), at));
@@ -86,7 +86,8 @@ fn a_damaged_header_or_a_missing_segment_is_corruption() {
     }
 }
 
-/// Damage to what an earlier recovery had replayed is found even if no later group knew of it.
+/// Damage to a group that an earlier recovery has replayed is found, even if no later group of the
+/// same incarnation records that the group was durable.
 #[test]
 fn damage_before_a_later_run_is_corruption() {
     let env = three_segments();
@@ -98,7 +99,8 @@ fn damage_before_a_later_run_is_corruption() {
     assert_eq!(corruption_at(&error), (segment_name(3), FIRST_GROUP));
 }
 
-/// Groups behind a hole that recovery had found stay dead, even if the hole closes.
+/// Groups behind a hole that an earlier recovery took as the end of the log are never replayed,
+/// even if the missing group is readable again later.
 #[test]
 fn groups_behind_the_end_of_a_run_stay_dead() {
     let env = three_segments();
@@ -123,7 +125,7 @@ fn a_prepared_segment_without_header_or_content_is_passed_over() {
     let wal = open(&env, options(), 5, end.log_end()).unwrap();
     commit(&wal, 16, b"").unwrap();
     assert_eq!(replayed(&env, 1).unwrap().0.len(), 16);
-    // A released segment that was renamed but did not get its new header.
+    // Segment 6 is a recycled file that was renamed and did not get its new header.
     let former = env.read(&segment_path(1)).unwrap();
     env.place(&segment_path(6), former);
     assert_eq!(replayed(&env, 1).unwrap().0.len(), 16);

@@ -1,30 +1,34 @@
-//! Power cuts: what was acknowledged is replayed, and what is replayed is a prefix of what was
-//! appended.
+//! Tests of power cuts: all acknowledged records are replayed, and the replayed records are a
+//! prefix of the appended ones.
 
 use super::*;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-/// Records that the runs of the engine appended. Each record has the next seqno, and its first byte
-/// is the number of the run, so that a lost record differs from the one that took its seqno.
+/// The records that all incarnations have appended. Each record has the next seqno. Its first byte
+/// is the number of its incarnation, so that a lost record differs from a later one with the same
+/// seqno.
 #[derive(Clone, Default)]
 struct History {
-    /// The run of each record; seqno 1 is the first.
+    /// The number of the incarnation that appended each record. The first element is that of seqno
+    /// 1.
     appended: Vec<u8>,
-    /// Seqnos up to here were acknowledged.
+    /// Records up to this seqno were acknowledged as durable.
     acknowledged: u64,
-    /// Seqnos up to here are with the operating system.
+    /// Records up to this seqno were handed to the operating system.
     written: u64,
-    /// Seqnos up to here must come back now.
+    /// Records up to this seqno must be replayed after the crash that has just happened.
     expected: u64,
-    /// Seqnos up to here need no log any more.
+    /// Records up to this seqno need not be replayed any more, as if their memtable had been
+    /// flushed.
     flushed: u64,
-    /// Where replay begins.
+    /// The segment with which replay begins.
     first: SegmentId,
     runs: u8,
 }
 
-/// Appends, writes, syncs, flushes and releases at random until done or dead.
+/// Appends, writes, syncs, flushes and releases at random, until the work is done or the simulated
+/// crash stops it.
 fn work(env: &MemEnv, rng: &mut StdRng, history: &mut History, next: (SegmentId, LogEnd)) {
     let opts = WalOptions {
         buffer_max: 20_000,
@@ -34,7 +38,8 @@ fn work(env: &MemEnv, rng: &mut StdRng, history: &mut History, next: (SegmentId,
     let Ok(wal) = open(env, opts, next.0, next.1) else {
         return;
     };
-    // Until this sync, replayed records may have been in the page cache only.
+    // Opening the log has synced the old segments. Before that, replayed records may have been in
+    // the page cache only.
     history.acknowledged = history.appended.len() as u64;
     let mut lsns: Vec<(Lsn, u64)> = Vec::new();
     for _ in 0..40 {
@@ -78,7 +83,8 @@ fn work(env: &MemEnv, rng: &mut StdRng, history: &mut History, next: (SegmentId,
     }
 }
 
-/// Replays, checks against the history, and returns where the next run begins.
+/// Replays the log, checks the records against the history, and returns the first segment and the
+/// log end for the next incarnation.
 fn check(env: &MemEnv, history: &mut History, what: &str) -> (SegmentId, LogEnd) {
     let mut found: Vec<(u64, u8)> = Vec::new();
     let end = replay(env, &dir(), history.first, &mut |_, record| {
@@ -105,8 +111,9 @@ fn check(env: &MemEnv, history: &mut History, what: &str) -> (SegmentId, LogEnd)
     (end.max_segment_id_seen + 1, end.log_end())
 }
 
-/// Runs the same random work up to each of its sync points in turn, cuts the power there, recovers,
-/// goes on, dies again at a random point, by power or by a kill, and recovers again.
+/// Executes the same random work up to each of its sync points in turn and cuts the power there.
+/// Then it recovers, works on, crashes again at a random point by a power cut or a kill, and
+/// recovers again.
 #[test]
 fn acknowledged_records_survive_a_power_cut_at_every_sync() {
     for seed in 0..16u64 {
