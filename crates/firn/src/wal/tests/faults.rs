@@ -88,7 +88,8 @@ fn a_poison_from_elsewhere_stops_the_log() {
     assert_eq!(replayed(&mem, 1).unwrap().0, []);
 }
 
-/// A full disk fails the append before it has a place in the log, and commits go on afterwards.
+/// On a full disk an append fails before it has a position in the log. Commits go on when there is
+/// room again.
 #[test]
 fn a_full_disk_refuses_appends_until_there_is_room() {
     let (mem, env, wal) = setup();
@@ -109,8 +110,8 @@ fn a_full_disk_refuses_appends_until_there_is_room() {
     );
 }
 
-/// Fails each call of preparing a segment, new and recycled, in turn. Acknowledged records survive
-/// in all cases; and unless the log is poisoned, it goes on.
+/// In turn, each file-system call fails that prepares a new or a recycled segment. Acknowledged
+/// records survive in all cases, and unless the log is poisoned, later appends succeed.
 #[test]
 fn each_call_of_a_rotation_may_fail() {
     for class in [
@@ -137,7 +138,8 @@ fn each_call_of_a_rotation_may_fail() {
                         Ok(appended) => {
                             assert!(!poisoned);
                             acknowledged = seqno;
-                            // Removing may fail: the file stays until the next start.
+                            // The removal of a segment's file may fail. The file then stays until
+                            // the next start.
                             failures += usize::from(wal.release_before(appended.segment).is_err());
                         }
                         Err(error) => {
@@ -157,8 +159,8 @@ fn each_call_of_a_rotation_may_fail() {
     }
 }
 
-/// A prepared transaction can be ended, however little room the disk has, and however the room is
-/// used otherwise.
+/// A prepared transaction can be ended however little room the disk has, and whatever other records
+/// are appended meanwhile.
 #[test]
 fn outcomes_find_room_on_a_full_disk() {
     for seed in 0..60 {
@@ -180,7 +182,8 @@ fn outcomes_find_room_on_a_full_disk() {
             };
             let bytes = match room {
                 OutcomeRoom::Use => 600,
-                // Also some that need a segment of their own.
+                // Some of these records are too large for a segment of the usual size and need a
+                // larger one.
                 _ => {
                     let most = [300, 6000, 60_000][rng.random_range(0..3)];
                     rng.random_range(0..most)

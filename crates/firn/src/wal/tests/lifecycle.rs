@@ -1,4 +1,4 @@
-//! A log from its creation to its end, without faults.
+//! Tests of a log from its creation to its close, without faults.
 
 use super::*;
 use crate::base::ErrorKind;
@@ -86,7 +86,8 @@ fn groups_that_do_not_fit_rotate_and_large_ones_get_their_own_segment() {
     assert_eq!(env.list_dir(&dir()).unwrap().len(), 3);
 }
 
-/// A group that grows beyond the segment moves on, and leaves an empty segment behind.
+/// An open group that no longer fits the current segment moves to the next one. The first segment
+/// then stays empty.
 #[test]
 fn an_empty_segment_in_the_middle_is_passed_over() {
     let env = MemEnv::new();
@@ -145,7 +146,7 @@ fn the_next_run_goes_on_in_a_new_segment() {
     }
     let used = open(&env, options(), next.0 - 1, next.1).err().unwrap();
     assert_eq!(used.kind(), &ErrorKind::AlreadyExists);
-    // A later start finds the files of all runs and releases them.
+    // A later start finds the segments of all incarnations and releases them.
     let wal = open(&env, options(), next.0, next.1).unwrap();
     wal.release_before(next.0).unwrap();
     assert_eq!(env.list_dir(&dir()).unwrap().len(), 3);
@@ -168,7 +169,7 @@ fn written_records_become_durable_with_the_sync() {
         .unwrap();
     wal.write_to(second.lsn).unwrap();
     assert_eq!((wal.durable_lsn(), wal.current_segment()), (0, 2));
-    // Neither segment may go before its groups are durable.
+    // A segment must not be released before its groups are durable.
     wal.release_before(2).unwrap();
     assert_eq!(replayed(&env, 1).unwrap().0, [1, 2]);
     let third = commit(&wal, 3, b"").unwrap();
@@ -189,7 +190,8 @@ fn commits_that_wait_for_no_sync_share_blocks() {
     let stats = wal.stats();
     assert_eq!((stats.groups, stats.bytes_written), (2, 2 * 4096));
     assert_eq!(replayed(&env, 1).unwrap().0, Vec::from_iter(1..=30));
-    // Bytes that a sync made durable are never written again.
+    // Bytes that a sync has made durable are never written again, so the next record begins a new
+    // block.
     wal.sync_to(wal.appended_lsn()).unwrap();
     let durable = env.read(&segment_path(1)).unwrap();
     let appended = wal
@@ -236,7 +238,8 @@ fn the_visitors_error_ends_the_replay() {
     assert_eq!(result.unwrap_err().kind(), &ErrorKind::InvalidArgument);
 }
 
-/// An archive may have more segments than a process may have files open.
+/// A log archive may have more segments than a process may have open files, so replay does not keep
+/// them all open.
 #[test]
 fn a_replay_has_few_segments_open_at_a_time() {
     let root = tempfile::tempdir().unwrap();

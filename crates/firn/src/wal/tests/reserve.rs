@@ -1,4 +1,5 @@
-//! A disk without room for another segment, and the room that is kept for that.
+//! Tests of a disk without room for another log segment, and of the disk reserve that is kept for
+//! this case.
 
 use super::*;
 use crate::base::ErrorKind;
@@ -24,7 +25,7 @@ fn with(reserve: &Arc<DiskReserve>) -> WalOptions {
 }
 
 /// Appends records of 3000 bytes, each in a group of its own, until the disk is full. Returns how
-/// many.
+/// many records were appended.
 fn append_all(wal: &Wal, seqno: &mut u64, access: FullDiskAccess) -> u64 {
     for done in 0.. {
         let record = [batch(*seqno + 1, &[7; 3000])];
@@ -56,7 +57,8 @@ fn deletions_go_into_the_reserve_and_leave_a_quarter_of_it() {
     env.unfill();
     seqno += 1;
     commit(&wal, seqno, b"there is room").unwrap();
-    // Nothing of it is needed any more: it is the reserve again.
+    // No record of the segment that was made of the disk reserve is needed any more, so its release
+    // turns it into the reserve again.
     wal.release_before(wal.current_segment()).unwrap();
     assert!(reserve.has(ReservePart::Log));
     env.fill();
@@ -82,10 +84,12 @@ fn what_is_in_the_reserve_is_replayed_and_the_next_run_goes_on() {
         reserve.fill().unwrap();
         let first = end.max_segment_id_seen + 1;
         let opened = open(&env, with(&reserve), first, end.log_end()).unwrap();
-        // The reserve holds what was deleted: there is no segment.
+        // The segment that was made of the disk reserve has the deletions and is still needed, so
+        // the newly opened log has no segment.
         assert!(opened.has_no_segment());
         assert_eq!(append_all(&opened, &mut seqno, FullDiskAccess::Exits), 0);
-        // The log takes a decision of recovery at once, and makes it durable later.
+        // The log accepts the outcome that recovery decides at once. It becomes durable when there
+        // is a segment.
         let decided = opened
             .append(&[batch(seqno + 1, b"")], OutcomeRoom::Use)
             .unwrap();
@@ -107,8 +111,8 @@ fn what_is_in_the_reserve_is_replayed_and_the_next_run_goes_on() {
     );
 }
 
-/// For random records of random threads: outcomes find their room, ordinary records are refused
-/// only on a full disk, and a replay returns all records in order.
+/// Several threads append random records. Outcomes of prepared transactions always find their room,
+/// ordinary records are refused only on a full disk, and a replay returns all records in order.
 #[test]
 fn outcomes_find_room_beside_the_reserve() {
     for seed in 0..60 {
@@ -209,7 +213,8 @@ fn outcomes_of_many_transactions_of_earlier_runs_take_what_room_there_is() {
     );
 }
 
-/// Killed between the rename of the reserve and its first byte.
+/// The process is killed between the rename of the disk reserve to a segment's name and the first
+/// write to it.
 #[test]
 fn a_segment_made_of_the_reserve_without_a_length_is_the_reserve_again() {
     let (env, reserve, wal) = setup();

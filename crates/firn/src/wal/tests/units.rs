@@ -1,4 +1,5 @@
-//! Groups that fill sectors, beside those that go through the page cache in blocks.
+//! Tests of durable groups, which fill whole sectors, beside groups that go through the page cache
+//! and fill whole blocks.
 
 use super::*;
 use crate::base::Error;
@@ -17,7 +18,7 @@ fn write(wal: &Wal, seqno: u64, bytes: &[u8]) {
     wal.write_to(appended.lsn).unwrap();
 }
 
-/// Offsets of the groups of segment 1, found by their magic.
+/// Offsets of the groups of segment 1, found by the magic number of a group header.
 fn offsets(env: &MemEnv) -> Vec<u64> {
     let content = env.read(&segment_path(1)).unwrap();
     let starts = content.chunks(SECTOR).enumerate();
@@ -34,7 +35,7 @@ fn durable_groups_fill_sectors_and_others_blocks() {
     commit(&wal, 2, &[2; 600]).unwrap();
     commit(&wal, 3, &[3; 100]).unwrap();
     assert_eq!(wal.stats().bytes_written, 4 * sector);
-    // To the next block, where they share.
+    // The groups in the page cache begin at the next block, and share it.
     write(&wal, 4, &[4; 100]);
     write(&wal, 5, &[5; 100]);
     commit(&wal, 6, &[6; 3000]).unwrap();
@@ -54,7 +55,8 @@ fn durable_groups_fill_sectors_and_others_blocks() {
     assert_eq!(end.end_offset, 3 * block + 11 * sector);
 }
 
-/// Segment 1 and 2 full of groups of both kinds, then a power cut.
+/// A log after a power cut. Segments 1 and 2 are full of groups of both kinds: durable ones and
+/// those that go through the page cache.
 fn two_segments() -> (MemEnv, u64) {
     let env = sectors();
     let wal = new_wal(&env);
@@ -133,7 +135,7 @@ fn recycled_segments_do_not_replay_their_former_groups() {
     assert!(wal.stats().segments_recycled > 10);
 }
 
-/// Seqnos that are left, and what is lost.
+/// Salvages the log. Returns the seqnos that are left, and the messages about losses.
 fn salvaged(env: &MemEnv) -> (Vec<u64>, Vec<String>) {
     let (mut seqnos, mut lost) = (Vec::new(), Vec::new());
     let mut see = |_, record: Record<'_>| {
@@ -158,7 +160,8 @@ fn a_damaged_header_costs_no_group_in_either_unit() {
         let mut seqno = 0;
         while wal.current_segment() < 3 {
             seqno += 1;
-            // Some fill their last block to the last sector: they pass in smaller units, too.
+            // Some groups fill their last block up to the last sector, so they are also valid in
+            // smaller units.
             let len = [100, 3900, 600, 3950, 4000][seqno as usize % 5];
             commit(&wal, seqno, &vec![seqno as u8; len]).unwrap();
         }

@@ -1,28 +1,28 @@
-//! Closed segments that stay until an archive of the log has copied them.
+//! Closed segments, which are kept until the log archive has copied them.
 
 use super::super::SegmentId;
 use super::Wal;
 
-/// A segment that does not change any more.
+/// A log segment that does not change any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClosedSegment {
-    /// Its id.
+    /// Id of the segment.
     pub id: SegmentId,
-    /// Bytes of its file.
+    /// Size of the segment's file, bytes.
     pub size: u64,
-    /// The bytes after this offset are zeros or do not count.
+    /// No group lies behind this offset: a copy may leave out the bytes after it.
     pub end: u64,
 }
 
 impl Wal {
-    /// Keeps segments from `segment` on until a later call with a larger one. Without a call none
-    /// is kept.
+    /// Keeps [`Wal::release_before`] from releasing segments with id `segment` or larger, until a
+    /// later call names a larger id. Before the first call it keeps none.
     pub fn keep_from(&self, segment: SegmentId) {
         self.shared.state.lock().kept_from = segment;
     }
 
-    /// The existing segments from `first` on that are durable and change no more, ascending; all of
-    /// them once the log is closed.
+    /// The existing segments from `first` on that are durable and no longer change, ascending. The
+    /// current segment is one of them only after the log was closed.
     pub fn closed_segments(&self, first: SegmentId) -> Vec<ClosedSegment> {
         let state = self.shared.state.lock();
         let ended = state.closed && state.progress.writing() == 0 && state.open.is_empty();
@@ -44,7 +44,7 @@ impl Wal {
             .collect()
     }
 
-    /// Whether anything was appended since the log moved to its current segment.
+    /// Whether any record was appended since the log moved to its current segment.
     pub fn segment_used(&self) -> bool {
         self.shared.state.lock().segment_used()
     }

@@ -1,16 +1,18 @@
-//! Group commit: committers wait, lead a write, or sync.
+//! Group commit: each committer sleeps, writes the log for all committers of the open group (it
+//! leads), or syncs the files for all that wait.
 //!
-//! Each committer loops: it returns if its position is reached; it leads if its records are in the
-//! open group, a write slot is free and enough others wait; it syncs if its group is written but
-//! not durable and no other thread syncs; otherwise it sleeps on its parker. The thread that ends a
-//! write or a sync wakes the satisfied waiters and at most one successor for each slot, so a
-//! wake-up is never shared by more threads than can work.
+//! Each committer loops. It returns if its log position is written or durable, as it needs. It
+//! leads if its records are in the open group, a write slot is free and enough other committers
+//! wait. It syncs if its group is written but not durable and no other thread syncs. Otherwise it
+//! sleeps on its parker. The thread that ends a write or a sync wakes the committers that are
+//! finished, and in addition at most one to lead and one to sync. So no thread is woken that has
+//! nothing to do.
 //!
 //! [`WalState::may_lead`] decides whether another write may begin, [`WalState::settle`] which
 //! waiter becomes the next leader.
 //!
-//! No I/O happens under the log's mutex: a leader takes the open group out first, and the next
-//! records go to a fresh one.
+//! No I/O happens under the log's mutex: a leader first takes the open group out, and later records
+//! go to a new open group.
 
 use super::super::Lsn;
 use super::super::waiter::{CommitWaiter, Parker, WakeList, WakeReason};
@@ -23,7 +25,8 @@ use parking_lot::MutexGuard;
 use std::sync::atomic::Ordering;
 
 impl Shared {
-    /// Returns when `lsn` is durable, or written if not `durable`; writes what is needed for it.
+    /// Returns when all records up to `lsn` are durable, or, without `durable`, handed to the
+    /// operating system. The calling thread may write or sync groups itself.
     pub(super) fn wait_for(&self, lsn: Lsn, durable: bool) -> Result<()> {
         let mut state = self.state.lock();
         if lsn > state.appended {
@@ -38,7 +41,8 @@ impl Shared {
         self.wait(state, lsn, durable, durable)
     }
 
-    /// Writes the open group to make room in the buffer.
+    /// Writes the open group, so that its buffer is empty again, or waits until another thread has
+    /// written it.
     pub(super) fn flush_open(&self, state: MutexGuard<'_, WalState>) -> Result<()> {
         let (lsn, lead_durable) = (state.appended, state.wants_durable);
         self.wait(state, lsn, false, lead_durable)
@@ -78,8 +82,8 @@ impl Shared {
                         if lsn > state.sealed && !state.failed {
                             self.lead(state, lead_durable);
                         } else {
-                            // Another thread wrote the group: pass the slot on to a waiter that
-                            // needs it.
+                            // Another thread has already written the group. Pass the write slot on
+                            // to a committer of the open group.
                             self.settle(state);
                         }
                     }
@@ -89,11 +93,13 @@ impl Shared {
         }
     }
 
-    /// Prepares the next segment. If there was no segment, the open group moves to it.
+    /// Prepares the next segment. If the log had no current segment, the prepared one becomes it
+    /// and takes the open group.
     pub(super) fn find_segment(&self, access: FullDiskAccess) -> Result<()> {
         let room = self.state.lock().group_len(0) as u64;
         match self.prepare_next(room, access) {
-            // Records that are appended already take precedence over room for expected ones.
+            // Records that were already appended take precedence over room for outcomes that are
+            // only expected.
             Err(full) if access == FullDiskAccess::Exits && *full.kind() == ErrorKind::NoSpace => {
                 self.prepare(room, access, false)?
             }
@@ -119,7 +125,8 @@ impl Shared {
         parker.wait()
     }
 
-    /// Takes the open group out and writes it.
+    /// Takes the open group out and writes it. It is made durable if `durable`, or if one of its
+    /// committers waits for that.
     fn lead(&self, mut state: MutexGuard<'_, WalState>, durable: bool) {
         let group = {
             let durable = durable || state.open_wanted_durable();
@@ -140,14 +147,16 @@ impl Shared {
     }
 
     /// Syncs the files of all groups that were written without a sync. The caller has set
-    /// `syncing`.
+    /// `state.syncing`, so no other thread syncs.
     fn sync(&self) {
         let (target, files) = {
-            // Wait for a group that is growing: the sync would not cover it, nor adjacent ones.
+            // Wait until no growing group is being written: the sync would cover neither that group
+            // nor the written groups beside it.
             let _turn = self.turn.lock();
             let mut state = self.state.lock();
             state.end_growth();
-            // Both under one lock: these are the files of all groups of this prefix.
+            // Take the end of the written prefix and the files under one lock of the mutex: then
+            // the files hold all groups of the prefix that are not synced.
             (
                 state.progress.written(),
                 std::mem::take(&mut state.unsynced),
@@ -169,7 +178,8 @@ impl Shared {
         self.settle(state);
     }
 
-    /// Publishes the durable prefix and wakes the waiters that are satisfied or must act.
+    /// Stores the end of the durable prefix for readers without the mutex. Wakes the committers
+    /// whose wait is over, and those that must lead or sync.
     pub(super) fn settle(&self, mut state: MutexGuard<'_, WalState>) {
         let mut woken = WakeList::new();
         state.settle(&mut woken);
@@ -187,7 +197,8 @@ impl Shared {
         }
     }
 
-    /// The error for a committer whose records may or may not survive.
+    /// The error for a committer when the log has failed: its records may or may not survive the
+    /// next start.
     pub(super) fn unknown_outcome(&self) -> Error {
         let cause = self.segments.health.cause().map(ToString::to_string);
         Error::new(
@@ -199,7 +210,8 @@ impl Shared {
         )
     }
 
-    /// Writes an empty group at the end of a durable log, if the segment has room for it.
+    /// Writes an empty group behind the last group, if the segment has room for it. Its header
+    /// tells replay that all groups before it are durable.
     pub(super) fn write_end_mark(&self) -> Result<()> {
         let state = self.state.lock();
         if state.appended == 0 || !state.fits(state.group_len(0)) {
@@ -211,27 +223,33 @@ impl Shared {
 }
 
 impl WalState {
-    /// Whether the open group should be written now, if the waiters on the list and `more` wait for
-    /// it: at once if no write is under way, otherwise if a slot is free and at least as many wait
-    /// as writes are under way. Fewer waiters would make many small groups, each of which costs a
-    /// write and its wake-ups. No timer is needed, since the end of each write asks again. A leader
-    /// that was woken and has not begun counts as a write, but does not keep others from leading:
-    /// on busy processors it may take long to run.
+    /// Whether a committer should write the open group now. `more` counts committers of the open
+    /// group that are not on the list of waiters.
+    ///
+    /// The answer is yes if no write is under way. It is also yes if a write slot is free and at
+    /// least as many committers wait for the open group as writes are under way. With fewer
+    /// committers there would be many small groups, each of which costs a write and its wake-ups.
+    /// No timer is needed, since this question is asked again at the end of each write.
+    ///
+    /// A leader that was woken and has not begun counts as a write under way. It does not keep a
+    /// running committer from leading, because on busy processors it may take long until the woken
+    /// thread runs.
     pub(super) fn may_lead(&self, more: usize) -> bool {
         let busy = self.progress.writing() + self.called;
         let waiting = || self.waiters.iter().filter(|w| w.lsn > self.sealed).count();
         busy == 0 || busy < self.slots && waiting() + more >= busy
     }
 
-    /// Whether a waiter behind the open group wants it durable.
+    /// Whether a committer whose records are in the open group waits for it to be durable.
     pub(super) fn open_wanted_durable(&self) -> bool {
         let sealed = self.sealed;
         self.waiters.iter().any(|w| w.durable && w.lsn > sealed)
     }
 
-    /// Takes all waiters off the list that must wake up: the satisfied ones, or all if the log
-    /// failed; one leader if a slot is free and a waiter needs the open group; one to sync if the
-    /// durable prefix waits for a sync. Called after every change of these.
+    /// Moves the committers that must wake up from the list of waiters to `woken`: those whose wait
+    /// is over, or all if the log has failed. Also one committer that must sync, if the durable
+    /// prefix waits for a sync, and one that must lead, if [`Self::may_lead`] says so. Called after
+    /// every write and sync.
     pub(super) fn settle(&mut self, woken: &mut WakeList) {
         let mut at = 0;
         while at < self.waiters.len() {

@@ -1,9 +1,11 @@
-//! Commits that wait for the operating system only: the last group grows in its block.
+//! Commits that wait for the operating system only and not for the device: they are added to the
+//! last group, which grows in its block.
 //!
-//! A group in the page cache owns whole blocks, so each small commit that does not share a group
-//! would take a block of the log and of the device. Through the page cache a block may be written
-//! again at no cost: the device gets it once, at the next sync. A power cut may leave an earlier
-//! version of such a group in front of later groups; those record how many records it should have.
+//! A group that goes through the page cache owns whole blocks, so each small commit with a group of
+//! its own would take a block of the log and of the device. Rewriting a block in the page cache
+//! costs no device write: the device gets the block once, at the next sync. After a power cut, an
+//! earlier version of a growing group may stand in front of later groups. Replay notices that,
+//! because each group header records how many records the previous group had.
 
 use super::super::Lsn;
 use super::Shared;
@@ -11,9 +13,10 @@ use super::sealed_group::{GrowingGroup, SealedGroup};
 use super::state::WalState;
 
 impl Shared {
-    /// Hands the open group to the operating system, if no other write is under way and no
-    /// committer waits to see it durable. Commits that arrive meanwhile append to the next group,
-    /// and the thread that gets the turn next writes for all of them.
+    /// Writes the open group to the page cache, if no other write is under way and no committer
+    /// waits for the open group to be durable. Commits that arrive during the write append to the
+    /// next open group. The thread that gets the mutex `turn` next writes that group for all of
+    /// them.
     pub(super) fn write_inline(&self, lsn: Lsn) {
         let _turn = self.turn.lock();
         let mut state = self.state.lock();
@@ -36,14 +39,15 @@ impl Shared {
 }
 
 impl WalState {
-    /// Groups that were written before may not grow any more.
+    /// Ends the growth of the last group: from now on no records are added to a group that was
+    /// already written.
     pub(super) fn end_growth(&mut self) {
         self.tail = None;
         self.growth_generation += 1;
     }
 
-    /// The last group with the open one's records added, or the open group; and whether its blocks
-    /// are written for the first time.
+    /// Takes out the group to write: the growing group with the records of the open group added, or
+    /// else the open group alone. The `bool` tells whether the group is written for the first time.
     fn take_inline(&mut self) -> (SealedGroup, bool) {
         let Some(tail) = self.tail.take_if(|tail| tail.has_room_for(&self.open)) else {
             return (self.seal(false), true);

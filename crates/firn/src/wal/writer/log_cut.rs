@@ -1,7 +1,9 @@
-//! Cutting the log: the current segment ends with the records that were appended so far.
+//! The log cut: the current segment ends behind the records that were appended so far, and the next
+//! segment begins.
 //!
-//! A copy of the log that is taken while it is written must end somewhere. A segment that takes no
-//! more groups can be hard-linked instead of copied, and holds no later records.
+//! A checkpoint or the log archive takes its copy of the log while commits go on, so the copy needs
+//! a defined end. A segment that takes no more groups can be hard-linked instead of copied, and it
+//! holds no records that were appended after the cut.
 
 use super::super::frame::FIRST_GROUP;
 use super::super::{Lsn, SegmentId};
@@ -11,15 +13,16 @@ use crate::base::{Error, ErrorKind, Result};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The log was cut; its last groups may still be on their way to the device.
+/// A log cut that [`Wal::try_cut`] has made. The groups before it may not be durable yet:
+/// [`Wal::finish_cut`] waits for that.
 pub struct WalCut {
-    /// The group that the cutting thread must write.
+    /// The last group before the cut, which [`Wal::finish_cut`] must write.
     group: Option<SealedGroup>,
     lsn: Lsn,
     segment: SegmentId,
 }
 
-/// As long as it lives no segment is recycled or removed.
+/// As long as a value of this type exists, no log segment is recycled or removed.
 pub struct SegmentHold(Arc<AtomicUsize>);
 
 impl Drop for SegmentHold {
@@ -29,19 +32,21 @@ impl Drop for SegmentHold {
 }
 
 impl Wal {
-    /// Keeps all segments until the result is dropped: segments that are released meanwhile are
-    /// removed by the next release after that.
+    /// Keeps all log segments until the result is dropped. Calls of [`Wal::release_before`] until
+    /// then do nothing; the first call after that releases the segments.
     pub fn hold_segments(&self) -> SegmentHold {
-        // Under the mutex: a release that has begun has already chosen its segments.
+        // Take the log's mutex, so that the count does not change while a release checks it and
+        // chooses its segments.
         let _state = self.shared.state.lock();
         self.shared.held.fetch_add(1, Ordering::AcqRel);
         SegmentHold(Arc::clone(&self.shared.held))
     }
 
-    /// Prepares the segment that [`Self::try_cut`] needs, which may include filling it with zeros.
+    /// Prepares the segment with which the log goes on behind a cut by [`Self::try_cut`]. This may
+    /// take long, since a new segment may be filled with zeros.
     ///
     /// # Errors
-    /// As of [`Self::append`].
+    /// Those of [`Self::append`].
     pub fn prepare_cut(&self) -> Result<()> {
         self.shared
             .prepare_next(0, FullDiskAccess::Ordinary)

@@ -1,4 +1,4 @@
-//! Groups that left the log's mutex to be written, and the last of them, which may grow.
+//! Sealed groups, which are written without the log's mutex, and the growing group.
 
 use super::super::GroupNumber;
 use super::super::frame::{GROUP_HEADER, GroupHeader};
@@ -7,13 +7,14 @@ use crate::base::Result;
 use crate::env::{AlignedBuf, BLOCK};
 use std::sync::Arc;
 
-/// A group taken out of the log, to be written without the mutex.
+/// A group that a leader has taken out of the log's state, to write it without the log's mutex.
 pub(super) struct SealedGroup {
     pub header: GroupHeader,
     pub buf: AlignedBuf,
     pub segment: Arc<Segment>,
     pub offset: u64,
-    /// Durable when written; otherwise it waits for a sync.
+    /// Whether the write bypasses the page cache and makes the group durable. Otherwise the group
+    /// becomes durable with a later sync of its file.
     pub durable: bool,
 }
 
@@ -30,20 +31,22 @@ impl SealedGroup {
     }
 }
 
-/// The last group written, while it may grow.
+/// The last written group, as long as more records may be added to it.
 ///
 /// Invariants
-/// - It fills one block at most, so a kill leaves its block in the page cache whole or not at all.
-/// - It was never durable, and no sync has begun since it was written: a later version must not
-///   tear the bytes that a running sync makes durable.
+/// - It fills one block at most. So if the process is killed during a write, the page cache has
+///   either the new or the old version of that block.
+/// - It was not written durably, and no sync has begun since it was written. Otherwise a rewrite
+///   could tear bytes that a sync is making, or has made, durable.
 /// - It is the last group of the log.
 pub(super) struct GrowingGroup {
-    /// The group, its buffer without padding.
+    /// The group as it was last written, with the padding removed from its buffer.
     pub(super) group: SealedGroup,
 }
 
 impl GrowingGroup {
-    /// The group that was just written, if it leaves room in its block.
+    /// Makes `group`, which was just written, the growing group. Returns `group` as the error if it
+    /// leaves no room in its block.
     pub(super) fn of(mut group: SealedGroup) -> Result<Self, SealedGroup> {
         let len = GROUP_HEADER + group.header.payload_len as usize;
         if len >= BLOCK {
@@ -57,7 +60,7 @@ impl GrowingGroup {
         self.group.buf.len() + open.len() - GROUP_HEADER <= BLOCK
     }
 
-    /// The group with the records of `open` behind its own.
+    /// Returns the group with the records of the buffer `open` added behind its own records.
     pub(super) fn grown(
         self,
         open: &AlignedBuf,

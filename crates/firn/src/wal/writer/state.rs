@@ -1,4 +1,4 @@
-//! The state that the log's mutex guards.
+//! The state of the log that its mutex guards.
 
 use super::super::durable_prefix::{DurablePrefix, PrefixEnd};
 use super::super::frame::{FIRST_GROUP, GROUP_HEADER, GroupHeader, blocks_for};
@@ -11,55 +11,60 @@ use crate::env::{AlignedBuf, BLOCK};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Spent buffers over this size are freed, not kept.
+/// A group's buffer is kept for reuse after the write, if its content has at most this many bytes.
 const KEPT_BUFFER: usize = 4 << 20;
 
 /// Everything about the log that changes with an append, a write or a sync.
 ///
-/// Records move through it in three steps: `open` collects them (up to `appended`), a leader takes
-/// them out as a sealed group (up to `sealed`), and `progress` knows which groups are written and
-/// which are durable. Always `progress ≤ sealed ≤ appended`. `segment` and `offset` say where the
-/// open group will lie; a group never spans two segments.
+/// Records move through three steps. The open group collects them; the last of them ends at
+/// `appended`. A leader takes them out as a sealed group; the last sealed group ends at `sealed`.
+/// The durable prefix in `progress` knows which groups are written and which are durable. The
+/// positions are always ordered `progress ≤ sealed ≤ appended`. `segment` and `offset` say where
+/// the open group will lie; a group never spans two segments.
 pub(super) struct WalState {
-    /// The open group: room for its header, then records. Empty if there are none.
+    /// Buffer of the open group: room for its header, then its records. It is empty if there are no
+    /// records.
     pub open: AlignedBuf,
     open_records: u32,
     pub appended: Lsn,
-    /// End of the groups that were taken out to be written.
+    /// Log position of the end of the last sealed group.
     pub sealed: Lsn,
     last_group: GroupNumber,
-    /// Records of that group; 0 if another run wrote it.
+    /// Number of records of the group `last_group`; 0 if an earlier incarnation wrote that group.
     pub last_records: u32,
-    /// The segment of the open group, and where in it the group will lie.
+    /// The current segment, to which the open group will be written at `offset` or at the next
+    /// block.
     pub segment: Arc<Segment>,
     pub offset: u64,
     segment_first: GroupNumber,
     previous_segment: SegmentId,
-    /// The last group, while it may grow.
+    /// The last written group, if more records may be added to it.
     pub tail: Option<GrowingGroup>,
-    /// Changes whenever the last group ceases to be one that may grow.
+    /// Changes whenever the growth of the last group ends. A thread that writes the group without
+    /// the mutex compares it before and after the write.
     pub growth_generation: u64,
-    /// Prepared ahead.
+    /// The next segment, if it is already prepared.
     pub next: Option<Arc<Segment>>,
-    /// Prepared transactions whose outcome is not in the log yet.
+    /// Number of prepared transactions whose outcome is not in the log yet.
     pub outcomes: u64,
-    /// The segment that the background thread is asked to prepare.
+    /// Id of the segment that the background thread has been asked to prepare.
     pub next_wanted: SegmentId,
-    /// Earlier segments until they are released.
+    /// Segments before the current one that were not released yet.
     pub old: BTreeMap<SegmentId, OldSegment>,
-    /// Segments from here on stay, whatever is released.
+    /// Segments with this id or a larger one are not released.
     pub kept_from: SegmentId,
     pub progress: DurablePrefix,
     /// Segments with groups that were written but not synced.
     pub unsynced: Vec<Arc<Segment>>,
-    /// A thread syncs, or was woken to.
+    /// Whether a thread syncs, or was woken to sync.
     pub syncing: bool,
     pub waiters: Vec<CommitWaiter>,
-    /// Waiters that were woken to lead and have not begun: each has a write slot.
+    /// Number of committers that were woken to lead and have not begun. A write slot is reserved
+    /// for each of them.
     pub called: usize,
     pub slots: usize,
     spare: Vec<AlignedBuf>,
-    /// The mode of the last committer.
+    /// Whether the last committer waited for the device.
     pub wants_durable: bool,
     pub failed: bool,
     pub closed: bool,
@@ -110,7 +115,8 @@ impl WalState {
         }
     }
 
-    /// Bytes the open group will take in the segment, at most, with `more` bytes of records.
+    /// Upper bound of the bytes that the open group takes in the segment if `more` bytes of records
+    /// are added to it.
     pub(super) fn group_len(&self, more: usize) -> usize {
         blocks_for(self.open.len().max(GROUP_HEADER) + more)
     }
@@ -119,9 +125,10 @@ impl WalState {
         self.next_block() + group_len as u64 <= self.segment.size
     }
 
-    /// Makes room for an open group of `group_len` bytes, with room for so many outcomes after it
-    /// or in the next segment. Returns whether it did; otherwise a next segment of that size is
-    /// needed.
+    /// Makes sure that the open group can have `group_len` bytes, with room for `outcomes` outcomes
+    /// of prepared transactions behind it or in the next segment. It may move the open group to the
+    /// prepared next segment. Returns `false` if the caller must first prepare a next segment with
+    /// that room.
     pub(super) fn make_room(
         &mut self,
         group_len: usize,
@@ -140,7 +147,8 @@ impl WalState {
         ready && (stays && self.fits(group_len + left) || self.rotate(group_len))
     }
 
-    /// Moves to the next segment if the room that is kept for outcomes is there.
+    /// Moves the open group to the next segment, if the room for the expected outcomes is in that
+    /// segment and no longer in the current one.
     pub(super) fn use_kept_room(&mut self) {
         let open = self.group_len(0);
         if self.outcomes > 0 && !self.fits(open + outcome_room(self.outcomes) as usize) {
@@ -152,7 +160,7 @@ impl WalState {
         self.offset.next_multiple_of(BLOCK as u64)
     }
 
-    /// The current segment, once it takes no more.
+    /// Describes the current segment as one that takes no more groups.
     pub(super) fn as_old(&self) -> OldSegment {
         OldSegment {
             size: self.segment.size,
@@ -160,12 +168,13 @@ impl WalState {
         }
     }
 
-    /// Whether anything was appended to the current segment.
+    /// Whether any record was appended to the current segment.
     pub(super) fn segment_used(&self) -> bool {
         self.offset > FIRST_GROUP || !self.open.is_empty()
     }
 
-    /// Moves the open group to the prepared segment, if there is one with the room.
+    /// Makes the prepared next segment the current one, if it has room for an open group of
+    /// `group_len` bytes. Returns whether it did.
     pub(super) fn rotate(&mut self, group_len: usize) -> bool {
         let has_room = |s: &mut Arc<Segment>| s.size >= FIRST_GROUP + group_len as u64;
         let Some(next) = self.next.take_if(has_room) else {
@@ -184,7 +193,8 @@ impl WalState {
         true
     }
 
-    /// Makes room for the header; records are appended to the buffer returned.
+    /// Returns the buffer of the open group, to which the caller appends `records` records. In a
+    /// new group, the room for the header is added first.
     pub(super) fn open_group(&mut self, records: u32) -> &mut AlignedBuf {
         if self.open.is_empty() {
             self.open.extend_from_slice(&[0; GROUP_HEADER]);
@@ -193,7 +203,8 @@ impl WalState {
         &mut self.open
     }
 
-    /// Takes the open group out. The caller writes it and reports to [`WalState::written`].
+    /// Takes the open group out and fixes its position in the segment. The caller writes it and
+    /// then calls [`WalState::written`].
     pub(super) fn seal(&mut self, durable: bool) -> SealedGroup {
         self.end_growth();
         self.open_group(0);
@@ -208,7 +219,8 @@ impl WalState {
         self.progress.begin(last, self.segment.id);
         let records = self.take_open_records();
         let previous_records = std::mem::replace(&mut self.last_records, records) as u16;
-        // Writes through the page cache consist of whole blocks that no durable write shares.
+        // A group that goes through the page cache begins and ends at a block boundary, because the
+        // cache writes whole blocks: none of them may have bytes of a durable write.
         let (offset, unit) = match durable {
             true => (self.offset, self.segment.unit),
             false => (self.next_block(), BLOCK),
@@ -235,13 +247,14 @@ impl WalState {
         std::mem::take(&mut self.open_records)
     }
 
-    /// The group's write has succeeded.
+    /// Notes that the write of `group` has succeeded.
     pub(super) fn written(&mut self, group: SealedGroup) {
         self.note_written(&group, true);
         self.keep_buffer(group.buf);
     }
 
-    /// As [`Self::written`]; `first`: no earlier version of the group was written.
+    /// As [`Self::written`], but the caller keeps the buffer. `first` is `false` if a growing group
+    /// was written again.
     pub(super) fn note_written(&mut self, group: &SealedGroup, first: bool) {
         if first {
             self.stats.groups += 1;
@@ -271,14 +284,16 @@ impl WalState {
         lsn <= end.lsn
     }
 
-    /// Whether a next segment should be prepared now: half of this one is used.
+    /// Whether the background thread should now prepare the next segment: half of the current one
+    /// is used.
     pub(super) fn should_prepare(&self) -> bool {
         self.next.is_none()
             && self.next_wanted <= self.segment.id
             && self.offset + self.open.len() as u64 > self.segment.size / 2
     }
 
-    /// The lowest segment that may not be released.
+    /// The lowest segment that must not be released: the current one, or one with groups that are
+    /// not durable.
     pub(super) fn oldest_needed(&self) -> SegmentId {
         let unsynced = self.unsynced.iter().map(|s| s.id);
         let pending = self.progress.oldest_segment().into_iter();

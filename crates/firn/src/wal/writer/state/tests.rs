@@ -20,7 +20,7 @@ fn state(slots: usize) -> WalState {
     WalState::new(segment, LogEnd::default(), BTreeMap::new(), &opts)
 }
 
-/// Appends a record and puts a waiter for it on the list.
+/// Appends a record and puts a committer that waits for it on the list of waiters.
 fn wait(state: &mut WalState) {
     append(state);
     state.waiters.push(CommitWaiter {
@@ -36,7 +36,7 @@ fn append(state: &mut WalState) {
     state.appended += record.encoded_len() as u64;
 }
 
-/// The reasons that `settle` gave the waiters, without waking them.
+/// Calls `settle` and returns the reasons for which it would wake committers. No thread is woken.
 fn settled(state: &mut WalState) -> Vec<WakeReason> {
     let mut woken = WakeList::new();
     state.settle(&mut woken);
@@ -61,7 +61,8 @@ fn the_first_writes_at_once_and_later_ones_need_company() {
     wait(&mut state);
     assert!(!state.may_lead(9), "no slot is free");
     assert_eq!(settled(&mut state), []);
-    // The waiter of the third group waits on: the first two are not durable yet.
+    // The committer of the third group still waits, because the first two groups are not durable
+    // yet.
     state.written(third);
     assert_eq!(settled(&mut state), [WakeReason::Lead]);
     assert!(!state.may_lead(9), "the slot is held for the leader");
@@ -76,7 +77,8 @@ fn the_first_writes_at_once_and_later_ones_need_company() {
     assert_eq!(settled(&mut state), [WakeReason::Done]);
 }
 
-/// A lone waiter is not forgotten: the end of a write looks for a leader again.
+/// A lone committer that found too few others to lead is not forgotten: at the end of a write, a
+/// leader is chosen again.
 #[test]
 fn a_single_waiter_leads_when_a_write_has_ended() {
     let mut state = state(4);
