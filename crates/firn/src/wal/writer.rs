@@ -363,7 +363,8 @@ impl Wal {
     /// [`Self::keep_from`] on; and all while a [`SegmentHold`] exists.
     ///
     /// # Errors
-    /// `Io`: those of the file system. The remaining files stay in the directory.
+    /// `Io`: those of the file system. The remaining files stay in the directory until after the
+    /// next open.
     pub fn release_before(&self, segment: SegmentId) -> Result<()> {
         let released = {
             let mut state = self.shared.state.lock();

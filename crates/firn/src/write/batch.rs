@@ -1,7 +1,7 @@
-//! A write batch: the entries of one commit, encoded as the log keeps them.
+//! The write batch: the entries of one commit, encoded as in the log.
 //!
-//! The bytes are built once and serve both the log record and the memtable insert.
-//! `docs/formats/batch.md` has the layout.
+//! The bytes are encoded once. The log record stores them as they are, and the memtable insert
+//! reads the entries from them. `docs/formats/batch.md` has the layout.
 
 use crate::base::varint::{put_bytes, put_u64, take_bytes, take_exact, take_u8, take_u32};
 use crate::base::{Error, Kind, Result, Value};
@@ -17,11 +17,11 @@ pub struct Batch {
 /// One entry of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BatchEntry<'a> {
-    /// Index id and memcomparable key.
+    /// User key: the index id and the encoded key parts.
     pub user_key: &'a [u8],
     /// Whether the key is put or deleted, and how.
     pub kind: Kind,
-    /// The value; empty for deletions.
+    /// The value; empty for a deletion.
     pub value: Value<'a>,
 }
 
@@ -39,7 +39,7 @@ impl Batch {
         Self::default()
     }
 
-    /// Takes over encoded bytes after checking every entry.
+    /// Makes a batch of encoded bytes, after checking that every entry can be decoded.
     ///
     /// # Errors
     /// `Corruption` for a malformed entry.
@@ -50,7 +50,7 @@ impl Batch {
         Ok(batch)
     }
 
-    /// Adds an entry.
+    /// Adds an entry behind the others.
     pub fn add(&mut self, user_key: &[u8], kind: Kind, value: Value<'_>) {
         self.bytes.push(kind as u8);
         put_bytes(&mut self.bytes, user_key);
@@ -76,19 +76,19 @@ impl Batch {
         self.count() == 0
     }
 
-    /// Whether it holds nothing but deletions.
+    /// Whether all entries are deletions.
     pub fn only_deletes(&self) -> bool {
         let mut only = true;
         let whole = self.for_each(|entry| only &= entry.kind == Kind::Delete);
         only && whole.is_ok()
     }
 
-    /// The encoded bytes.
+    /// The encoded bytes of the batch.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Calls `f` for each entry.
+    /// Calls `f` for each entry, in the order in which they were added.
     ///
     /// # Errors
     /// `Corruption` for a malformed entry.

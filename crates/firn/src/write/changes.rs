@@ -1,4 +1,4 @@
-//! The changes of a transaction, of any size.
+//! The changes of a transaction: a batch in memory, or SSTs if they are too large.
 
 use super::batch::Batch;
 use crate::base::key::index_id_of;
@@ -6,17 +6,18 @@ use crate::base::{IndexId, Result};
 use crate::version::FileMeta;
 use std::collections::BTreeSet;
 
-/// The changes of a transaction: in memory, or in files.
+/// The changes of a transaction, in memory or in SSTs.
 #[derive(Debug, Clone)]
 pub enum Changes {
-    /// Few enough to be in memory.
+    /// A batch, for changes that fit in memory.
     Batch(Batch),
-    /// Files written beforehand, ascending, without a common user key. Files and names are synced.
+    /// A run of SSTs that were written before the commit. They are in ascending key order, and no
+    /// two share a user key. The files and their names are synced.
     Run(Vec<FileMeta>),
 }
 
 impl Changes {
-    /// The files, if the changes are in files.
+    /// The SSTs that hold the changes; empty if the changes are a batch.
     pub fn files(&self) -> &[FileMeta] {
         match self {
             Self::Batch(_) => &[],
@@ -24,10 +25,10 @@ impl Changes {
         }
     }
 
-    /// The indexes of the entries.
+    /// The ids of all indexes of which the changes have entries.
     ///
     /// # Errors
-    /// Damage of a batch.
+    /// `Corruption` for a malformed batch.
     pub fn indexes(&self) -> Result<BTreeSet<IndexId>> {
         match self {
             Self::Batch(batch) => {

@@ -1,25 +1,28 @@
-//! The commit pipeline.
+//! The commit pipeline gives each commit its seqno, logs it, applies it to the memtable and
+//! publishes it in order.
 //!
 //! Steps of a commit:
-//! 1. Under one short mutex: take the next seqno, choose the memtable, append to the log's buffer,
-//!    join the queue. Log order, queue order and seqno order are therefore the same.
+//! 1. Under the pipeline's mutex, which is held for a short time: take the next seqno, choose the
+//!    memtable, append to the log's buffer, join the queue. Log order, queue order and seqno order
+//!    are therefore the same.
 //! 2. Outside the mutex: insert the entries into the memtable, in parallel with other commits.
-//! 3. Under the mutex again: mark the commit applied; the thread that finds the head of the queue
-//!    applied publishes the whole applied prefix by moving the visible seqno.
-//! 4. When its own seqno is visible the caller releases row locks, and only then waits for the log
-//!    ([`Pipeline::wait_durable`]): locks are never held across a sync.
+//! 3. Under the mutex again: mark the commit as applied. If the head of the queue is now applied,
+//!    this thread publishes all applied commits from the head up to the first one that is not
+//!    applied, by moving the visible seqno.
+//! 4. When its own seqno is visible, the caller releases its row locks, and only then waits until
+//!    the log is durable ([`Pipeline::wait_durable`]). So row locks are never held during a sync.
 //!
 //! Invariants: a seqno becomes visible only after all smaller ones; a commit is in the memtable
 //! that was active when its seqno was assigned, so a freeze never splits a commit; a memtable is
 //! flushed only after its writers have left.
 //!
-//! When the log fails, publication goes on up to the first commit that the log has lost: a durable
-//! commit is acknowledged, so it must become visible. If a commit panics between steps 1 and 3, the
-//! engine is poisoned and publication ends before it: later commits fail with an unknown outcome
-//! instead of waiting for ever.
+//! When the log fails, commits are still published up to the first one that the log has lost: a
+//! durable commit is acknowledged, so it must become visible. If a commit panics between steps 1
+//! and 3, the engine is poisoned and no commit from that one on is published. Later commits then
+//! fail with an unknown outcome instead of waiting for ever.
 //!
-//! Rejected: commit groups with a leader that writes batches for the others (two more wake-ups per
-//! member, and each batch is copied twice).
+//! Rejected: commit groups in which a leader inserts the batches of all members. That costs two
+//! more wake-ups per member, and each batch is copied twice.
 
 mod archive_records;
 mod commit;
@@ -51,42 +54,44 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Where a memtable is frozen while the disk is full.
+/// Size at which a memtable is frozen while the disk is full, bytes.
 const FULL_DISK_FREEZE: u64 = ReservePart::Table.bytes() / 2;
 
-/// Notified when a memtable is replaced. Called under the pipeline's mutex: an implementation must
-/// be short and must not call the pipeline.
+/// The pipeline notifies its host when it replaces the active memtable. It does so under its mutex:
+/// an implementation must be quick and must not call the pipeline.
 pub trait MemtableHost: Send + Sync {
-    /// `active` takes the next commits. `queued`, newest first, is newer than all memtables and
-    /// runs that already wait for the tree.
+    /// From now on `active` takes the commits. `queued`, newest first, are the flushables to add to
+    /// those that wait for the tree; they are newer than all of these.
     fn switched(&self, queued: &[Flushable], active: Arc<Memtable>);
 }
 
 struct PipelineState {
     last_seqno: Seqno,
     active: Arc<Memtable>,
-    /// Commits between assignment and publication, oldest first: applied or not. The last one has
-    /// seqno `last_seqno`.
+    /// One element for each commit that has its seqno and is not published, oldest first: whether
+    /// it is applied. The last element is that of `last_seqno`.
     queue: VecDeque<bool>,
-    /// Commits whose log bytes may not be durable: what to hide if the log fails.
+    /// Commits whose log records may not be durable yet, oldest first. If the log fails, the first
+    /// of them that is not durable and all later ones are hidden.
     undurable: VecDeque<(Lsn, Seqno)>,
-    /// Segments pinned by prepared transactions, with counts.
+    /// For each log segment that prepared transactions pin, their number.
     pins: BTreeMap<SegmentId, usize>,
-    /// Whose transactions are prepared.
+    /// The server run to which newly prepared transactions belong.
     run: ServerRunNote,
     /// Binary log position of the last commit that reported one.
     binlog: OwnedBinlogPosition,
-    /// End of the binary log before the last change of the catalog, if the host reported it; for
-    /// the archive of the log.
+    /// End of the binary log before the last change of the catalog, if the server reported it. It
+    /// is recorded for the log archive.
     told: Option<OwnedBinlogPosition>,
-    /// The last time that was logged, in steps of [`CLOCK_STEP_US`].
+    /// The last wall-clock time that was recorded in the log, in steps of `CLOCK_STEP_US`.
     clock: u64,
     waiting_for_publication: usize,
     poisoned: bool,
-    /// Commits from here on never become visible: the log has lost them, or a bug has kept one of
-    /// them from being applied. `Seqno::MAX` as long as there are none.
+    /// Commits with this seqno or a larger one never become visible, because the log has lost them
+    /// or a bug has kept one of them from being applied. `Seqno::MAX` as long as there are no such
+    /// commits.
     lost_from: Seqno,
-    /// Since the failure, commits whose records end here or later are hidden.
+    /// After a failure: commits whose log records end at this position or later are hidden.
     hidden_from: Option<Lsn>,
 }
 
@@ -98,14 +103,15 @@ pub struct Pipeline {
     visible: Arc<AtomicU64>,
     stall: Arc<StallGate>,
     host: Box<dyn MemtableHost>,
-    /// The store of the files, if the log is archived.
+    /// The database's file store, if the log is archived.
     archived: Option<FileStore>,
     state: Mutex<PipelineState>,
     published: Condvar,
 }
 
 impl Pipeline {
-    /// A pipeline that continues after `last_seqno`, writing into `active`.
+    /// Makes a pipeline that inserts into `active`. The first commit gets the seqno after
+    /// `visible`.
     pub fn new(
         wal: Arc<Wal>,
         health: Arc<Health>,
@@ -144,20 +150,21 @@ impl Pipeline {
         }
     }
 
-    /// Waits at the gate of the stall control. Call it before a commit, without a slot of the
-    /// pipeline.
+    /// Waits as long as the write stall demands. A writer calls it before its commit, and never
+    /// while one of its commits has a seqno that is not published.
     ///
     /// # Errors
-    /// `Interrupted`; the error of the background work that the gate waits for (`NoSpace`,
-    /// `Corruption`, `Io`), `Poisoned`, `ShutDown`.
+    /// `Interrupted` if `interrupted` returned `true`; otherwise the error that keeps background
+    /// work from making room, such as `NoSpace`, `Corruption` or `Io`.
     pub fn pass_gate(&self, interrupted: &dyn Fn() -> bool) -> Result<()> {
         self.stall.pass(interrupted)
     }
 
-    /// As [`Self::pass_gate`], for a deletion: a full disk does not stop it.
+    /// As [`Self::pass_gate`], for a deletion: the wait ends without an error if background work
+    /// has failed because the disk is full.
     ///
     /// # Errors
-    /// As for [`Self::pass_gate`], without `NoSpace`.
+    /// Those of [`Self::pass_gate`], without `NoSpace`.
     pub fn pass_gate_deleting(&self, interrupted: &dyn Fn() -> bool) -> Result<()> {
         match self.stall.pass(interrupted) {
             Err(full) if *full.kind() == ErrorKind::NoSpace => Ok(()),
@@ -165,7 +172,8 @@ impl Pipeline {
         }
     }
 
-    /// Freezes the active memtable if it holds anything. Returns whether it did.
+    /// Freezes the active memtable, unless it has no entries and no commit is about to insert into
+    /// it. Returns whether it did.
     pub fn freeze(&self) -> bool {
         let mut state = self.state.lock();
         let _switching = PoisonOnPanic(&self.health);
@@ -176,9 +184,9 @@ impl Pipeline {
         !empty
     }
 
-    /// The oldest log segment still needed. `unflushed` lists the memtables and runs that stay in
-    /// the queue; it is called under the mutex, since a memtable that freezes meanwhile must not be
-    /// missed.
+    /// The oldest log segment that recovery would still need. `unflushed` returns the flushables
+    /// that are not in the tree. It is called under the pipeline's mutex; otherwise a memtable that
+    /// is frozen meanwhile would be counted neither as active nor as a flushable.
     pub fn log_floor(&self, unflushed: impl FnOnce() -> Vec<Flushable>) -> SegmentId {
         let state = self.state.lock();
         let frozen = unflushed();
@@ -189,13 +197,13 @@ impl Pipeline {
             .fold(state.active.min_segment(), SegmentId::min)
     }
 
-    /// The last seqno assigned.
+    /// The last seqno that a commit got.
     pub fn last_seqno(&self) -> Seqno {
         self.state.lock().last_seqno
     }
 
     fn freeze_if_full(&self, state: &mut MutexGuard<'_, PipelineState>) {
-        // A larger memtable would not fit into the room that is kept for a full disk.
+        // The flush of a larger memtable would not fit into the disk reserve.
         let full = self.health.is_full(Some(FullDisk::Flush))
             && state.active.size_bytes() >= FULL_DISK_FREEZE;
         let blobs = self.mutable.blob_freeze_at.load(Ordering::Relaxed);
@@ -213,8 +221,8 @@ impl Pipeline {
         self.replace_active(state, id, &[Flushable::Memtable(frozen)]);
     }
 
-    /// Makes memtable `id` the active one. `queued`, newest first, joins the flushables that wait
-    /// for the tree, as the newest of them.
+    /// Makes a new memtable with id `id` the active one. `queued`, newest first, are added to the
+    /// flushables that wait for the tree, as the newest of them.
     fn replace_active(
         &self,
         state: &mut MutexGuard<'_, PipelineState>,

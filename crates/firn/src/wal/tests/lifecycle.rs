@@ -72,7 +72,8 @@ fn groups_that_do_not_fit_rotate_and_large_ones_get_their_own_segment() {
         commit(&wal, seqno as u64, &vec![7; len * 4096 - 200]).unwrap();
         seqnos.push(seqno as u64);
     }
-    // 3+3, 3, 30, 1+6, 7, 8 (too large with the header block), 2
+    // Blocks of the groups in each segment: 3+3, 3, 30, 1+6, 7, 8, 2. The group of 8 blocks and the
+    // header block need a segment of more than the usual size.
     assert_eq!(wal.current_segment(), 7);
     assert_eq!(env.read(&segment_path(3)).unwrap().len(), 31 * 4096);
     assert_eq!(replayed(&env, 1).unwrap().0, seqnos);
@@ -82,7 +83,8 @@ fn groups_that_do_not_fit_rotate_and_large_ones_get_their_own_segment() {
         assert_eq!((end.last_segment, end.last_group), (7, 9));
     }
     wal.release_before(7).unwrap();
-    // Five of the usual size, of which two are kept.
+    // The current segment is left, and two of the released segments of the usual size, which are
+    // kept for recycling.
     assert_eq!(env.list_dir(&dir()).unwrap().len(), 3);
 }
 

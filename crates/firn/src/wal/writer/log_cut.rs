@@ -53,12 +53,13 @@ impl Wal {
             .map(drop)
     }
 
-    /// Ends the current segment after all records that were appended; later records go to the next
-    /// one. No I/O: the caller must pass the result to [`Self::finish_cut`]. `None` if the next
-    /// segment was used meanwhile: prepare again.
+    /// Ends the current segment behind all records that were appended so far; later records go to
+    /// the next segment. This function does no I/O: the caller must pass the result to
+    /// [`Self::finish_cut`]. Returns `None` if no prepared next segment is there, because the log
+    /// has used it since [`Self::prepare_cut`]. The caller then prepares one again.
     ///
     /// # Errors
-    /// `Poisoned`, `ShutDown`.
+    /// `Poisoned` if the log has failed, `ShutDown` after [`Self::close`].
     pub fn try_cut(&self) -> Result<Option<WalCut>> {
         let mut state = self.shared.state.lock();
         if state.failed {
@@ -72,13 +73,14 @@ impl Wal {
             return Ok(None);
         }
         if state.segment.is_none() {
-            // Records that were kept in memory go first.
+            // There was no current segment, and records were kept in memory. They go to the
+            // prepared segment first; the caller then prepares the next one for the cut.
             let open = state.group_len(0);
             state.rotate(open);
             return Ok(None);
         }
-        // The open group always fits. A segment without a group would count as never used, so it
-        // gets an empty one.
+        // The open group always fits the current segment. A segment without any group would count
+        // as never used, so if there are no records it gets an empty group.
         let wanted = !state.open.is_empty() || state.offset == FIRST_GROUP;
         let group = wanted.then(|| state.seal(true));
         let cut = WalCut {
@@ -91,17 +93,18 @@ impl Wal {
         Ok(Some(cut))
     }
 
-    /// Returns when everything before the cut is durable: the segments up to the one returned do
-    /// not change any more.
+    /// Returns when all records before the cut are durable. The result is the last segment before
+    /// the cut: that segment and those before it no longer change.
     ///
     /// # Errors
-    /// `Poisoned`: as of [`Self::sync_to`].
+    /// `Poisoned`, as [`Wal::sync_to`].
     pub fn finish_cut(&self, cut: WalCut) -> Result<SegmentId> {
         if let Some(group) = cut.group {
             self.shared.write(group);
         }
         self.shared.wait_for(cut.lsn, true)?;
-        // An empty group moves no position, so ask the health whether its write succeeded.
+        // An empty group has no records, so the durable position is reached even if its write
+        // failed. Ask the health whether the write succeeded.
         self.shared.segments.health.check()?;
         Ok(cut.segment)
     }

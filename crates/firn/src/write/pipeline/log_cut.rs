@@ -1,10 +1,12 @@
-//! Ends a log segment after a commit, for checkpoints.
+//! The log cut of the commit pipeline: ends a log segment behind a commit, for a checkpoint or the
+//! log archive.
 
 use super::{OwnedBinlogPosition, Pipeline};
 use crate::base::{Result, Seqno};
 use crate::wal::{SegmentId, WalCut};
 
-/// The log was cut, and its last groups may not be durable yet.
+/// A log cut that has begun: the log goes on in a new segment, and the groups before the cut may
+/// not be durable yet.
 pub struct BegunCut {
     cut: WalCut,
     seqno: Seqno,
@@ -12,26 +14,27 @@ pub struct BegunCut {
     held_us: u64,
 }
 
-/// The end of what was committed when the log was cut.
+/// The last commit before a log cut.
 #[derive(Debug, Clone)]
 pub struct LogCut {
-    /// The last segment of the log before the cut; it does not change any more.
+    /// The last log segment before the cut; it no longer changes.
     pub segment: SegmentId,
-    /// The last commit in it, or in the files.
+    /// The seqno of the last commit before the cut.
     pub seqno: Seqno,
     /// Binary log position of the last commit that reported one since the database was opened.
     pub binlog: OwnedBinlogPosition,
-    /// Time that commits waited, microseconds.
+    /// How long the cut held the pipeline's mutex, so that commits had to wait, microseconds.
     pub held_us: u64,
 }
 
 impl Pipeline {
-    /// Ends the log's segment after the last commit. Commits wait only while the log moves to its
-    /// next segment; the caller should prepare it with [`Wal::prepare_cut`] before. No other I/O;
-    /// [`Self::finish_cut`] must follow.
+    /// Ends the log segment behind the last commit. It first prepares the next segment without the
+    /// pipeline's mutex. Then it holds the mutex only while the log moves to that segment, so
+    /// commits do not wait for I/O. The caller must then call [`Self::finish_cut`].
     ///
     /// # Errors
-    /// `Poisoned`; `NoSpace` if there is no room for the next segment.
+    /// `NoSpace` if the disk has no room for the next segment; `Poisoned`; `ShutDown` if the log is
+    /// closed.
     pub fn begin_cut(&self, clock: &dyn Fn() -> u64) -> Result<BegunCut> {
         loop {
             self.wal.prepare_cut()?;
@@ -49,10 +52,10 @@ impl Pipeline {
         }
     }
 
-    /// Makes everything before the cut durable.
+    /// Returns when all commits before the cut are durable.
     ///
     /// # Errors
-    /// As of [`Self::sync_all`].
+    /// Those of [`Self::sync_all`].
     pub fn finish_cut(&self, begun: BegunCut) -> Result<LogCut> {
         let finished = self.wal.finish_cut(begun.cut);
         let segment = finished.inspect_err(|_| self.contain_failure())?;
