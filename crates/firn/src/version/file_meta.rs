@@ -8,20 +8,20 @@ use crate::base::varint::{
 use crate::base::{Error, IndexId, Result, Seqno};
 use crate::sst::{IndexStats, SstSummary};
 
-/// The file has the last level's layout and codec.
+/// Flag: the file was written with the layout and the codec of the last level.
 const FLAG_AT_REST: u64 = 1;
-/// The number of dense deletions follows.
+/// Flag: the encoding has the number of dense deletions.
 const FLAG_DENSE: u64 = 2;
-/// The external seqno follows.
+/// Flag: the encoding has the external seqno.
 const FLAG_EXTERNAL_SEQNO: u64 = 4;
-/// The list of referenced blob files follows.
+/// Flag: the encoding has the list of referenced blob files.
 const FLAG_BLOBS: u64 = 8;
-/// The location of the file and the length of its tail follow.
+/// Flag: the encoding has the location of the file and the length of its tail.
 const FLAG_LOCATION: u64 = 16;
 
 const FLAGS: u64 = FLAG_AT_REST | FLAG_DENSE | FLAG_EXTERNAL_SEQNO | FLAG_BLOBS | FLAG_LOCATION;
 
-/// Location of a file.
+/// Where an SST is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum FileLocation {
     /// In the data directory.
@@ -31,53 +31,56 @@ pub enum FileLocation {
     ObjectStore,
 }
 
-/// The metadata of an SST in the manifest. Immutable: a file that moves to another level keeps it.
+/// The metadata of an SST in the manifest. They never change: a file that moves to another level
+/// keeps them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileMeta {
-    /// Id, never reused. The file name derives from it.
+    /// File id, never reused. The file name derives from it.
     pub file_id: u64,
-    /// Stored bytes.
+    /// Size of the file in bytes, compressed.
     pub size: u64,
-    /// Checksum of the whole file, for copies and backups.
+    /// Checksum of the whole file, which copies and backups verify.
     pub checksum: u64,
     /// Smallest user key, inclusive.
     pub smallest: Vec<u8>,
     /// Largest user key, inclusive.
     pub largest: Vec<u8>,
-    /// Smallest seqno of an entry.
+    /// Smallest seqno of the entries.
     pub min_seqno: Seqno,
-    /// Largest seqno of an entry.
+    /// Largest seqno of the entries.
     pub max_seqno: Seqno,
-    /// Entries, deletions included.
+    /// Number of entries, deletions included.
     pub entries: u64,
-    /// Deletions.
+    /// Number of entries that are deletions.
     pub deletes: u64,
-    /// Deletions in blocks that hold little else: a scan skips them without finding rows.
+    /// Number of deletions in blocks that hold little else. A scan must step over them and finds no
+    /// rows there.
     pub dense_deletes: u64,
-    /// Entries that have a newer version of the same user key in this file. They are kept for a
-    /// snapshot and become garbage once it is gone.
+    /// Number of entries that have a newer version of the same user key in this file. They were
+    /// kept for a snapshot and become garbage once that snapshot is released.
     pub superseded: u64,
-    /// Bytes of keys and values before compression.
+    /// Bytes of the keys and values before compression.
     pub raw_bytes: u64,
-    /// Written with the last level's layout and codec.
+    /// Whether the file was written with the layout and the codec of the last level.
     pub at_rest: bool,
-    /// The seqno of all entries, which overrides the stored ones: the file was written before the
-    /// commit that made it visible. Then `min_seqno` and `max_seqno` equal it, and each user key
-    /// has one version.
+    /// Set if the file was written before the commit that made it visible: the seqno of that
+    /// commit. It holds for all entries and overrides the seqnos stored in the file. `min_seqno`
+    /// and `max_seqno` equal it, and each user key has one version.
     pub external_seqno: Option<Seqno>,
-    /// Statistics by index, ascending by index.
+    /// Statistics for each index with entries in the file, ascending by index id.
     pub per_index: Vec<IndexStats>,
-    /// The blobs that its entries refer to, ascending by blob file.
+    /// The blobs that entries of the file refer to, ascending by blob file id.
     pub blobs: Vec<BlobUse>,
-    /// Location of the file.
+    /// Where the file is stored.
     pub location: FileLocation,
-    /// Bytes behind the data blocks: index, filters, properties, footer. With them one read opens
-    /// the file. 0 if the file was written before the manifest recorded this.
+    /// Bytes behind the data blocks: index, filters, properties, footer. A reader that knows this
+    /// length opens the file with one read. 0 if the file was written before the manifest recorded
+    /// the length.
     pub tail_len: u64,
 }
 
 impl FileMeta {
-    /// The metadata of a file just written.
+    /// The metadata of a file that was just written to the data directory.
     pub fn from_summary(summary: SstSummary, superseded: u64, at_rest: bool) -> Self {
         Self {
             file_id: summary.file_id,
@@ -101,7 +104,7 @@ impl FileMeta {
         }
     }
 
-    /// The metadata of the same file, made visible by the commit at `seqno`.
+    /// These metadata for a file that became visible with the commit at `seqno`.
     pub fn with_external_seqno(self, seqno: Seqno) -> Self {
         Self {
             min_seqno: seqno,
@@ -125,7 +128,8 @@ impl FileMeta {
         }
     }
 
-    /// Whether `moved` is this file, perhaps at another level.
+    /// Whether `moved` describes this same file, perhaps in another location or with a tail length
+    /// that was unknown before.
     pub fn is_same_file(&self, moved: &Self) -> bool {
         let back = Self {
             location: self.location,
@@ -135,7 +139,7 @@ impl FileMeta {
         *self == back
     }
 
-    /// The closed range of user keys.
+    /// The range of user keys from the smallest to the largest, both inclusive.
     pub fn range(&self) -> KeyRange {
         KeyRange {
             smallest: self.smallest.clone(),
@@ -148,13 +152,13 @@ impl FileMeta {
         self.smallest.as_slice() <= largest && smallest <= self.largest.as_slice()
     }
 
-    /// Bytes of blobs that its entries refer to.
+    /// Total bytes of the blobs that entries of the file refer to.
     pub fn blob_bytes(&self) -> u64 {
         let all = self.blobs.iter().map(|blobs| blobs.bytes);
         all.fold(0, u64::saturating_add)
     }
 
-    /// Statistics of one index in this file.
+    /// Statistics of `index` in this file; `None` if the file has no entry of it.
     pub fn index(&self, index: IndexId) -> Option<&IndexStats> {
         let at = self.per_index.binary_search_by_key(&index, |s| s.index);
         at.ok().map(|i| &self.per_index[i])
@@ -246,7 +250,8 @@ impl FileMeta {
         Ok(Some(files))
     }
 
-    /// Takes an encoding from the front of `input`; `Ok(None)` if it is malformed.
+    /// Decodes the metadata of one file from the front of `input` and advances `input` behind it;
+    /// `Ok(None)` if the encoding is malformed.
     ///
     /// # Errors
     /// `Unsupported` for a flag or a file location of a later format.
@@ -268,7 +273,8 @@ impl FileMeta {
         Ok(Some(meta))
     }
 
-    /// The file, its flags, and the number of its location.
+    /// Decodes the metadata of one file. Returns them with the flags and the number of the
+    /// location, which the caller must check. `None` if the encoding is malformed.
     fn take(input: &mut &[u8]) -> Option<(Self, u64, u8)> {
         let file_id = take_u64(input)?;
         let size = take_u64(input)?;

@@ -1,20 +1,21 @@
 //! The manifest file: a log of edits.
 //!
-//! Each record carries a checksum that covers its offset and the manifest's id, so a record read at
-//! a wrong offset or from another manifest fails the check.
+//! Each record has a checksum, which covers the record's offset and the manifest's id too. So a
+//! record that is read at a wrong offset or from another manifest fails the check.
 //!
-//! **Torn tail or rot.** An edit must not vanish because a bit of the last record flipped: once the
-//! edit is durable, the inputs of its compaction, or the log segments of its flush, are gone. So
-//! the writer syncs each record and then appends a *mark* (an empty record), which it syncs before
-//! the edit counts. A damaged record with a valid record or mark behind it was durable once: that
-//! is corruption. A damaged record with nothing valid behind it is an edit that was never
-//! acknowledged: the manifest ends there.
+//! **Torn write or bit rot.** An edit must not vanish because a bit of the last record flipped:
+//! once the edit is durable, the inputs of its compaction, or the log segments of its flush, are
+//! deleted. So the writer syncs each record and then appends a *sync marker* (an empty record) and
+//! syncs that too. Only then the edit is acknowledged. If a damaged record has a valid record or a
+//! sync marker behind it, it was durable once: that is corruption. If nothing valid follows a
+//! damaged record, its edit was never acknowledged: the manifest ends before it.
 //!
-//! Example: `header, edit 1, mark, edit 2, mark, edit 3` with a flipped bit in edit 2 is
-//! corruption; with a flipped bit in edit 3 it ends after edit 2.
+//! Example: take `header, edit 1, marker, edit 2, marker, edit 3`. A flipped bit in edit 2 is
+//! corruption. With a flipped bit in edit 3, the manifest ends after edit 2.
 //!
-//! Rejected: a synced length in the header (it rewrites in place bytes that must not be torn), and
-//! recognizing a torn write by zeros or a short file (file systems differ).
+//! Rejected: a synced length in the header, because rewriting it in place could tear the header;
+//! and recognizing a torn write by zeros or a short file, because file systems differ in what they
+//! leave.
 
 use super::{Edit, ManifestState};
 use crate::base::checksum::placed;
@@ -27,14 +28,14 @@ use std::sync::Arc;
 
 const MAGIC: &[u8; 8] = b"FIRNMANI";
 const FORMAT_VERSION: u32 = 1;
-/// Version of manifests whose edits are encrypted.
+/// Format version of manifests whose edits are encrypted. This engine refuses them.
 const ENCRYPTED_VERSION: u32 = 2;
-/// Magic, format version, file id, checksum.
+/// Length of the file header in bytes: magic, format version, manifest id, checksum.
 const HEADER_LEN: usize = 8 + 4 + 8 + 8;
-/// Checksum, length.
+/// Length of a record's header in bytes: checksum, payload length.
 const RECORD_HEADER_LEN: usize = 8 + 4;
-/// Bytes set aside behind the end of the manifest in force, so that it can take edits on a full
-/// disk.
+/// Bytes that are allocated behind the end of the current manifest, so that edits can be appended
+/// to it on a full disk.
 pub(super) const ROOM: u64 = 64 << 10;
 
 /// The name of manifest `id`.
@@ -42,7 +43,7 @@ pub fn manifest_name(id: u64) -> String {
     format!("MANIFEST-{id:06}")
 }
 
-/// The id in a manifest's name.
+/// The id in a manifest's name; `None` if `name` is no such name.
 pub fn parse_manifest_name(name: &str) -> Option<u64> {
     let digits = name.strip_prefix("MANIFEST-")?;
     let id = digits.parse().ok()?;
@@ -103,7 +104,8 @@ fn unframe(id: u64, offset: u64, input: &[u8]) -> Option<&[u8]> {
 pub(super) struct ManifestWriter {
     file: Box<dyn AppendFile>,
     id: u64,
-    /// Offset up to which space is set aside; `None` if the file system sets none aside.
+    /// Offset in the file up to which disk space is allocated; `None` if the file system cannot
+    /// allocate space ahead.
     room_end: Option<u64>,
 }
 
@@ -115,8 +117,8 @@ impl ManifestWriter {
         Self::begin(file, id, None, &first.encode())
     }
 
-    /// As [`Self::create`], in the room of the reserve, which has the file again if that is too
-    /// small.
+    /// As [`Self::create`], but takes the file that the disk reserve keeps for a manifest. If its
+    /// space is too small for the first record, the file is given back to the reserve.
     pub(super) fn create_in(
         reserve: &DiskReserve,
         dir: &Path,
@@ -135,7 +137,7 @@ impl ManifestWriter {
         }
         let room_end = match found {
             Err(full) if *full.kind() == ErrorKind::NoSpace => {
-                // How many bytes it has, the next fill finds out.
+                // 0: its size is unknown here. The next fill of the reserve finds out.
                 reserve.give_back(ReservePart::Manifest, &path, 0)?;
                 return Err(full);
             }
@@ -158,8 +160,8 @@ impl ManifestWriter {
         Ok(writer)
     }
 
-    /// Makes sure that there is space for `edit` and its mark, and `left` bytes behind them. Writes
-    /// nothing.
+    /// Makes sure that disk space is allocated for `edit` and its sync marker, with `left` bytes
+    /// behind them. Writes nothing.
     ///
     /// # Errors
     /// `NoSpace`: the manifest is unchanged.
@@ -182,13 +184,13 @@ impl ManifestWriter {
     }
 
     /// Appends an edit and syncs. On return it is durable, but until [`Self::write_sync_marker`]
-    /// damage to it passes for a torn write.
+    /// has returned, damage to its record passes for a torn write.
     pub(super) fn add(&mut self, edit: &Edit) -> Result<()> {
         self.append(&edit.encode())?;
         self.file.sync()
     }
 
-    /// Appends a mark, which proves that all records before it are durable, and syncs.
+    /// Appends a sync marker, which proves that all records before it are durable, and syncs.
     pub(super) fn write_sync_marker(&mut self) -> Result<()> {
         self.append(&[])?;
         self.file.sync()
@@ -244,12 +246,12 @@ impl ManifestReader {
         })
     }
 
-    /// The edits written since the last call. With `marked_only`, an edit is returned only once the
-    /// mark behind it is there. Followers need that: without a mark, the writer's recovery may
-    /// still drop the edit.
+    /// Returns the edits appended since the last call. With `marked_only`, it returns an edit only
+    /// once the sync marker behind it is there. Followers of another process's manifest need that:
+    /// without the marker, recovery of the writer may still drop the edit.
     ///
     /// # Errors
-    /// `Corruption` if a record that was durable once is damaged. `Unsupported` for an edit of a
+    /// `Corruption` if a damaged record has a valid one behind it. `Unsupported` for an edit of a
     /// later format. `Io`.
     pub fn poll(&mut self, marked_only: bool) -> Result<Vec<Edit>> {
         self.end = self.file.size()?;
@@ -286,12 +288,12 @@ impl ManifestReader {
         Ok(edits.into_iter().map(|(_, edit)| edit).collect())
     }
 
-    /// All intact edits of manifest `id`, and whether the first record is among them. Each damaged
-    /// part, or a file that cannot be read, goes to `lost`.
+    /// Returns all intact edits of manifest `id`, and whether its first record is intact. Reports
+    /// each damaged part, or a file that cannot be read, to `lost`.
     ///
     /// # Errors
-    /// `Unsupported` for a later format. `Corruption` if a record is malformed though its checksum
-    /// is right.
+    /// `Unsupported` for a later format. `Corruption` if a record's checksum is right but its
+    /// content is malformed.
     pub(super) fn salvage(
         env: &dyn Env,
         dir: &Path,
@@ -331,7 +333,7 @@ impl ManifestReader {
         Ok((edits, begins))
     }
 
-    /// Bytes behind the last valid record: a torn write, or one in progress.
+    /// Number of bytes behind the last record that was read: a torn write, or one in progress.
     pub fn unread(&self) -> u64 {
         self.end - self.offset
     }
@@ -351,10 +353,10 @@ fn current_text(id: u64) -> String {
     format!("{name} {sum:016x}\n")
 }
 
-/// The id of the manifest in force; `None` if there is no `CURRENT`.
+/// The id of the manifest that `CURRENT` names; `None` if there is no `CURRENT`.
 ///
 /// # Errors
-/// `Corruption` if the file is damaged; `Io`.
+/// `Corruption` if `CURRENT` is damaged; `Io`.
 pub fn read_current(env: &dyn Env, dir: &Path) -> Result<Option<u64>> {
     let file = match env.open(&dir.join(CURRENT)) {
         Ok(file) => file,
@@ -371,18 +373,19 @@ pub fn read_current(env: &dyn Env, dir: &Path) -> Result<Option<u64>> {
     }
 }
 
-/// The file that is to be `CURRENT`, empty, with room for the name of manifest `id`.
+/// A file that is to replace `CURRENT`. It is empty, and space for the name of manifest `id` is
+/// allocated.
 pub(super) struct NextCurrent {
     file: Box<dyn AppendFile>,
     id: u64,
 }
 
 impl NextCurrent {
-    /// Creates it, in the room of the reserve if there is one, which has the file again if that is
-    /// too small.
+    /// Creates the file, in the space of `reserve` if there is one. If that space is too small, the
+    /// file is given back to the reserve.
     ///
     /// # Errors
-    /// Those of the file system: `CURRENT` is as it was.
+    /// Those of the file system. After an error `CURRENT` is unchanged.
     pub(super) fn create(
         env: &dyn Env,
         dir: &Path,
@@ -403,7 +406,8 @@ impl NextCurrent {
         found.map(|_| next)
     }
 
-    /// Gives the file to the reserve, whose room it has.
+    /// Gives the unused file back to the disk reserve that its space came from; without a reserve,
+    /// removes the file.
     pub(super) fn give_back(
         &self,
         env: &dyn Env,
@@ -417,10 +421,11 @@ impl NextCurrent {
         }
     }
 
-    /// Makes the manifest the one in force. Its file is synced; its name becomes durable here.
+    /// Puts the manifest in force by renaming this file to `CURRENT`. The content of the manifest
+    /// must be synced; this function makes its directory entry durable first.
     ///
     /// # Errors
-    /// After an error either manifest may be the one in force after a restart.
+    /// Those of the file system. After an error either manifest may be in force after a restart.
     pub(super) fn switch(mut self, env: &dyn Env, dir: &Path) -> Result<()> {
         env.sync_dir(dir)?;
         self.file.append(current_text(self.id).as_bytes())?;
@@ -430,14 +435,14 @@ impl NextCurrent {
     }
 }
 
-/// Removes what a start that was killed has made of the reserve: manifests, of `ids`, that are not
-/// in force, and the file that was to name one.
+/// Removes the files that a killed start has made in the space of the disk reserve: those manifests
+/// of `ids` that are not in force, and the file that was to replace `CURRENT`.
 ///
 /// # Errors
 /// Those of the file system.
 pub(super) fn clear_unfinished(env: &dyn Env, dir: &Path, ids: &[u64]) -> Result<()> {
-    // CURRENT may have been renamed and not be durable: then either manifest may be in force after
-    // a power cut.
+    // The rename of `CURRENT` may not be durable yet. Sync it first; otherwise a power cut could
+    // bring back a `CURRENT` that names a manifest removed here.
     env.sync_dir(dir)?;
     let in_force = read_current(env, dir)?;
     let strays = ids.iter().filter(|&&id| Some(id) != in_force);
@@ -451,11 +456,11 @@ pub(super) fn clear_unfinished(env: &dyn Env, dir: &Path, ids: &[u64]) -> Result
     Ok(())
 }
 
-/// Writes `state` as the manifest of a new database in `dir` and puts it in force. Durable on
-/// return.
+/// Writes `state` as the first manifest of a new database in `dir` and puts it in force. It is
+/// durable on return.
 ///
 /// # Errors
-/// `NoSpace`, `Io`. After an error a manifest may be left, in force or not.
+/// `NoSpace`, `Io`. After an error a manifest may be left behind, and it may be in force.
 pub fn create_manifest(env: &dyn Env, dir: &Path, state: &ManifestState) -> Result<()> {
     let mut state = state.clone();
     let id = state.next_file_id;

@@ -23,30 +23,32 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// A manifest is rewritten when it is larger than this and than [`ROTATE_FACTOR`] times its first
-/// record.
+/// The next edit rewrites the manifest as one record once the manifest is longer than this many
+/// bytes and longer than [`ROTATE_FACTOR`] times its first record.
 const ROTATE_SIZE_MIN: u64 = 1 << 20;
 const ROTATE_FACTOR: u64 = 3;
 
-/// Files given up together are removed at once if their sizes sum up to at most this many bytes.
+/// Files that are given up together are removed at once if their sizes sum up to at most this many
+/// bytes; otherwise the delete pacer spreads their removal.
 const DISCARD_MAX: u64 = 4 << 20;
 
-/// Bytes of the manifest's room that edits leave which only add files.
+/// An edit that only adds files must leave this many bytes of the space that is set aside behind
+/// the manifest. Edits that remove files may use them, so that a full disk can still be emptied.
 const LEFT_BY_ADDITIONS: u64 = ROOM / 4;
 
-/// Bytes that a file takes in an edit: two keys and some numbers.
+/// Assumed size in bytes of an edit's field for one added file: two keys and some numbers.
 const FILE_BYTES: u64 = ROOM / 4;
 
 /// The parts of the engine that a version set uses.
 #[derive(Clone)]
 pub struct VersionSetContext {
-    /// Accesses `CURRENT` and the manifests.
+    /// Accesses `CURRENT` and the manifests in the file system.
     pub env: Arc<dyn Env>,
-    /// The data directory: `CURRENT` and the manifests.
+    /// The data directory, which holds `CURRENT` and the manifests.
     pub dir: PathBuf,
     /// Opens the SSTs and collects obsolete ones.
     pub source: Arc<FileSource>,
-    /// Poisoned when the outcome of an edit is unknown.
+    /// The version set poisons it when the outcome of an edit is unknown.
     pub health: Arc<Health>,
     /// Receives the log messages.
     pub listener: Listener,
@@ -60,20 +62,22 @@ pub struct VersionSetContext {
 /// that removed it is durable, and never once writes are poisoned.
 ///
 /// Steps of an edit: check it against the current state → sync the directory of the SSTs (their
-/// writers have synced the files) → append the record, sync → append the mark, sync → install.
+/// writers have synced the files) → append the edit's record, sync → append the sync marker, sync →
+/// install the new version.
 ///
-/// Failures: if a step before the record fails, the edit has no effect and its new files become
-/// obsolete. If the record itself fails, the outcome is unknown. With a full disk, the next edit
-/// first writes a new manifest without the failed edit, which settles the outcome; until then the
-/// edit's files stay. Any other failure poisons the engine: a second sync after a failed one proves
-/// nothing.
+/// Failures: if a step before the record fails, the edit has no effect and the files it adds become
+/// obsolete. If appending or syncing the record fails, the outcome is unknown: a restart may find
+/// the edit or not. If the cause is a full disk, the next edit first writes a new manifest without
+/// the failed edit, which settles the outcome; until then the files that the failed edit adds are
+/// kept. Any other cause poisons the engine: a second sync after a failed one proves nothing.
 ///
-/// Locks: `inner` is held over a whole edit, syncs included. The pacer's mutex and `inner` are
-/// never held together; both may be held while the list of obsolete files is locked. Readers of the
-/// current version take no lock.
+/// Locks: `inner` is held over a whole edit, syncs included. The mutex `pacer` and the mutex
+/// `inner` are never held together. A thread that holds either of them may lock the list of
+/// obsolete files. Readers of the current version take no lock.
 ///
-/// Rejected: continuing a manifest after a failed append (a half record in the middle), and a
-/// lock-free list of edits (an edit costs two syncs, so the mutex around them is free).
+/// Rejected: appending to a manifest after a failed append, because half a record would stand in
+/// its middle; and a lock-free list of edits, because an edit costs two syncs, beside which the
+/// mutex costs nothing.
 pub struct VersionSet {
     ctx: VersionSetContext,
     current: ArcSwap<Version>,
@@ -83,9 +87,10 @@ pub struct VersionSet {
     /// The last global transaction id of each replication domain.
     gtids: Mutex<BTreeMap<u32, Gtid>>,
     pacer: Mutex<DeletePacer>,
-    /// Files found when the directory was opened; empty once the strays are removed.
+    /// SSTs and manifests that were in the directory when it was opened; empty after
+    /// [`VersionSet::remove_strays`].
     found: Mutex<DirectoryFiles>,
-    /// Number of live [`FileDeletionHold`].
+    /// Number of [`FileDeletionHold`] guards that exist now.
     held: Arc<AtomicUsize>,
 }
 
@@ -96,7 +101,7 @@ struct DirectoryFiles {
     manifests: Vec<u64>,
 }
 
-/// Guard: while one exists, no file is deleted.
+/// While a guard of this type exists, the version set deletes no data file.
 pub struct FileDeletionHold(Arc<AtomicUsize>);
 
 impl Drop for FileDeletionHold {
@@ -107,15 +112,18 @@ impl Drop for FileDeletionHold {
 
 struct Inner {
     state: ManifestState,
-    /// `None` if the disk has had no room for a manifest since the directory was opened.
+    /// `None` if no new manifest could be written since the directory was opened, because the disk
+    /// was full. The tree is read-only then.
     writer: Option<ManifestWriter>,
-    /// The manifest in force.
+    /// Id of the manifest that `CURRENT` names.
     manifest_id: u64,
-    /// Size from which the manifest is rewritten, bytes.
+    /// Length in bytes from which on the manifest is rewritten.
     rotate_at: u64,
-    /// The manifest must not be appended to.
+    /// Nothing more may be appended to the current manifest, because an append or a rotation
+    /// failed.
     broken: bool,
-    /// Added files of edits whose outcome is unknown until a new manifest is written.
+    /// Ids of files added by failed edits that a restart may still find in the manifest. The files
+    /// must be kept until a new manifest is written.
     limbo: Vec<u64>,
     /// The highest run number ever installed.
     installed_run: u64,
@@ -128,10 +136,10 @@ enum ApplyFailure {
 }
 
 impl VersionSet {
-    /// Opens the tree of a data directory, or creates an empty one. It starts a new manifest, so
-    /// nothing is ever appended behind a torn tail. If the disk is full, the old manifest stays in
-    /// force and the tree is read-only until there is room. SSTs and manifests that are named
-    /// nowhere stay until [`Self::remove_strays`].
+    /// Opens the tree of a data directory, or creates an empty one. The open starts a new manifest,
+    /// so nothing is ever appended behind a torn tail. If the disk is full, the old manifest stays
+    /// in force and the tree is read-only until there is room. SSTs that the manifest does not
+    /// name, and old manifests, stay until [`Self::remove_strays`].
     ///
     /// # Errors
     /// `Corruption` if the manifest is damaged, or describes an impossible tree, or is missing
@@ -161,7 +169,8 @@ impl VersionSet {
         if let Some(what) = version.check_all() {
             return Err(Error::corruption("MANIFEST", 0, what));
         }
-        // Ids beyond the epoch are not allocated by this writer: do not count on from them.
+        // File names with ids beyond this epoch come from another writer. Ignore them, or
+        // `next_file_id` would leave the range of the epoch.
         let blobs = ctx.source.store().list_blobs()?;
         let ids = on_disk.iter().chain(&old_manifests).chain(&blobs);
         let end = end_of_names(state.epoch());
@@ -187,8 +196,8 @@ impl VersionSet {
             }
             (Err(e), _) => return Err(e),
         };
-        // Without a new manifest, the old ones must stay: after a power cut any of them may be in
-        // force.
+        // If no new manifest could be written, keep all old ones: `CURRENT` may have been renamed
+        // without being durable, so after a power cut it may name any of them.
         let old_manifests = match writer {
             Some(_) => old_manifests,
             None => Vec::new(),
@@ -228,7 +237,7 @@ impl VersionSet {
     /// have fresh, unopened handles. The memory of the old handles is freed with the last older
     /// version.
     pub fn close_files(&self, ids: &HashSet<u64>) -> Arc<Version> {
-        // This mutex serializes all changes of the version.
+        // The mutex `inner` serializes all changes of the current version.
         let _inner = self.inner.lock();
         let next = Arc::new(self.current.load().with_fresh(ids));
         self.current.store(Arc::clone(&next));
@@ -240,9 +249,9 @@ impl VersionSet {
         self.next_file_id.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Gives up data files that no edit has named, given as id and size in bytes. Small ones are
-    /// removed at once. More than a few MiB go through the paced deletion, because the caller's
-    /// client waits.
+    /// Gives up data files that no edit has named; each pair is the id and the size in bytes. Up to
+    /// 4 MiB in total are removed at once. If there is more, the delete pacer spreads the removal,
+    /// because a client waits for the caller.
     pub fn give_up(&self, files: &[(u64, u64)]) {
         let ids: Vec<u64> = files.iter().map(|(id, _)| *id).collect();
         if files.iter().map(|(_, size)| size).sum::<u64>() <= DISCARD_MAX {
@@ -253,8 +262,9 @@ impl VersionSet {
         }
     }
 
-    /// Removes at once the data files with these ids, which no edit has named. A file that cannot
-    /// be removed now, or that is held, becomes obsolete, and its removal is tried again.
+    /// Removes at once the data files with these ids, which no edit has named. While a
+    /// [`FileDeletionHold`] exists, or if a removal fails, the file becomes obsolete instead, and
+    /// [`Self::delete_obsolete`] removes it later.
     pub fn discard(&self, ids: &[u64]) {
         let source = &self.ctx.source;
         for &id in ids {
@@ -276,24 +286,26 @@ impl VersionSet {
         self.next_run_number.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Log segments below this number are not needed.
+    /// No recovery needs log segments with numbers below this one.
     pub fn log_number(&self) -> u64 {
         self.inner.lock().state.log_number
     }
 
-    /// Every commit up to this seqno is in the files.
+    /// All commits up to this seqno are in SSTs of the tree.
     pub fn last_seqno(&self) -> Seqno {
         self.inner.lock().state.last_seqno
     }
 
-    /// The counters.
+    /// The persisted counters, by counter id.
     pub fn counters(&self) -> BTreeMap<u64, CounterValue> {
         self.inner.lock().state.counters.clone()
     }
 
-    /// The counters of `current` whose values the manifest does not have, for the next edit; zeros
-    /// are left out. Forgets those that are not in `current`: their tables are gone. `current` runs
-    /// under the lock, so that it has every counter of an installed edit.
+    /// Returns those counters of `current` whose values differ from the ones in the manifest; the
+    /// next edit stores them. A counter that the manifest does not have and whose value is zero is
+    /// omitted. Counters that `current` does not return are forgotten, because their tables are
+    /// dropped. The callback `current` is called with the lock held: no edit can install a new
+    /// counter between the call and the comparison, so no such counter is forgotten by mistake.
     pub fn changed_counters(
         &self,
         current: impl FnOnce() -> Vec<(u64, CounterValue)>,
@@ -307,19 +319,20 @@ impl VersionSet {
         current
     }
 
-    /// Moved blobs: the blob file id that references use, and the id of the file that holds the
-    /// blobs.
+    /// The blob files whose blobs were moved: maps the file id that blob references contain to the
+    /// id of the file that holds the blobs now.
     pub fn blobs_moved(&self) -> BTreeMap<u64, u64> {
         self.inner.lock().state.blobs_moved.clone()
     }
 
-    /// The last global transaction id of each replication domain.
+    /// The last global transaction id of each replication domain, by domain.
     pub fn gtids(&self) -> BTreeMap<u32, Gtid> {
         self.gtids.lock().clone()
     }
 
-    /// Notes global transaction ids that the log has, durably, behind those noted before. The next
-    /// edit that lets go of log segments keeps them.
+    /// Notes global transaction ids that are durable in the log and that follow those noted before.
+    /// The next edit that raises the log number stores them, because the log segments they are in
+    /// may then be deleted.
     pub fn note_gtids(&self, gtids: &BTreeMap<u32, Gtid>) {
         self.gtids.lock().extend(gtids);
     }
@@ -329,8 +342,8 @@ impl VersionSet {
         self.inner.lock().state.time_pairs.iter().copied().collect()
     }
 
-    /// Keeps every file of the states read from now on, and every file that the log after them
-    /// names, until the guard is dropped.
+    /// Until the guard is dropped, no file is deleted: neither one that is in a state returned by
+    /// [`Self::state`] during the hold, nor one that later log records name.
     pub fn hold_files(&self) -> FileDeletionHold {
         self.held.fetch_add(1, Ordering::SeqCst);
         FileDeletionHold(Arc::clone(&self.held))
@@ -356,21 +369,22 @@ impl VersionSet {
         self.inner.lock().manifest_id
     }
 
-    /// Makes `edit` durable and installs it. The added files must be synced. From here on the
-    /// version set owns them, also if the edit fails: it deletes them once that is safe.
+    /// Makes `edit` durable and installs it. The files that `edit` adds must be synced. From here
+    /// on the version set owns these files, also if the edit fails: it deletes them once that is
+    /// safe.
     ///
     /// # Errors
     /// `InvalidArgument` if the edit does not fit the current version. `NoSpace`: the edit has no
-    /// effect so far, and a later edit may succeed. `Poisoned`, `Io`: nothing is installed until a
-    /// restart.
+    /// effect so far, and a later edit may succeed. `Poisoned`, `Io`: no further edit succeeds
+    /// until a restart.
     pub fn apply(&self, edit: Edit) -> Result<Arc<Version>> {
         self.apply_open(edit, &[])
     }
 
-    /// As [`Self::apply`]. `open`: handles that readers already have of files that the edit adds.
-    /// The new version shares these handles, so the files live until the last reader is done. If
-    /// the edit fails they live too: the owner of the handles tries again, and the log names the
-    /// files.
+    /// As [`Self::apply`]. `open` contains handles, which readers already use, of files that the
+    /// edit adds. The new version shares these handles, so the files exist until the last reader
+    /// has dropped its handle. If the edit fails, the files of these handles are not deleted
+    /// either, because the owner of the handles retries and the log names the files.
     ///
     /// # Errors
     /// As [`Self::apply`].
@@ -408,7 +422,7 @@ impl VersionSet {
     ) -> Result<Arc<Version>, ApplyFailure> {
         use ApplyFailure::{NoEffect, Unknown};
         self.ctx.health.check().map_err(NoEffect)?;
-        // Before the check, which judges them.
+        // Set these numbers before `check`, which verifies them too.
         edit.next_file_id = Some(self.next_file_id.load(Ordering::Relaxed));
         edit.next_run_number = Some(self.next_run_number.load(Ordering::Relaxed));
         if edit.log_number.is_some() {
@@ -423,13 +437,13 @@ impl VersionSet {
         let is_long = |writer: &ManifestWriter| writer.len() >= inner.rotate_at;
         if inner.broken || inner.writer.as_ref().is_none_or(is_long) {
             let rotated = self.rotate(inner);
-            // If there is no room for the next manifest, the current one may grow further, unless
-            // it is broken.
+            // If the disk has no room for the next manifest, append to the current one beyond
+            // `rotate_at`, unless that manifest is broken.
             if inner.broken {
                 rotated.map_err(NoEffect)?;
             }
         }
-        // An edit that only adds files leaves room for edits that remove some.
+        // After an edit that only adds files, space must be left for edits that remove files.
         let left = match edit.removed.is_empty() && !edit.added.is_empty() {
             true => LEFT_BY_ADDITIONS,
             false => 0,
@@ -442,8 +456,9 @@ impl VersionSet {
             inner.broken = true;
             return Err(Unknown(self.fail(e)));
         }
-        // The record is durable, so the edit counts. Without its mark, rot in the record passes for
-        // a torn write until the next manifest is written.
+        // The record is durable, so the edit is in effect even if its sync marker cannot be
+        // written. Without the marker, a later bit error in the record would pass for a torn write,
+        // until the next manifest is written.
         if let Err(e) = writer.write_sync_marker() {
             inner.broken = true;
             self.fail(e);
@@ -451,7 +466,8 @@ impl VersionSet {
         Ok(self.install(inner, edit, next))
     }
 
-    /// Checks `edit`. Returns the version it leads to, or `None` if it changes no file.
+    /// Checks `edit` against the state and the current version. Returns the version that the edit
+    /// leads to, or `None` if it neither adds nor removes a file.
     fn check(
         &self,
         inner: &Inner,
@@ -502,8 +518,9 @@ impl VersionSet {
         self.current()
     }
 
-    /// Sees to it that `edit` finds room in the manifest, with `left` bytes behind it; the next
-    /// manifest has room of its own in the reserve.
+    /// Makes sure that `edit` fits into the space set aside behind the manifest, and that `left`
+    /// bytes remain behind it. If it does not fit, starts a new manifest, whose space is in the
+    /// disk reserve.
     fn find_room(&self, inner: &mut Inner, edit: &Edit, left: u64) -> Result<()> {
         let find = |inner: &mut Inner| match inner.writer.as_mut() {
             Some(writer) => writer.find_room(edit, left),
@@ -517,11 +534,11 @@ impl VersionSet {
         found.map_err(|e| self.fail(e))
     }
 
-    /// Sees to it that an edit which adds a file to what `edit` has finds room in the manifest,
-    /// also on a full disk.
+    /// Makes sure that the manifest has space for `edit` and one more added file, even if the disk
+    /// is full.
     ///
     /// # Errors
-    /// `NoSpace` if it does not; those of [`Self::apply`].
+    /// `NoSpace` if there is no such space; those of [`Self::apply`].
     pub fn find_room_for_file(&self, edit: &Edit) -> Result<()> {
         let mut inner = self.inner.lock();
         self.ctx.health.check()?;
@@ -531,10 +548,11 @@ impl VersionSet {
         self.find_room(&mut inner, edit, LEFT_BY_ADDITIONS + FILE_BYTES)
     }
 
-    /// Writes a manifest if the disk had no room for one since the directory was opened.
+    /// Writes a new manifest if none could be written since the directory was opened, because the
+    /// disk was full. This ends the read-only state.
     ///
     /// # Errors
-    /// `NoSpace` if it has none now; those of [`Self::apply`].
+    /// `NoSpace` if the disk is still full; those of [`Self::apply`].
     pub fn refill_reserve(&self) -> Result<()> {
         let mut inner = self.inner.lock();
         self.ctx.health.check()?;
@@ -544,7 +562,8 @@ impl VersionSet {
         }
     }
 
-    /// Starts a new manifest. On `Ok` either it is in force, or the old one may be continued.
+    /// Starts a new manifest and puts it in force. After an error, `inner.broken` says whether the
+    /// old manifest may still be appended to.
     fn rotate(&self, inner: &mut Inner) -> Result<()> {
         let old = inner.manifest_id;
         match rotate(&self.ctx, &self.next_file_id, &mut inner.state) {
@@ -557,27 +576,29 @@ impl VersionSet {
                     .limbo
                     .drain(..)
                     .for_each(|id| self.ctx.source.put_obsolete(id, 0));
-                // The next open removes the old manifest if this fails.
+                // If this removal fails, the next open removes the old manifest.
                 let _ = self.ctx.env.remove(&self.ctx.dir.join(manifest_name(old)));
                 self.fill_reserve()
             }
             Err(e) => {
                 let (env, dir) = (&*self.ctx.env, &self.ctx.dir);
                 let is_old = || read_current(env, dir).is_ok_and(|id| id == Some(old));
-                // After a restart CURRENT may name either manifest, so the old one must not be
-                // continued: unless the disk was full and CURRENT still names the old one.
+                // If a rotation fails, `CURRENT` may name either manifest after a restart, so
+                // nothing may be appended to the old one. The only exception: the disk was full and
+                // `CURRENT` still names the old one.
                 inner.broken |= *e.kind() != ErrorKind::NoSpace || !is_old();
                 Err(self.fail(e))
             }
         }
     }
 
-    /// Whether the tree cannot change: the disk has had no room for a manifest since the open.
+    /// Whether the tree cannot change, because the disk has had no room for a new manifest since
+    /// the directory was opened.
     pub fn is_read_only(&self) -> bool {
         self.inner.lock().writer.is_none()
     }
 
-    /// Sets aside the used parts of the reserve again, as far as the disk has room.
+    /// Allocates again the parts of the disk reserve that were used, as far as the disk has room.
     ///
     /// # Errors
     /// `Io`. A full disk is no error here.
@@ -589,7 +610,7 @@ impl VersionSet {
             .map_or(Ok(()), |r| r.fill())
     }
 
-    /// Poisons the engine, unless the disk is full, and returns the error.
+    /// Poisons the engine, unless the error is `NoSpace`. Returns the error.
     fn fail(&self, error: Error) -> Error {
         if *error.kind() != ErrorKind::NoSpace && self.ctx.health.poison(error.clone()) {
             let what = format!("the manifest cannot be written: {error}; writes stop");
@@ -598,9 +619,9 @@ impl VersionSet {
         error
     }
 
-    /// Deletes all obsolete files: those that no version holds and no manifest names. Deletes none
-    /// once writes are poisoned. The next call retries a failed deletion. Returns the number of
-    /// deleted files.
+    /// Deletes all obsolete files, which no version holds and no manifest names. Deletes none once
+    /// writes are poisoned. The next call retries a failed deletion. Returns the number of deleted
+    /// files.
     ///
     /// # Errors
     /// `Io`: the first error; the other files are deleted nevertheless.
@@ -636,8 +657,8 @@ impl VersionSet {
         let mut deleted = 0;
         let mut failed = Vec::new();
         let mut first = None;
-        // Check for holds before each file. A file that became obsolete before a hold began is in
-        // no state read under the hold.
+        // Check for a hold before each file. A file that became obsolete before the hold began is
+        // safe to delete: no state read during the hold contains it.
         while self.held.load(Ordering::SeqCst) == 0
             && let Some((id, size)) = source.take_obsolete(&mut may)
         {
@@ -656,9 +677,9 @@ impl VersionSet {
         first.map_or(Ok(deleted), Err)
     }
 
-    /// Removes the data files and manifests that were in the directory at the open and that neither
-    /// the manifest nor `keep` (ids that the log names) mentions. Call it once the log is replayed.
-    /// A second call has no effect.
+    /// Removes the data files and manifests that were in the directory at the open, except for
+    /// those that the manifest names and those whose ids are in `keep`, which are named by the log.
+    /// Call it after the log is replayed. A second call has no effect.
     pub fn remove_strays(&self, keep: &HashSet<u64>) {
         let DirectoryFiles {
             files: on_disk,
@@ -669,7 +690,8 @@ impl VersionSet {
         let present: HashSet<u64> = on_disk.iter().copied().collect();
         let missing: Vec<_> = live.keys().filter(|id| !present.contains(id)).collect();
         if !missing.is_empty() {
-            // Reads of these files fail. An unknown cause removed files: do not remove more.
+            // Something unknown has removed files of the tree. Remove no others, which might help a
+            // repair.
             let what = format!("SSTs {missing:?} are missing; no stray file is removed");
             self.ctx.listener.log(Severity::Error, &what);
             return;
@@ -715,7 +737,7 @@ fn rotate(
     state: &mut ManifestState,
 ) -> Result<ManifestWriter> {
     let id = next_file_id.fetch_add(1, Ordering::Relaxed);
-    // The next open would take larger numbers for damage.
+    // The next open would report an id beyond the epoch as corruption.
     if id + 1 >= end_of_ids(state.epoch()) {
         return Err(Error::unsupported(format!(
             "the ids of epoch {} are used up",
@@ -726,7 +748,8 @@ fn rotate(
     let env = &*ctx.env;
     let reserve = ctx.source.store().reserve();
     let first = state.snapshot();
-    // Both have their room before either is written: only an empty file can be the reserve's again.
+    // Create both files, the manifest and the next `CURRENT`, with their space before anything is
+    // written: only an empty file can be given back to the disk reserve.
     let current = NextCurrent::create(env, &ctx.dir, id, reserve)?;
     let written = match reserve {
         Some(reserve) => ManifestWriter::create_in(reserve, &ctx.dir, id, &first),
@@ -737,12 +760,13 @@ fn rotate(
     }
     let written = written.and_then(|writer| current.switch(env, &ctx.dir).map(|()| writer));
     if let (Ok(writer), Some(reserve)) = (&written, reserve) {
-        // The next manifest may be larger.
+        // The next manifest may be larger, so reserve twice the length of this one.
         reserve.want(ReservePart::Manifest, 2 * writer.len() + ROOM);
     }
     written.inspect_err(|e| {
-        // Retries on a full disk must not fill it further. After other errors, or if CURRENT may
-        // name the file, it stays for the next open.
+        // After `NoSpace`, remove the new manifest, so that retries on a full disk do not fill it
+        // further. After other errors, or if `CURRENT` may name the new manifest, keep it; the next
+        // open removes it if it is not in force.
         let full = *e.kind() == ErrorKind::NoSpace;
         if full && read_current(env, &ctx.dir).is_ok_and(|current| current != Some(id)) {
             let _ = env.remove(&ctx.dir.join(manifest_name(id)));
