@@ -1,8 +1,8 @@
 //! The files that make up the tree: edits, versions, manifest.
 //!
-//! A [`Version`] is the tree at one moment: immutable, pinned by readers. An [`Edit`] leads from
-//! one version to the next. The [`VersionSet`] makes edits durable in the manifest, then installs
-//! them.
+//! A [`Version`] is the immutable set of files that make up the tree at one moment; readers pin it.
+//! An [`Edit`] leads from one version to the next. The [`VersionSet`] first makes an edit durable
+//! in the manifest and then installs the version it leads to.
 
 mod blob_bytes_by_index;
 mod delete_pacer;

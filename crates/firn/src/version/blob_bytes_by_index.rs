@@ -1,4 +1,4 @@
-//! Attributes the blob bytes of a file to its indexes.
+//! Splits the blob bytes that an SST refers to by index.
 
 use super::FileHandle;
 use crate::base::blob_ref;
@@ -7,15 +7,16 @@ use crate::base::{IndexId, InternalIterator, Kind, Result};
 use crate::sst::IndexStats;
 use std::collections::HashSet;
 
-/// Number of entries sampled for each index.
+/// Number of entries that are read as a sample of each index.
 const SAMPLE: u64 = 64;
 
 impl FileHandle {
-    /// [`FileMeta::blob_bytes`](super::FileMeta::blob_bytes), split by index. Only indexes in
-    /// `holders` may refer to blobs. The metadata do not say how much each index refers to. If the
-    /// file holds several holders, the first entries of each are read, once per handle: one or a
-    /// few blocks per index. The split is in proportion to that sample, or to raw bytes if the
-    /// sample fails or finds no blob.
+    /// Splits [`FileMeta::blob_bytes`](super::FileMeta::blob_bytes) by index. Only indexes in
+    /// `holders` may refer to blobs. The metadata of the file do not say how much each index refers
+    /// to. So if the file has entries of several such indexes, the first entries of each are read:
+    /// one or a few blocks per index, once per handle. The bytes are split in proportion to that
+    /// sample. If the sample fails or finds no blob, they are split in proportion to the raw bytes
+    /// of each index.
     pub(super) fn blob_bytes_by_index(&self, holders: &HashSet<IndexId>) -> &[(IndexId, u64)] {
         self.blob_shares_once().get_or_init(|| {
             let bytes = u128::from(self.blob_bytes());

@@ -1,32 +1,33 @@
-//! Paces the deletion of obsolete files. Pure.
+//! Paces the deletion of obsolete files. This module does no I/O and reads no clock.
 
 use std::collections::VecDeque;
 
-/// Bytes per second that may always be deleted: two files of the usual size.
+/// Bytes per second that may be deleted even without a backlog: two files of the usual 32 MiB.
 const BASE_RATE: u64 = 64 << 20;
 
-/// Time over which a backlog is spread, microseconds.
+/// Time in microseconds over which the deletion of a backlog is spread.
 const HORIZON_US: u64 = 60_000_000;
 
-/// Time over which the rate of new obsolete bytes is averaged, microseconds.
+/// Time in microseconds over which the rate of new obsolete bytes is averaged.
 const MEMORY_US: u64 = 300_000_000;
 
-/// Longest time since the last call that adds credit, microseconds.
+/// A call of [`DeletePacer::earn`] adds credit for at most this many microseconds.
 const STEP_US_MAX: u64 = 1_000_000;
 
 /// Limits the bytes of files deleted per second.
 ///
 /// A file system frees the blocks of a large file under its own locks and passes the discard to the
-/// device. A gigabyte at once delays log syncs by hundreds of milliseconds. So a dropped table is
-/// deleted in steps. The rate has three terms: a constant one, the average rate of new obsolete
-/// bytes (so that the disk does not fill), and one in proportion to the backlog (so that any
-/// backlog is gone after minutes).
+/// device. Deleting a gigabyte at once delays log syncs by hundreds of milliseconds. So the files
+/// of a dropped table are deleted in steps. The rate is the sum of three terms: a constant, the
+/// average rate of new obsolete bytes (so that the disk does not fill), and a term in proportion to
+/// the backlog (so that any backlog is gone after minutes).
 ///
-/// Invariant: in any period the deleted bytes exceed the rate by at most one second's credit and
-/// one file. Files are deleted whole, so one may be deleted as soon as the credit is positive.
+/// Invariant: in any period the deleted bytes exceed what the rate allows by at most one second's
+/// credit and one file. The file is in the bound because files are deleted whole, as soon as the
+/// credit is positive.
 ///
-/// Files that a compaction has replaced bypass the pacer. They come from small jobs, and under
-/// constant updates the pace would keep gigabytes of unused files.
+/// Files that a compaction has replaced bypass the pacer. They come from small jobs; under constant
+/// updates, pacing them would leave gigabytes of unused files on disk.
 ///
 /// Rejected: truncating a file in steps before it is removed. Each step is a journal commit, and a
 /// crash leaves files of a wrong size.
@@ -36,7 +37,7 @@ pub(super) struct DeletePacer {
     last_us: Option<u64>,
     /// Credit in bytes; negative after a large file.
     credit: i64,
-    /// Bytes that became obsolete, with the time in microseconds.
+    /// Recent increases of the obsolete bytes: time in microseconds, bytes.
     recent: VecDeque<(u64, u64)>,
 }
 
@@ -46,7 +47,7 @@ impl DeletePacer {
         self.recent.push_back((now_us, bytes));
     }
 
-    /// The rate for a backlog of `backlog` bytes, bytes per second.
+    /// The rate in bytes per second when `backlog` bytes wait for deletion.
     fn rate(&mut self, now_us: u64, backlog: u64) -> u64 {
         while let Some((at, _)) = self.recent.front()
             && at + MEMORY_US < now_us
@@ -57,7 +58,7 @@ impl DeletePacer {
         BASE_RATE + recent / (MEMORY_US / 1_000_000) + backlog / (HORIZON_US / 1_000_000)
     }
 
-    /// Adds the credit for the time since the last call, up to one second's worth in total.
+    /// Adds credit for the time since the last call. The total credit never exceeds one second's.
     pub(super) fn earn(&mut self, now_us: u64, backlog: u64) {
         let rate = self.rate(now_us, backlog) as i64;
         let since = now_us.saturating_sub(self.last_us.unwrap_or(now_us));
@@ -66,7 +67,7 @@ impl DeletePacer {
         self.last_us = Some(now_us);
     }
 
-    /// Whether a file of `bytes` may be deleted now. If so, it is charged.
+    /// Whether a file of `bytes` may be deleted now. If so, its size is deducted from the credit.
     pub(super) fn take(&mut self, bytes: u64) -> bool {
         let may = self.credit > 0 || bytes == 0;
         if may {

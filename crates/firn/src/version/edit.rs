@@ -1,7 +1,7 @@
 //! One atomic change of the tree, and its encoding.
 //!
-//! An edit is a list of fields, each `tag, length, bytes`. An unknown tag is an error, so a later
-//! format uses a new tag only for a field that an older engine must not ignore.
+//! An edit is a list of fields, each `tag, length, bytes`. A reader refuses an edit with an unknown
+//! tag. So a later format may use a new tag only for a field that an older engine must not ignore.
 
 use super::FileMeta;
 use crate::base::epoch::DatabaseId;
@@ -26,31 +26,32 @@ const TAG_DEFERRED: u64 = 12;
 const TAG_COUNTER_SET: u64 = 13;
 const TAG_GTID: u64 = 14;
 
-/// Identifies the database and the epoch of its writer.
+/// Identifies the database and the epoch of its current writer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DatabaseIdentity {
     /// The writer's epoch.
     pub epoch: u64,
-    /// Commits of this epoch have larger seqnos; commits of earlier epochs have this seqno or
-    /// smaller ones.
+    /// Commits of this epoch have seqnos above this one. Commits of earlier epochs have this seqno
+    /// or smaller ones.
     pub after: Seqno,
-    /// The database.
+    /// The random id of the database.
     pub database: DatabaseId,
 }
 
 /// A file in an object store that an edit has removed from the tree while other readers may still
-/// use it. It is deleted once no reader does. The position is that of the removal in the log that a
-/// writer shares with its readers; this version only keeps such entries.
+/// use it. It is deleted once no reader uses it. `epoch` and `slot` are the position of the removal
+/// in the log that a writer shares with its readers. This engine only stores these entries; it
+/// deletes no file in an object store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeferredDeletion {
-    /// Kind: SST or blob file.
+    /// Whether the file is an SST or a blob file.
     pub kind: FileKind,
     /// File id.
     pub file: u64,
-    /// Epoch of the log's slot in which the file was removed.
+    /// Epoch of the slot in the shared log at which the file was removed.
     pub epoch: u64,
-    /// Number of that slot in its epoch, from 1 on. 0 in an edit means that the file is deleted,
-    /// and the entry is removed.
+    /// Number of that slot in its epoch, from 1 on. In an edit, 0 means that the file has been
+    /// deleted, so the deferred deletion is dropped from the state.
     pub slot: u64,
 }
 
@@ -65,7 +66,7 @@ impl DeferredDeletion {
         }
     }
 
-    /// `Ok(None)` if it is malformed.
+    /// Decodes a deferred deletion from the front of `field`; `Ok(None)` if it is malformed.
     fn take(field: &mut &[u8]) -> Result<Option<Self>> {
         let (Some(kind), Some(file), Some(epoch), Some(slot)) = (
             take_u8(field),
@@ -99,33 +100,34 @@ impl DeferredDeletion {
 /// An edit moves a file to another level by removing it and adding it with the same file id.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Edit {
-    /// Added files: level, run number (0 except in L0), metadata.
+    /// Added files: level, run number (0 except in L0), metadata of the file.
     pub added: Vec<(u8, u64, FileMeta)>,
     /// Removed files: level, file id.
     pub removed: Vec<(u8, u64)>,
-    /// Log segments below this number are not needed. It never decreases.
+    /// No recovery needs log segments with numbers below this one. The number never decreases.
     pub log_number: Option<u64>,
-    /// File ids below this one are taken. Filled in by the version set.
+    /// File ids below this one may be in use. The version set fills this in.
     pub next_file_id: Option<u64>,
-    /// Run numbers below this one are taken. Filled in by the version set.
+    /// Run numbers below this one may be in use. The version set fills this in.
     pub next_run_number: Option<u64>,
-    /// Every commit up to this seqno is in the files. It never decreases.
+    /// All commits up to this seqno are in SSTs of the tree. The seqno never decreases.
     pub last_seqno: Option<Seqno>,
-    /// Counters (auto-increment values, row ids). The larger of the old and the new value wins.
+    /// Counters (auto-increment values, row ids): counter id, new value. If the state has a larger
+    /// value, or one of a later generation, that value stays.
     pub counters: Vec<(u64, CounterValue)>,
-    /// Pairs of a seqno and the wall clock time at which it was the newest, microseconds since
-    /// 1970.
+    /// Pairs of a seqno and the wall clock time, in microseconds since 1970, at which this seqno
+    /// was the newest.
     pub time_pairs: Vec<(Seqno, u64)>,
-    /// Blob files whose blobs were moved: the id that references use, then the id of the file that
-    /// now holds the blobs, or 0 if no reference is left.
+    /// Blob files whose blobs were moved. The first id is the one that blob references contain; the
+    /// second is the file that now holds the blobs, or 0 if no reference is left.
     pub blobs_moved: Vec<(u64, u64)>,
-    /// The database, and the epoch that begins. Neither another database nor an earlier epoch is
-    /// accepted.
+    /// The database and the epoch that begins with this edit. An edit with another database or an
+    /// earlier epoch is refused.
     pub identity: Option<DatabaseIdentity>,
-    /// Deferred deletions that are added, or done.
+    /// Deferred deletions that begin or, with slot 0, are done.
     pub deferred: Vec<DeferredDeletion>,
-    /// The last global transaction ids of replication domains, as far as the log told: it may be
-    /// let go of with the edit. Filled in by the version set.
+    /// The last global transaction ids of replication domains that the log has. With this edit its
+    /// segments may be deleted, so the manifest keeps the ids. The version set fills this in.
     pub gtids: Vec<Gtid>,
 }
 
@@ -212,7 +214,7 @@ impl Edit {
         out
     }
 
-    /// Decodes a record of manifest `file` that starts at `offset`.
+    /// Decodes the payload of a record of manifest `file` that starts at `offset`.
     ///
     /// # Errors
     /// `Corruption` with file and offset if the bytes are malformed, `Unsupported` for an unknown

@@ -13,14 +13,15 @@ use std::ops::{Bound, Deref};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Opens the files of handles and collects the ids of obsolete files.
+/// Opens the SSTs of file handles and keeps the list of obsolete files.
 pub struct FileSource {
     store: FileStore,
     cache: Arc<SstBlockCache>,
     obsolete: Mutex<ObsoleteFiles>,
 }
 
-/// Obsolete files (id, size), their total size, and the part of it not yet reported to the pacer.
+/// Obsolete files (id, size), the sum of their sizes, and `new_bytes`: the part of this sum that
+/// was added since [`FileSource::newly_obsolete`] was last called.
 #[derive(Default)]
 struct ObsoleteFiles {
     files: VecDeque<(u64, u64)>,
@@ -29,7 +30,7 @@ struct ObsoleteFiles {
 }
 
 impl FileSource {
-    /// A source of the files of `store`, read through `cache`.
+    /// A source of the SSTs in `store`. Their blocks are read through `cache`.
     pub fn new(store: FileStore, cache: Arc<SstBlockCache>) -> Arc<Self> {
         Arc::new(Self {
             store,
@@ -38,17 +39,17 @@ impl FileSource {
         })
     }
 
-    /// The store.
+    /// The store that holds the SSTs.
     pub fn store(&self) -> &FileStore {
         &self.store
     }
 
-    /// The cache.
+    /// The cache of the SSTs' blocks.
     pub fn cache(&self) -> &Arc<SstBlockCache> {
         &self.cache
     }
 
-    /// Adds an obsolete file. `size`: stored bytes, 0 if unknown.
+    /// Adds a file to the list of obsolete files. `size`: stored bytes, 0 if unknown.
     pub(super) fn put_obsolete(&self, file_id: u64, size: u64) {
         let mut obsolete = self.obsolete.lock();
         obsolete.files.push_back((file_id, size));
@@ -56,13 +57,14 @@ impl FileSource {
         obsolete.bytes += size;
     }
 
-    /// Adds a file that a compaction has replaced. It goes to the front of the list with size 0, so
-    /// the pacer does not delay it: its space is already taken by its successors.
+    /// Adds a file that a compaction has replaced to the list of obsolete files. It goes to the
+    /// front with size 0, so the delete pacer does not delay it: its successors already use as much
+    /// space again.
     fn put_replaced(&self, file_id: u64) {
         self.obsolete.lock().files.push_front((file_id, 0));
     }
 
-    /// Takes the next obsolete file, as id and size, if `may` accepts its size.
+    /// Takes the first obsolete file from the list, as id and size, if `may` accepts its size.
     pub(super) fn take_obsolete(&self, may: impl FnOnce(u64) -> bool) -> Option<(u64, u64)> {
         let mut obsolete = self.obsolete.lock();
         let (_, size) = *obsolete.files.front()?;
@@ -79,7 +81,7 @@ impl FileSource {
         (obsolete.files.len() as u64, obsolete.bytes)
     }
 
-    /// Bytes that became obsolete since the last call.
+    /// Bytes of files that became obsolete since the last call.
     pub(super) fn newly_obsolete(&self) -> u64 {
         std::mem::take(&mut self.obsolete.lock().new_bytes)
     }
@@ -87,8 +89,9 @@ impl FileSource {
 
 /// A handle of a live SST, shared by the versions that contain the file.
 ///
-/// The first read opens the file. Once an edit has removed the file and the last version with it is
-/// dropped, its id goes to the list of obsolete files, so no reader pays for an unlink.
+/// The first read opens the file. After an edit has removed the file from the tree and the last
+/// version with this handle is dropped, the file's id goes to the list of obsolete files. So no
+/// reader waits for the deletion.
 pub struct FileHandle {
     meta: Arc<FileMeta>,
     source: Arc<FileSource>,
@@ -98,7 +101,8 @@ pub struct FileHandle {
     life: Arc<FileLife>,
 }
 
-/// Lifetime of the file on disk, shared by all its handles.
+/// Lifetime of a file on disk, shared by all handles of the file. Dropping it makes the file
+/// obsolete, if an edit has removed the file.
 struct FileLife {
     file_id: u64,
     size: u64,
@@ -106,15 +110,15 @@ struct FileLife {
     end: AtomicU8,
 }
 
-/// Fate of a file when the last version that contains it is dropped.
+/// What happens to a file when the last version that contains it is dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum FileFate {
-    /// The file is live: it stays for the next start.
+    /// The file is in the tree: it stays on disk.
     None = 0,
-    /// An edit has replaced the file by others.
+    /// A durable edit has replaced the file by others.
     Replaced = 1,
-    /// An edit has removed the file without replacement.
+    /// A durable edit has removed the file without replacement.
     Dropped = 2,
 }
 
@@ -130,7 +134,7 @@ impl Drop for FileLife {
 }
 
 impl FileHandle {
-    /// A handle of a file of `source`.
+    /// A handle of the file that `meta` describes; `source` opens the file.
     pub fn new(meta: Arc<FileMeta>, source: Arc<FileSource>) -> Arc<Self> {
         let life = Arc::new(FileLife {
             file_id: meta.file_id,
@@ -156,24 +160,24 @@ impl FileHandle {
         &self.blob_shares
     }
 
-    /// A second handle of the same file, not opened. The memory of this handle is freed with the
-    /// last version that has it; the file lives until both handles are gone.
+    /// A second, unopened handle of the same file. The memory of the old handle is freed when the
+    /// last version with it is dropped. The file stays on disk until both handles are gone.
     pub(super) fn fresh(&self) -> Arc<Self> {
         let (meta, source) = (Arc::clone(&self.meta), Arc::clone(&self.source));
         Self::with_life(meta, source, Arc::clone(&self.life))
     }
 
-    /// The metadata.
+    /// The metadata of the file in the manifest.
     pub fn meta(&self) -> &Arc<FileMeta> {
         &self.meta
     }
 
-    /// The reader; the first call opens the file.
+    /// The reader of the file; the first call opens the file.
     ///
     /// # Errors
-    /// `Corruption`, which names the file, if it is damaged, missing (the manifest names it) or of
-    /// another size than the manifest says. `Unsupported` if it lies outside the data directory.
-    /// `Io`.
+    /// `Corruption`, which names the file, if it is damaged, or missing although the manifest names
+    /// it, or not of the size in the manifest. `Unsupported` if the file is not in the data
+    /// directory. `Io`.
     pub fn reader(&self) -> Result<&Arc<SstReader>> {
         if let Some(reader) = self.reader.get() {
             return Ok(reader);
@@ -186,13 +190,13 @@ impl FileHandle {
         Ok(self.reader.get_or_init(|| reader))
     }
 
-    /// The reader, if the file is open.
+    /// The reader of the file; `None` if the file is not open.
     pub fn opened(&self) -> Option<&Arc<SstReader>> {
         self.reader.get()
     }
 
-    /// Sketches of the keys of an index in the file; see [`crate::sst::Properties::sketches`]. If
-    /// the file is not open, only its properties are read and it stays closed.
+    /// Sketches of the keys of `index` in the file; see [`crate::sst::Properties::sketches`]. If
+    /// the file is not open, only its properties are read, and it is not opened.
     ///
     /// # Errors
     /// As [`Self::reader`].
@@ -205,8 +209,7 @@ impl FileHandle {
         Ok(properties.sketches(index))
     }
 
-    /// A separate reader for a caller that reads the file once; it does not stay open with the
-    /// handle.
+    /// Opens a separate reader, for a caller that reads the file once. The handle does not keep it.
     ///
     /// # Errors
     /// As [`Self::reader`].
@@ -229,7 +232,7 @@ impl FileHandle {
         Ok(reader)
     }
 
-    /// The file and its name.
+    /// Opens the file and checks its size. Returns it with its name.
     fn file(&self) -> Result<(Arc<dyn ReadFile>, String)> {
         self.meta.check_local()?;
         let id = self.meta.file_id;
@@ -248,7 +251,7 @@ impl FileHandle {
         Ok((file, name))
     }
 
-    /// Marks the file as removed by a durable edit.
+    /// Records that a durable edit has removed the file from the tree.
     pub(super) fn mark_obsolete(&self, end: FileFate) {
         self.life.end.store(end as u8, Ordering::Release);
     }
@@ -270,20 +273,20 @@ impl std::fmt::Debug for FileHandle {
 /// Sorted files that do not share a user key. Immutable.
 #[derive(Debug, Default)]
 pub struct Run {
-    /// In L0 the run number: higher is newer, never reused. 0 in other levels.
+    /// In L0 the run number: a higher number is newer, and no number is reused. 0 in other levels.
     pub number: u64,
-    /// The files, ascending.
+    /// The files, ascending by their keys.
     pub files: Vec<Arc<FileHandle>>,
 }
 
 impl Run {
-    /// The run of these files, in any order.
+    /// The run of `files`, which may be in any order.
     pub fn new(number: u64, mut files: Vec<Arc<FileHandle>>) -> Self {
         files.sort_by(|a, b| a.smallest.cmp(&b.smallest));
         Self { number, files }
     }
 
-    /// The only file that may hold `user_key`.
+    /// The only file of the run that may hold `user_key`; `None` if there is none.
     pub fn find(&self, user_key: &[u8]) -> Option<&Arc<FileHandle>> {
         let at = self
             .files
@@ -293,7 +296,7 @@ impl Run {
             .filter(|f| f.smallest.as_slice() <= user_key)
     }
 
-    /// The files that may hold a key ≥ `lower` and within `upper`.
+    /// The files of the run that may hold a key that is ≥ `lower` and within the bound `upper`.
     pub fn overlapping(&self, lower: &[u8], upper: Bound<&[u8]>) -> &[Arc<FileHandle>] {
         let from = self.files.partition_point(|f| f.largest.as_slice() < lower);
         let rest = &self.files[from..];
@@ -305,7 +308,7 @@ impl Run {
         &rest[..to]
     }
 
-    /// Stored bytes.
+    /// Sum of the sizes of the files in bytes.
     pub fn size(&self) -> u64 {
         self.files.iter().map(|f| f.size).sum()
     }

@@ -7,11 +7,11 @@ use crate::memtable::{IndexCounts, Memtable};
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// Files that one commit has made visible, above all earlier memtables, and that are not in the
+/// Files that became visible with one commit, above all earlier memtables, and that are not in the
 /// tree yet.
 ///
-/// An ingested run has an id and a position in the queue, as a frozen memtable has. It is complete
-/// from the start, and its data is on disk.
+/// An ingested run has an id and a position in the queue of flushables, as a frozen memtable has.
+/// It is complete from the start, and its data is on disk.
 pub struct IngestedRun {
     id: u64,
     seqno: Seqno,
@@ -21,9 +21,9 @@ pub struct IngestedRun {
 }
 
 impl IngestedRun {
-    /// The run with queue id `id` of the files of the commit at `seqno`. The log keeps its segments
-    /// from `min_segment` on until the files are in the tree. The commit's record ends at
-    /// `last_lsn`.
+    /// Makes the ingested run of the commit at `seqno`, with queue id `id` and with `files`. The
+    /// log must keep its segments from number `min_segment` on until these files are in the tree.
+    /// The log record of the commit ends at LSN `last_lsn`.
     pub fn new(
         id: u64,
         seqno: Seqno,
@@ -45,38 +45,39 @@ impl IngestedRun {
         }
     }
 
-    /// Position in the queue, counted together with the memtables: higher is newer.
+    /// Position in the queue of flushables. Memtables and ingested runs are counted together; a
+    /// higher number is newer.
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// Seqno of the commit.
+    /// Seqno of the commit that made the files visible.
     pub fn seqno(&self) -> Seqno {
         self.seqno
     }
 
-    /// The files.
+    /// The files, as a run.
     pub fn run(&self) -> &Arc<Run> {
         &self.run
     }
 
-    /// See [`Memtable::last_lsn`].
+    /// LSN at which the log record of the commit ends, as for [`Memtable::last_lsn`].
     pub fn last_lsn(&self) -> u64 {
         self.last_lsn
     }
 }
 
-/// An element of the queue.
+/// An element of the queue of flushables.
 #[derive(Clone)]
 pub enum Flushable {
     /// A memtable that takes no more commits.
     Memtable(Arc<Memtable>),
-    /// The files of one commit.
+    /// The files that one commit made visible.
     Run(Arc<IngestedRun>),
 }
 
 impl Flushable {
-    /// Position in the queue: higher is newer.
+    /// Position in the queue of flushables: higher is newer.
     pub fn id(&self) -> u64 {
         match self {
             Self::Memtable(memtable) => memtable.id(),
@@ -84,7 +85,7 @@ impl Flushable {
         }
     }
 
-    /// The oldest log segment that must be kept until this element is in the tree.
+    /// Number of the oldest log segment that must be kept until this flushable is in the tree.
     pub fn min_segment(&self) -> u64 {
         match self {
             Self::Memtable(memtable) => memtable.min_segment(),
@@ -92,7 +93,7 @@ impl Flushable {
         }
     }
 
-    /// The memtable, if it is one.
+    /// The memtable, if this flushable is one.
     pub fn memtable(&self) -> Option<&Arc<Memtable>> {
         match self {
             Self::Memtable(memtable) => Some(memtable),
@@ -100,7 +101,7 @@ impl Flushable {
         }
     }
 
-    /// The run, if it is one.
+    /// The ingested run, if this flushable is one.
     pub fn run(&self) -> Option<&Arc<IngestedRun>> {
         match self {
             Self::Memtable(_) => None,
@@ -108,7 +109,7 @@ impl Flushable {
         }
     }
 
-    /// Seqno of the newest commit in it; `None` if it is empty.
+    /// Seqno of the newest commit in this flushable; `None` if it has no entries.
     pub fn newest(&self) -> Option<Seqno> {
         match self {
             Self::Memtable(memtable) => memtable.seqno_range().map(|(_, newest)| newest),
@@ -116,7 +117,7 @@ impl Flushable {
         }
     }
 
-    /// Number and size of its entries of one index.
+    /// Number and size of the entries of `index` in this flushable.
     pub fn index_counts(&self, index: IndexId) -> IndexCounts {
         match self {
             Self::Memtable(memtable) => memtable.index_counts(index),
@@ -133,7 +134,8 @@ impl Flushable {
         }
     }
 
-    /// Bytes in blob files that its entries of `index` refer to; see
+    /// Bytes in blob files that the entries of `index` in this flushable refer to. `holders`
+    /// returns the indexes that may refer to blobs; see
     /// [`Version::out_of_line_bytes`](super::Version::out_of_line_bytes).
     pub fn out_of_line_bytes(
         &self,
@@ -156,7 +158,7 @@ impl Flushable {
         }
     }
 
-    /// The blobs that its entries refer to, by blob file.
+    /// The blobs that entries of this flushable refer to, summed by blob file.
     pub fn blob_uses(&self) -> BlobUses {
         match self {
             Self::Memtable(memtable) => memtable.blob_uses(),
@@ -169,7 +171,7 @@ impl Flushable {
         }
     }
 
-    /// Bytes of memory that are freed with it.
+    /// Bytes of memory that are freed when this flushable is dropped; 0 for an ingested run.
     pub fn memory_bytes(&self) -> u64 {
         self.memtable()
             .map_or(0, |memtable| memtable.memory_bytes())

@@ -7,8 +7,8 @@ use crate::sst::IndexStats;
 use std::collections::HashSet;
 
 impl Version {
-    /// The first violated invariant, in words; `None` if all hold. Checks single files only if
-    /// costly checks are enabled.
+    /// The first violated invariant, in words; `None` if all hold. The invariants of single files
+    /// are checked only if costly checks are enabled.
     pub fn check(&self) -> Option<String> {
         if invariant::enabled() {
             return self.check_all();
@@ -17,7 +17,7 @@ impl Version {
             .or_else(|| self.runs_sorted_and_disjoint())
     }
 
-    /// As [`Self::check`], always with the checks of single files.
+    /// As [`Self::check`], but always checks the invariants of single files too.
     pub fn check_all(&self) -> Option<String> {
         self.runs_ordered_by_number()
             .or_else(|| self.runs_sorted_and_disjoint())
@@ -58,8 +58,8 @@ impl Version {
     }
 }
 
-/// Larger than any size or count of a real file, so that sums over files stay within 64 bits. Bytes
-/// of blobs may be 65,536 times as large, so sums of them saturate.
+/// Larger than any size or count of a real file. Sums of such numbers over all files fit into 64
+/// bits. Blob bytes of a file may be 65,536 times as large, so their sums saturate instead.
 const COUNT_MAX: u64 = 1 << 44;
 
 fn bounds_hold(file: &FileMeta) -> Option<String> {

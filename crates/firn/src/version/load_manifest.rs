@@ -1,4 +1,4 @@
-//! Reads the manifest in force. Changes nothing.
+//! Reads the manifest that `CURRENT` names. Nothing here writes to the directory.
 
 use super::manifest::{ManifestReader, manifest_name, parse_manifest_name, read_current};
 use super::{Edit, ManifestState};
@@ -8,18 +8,19 @@ use std::path::Path;
 
 /// The content of a manifest.
 pub struct LoadedManifest {
-    /// The sum of its edits.
+    /// The sum of the manifest's edits.
     pub state: ManifestState,
     /// Id of the manifest.
     pub manifest_id: u64,
-    /// Bytes of a torn write at its end.
+    /// Length in bytes of a torn write at the end of the manifest; 0 if there is none.
     pub torn: u64,
-    /// Reader positioned behind the last edit, to follow the writer.
+    /// A reader positioned behind the last edit. A follower uses it to read the edits that the
+    /// writer appends later.
     pub reader: ManifestReader,
 }
 
-/// Reads the manifest in force. `None` if the directory has none: it is a new database, or its
-/// creation was interrupted.
+/// Reads the manifest that `CURRENT` names. `None` if there is no `CURRENT`: the database is new,
+/// or its creation was interrupted.
 ///
 /// # Errors
 /// `Corruption` if the manifest or `CURRENT` is damaged, or if `CURRENT` is missing although a
@@ -37,8 +38,9 @@ pub fn load(env: &dyn Env, dir: &Path) -> Result<Option<LoadedManifest>> {
     }))
 }
 
-/// As [`load`], but reads the newest manifest and ignores `CURRENT`. The newest manifest is either
-/// in force, or was about to be and has the same content.
+/// As [`load`], but ignores `CURRENT` and reads the manifest with the highest id. That manifest is
+/// in force, or a rotation was interrupted before it was put in force; then it has the same content
+/// as the one in force.
 ///
 /// # Errors
 /// `Corruption` if the manifest is damaged or there is none. `Unsupported` for a later format.
@@ -64,7 +66,8 @@ fn read(env: &dyn Env, dir: &Path, id: u64) -> Result<(ManifestState, ManifestRe
     let edits = reader.poll(false)?;
     let mut state = ManifestState::default();
     if edits.is_empty() {
-        // The first record was durable before CURRENT named the file, so this is no torn write.
+        // The first record is durable before `CURRENT` names the manifest. So a missing first
+        // record is corruption, not a torn write.
         return Err(Error::corruption(
             reader.name(),
             0,
@@ -85,8 +88,9 @@ fn apply(state: &mut ManifestState, edit: &Edit, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Without `CURRENT`, only an interrupted creation may have left a manifest: an unreadable one, or
-/// one without content.
+/// Called when there is no `CURRENT`. Only an interrupted creation leaves a manifest without
+/// `CURRENT`, and such a manifest is unreadable or empty. Any manifest with content means that
+/// `CURRENT` was lost: an error.
 fn refuse_orphans(env: &dyn Env, dir: &Path) -> Result<()> {
     for id in manifest_ids(env, dir)? {
         let blank = match read(env, dir, id) {
@@ -109,7 +113,7 @@ fn refuse_orphans(env: &dyn Env, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Ids of the manifests in `dir`.
+/// Ids of all manifests in `dir`, in force or not.
 pub(super) fn manifest_ids(env: &dyn Env, dir: &Path) -> Result<Vec<u64>> {
     let names = env.list_dir(dir)?;
     Ok(names

@@ -8,11 +8,11 @@ use crate::wal::Gtid;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-/// Number of pairs of seqno and wall clock time that are kept; older ones are dropped.
+/// The state keeps this many pairs of seqno and wall clock time; older pairs are dropped.
 const TIME_PAIRS_MAX: usize = 4096;
 
-/// Upper limit of run numbers; the ids of all epochs are below it too. It leaves room to count on
-/// without overflow.
+/// Run numbers are below this limit, and so are the ids of all epochs. Additions to such numbers
+/// cannot overflow 64 bits.
 pub(super) const NUMBER_MAX: u64 = 1 << 62;
 
 /// A file and its position in the tree.
@@ -20,9 +20,9 @@ pub(super) const NUMBER_MAX: u64 = 1 << 62;
 pub struct PlacedFile {
     /// Level, 0 for L0.
     pub level: u8,
-    /// Number of its L0 run; 0 in other levels.
+    /// Number of the L0 run that the file belongs to; 0 in other levels.
     pub run: u64,
-    /// Metadata.
+    /// Metadata of the file.
     pub meta: Arc<FileMeta>,
 }
 
@@ -31,28 +31,28 @@ pub struct PlacedFile {
 pub struct ManifestState {
     /// Live files by file id.
     pub files: BTreeMap<u64, PlacedFile>,
-    /// Log segments below this number are not needed.
+    /// No recovery needs log segments with numbers below this one.
     pub log_number: u64,
-    /// File ids below this one are taken.
+    /// File ids below this one may be in use and must not be allocated.
     pub next_file_id: u64,
-    /// Run numbers below this one are taken.
+    /// Run numbers below this one may be in use and must not be allocated.
     pub next_run_number: u64,
-    /// Every commit up to this seqno is in the files.
+    /// All commits up to this seqno are in SSTs of the tree.
     pub last_seqno: Seqno,
-    /// Counters.
+    /// Persisted counters (auto-increment values, row ids), by counter id.
     pub counters: BTreeMap<u64, CounterValue>,
     /// Pairs of seqno and wall clock time, microseconds since 1970, oldest first.
     pub time_pairs: VecDeque<(Seqno, u64)>,
-    /// Moved blobs: the blob file id that references use, and the id of the file that holds the
-    /// blobs.
+    /// The blob files whose blobs were moved: maps the file id that blob references contain to the
+    /// id of the file that holds the blobs now.
     pub blobs_moved: BTreeMap<u64, u64>,
-    /// The database and its epoch. `None`, which means epoch 0, until an engine that knows
-    /// identities has opened the database.
+    /// The database id and the epoch of its writer. `None`, which means epoch 0, until an engine
+    /// that supports identities has opened the database.
     pub identity: Option<DatabaseIdentity>,
     /// Deferred deletions, by file id.
     pub deferred: BTreeMap<u64, DeferredDeletion>,
-    /// The last global transaction id of each replication domain, as far as the log below the log
-    /// number told.
+    /// The last global transaction id of each replication domain in the log segments below
+    /// `log_number`, which may be deleted.
     pub gtids: BTreeMap<u32, Gtid>,
 }
 
@@ -80,8 +80,8 @@ impl ManifestState {
         self.identity.map_or(0, |identity| identity.epoch)
     }
 
-    /// Why `edit` must not be applied to this state, in words that complete "the edit …"; `None` if
-    /// it may.
+    /// Says why `edit` must not be applied to this state, in words that complete "the edit …";
+    /// `None` if it may be applied.
     pub fn check_edit(&self, edit: &Edit) -> Option<String> {
         let trouble = self.identity_trouble(edit).or_else(|| {
             let identity = edit.identity.or(self.identity);
@@ -133,8 +133,9 @@ impl ManifestState {
         deferred.or_else(|| self.needed_trouble(edit, &removed))
     }
 
-    /// A file that waits for its deletion must not be needed: an SST that is live, a blob file that
-    /// one refers to, by its own id or as the file that its blobs were moved to.
+    /// A file with a deferred deletion must not be in use. Returns a violation: such an SST is in
+    /// the tree, or a live SST refers to such a blob file, either by its own id or because its
+    /// blobs were moved into it.
     fn needed_trouble(&self, edit: &Edit, removed: &BTreeMap<u64, u8>) -> Option<String> {
         let mut waiting: BTreeSet<u64> = self.deferred.keys().copied().collect();
         for deferred in &edit.deferred {
@@ -190,7 +191,7 @@ impl ManifestState {
         back.then(|| format!("goes from epoch {} back to {}", old.epoch, new.epoch))
     }
 
-    /// Applies an edit to which [`Self::check_edit`] found none.
+    /// Applies an edit that [`Self::check_edit`] has accepted.
     pub fn apply(&mut self, edit: &Edit) {
         for (_, id) in &edit.removed {
             self.files.remove(id);
@@ -270,8 +271,8 @@ impl ManifestState {
     }
 }
 
-/// Checks that file ids, log numbers and slots belong to `epoch` or an earlier one, and that run
-/// numbers are possible. Returns the violation in words.
+/// Checks that file ids, segment numbers and slots of `edit` belong to `epoch` or an earlier one,
+/// and that its run numbers are possible. Returns a violation in words.
 fn number_trouble(edit: &Edit, epoch: u64) -> Option<String> {
     let end = end_of_ids(epoch);
     let added = edit.added.iter().flat_map(|(.., meta)| {

@@ -14,25 +14,27 @@ use std::path::Path;
 pub struct Salvaged {
     /// Id of the manifest.
     pub manifest_id: u64,
-    /// Whether its first edit is intact; it names every file that was live when the manifest began.
+    /// Whether the manifest's first edit is intact. That edit names every file that was live when
+    /// the manifest was created.
     pub begins: bool,
-    /// Files that an edit has added and no later one has removed.
+    /// Ids of files that an intact edit has added and no later intact edit has removed.
     pub added: BTreeSet<u64>,
-    /// External seqnos of the files whose edits are intact.
+    /// External seqnos by file id, of the files whose edits are intact.
     pub external: BTreeMap<u64, Seqno>,
-    /// Files that an edit has removed for good.
+    /// Ids of files that an intact edit has removed and no later intact edit has added again.
     pub removed: BTreeSet<u64>,
-    /// Log segments below this number are not needed.
+    /// No recovery needs log segments with numbers below this one.
     pub log_number: u64,
-    /// Every commit up to this seqno is in the files.
+    /// All commits up to this seqno are in SSTs.
     pub last_seqno: Seqno,
-    /// Counters.
+    /// Persisted counters by counter id.
     pub counters: BTreeMap<u64, CounterValue>,
-    /// The last global transaction ids.
+    /// The last global transaction id of each replication domain.
     pub gtids: BTreeMap<u32, Gtid>,
 }
 
-/// Reads the intact edits of the newest manifest. Reports each loss to `lost`.
+/// Reads the intact edits of the manifest with the highest id. Calls `lost` with an error for each
+/// damaged part.
 ///
 /// # Errors
 /// Those of the file system; `Unsupported` for a newer format, and for files that do not lie in
@@ -57,9 +59,10 @@ impl Salvaged {
             self.removed.insert(*id);
         }
         for (.., meta) in &edit.added {
-            // The directory would be taken for all there is.
+            // Repair looks for SSTs only in the directory. A file in an object store would silently
+            // be missing from the repaired tree, so refuse it.
             meta.check_local()?;
-            // Perhaps only moved to another level.
+            // An edit that moves a file to another level removes it and adds it again.
             self.removed.remove(&meta.file_id);
             self.added.insert(meta.file_id);
             if let Some(seqno) = meta.external_seqno {
@@ -77,9 +80,10 @@ impl Salvaged {
         Ok(())
     }
 
-    /// Whether an existing file may be live. A file that no intact edit names either was created
-    /// after the manifest began, and the edit that added it is lost, or it is older than the
-    /// manifest and a leftover.
+    /// Whether an existing file may belong to the tree. If no intact edit names the file, there are
+    /// two cases. A file with an id above the manifest's was created later, and the edit that added
+    /// it may be lost: it may be live. A file with a lower id is older than the manifest; if the
+    /// first edit is intact and does not name it, it is a leftover.
     pub fn may_be_live(&self, id: u64) -> bool {
         let named = self.added.contains(&id);
         let leftover = self.begins && id < self.manifest_id;

@@ -15,25 +15,24 @@ pub const LAST_LEVEL: usize = LEVELS - 1;
 
 /// The files of the tree at one moment. Immutable; readers pin it while they read.
 ///
-/// For any user key, versions in a newer L0 run are newer than those in an older run, those are
-/// newer than the ones in L1, and so on down. [`Version::check`] checks the invariants of a
-/// version.
+/// For any user key, versions in a newer L0 run are newer than those in an older run. Those in L0
+/// are newer than those in L1, and so on down the levels. [`Version::check`] checks the invariants.
 #[derive(Debug, Default)]
 pub struct Version {
-    /// L0 runs, newest first by run number. The seqno ranges of two runs may interleave.
+    /// The runs of L0, the highest run number first. The seqno ranges of two runs may interleave.
     pub l0: Vec<Arc<Run>>,
-    /// L1 to L6, each one run.
+    /// The levels L1 to L6, each one run.
     pub levels: [Arc<Run>; LAST_LEVEL],
     stats: OnceLock<HashMap<IndexId, IndexStats>>,
-    /// Indexes in which each entry is a row; see [`Version::is_plain`].
+    /// The indexes in which each entry is a live row; see [`Version::is_plain`].
     plain: OnceLock<HashSet<IndexId>>,
     blobs: OnceLock<BlobUses>,
-    /// See [`Version::out_of_line_bytes`].
+    /// Bytes of referenced blobs by index; see [`Version::out_of_line_bytes`].
     blobs_of_indexes: OnceLock<HashMap<IndexId, u64>>,
 }
 
 impl Version {
-    /// The version of `state`. `source` opens its files.
+    /// The version that has the files of `state`. `source` opens the files.
     pub fn of_state(state: &ManifestState, source: &Arc<FileSource>) -> Self {
         let mut parts = VersionBuilder::default();
         for placed in state.files.values() {
@@ -43,9 +42,10 @@ impl Version {
         parts.build(None)
     }
 
-    /// This version with `edit` applied, to which the state had no objection. Untouched runs are
-    /// shared; a moved file keeps its handle, unless it lies
-    /// elsewhere now.
+    /// This version with `edit` applied. The caller has checked the edit with
+    /// [`ManifestState::check_edit`]. Both versions share the runs of levels that the edit does not
+    /// touch. A moved file keeps its handle, unless its location or the length of its tail has
+    /// changed.
     pub fn with(&self, edit: &Edit, source: &Arc<FileSource>) -> Self {
         self.with_open(edit, source, &[])
     }
@@ -89,7 +89,7 @@ impl Version {
         parts.build(Some(self))
     }
 
-    /// This version with fresh, unopened handles for the files with these ids.
+    /// This version, except that the files with these ids have new, unopened handles.
     pub(super) fn with_fresh(&self, ids: &HashSet<u64>) -> Self {
         let fresh = |run: &Arc<Run>| {
             if !run.files.iter().any(|f| ids.contains(&f.file_id)) {
@@ -125,7 +125,8 @@ impl Version {
         }
     }
 
-    /// All files with their levels. For any one key the file with the newer version comes first.
+    /// All files with their levels. Of two files with the same user key, the file with the newer
+    /// version of the key comes first.
     pub fn files(&self) -> impl Iterator<Item = (u8, &Arc<FileHandle>)> {
         (0..LEVELS as u8).flat_map(move |level| {
             let runs = self.runs(level).iter();
@@ -165,8 +166,8 @@ impl Version {
         })
     }
 
-    /// Statistics of an index over all files; zero if no file holds it. Old versions and deletions
-    /// in upper levels count, so at most `entries - deletes` rows are live.
+    /// Statistics of an index, summed over all files; zero if no file has entries of it. The sum
+    /// includes old versions and deletions, so at most `entries - deletes` rows are live.
     pub fn index_stats(&self, index: IndexId) -> IndexStats {
         let none = IndexStats {
             index,
@@ -175,8 +176,8 @@ impl Version {
         self.all_index_stats().get(&index).copied().unwrap_or(none)
     }
 
-    /// Whether each entry of the index is a live row: one run holds all of them, and none deletes
-    /// or supersedes another. The first call computes it for all indexes.
+    /// Whether each entry of the index is a live row: a single run has all entries, and no entry
+    /// deletes or supersedes another. The first call computes this for all indexes.
     pub fn is_plain(&self, index: IndexId) -> bool {
         let found = self.plain.get_or_init(|| {
             let mut run_of: HashMap<IndexId, Option<usize>> = HashMap::new();
@@ -196,9 +197,10 @@ impl Version {
     }
 
     /// Bytes in blob files that the entries of `index` refer to. `holders` returns the indexes that
-    /// may refer to blobs. The number is exact except for files with entries of several holders,
-    /// whose bytes are split by a sample (`blob_shares.rs`). The first call computes it for all
-    /// indexes; an index created later has no entries in this version.
+    /// may refer to blobs. The result is exact, except for files with entries of several such
+    /// indexes: their bytes are split by a sample (see `blob_bytes_by_index.rs`). The first call
+    /// computes the result for all indexes. An index that is created later has no entries in this
+    /// version, so the result stays right.
     pub fn out_of_line_bytes(
         &self,
         index: IndexId,
@@ -253,7 +255,7 @@ impl VersionBuilder {
         }
     }
 
-    /// Builds the version, with the levels of `old` that were not touched.
+    /// Builds the version. Levels of `old` that were not touched are shared with it.
     fn build(self, old: Option<&Version>) -> Version {
         let l0 = match old {
             Some(old) if !self.touched[0] => old.l0.clone(),

@@ -7,8 +7,8 @@ use crate::env::Env;
 use crate::version::{DatabaseIdentity, Edit, ManifestState};
 use std::sync::atomic::Ordering;
 
-/// Draws a random identity for a database that has none: a new one, or one written before
-/// identities existed. The first record of the next manifest makes it durable.
+/// Draws a random database id if the state has no identity, because the database is new or was
+/// written before identities existed. The first record of the next manifest makes it durable.
 pub(super) fn identify(state: &mut ManifestState, env: &dyn Env) -> Result<()> {
     if state.identity.is_none() {
         let mut database = [0; 16];
@@ -30,9 +30,9 @@ impl VersionSet {
         identity.expect("drawn when the database was opened, at the latest")
     }
 
-    /// Begins an epoch: its commits get seqnos above `after`, and ids of files and log segments
-    /// come from its own range from now on. Durable on return. No effect if the epoch is already in
-    /// force.
+    /// Begins an epoch. Its commits get seqnos above `after`, and from now on the ids of files and
+    /// log segments come from the epoch's own range. The epoch is durable on return. No effect if
+    /// it is already in force.
     ///
     /// # Errors
     /// `InvalidArgument` for an earlier epoch, or one beyond the last; those of [`Self::apply`].
@@ -55,8 +55,8 @@ impl VersionSet {
         Ok(())
     }
 
-    /// Takes all file ids below `next`: the log names files with such ids, even if none of them
-    /// exists.
+    /// Ensures that no file id below `next` is allocated later, because the log names files with
+    /// such ids, even if none of these files exists.
     pub fn reserve_file_ids(&self, next: u64) {
         let end = end_of_ids(self.identity().epoch);
         self.next_file_id
