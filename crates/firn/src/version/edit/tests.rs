@@ -81,7 +81,7 @@ fn unknown_fields_and_flags_are_refused() {
     let meta = file(1, b"\0\0\0\x01a", b"\0\0\0\x01a");
     let mut field = vec![0, 1];
     meta.encode(&mut field);
-    // The offset of the flags: behind level, run, file id, size (two bytes) and checksum.
+    // The flags stand behind level, run, file id, size (two bytes) and checksum; 0x40 is unknown.
     field[2 + 1 + 2 + 8] = 0x40;
     let mut bytes = Vec::new();
     put_u64(&mut bytes, TAG_ADDED);
@@ -102,7 +102,7 @@ fn impossible_fields_are_corruption_and_unknown_places_and_kinds_of_a_newer_vers
         Edit::decode(&bytes, "m", 0)
     };
     assert_eq!(bytes_of(&|_| {}).unwrap().added[0].2.tail_len, 9);
-    // The location and the length of the tail are the last two bytes.
+    // The last two bytes of the encoding are the file's location and the length of its tail.
     let wrong = bytes_of(&|bytes| {
         let at = bytes.len() - 2;
         bytes[at] = 2;
@@ -134,8 +134,8 @@ fn cut_bytes_are_corruption_and_name_the_place() {
     let mut whole = 0;
     for cut in 1..bytes.len() {
         match Edit::decode(&bytes[..cut], "MANIFEST-000004", 77) {
-            // A cut between two fields gives a valid shorter edit; the record's checksum detects
-            // it.
+            // A cut between two fields leaves a valid, shorter edit. Only the checksum of the
+            // manifest record detects such a cut.
             Ok(edit) => {
                 assert_eq!(edit.encode(), &bytes[..cut]);
                 whole += 1;
@@ -226,7 +226,7 @@ fn fields_have_the_bytes_of_the_page() {
         },
         &[14, 4, 1, 2, 0xac, 2],
     );
-    // A file with a place and a tail: flag 16.
+    // A file with a location and a tail length: flag 16.
     let meta = FileMeta {
         size: 300,
         checksum: 0x0102_0304_0506_0708,

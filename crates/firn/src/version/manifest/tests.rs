@@ -103,7 +103,8 @@ fn a_cut_file_is_a_prefix_of_the_edits() {
             }
             Err(e) => assert!(cut < HEADER_LEN && e.is_corruption()),
         }
-        // The first record was durable before CURRENT named the file.
+        // A manifest cut inside its first record is refused, since `CURRENT` names a manifest only
+        // once its first record is durable.
         let loaded = load(&PosixEnv::new(), dir.path());
         assert_eq!(loaded.is_ok(), longest > 0, "cut at {cut}");
     }
@@ -132,7 +133,8 @@ fn a_record_counts_only_at_its_place() {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), &edits());
     let bytes = bytes_of(dir.path());
-    // A copy under another id, and a copy of the first record at the end, are refused.
+    // The checksums cover the manifest's id and the record's offset. So a manifest renamed to
+    // another id is refused, and so is a copy of the records at the end of the file.
     let copy = dir.path().join(manifest_name(6));
     PosixEnv::new()
         .rename(&dir.path().join(manifest_name(5)), &copy)
@@ -201,7 +203,8 @@ fn a_later_format_version_is_refused() {
     }
 }
 
-/// A manifest in the first format, written by the code of that time. It must stay readable.
+/// A manifest in the first version of the format, written by the engine of that time. It must stay
+/// readable.
 #[test]
 fn the_first_format_stays_readable() {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/manifest-v1");
@@ -243,7 +246,7 @@ fn fixture_edits() -> Vec<Edit> {
     ]
 }
 
-/// Writes the fixture: `cargo test -p firn write_the_fixture -- --ignored`.
+/// Writes the fixture file: `cargo test -p firn write_the_fixture -- --ignored`.
 #[test]
 #[ignore = "rewrites a fixture"]
 fn write_the_fixture() {

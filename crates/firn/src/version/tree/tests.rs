@@ -151,7 +151,8 @@ fn maxima_never_go_back() {
         BTreeMap::from([(1, 10.into()), (2, 21.into())])
     );
     assert_eq!(state.time_pairs, [(50, 1000), (60, 1100)]);
-    // A counter that was set wins over all values of earlier generations, in any order of edits.
+    // Setting a counter begins a new generation. Its value replaces all values of earlier
+    // generations, in whatever order the edits are applied.
     let set = |generation, value| (1, CounterValue { generation, value });
     for counters in [vec![set(1, 3), set(1, 2)], vec![(1, 99.into())]] {
         state.apply(&Edit {

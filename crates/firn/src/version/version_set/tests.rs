@@ -27,7 +27,7 @@ fn open(dir: &Path) -> VersionSet {
     set
 }
 
-/// Creates an empty file and returns metadata for it; versions do not read it.
+/// Creates an empty SST file and returns invented metadata for it. Versions do not read the file.
 fn put_file(set: &VersionSet) -> FileMeta {
     let id = set.new_file_id();
     set.source().store().create(id).unwrap().sync().unwrap();
@@ -106,7 +106,7 @@ fn what_the_log_names_is_no_stray() {
     assert_eq!(on_disk(&set), [named, stray]);
     set.remove_strays(&HashSet::from([named]));
     assert_eq!(on_disk(&set), [named]);
-    // A second call removes nothing, so later files stay.
+    // A second call of `remove_strays` removes nothing, so files created since the open stay.
     let new = put_file(&set).file_id;
     set.remove_strays(&HashSet::new());
     assert_eq!(on_disk(&set), [named, new]);
@@ -263,7 +263,7 @@ fn the_manifest_is_rewritten_when_it_has_grown() {
     assert_eq!(open(dir.path()).counters(), last);
 }
 
-/// How many edits of `bytes` find room on a disk that is full.
+/// Applies edits of about `bytes` bytes to a full disk until one fails. Returns how many succeed.
 fn edits_on_a_full_disk(set: &VersionSet, bytes: usize) -> usize {
     let counters: Vec<_> = (0..bytes as u64 / 8)
         .map(|n| (n, (1 << 40).into()))
@@ -295,7 +295,7 @@ fn on_a_full_disk_the_next_manifest_takes_its_room() {
     let set = VersionSet::open(context).unwrap();
     set.fill_reserve().unwrap();
     env.fill();
-    // Far more than the room of one.
+    // The edits take far more than the space behind one manifest: each rotation brings new space.
     let edits = edits_on_a_full_disk(&set, 4000);
     assert!(edits as u64 * 4000 > 3 * ROOM, "{edits} edits");
 }
@@ -306,7 +306,7 @@ fn a_lost_current_is_not_an_empty_database() {
     let env = PosixEnv::new();
     let set = open(dir.path());
     drop(set);
-    // The state that an interrupted creation leaves behind.
+    // Without `CURRENT`, the directory is as after an interrupted creation.
     env.remove(&dir.path().join("CURRENT")).unwrap();
     let set = open(dir.path());
     let edit = Edit {
@@ -327,7 +327,7 @@ fn many_files_are_deleted_in_many_steps() {
     let live = set.apply(flush(&set)).unwrap();
     let kept = live.files().next().unwrap().1.file_id;
     const FILES: usize = 40;
-    // Metadata of files with the usual largest size; the files themselves are empty.
+    // Registers files as obsolete with the usual largest size. The files themselves are empty.
     let drop_files = || {
         for _ in 0..FILES {
             let id = put_file(&set).file_id;
@@ -348,7 +348,7 @@ fn many_files_are_deleted_in_many_steps() {
     }
     assert_eq!((deleted, on_disk(&set)), (FILES, vec![kept]));
     assert!(steps > FILES / 3, "{steps} steps");
-    // Without the pace all of them are deleted at once, and so they are at the next open.
+    // `delete_obsolete` ignores the pace and deletes all of them at once. So does the next open.
     drop_files();
     set.delete_paced(now).unwrap();
     assert!(on_disk(&set).len() > FILES / 2);
@@ -373,7 +373,7 @@ fn what_others_replace_goes_at_once_past_what_was_dropped() {
         added,
         ..Edit::default()
     };
-    // The pacer is so far in debt that it allows nothing for an hour.
+    // Put the pacer so far in debt that it allows no deletion for an hour.
     set.pacer.lock().take(u64::MAX / 4);
     set.apply(remove(dropped, Vec::new())).unwrap();
     let next = flush(&set);

@@ -1,4 +1,5 @@
-//! Identity and epochs of a database, and the manifest's fields for object stores.
+//! Tests of the identity and the epochs of a database, and of the manifest's fields for object
+//! stores.
 
 use super::*;
 use crate::base::epoch::{DatabaseId, EPOCH_MAX, IDS_PER_EPOCH};
@@ -27,7 +28,8 @@ fn open(env: &MemEnv) -> VersionSet {
 #[test]
 fn a_database_keeps_the_identity_that_its_first_open_draws() {
     let (one, other) = (env(), env());
-    // Both draw from the same random source, as on one machine.
+    // Both environments have the same random source, as two databases on one machine have. Advance
+    // one of them, so that the identities differ.
     other.random(&mut [0]).unwrap();
     let first = open(&one).identity();
     assert_eq!((first.epoch, first.after), (0, 0));
@@ -35,7 +37,7 @@ fn a_database_keeps_the_identity_that_its_first_open_draws() {
     assert_eq!(open(&one.crash(1)).identity(), first);
     assert_ne!(open(&other).identity().database, first.database);
 
-    // A database written before identities existed.
+    // A manifest of an engine from before identities: its state has none.
     let older = env();
     let mut state = ManifestState::default();
     let meta = file(3, b"\0\0\0\x01a", b"\0\0\0\x01f");
@@ -73,7 +75,7 @@ fn an_epoch_has_ids_of_its_own_and_never_goes_back() {
     assert_eq!(set.identity(), begun);
     drop(set);
 
-    // Files of a later epoch do not raise the ids of this one.
+    // A stray file with an id of a later epoch does not raise the ids that this epoch allocates.
     let stray = format!("{}.sst", 5 * IDS_PER_EPOCH + 9);
     env.place(&Path::new(DIR).join(stray), Vec::new());
     let set = open(&env);
@@ -90,7 +92,7 @@ fn an_epoch_has_ids_of_its_own_and_never_goes_back() {
 fn no_id_beyond_the_epoch_gets_into_the_tree() {
     let env = env();
     let set = open(&env);
-    // All ids of the epoch are taken, except the last one.
+    // Reserve all ids of the epoch except the last one.
     set.reserve_file_ids(u64::MAX);
     let last = IDS_PER_EPOCH - 1;
     assert_eq!(set.new_file_id(), last);
@@ -104,7 +106,7 @@ fn no_id_beyond_the_epoch_gets_into_the_tree() {
     assert!(of_next(&|edit| edit.log_number = Some(IDS_PER_EPOCH)));
     assert!(of_next(&|edit| edit.blobs_moved = vec![(1, IDS_PER_EPOCH)]));
     assert!(!of_next(&|edit| edit.blobs_moved = vec![(1, last)]));
-    // In an edit that begins their epoch the numbers are valid.
+    // The numbers of epoch 1 are valid in the edit that begins this epoch.
     assert!(!of_next(&|edit| {
         edit.log_number = Some(IDS_PER_EPOCH);
         edit.identity = Some(DatabaseIdentity {
@@ -193,7 +195,7 @@ fn a_file_in_an_object_store_is_refused_by_name() {
     assert_eq!(*error.kind(), ErrorKind::Unsupported);
     let said = error.to_string();
     assert!(said.contains("SST 3 lies in an object store"), "{said}");
-    // Loading alone succeeds and gives the file's location.
+    // Loading the manifest alone succeeds and reports the location of the file.
     let loaded = load(&env, Path::new(DIR)).unwrap().unwrap();
     let file = &loaded.state.files[&3].meta;
     assert_eq!(file.location, FileLocation::ObjectStore);
@@ -223,7 +225,7 @@ fn what_waits_for_its_deletion_does_not_come_back() {
     let add = || vec![(1, 0, meta.clone())];
     let error = set.apply(of(Vec::new(), add())).unwrap_err();
     assert!(error.to_string().contains("is to be deleted"), "{error}");
-    // Once it is done, the id is as good as any.
+    // Once the deferred deletion is done, a file with this id may be added again.
     set.apply(of(vec![deletion(0)], add())).unwrap();
 }
 
@@ -257,14 +259,15 @@ fn a_blob_file_that_a_table_needs_is_not_to_be_deleted() {
         assert_eq!(said.is_some(), needed, "{file}: {said:?}");
         assert!(said.is_none_or(|what| what.contains("which file 3 needs")));
     }
-    // Together with the last table that needs it, or with the place that its blobs move to.
+    // A blob file may be marked for deletion in the edit that removes the last SST that needs it,
+    // or that moves its blobs to another file.
     let mut edit = of(10);
     edit.removed = vec![(1, 3)];
     assert_eq!(state.check_edit(&edit), None);
     let mut edit = of(12);
     edit.blobs_moved = vec![(11, 14)];
     assert_eq!(state.check_edit(&edit), None);
-    // One that waits is not needed anew.
+    // While a blob file waits for its deletion, no edit may make an SST need it.
     state.apply(&of(11));
     let mut edit = Edit {
         blobs_moved: vec![(11, 0)],
@@ -338,7 +341,8 @@ fn ids_that_are_used_up_are_refused_before_the_manifest_has_them() {
     assert!(error.to_string().contains("beyond epoch 0"), "{error}");
     drop(set);
     for _ in 0..2 {
-        // Its own manifest would have the last id, and the one behind it for the next.
+        // This open's own manifest would get the last id of the epoch, and no id would be left for
+        // the manifest after it. So the open is refused.
         let error = try_open(&env).err().unwrap();
         assert!(error.is_unsupported(), "{error}");
         assert!(error.to_string().contains("used up"), "{error}");

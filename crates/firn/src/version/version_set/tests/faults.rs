@@ -1,13 +1,15 @@
-//! Power cuts at every sync, failures of every call: after a reopen the tree is the last
-//! acknowledged one, or the one of the edit in progress, and every file it names is intact.
+//! Cuts the power at every sync and lets every call fail. After a reopen the tree must be the one
+//! of the last acknowledged edit, or the one of the edit in progress, and every file that it names
+//! must be intact.
 
 use super::*;
 use crate::env::fault::{CallClass, Errno, Fault, FaultEnv};
 use crate::env::mem::MemEnv;
 
 const DIR: &str = "/db";
-
-/// The comparable content of a tree, without allocated ids.
+/// The content of a tree that a reopen must restore. The next file id and the next run number are
+/// not compared, because a reopen may raise them.
+/// ids.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Tree {
     files: Vec<(u8, u64, u64)>,
@@ -28,10 +30,10 @@ fn content(id: u64) -> Vec<u8> {
     format!("content of file {id}").repeat(20).into_bytes()
 }
 
-/// A sequence of edits, and the trees that a reopen may find after it was interrupted.
+/// The trees that a reopen may find after a sequence of edits was interrupted.
 struct Script {
     acknowledged: Tree,
-    /// The tree of an edit whose outcome is unknown.
+    /// The tree with the edit whose outcome is unknown, if there is one.
     under_way: Option<Tree>,
     error: Option<Error>,
 }
@@ -58,7 +60,7 @@ impl Script {
                 self.acknowledged = next;
                 self.under_way = None;
                 assert_eq!(tree(&set.inner.lock().state), self.acknowledged);
-                // The next call or the next open retries a failed deletion.
+                // A failed deletion is no failure: the next call or the next open retries it.
                 let _ = set.delete_obsolete();
                 true
             }
@@ -79,7 +81,7 @@ fn new_file(set: &VersionSet, from: u8) -> Result<FileMeta> {
     Ok(file(id, &[0, 0, 0, 1, from], &[0, 0, 0, 1, from + 9]))
 }
 
-/// Applies flushes, a merge, a move and edits of numbers, until one fails.
+/// Applies edits of flushes, a merge, a move and numbers, until one fails.
 fn play(set: &VersionSet, script: &mut Script) -> Result<()> {
     for round in 1..4u64 {
         for part in [10, 20] {
@@ -127,7 +129,7 @@ fn try_open(env: Arc<dyn Env>) -> Result<VersionSet> {
     Ok(set)
 }
 
-/// Reopens the database, checks it and returns its tree.
+/// Reopens the database, checks the tree and returns it.
 fn reopened(env: &MemEnv, what: &str) -> (VersionSet, Tree) {
     let set = try_open(Arc::new(env.clone())).unwrap_or_else(|e| panic!("{what}: {e}"));
     for (_, file) in set.current().files() {
@@ -172,7 +174,8 @@ fn a_power_cut_at_any_sync_keeps_what_was_acknowledged() {
     }
 }
 
-/// Calls `test` once for each call of each class, with an environment in which that call fails.
+/// Calls `test` once for each call of each class of system calls, with an environment in which this
+/// one call fails.
 fn each_fault(errno: Errno, sticky: bool, test: impl Fn(&MemEnv, &FaultEnv, &VersionSet, &str)) {
     for class in [
         CallClass::Read,
@@ -186,7 +189,7 @@ fn each_fault(errno: Errno, sticky: bool, test: impl Fn(&MemEnv, &FaultEnv, &Ver
             let mem = MemEnv::new();
             let env = FaultEnv::new(Arc::new(mem.clone()));
             let set = try_open(Arc::new(env.clone())).unwrap();
-            // Small enough that the edits rewrite the manifest.
+            // With this threshold the edits of the script make the manifest rotate.
             set.inner.lock().rotate_at = 1500;
             let before = env.count(class);
             env.inject(Fault {
@@ -219,7 +222,8 @@ fn after_a_failed_write_or_sync_nothing_is_installed_until_a_restart() {
             let again = set.apply(edit).unwrap_err();
             assert_eq!(*again.kind(), ErrorKind::Poisoned, "{what}");
         } else if written.is_ok() {
-            // The fault did not occur, or it hit a mark, a removal or the old manifest.
+            // Either the fault did not occur, or it hit a step whose failure does not fail the
+            // edit: writing the sync marker, removing a file, or removing the old manifest.
             assert_eq!(installed.numbers, (3, 30), "{what}");
         }
         let (_, found) = reopened(&mem.crash(1), what);
@@ -233,8 +237,8 @@ fn after_a_kill_the_tree_is_one_that_was_asked_for() {
         each_fault(errno, true, |mem, _, set, what| {
             let mut script = Script::new(set);
             let _ = play(set, &mut script);
-            // The edit may be in the manifest, so the files it added and the files it removed must
-            // stay.
+            // The failed edit may be in the manifest. So `delete_obsolete` must delete neither the
+            // files that the edit added nor those that it removed.
             let _ = set.delete_obsolete();
             let (_, found) = reopened(&mem.kill(), what);
             assert!(script.allows(&found), "{what}: {found:?}");
@@ -251,7 +255,7 @@ fn with_room_again_a_full_disk_is_forgotten() {
         if let Some(error) = &script.error {
             assert_eq!(*error.kind(), ErrorKind::NoSpace, "{what}");
         }
-        // Retries on a full disk leave no further files behind.
+        // On a full disk, retried edits must not leave more manifests behind.
         let manifests = || {
             let names = mem.list_dir(Path::new(DIR)).unwrap();
             names.iter().filter(|n| n.starts_with("MANIFEST")).count()
@@ -270,7 +274,7 @@ fn with_room_again_a_full_disk_is_forgotten() {
             assert_eq!(manifests(), before, "{what}");
         }
         env.clear();
-        // The failed edit has no effect, and its files are removed.
+        // The failed edit has no effect, and the files that it added are removed.
         if script.error.is_some() || written.is_err() {
             let mut again = Script::new(set);
             play(set, &mut again).unwrap();
