@@ -1,8 +1,8 @@
 //! Flush and compaction: picker, jobs, drop rule, splitter.
 //!
-//! [`pick`] looks at a version and chooses the next [`Job`], [`run_job`] executes it and returns an
-//! edit. Neither knows threads or transactions. The caller passes the live snapshots as numbers,
-//! keeps the list of [`RunningJobs`] jobs, and applies the edits.
+//! [`pick`] looks at a version and chooses the next [`Job`]. [`run_job`] executes the job and
+//! returns an edit. Neither of them knows threads or transactions: the caller passes the live
+//! snapshots as seqnos, keeps the list of running jobs ([`RunningJobs`]), and applies the edits.
 
 mod backlog;
 mod block_reuse;

@@ -1,5 +1,5 @@
-//! How far compactions lag behind, relative to what is allowed. Pure, but for the counters of
-//! [`SpaceTracker`].
+//! Measures how far compactions lag behind, relative to what is allowed. The functions do no I/O;
+//! only [`SpaceTracker`] has state.
 
 use super::level_targets::LevelTargets;
 use super::picker::l0_depth;
@@ -8,34 +8,34 @@ use crate::base::options::Options;
 use crate::version::{LAST_LEVEL, Version};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Garbage may take this share of the last level, plus the size of the memtables.
+/// Allowed garbage: this share of the last level's bytes, plus the capacity of the memtables.
 const SPACE_SHARE: f64 = 0.2;
 
-/// At this share of the allowed garbage the pressure is 1, so that space settles below the limit.
+/// The pressure is 1 at this share of the allowed garbage. So the space settles below the limit.
 const SPACE_AIM: f64 = 0.7;
 
-/// Debt in bytes up to which there is no pressure, and the multiple of it at which the pressure is
-/// 2.
+/// Up to a debt of this many bytes, or of the size of the last level if that is larger, there is no
+/// pressure. At `DEBT_RANGE` times that debt the pressure is 2.
 const DEBT_MIN: f64 = (2u64 << 30) as f64;
 const DEBT_RANGE: f64 = 16.0;
 
 /// Bytes that a compaction rewrites in the next level for each byte that it moves down.
 const REWRITTEN: f64 = 10.0;
 
-/// How far compactions lag behind. At 1, writers should not write faster than compactions work; at
-/// 2, reads or disk space would suffer.
+/// How far compactions lag behind, as three pressures. At 1, writers should write no faster than
+/// compactions work. At 2, reads or disk space would suffer.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Backlog {
-    /// From the depth of L0. At 2 writers stop.
+    /// Pressure from the depth of L0. At 2 writers stop.
     pub l0: f64,
-    /// From the bytes by which levels exceed their targets.
+    /// Pressure from the bytes by which levels exceed their targets.
     pub debt: f64,
-    /// From the bytes that a full compaction would free.
+    /// Pressure from the bytes that a full compaction would free.
     pub space: f64,
 }
 
 impl Backlog {
-    /// The backlog of a tree. `memory`: capacity of the memtables, bytes.
+    /// The backlog of `version`. `memory` is the capacity of the memtables in bytes.
     pub fn of(version: &Version, options: &Options, memory: u64, extra: &SpaceTracker) -> Self {
         Self {
             l0: 2.0 * l0_depth(version) as f64 / options.l0_stop_runs as f64,
@@ -57,9 +57,9 @@ fn debt(version: &Version, options: &Options) -> f64 {
     2.0 * (bytes.max(1.0) / soft).ln().max(0.0) / DEBT_RANGE.ln()
 }
 
-/// Garbage is the part of the upper levels that replaces rows of the last level (the share is
-/// measured, see [`SpaceTracker::replacing`]), plus the space of running jobs, which hold inputs
-/// and outputs at once.
+/// The pressure from garbage. Garbage is the part of the upper levels that replaces rows of the
+/// last level, plus the space of running jobs, whose inputs and outputs exist at once. The share of
+/// the upper levels that replaces rows is measured, see [`SpaceTracker::replacing`].
 fn space(version: &Version, memory: f64, extra: &SpaceTracker) -> f64 {
     let upper: u64 = (0..LAST_LEVEL as u8).map(|l| version.level_size(l)).sum();
     let last = version.level_size(LAST_LEVEL as u8) as f64;
@@ -67,26 +67,28 @@ fn space(version: &Version, memory: f64, extra: &SpaceTracker) -> f64 {
     over / (SPACE_AIM * (SPACE_SHARE * last + memory)).max(1.0)
 }
 
-/// Space that the version does not show: the output of running jobs, and the share of the upper
-/// levels that replaces rows of the last level. The share is 1 under updates and 0 while new rows
-/// are loaded. No metadata tells it, so [`Self::dropped`] measures it when rows arrive in the last
-/// level.
+/// Tracks space that the version does not show: the output of running jobs, and the share of the
+/// upper levels' entries that replace rows of the last level. This share is 1 under updates and 0
+/// while new rows are loaded. No metadata contain it, so [`Self::dropped`] measures it when a job
+/// brings entries into the last level.
 ///
-/// The share is a moving average: each job counts with the part of the upper levels that it moved.
+/// The share is a moving average: each job has a weight in proportion to the part of the upper
+/// levels that it moved.
 #[derive(Debug, Default)]
 pub struct SpaceTracker {
     held: AtomicU64,
-    /// The share, in millionths.
+    /// The share of the upper levels' entries that replaces rows of the last level, in millionths.
     replacing: AtomicU64,
 }
 
 const WHOLE: f64 = 1e6;
 
-/// Weight of a job in the moving average, per share of the upper levels' bytes that it moves.
+/// Weight of a job in the moving average, divided by the share of the upper levels' bytes that the
+/// job moves.
 const WEIGHT: f64 = 4.0;
 
 impl SpaceTracker {
-    /// Notes that `job` begins. It is assumed to write as much as it reads.
+    /// Records that `job` begins. Its output is assumed to be as large as its inputs.
     pub fn begins(&self, job: &Job) {
         self.held.fetch_add(job.rewrites(), Ordering::Relaxed);
     }
@@ -101,8 +103,9 @@ impl SpaceTracker {
         self.held.load(Ordering::Relaxed)
     }
 
-    /// Updates the share: `job`, picked from `version`, dropped `shadowed` entries that newer ones
-    /// hide. Counts only jobs that bring entries into the last level.
+    /// Updates the moving average after `job`, which was picked from `version` and dropped
+    /// `shadowed` entries that newer ones hide. Only jobs that bring entries from above into the
+    /// last level count.
     pub fn dropped(&self, version: &Version, job: &Job, shadowed: u64) {
         let last = LAST_LEVEL as u8;
         let above: u64 = (0..last).map(|level| version.level_size(level)).sum();
@@ -120,7 +123,7 @@ impl SpaceTracker {
             .store((next * WHOLE) as u64, Ordering::Relaxed);
     }
 
-    /// Share of the upper levels' entries that replaces entries of the last level, 0 to 1.
+    /// Share of the upper levels' entries that replace entries of the last level, 0 to 1.
     pub fn replacing(&self) -> f64 {
         self.replacing.load(Ordering::Relaxed) as f64 / WHOLE
     }

@@ -1,10 +1,10 @@
-//! Block reuse: copies stored blocks instead of merging their entries.
+//! Block reuse: a compaction copies stored blocks where merging would not change them.
 //!
-//! A job merges its inputs entry by entry. A block need not be merged if the front source stands at
-//! its first entry and all of it lies below the next key of every other source. If the drop rule
-//! also keeps each of its entries unchanged, the job copies the stored block into the output,
-//! without compressing it again. Example: one input has the blocks a–f, g–m and n–z, another one
-//! has the key h. The first and the third block are copied, the second is merged.
+//! A job merges its inputs entry by entry. A block need not be merged if the merge stands at its
+//! first entry and all keys of the block are smaller than the next key of every other input. If the
+//! drop rule also keeps each of its entries unchanged, the job copies the stored block into the
+//! output without compressing it again. Example: one input has the blocks a–f, g–m and n–z, another
+//! input has the key h. The first and the third block are copied, the second is merged.
 
 use super::drop_rule::DropRule;
 use super::input_files::InputFiles;
@@ -13,8 +13,9 @@ use super::output::Outputs;
 use crate::base::{InternalIterator, Result};
 use crate::iter::{ConcatIter, MergeIter};
 
-/// Copies the block that begins under `source` and moves behind it; returns whether there is
-/// another entry. Returns `None`, without a move, if no block begins there or if it must be merged.
+/// If a block begins at the position of `source` and need not be merged, copies it and moves
+/// `source` behind it; the result says whether another entry follows. Otherwise returns `None` and
+/// does not move `source`.
 pub(super) fn copy_block(
     source: &mut MergeIter<ConcatIter<InputFiles>>,
     rule: &mut DropRule<'_>,
@@ -28,15 +29,16 @@ pub(super) fn copy_block(
     };
     let meta = &input.opener().0[number];
     if let Some(seqno) = meta.external_seqno {
-        // A copy keeps the stored seqnos, not the external one, so the output must want 0 and 0
-        // must be stored.
+        // A copied block keeps its stored seqnos, and the external seqno is lost. So the block may
+        // be copied only if the drop rule would set the seqnos to 0 and they are stored as 0.
         if !(block.zeroed && rule.zeroes(seqno)) {
             return Ok(None);
         }
         (block.min_seqno, block.max_seqno) = (0, 0);
     }
     let first = file.key().user_key;
-    // The separator is at or above all keys of the block, so a rival above it is above the block.
+    // The block's separator is at or above all keys of the block. If the next key of all other
+    // inputs (the rival) is above the separator, it is above the whole block.
     let apart = source.rival().is_none_or(|rival| block.separator < rival);
     if !apart
         || !outputs.is_like(meta)

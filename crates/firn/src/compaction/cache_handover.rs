@@ -1,4 +1,4 @@
-//! Hands the block cache over from the inputs of a compaction to its outputs.
+//! Cache handover: loads the outputs of a compaction into the block cache in place of its inputs.
 
 use super::running_jobs::Job;
 use crate::cache::BlockKey;
@@ -7,24 +7,25 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// The entries of an output file, by ordinal, that came from cached blocks.
+/// The entries of one output file, by ordinal, that came from blocks in the block cache.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct FromCache {
     entries: u64,
     ranges: Vec<Range<u64>>,
-    /// Ordinal of the first entry of each block copied from a cached block, with that block's cache
-    /// key.
+    /// For each block of the file that was copied from a cached block: the ordinal of its first
+    /// entry, and the cache key of the block it was copied from.
     copies: Vec<(u64, BlockKey)>,
 }
 
 impl FromCache {
-    /// Notes the next entry of the file.
+    /// Counts the next entry of the file; `cached` says whether it came from a cached block.
     #[inline]
     pub(super) fn note(&mut self, cached: bool) {
         self.note_many(1, cached);
     }
 
-    /// Notes the next entries of the file: a copied block, with its cache key if it was cached.
+    /// Counts the next `entries` entries of the file, which are a copied block. `from` is the cache
+    /// key of the original block, if that was cached.
     pub(super) fn note_copy(&mut self, entries: u64, from: Option<BlockKey>) {
         self.copies.extend(from.map(|from| (self.entries, from)));
         self.note_many(entries, from.is_some());
@@ -43,48 +44,52 @@ impl FromCache {
     }
 }
 
-/// Remembers which entries of each output file came from cached blocks.
+/// Records which entries of each output file of a job came from cached blocks.
 ///
-/// A compaction does not fill the cache: readers have not asked for most of what it reads. But the
-/// blocks that readers did cache are keyed by the input files, and no read asks for those files any
-/// more. So the job notes which entries came from cached blocks. Once its outputs are installed, it
-/// drops the cached blocks of the inputs and loads in their stead the output blocks that got at
-/// least half of their entries from cached blocks.
+/// A compaction does not fill the cache with what it reads, because no reader has asked for most of
+/// it. But the blocks that readers did ask for are cached under keys of the input files, which
+/// nobody reads after the compaction. So the job records which entries came from cached blocks.
+/// Once its outputs are installed, it drops the cached blocks of the inputs and loads those blocks
+/// of the outputs of which at least half of the entries came from cached blocks.
 ///
-/// A copied block decodes to the same bytes, so its decoded form is reused under its new key.
+/// A copied block decodes to the same bytes as its original. So the decoded block is taken over
+/// under its new key.
 ///
-/// A reader that needs a successor before it is loaded loads it itself; either way each block is
-/// decoded once. The cost is one read of freshly written blocks and their decompression, on the
-/// job's thread.
+/// A reader that needs a block of an output before the handover has loaded it loads the block
+/// itself; either way it is decoded once. The cost of the handover is one read of freshly written
+/// blocks and their decompression, on the thread of the job.
 ///
-/// The blocks of the inputs are dropped first. A full cache gives newcomers a small part of its
-/// room, where the successors would evict each other before a read needs them. A statement that
-/// still reads an older version reloads its blocks.
+/// The blocks of the inputs are dropped first. Otherwise the cache would be full, and a full cache
+/// gives new blocks only a small part of its space: the blocks of the outputs would evict each
+/// other before a read needs them. A statement that still reads an older version must load its
+/// blocks again.
 ///
-/// Rejected: keeping the decoded outputs until the install (as much memory as the cache once more);
-/// inserting them while the job runs (the cache is still full of inputs); keeping the inputs until
-/// no view pins them (some statement always does, for microseconds).
+/// Rejected: keeping the decoded outputs in memory until the install, which takes as much memory as
+/// the cache once more; inserting them while the job runs, because the cache is still full of input
+/// blocks; keeping the input blocks until no super version pins the inputs, because at any time
+/// some statement pins one for microseconds.
 #[derive(Debug, Default)]
 pub struct CacheHandover {
     outputs: Mutex<HashMap<u64, FromCache>>,
 }
 
 impl CacheHandover {
-    /// Records a complete output file.
+    /// Records which entries of a finished output file came from cached blocks.
     pub(super) fn output(&self, file_id: u64, from_cache: FromCache) {
         if !from_cache.ranges.is_empty() {
             self.outputs.lock().insert(file_id, from_cache);
         }
     }
 
-    /// Moves the cache to the outputs. Call it once `job` is installed; `version` has its outputs.
-    /// Errors are ignored: the next reader of the block hits them.
+    /// Drops the cached blocks of the inputs and loads those of the outputs. Call it once the edit
+    /// of `job` is installed; `version` must have the outputs. Errors are ignored: the next reader
+    /// of the block gets them.
     pub fn complete(self, job: &Job, version: &Version) {
         let outputs = self.outputs.into_inner();
         let live: HashMap<u64, _> = version.files().map(|(_, f)| (f.file_id, f)).collect();
         let gone: HashMap<u64, _> = job
             .files()
-            // A moved file is still live and keeps its blocks.
+            // A moved file is still in the tree and keeps its cached blocks.
             .filter(|(_, file)| !live.contains_key(&file.file_id))
             .filter_map(|(_, file)| Some((file.file_id, file.opened()?)))
             .collect();

@@ -1,4 +1,4 @@
-//! Writes memtables as a new L0 run.
+//! Writes frozen memtables as a new L0 run.
 
 use super::drop_rule::{DropRule, RetiredIndexes, Snapshots};
 use super::flush_split::FlushSplits;
@@ -10,14 +10,14 @@ use super::splitter::Splitter;
 use crate::base::{InternalIterator, InternalKey, Result, Value};
 use crate::version::FileMeta;
 
-/// Writes the entries of `source` (one frozen memtable, or several merged) that a read can still
-/// see into synced files of L0. The files are sorted and do not overlap. They are cut where earlier
-/// runs are cut and at index boundaries, so that disjoint ranges can sink independently
-/// ([`FlushSplits`]).
+/// Writes entries of `source` (one frozen memtable, or several merged) into synced files for L0,
+/// except for those that no read can see any more. The files are sorted and do not overlap. They
+/// are cut at the same keys as earlier runs and at index boundaries, so that a compaction can take
+/// the files of one key range and leave the others ([`FlushSplits`]).
 ///
-/// The caller adds the files to L0 as one run, with a run number taken in the order of the
-/// memtables. The result may hold no file. Deletions stay, since older versions may lie anywhere
-/// below.
+/// The caller adds the files to L0 as one run. It allocates run numbers in the order of the
+/// memtables. There may be no file, if no entry stays. Deletions are kept, because older versions
+/// of their keys may be anywhere below L0.
 ///
 /// # Errors
 /// Those of reading `source`; `Io` and `NoSpace` from writing the files; those of

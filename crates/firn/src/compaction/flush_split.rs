@@ -1,41 +1,43 @@
-//! Chooses the keys at which a flush cuts its run. Pure.
+//! Chooses the keys at which a flush splits its run into files. This module does no I/O.
 
 use super::splitter::Splitter;
 use crate::version::{LAST_LEVEL, Run, Version};
 
-/// Number of pieces that a flush aims at. A job on the pieces of one range then reads about a
-/// sixteenth of L0 and of the level below.
+/// Number of pieces (files) into which a flush aims to split its run. A job on the pieces of one
+/// key range then reads about a sixteenth of L0 and of the level below.
 const PIECES: u64 = 16;
 
-/// A run is about this many times smaller than its memtable.
+/// Assumed ratio of the size of a memtable to that of the run written from it.
 const PRESSED: u64 = 3;
 
-/// Smallest piece, stored bytes: each file has a fixed cost.
+/// Smallest size of a piece in stored bytes. Smaller ones do not pay, because each file has a fixed
+/// cost.
 const PIECE_MIN: u64 = 64 << 10;
 
-/// The keys at which a flush may cut, and the size of its pieces.
+/// The keys at which a flush may end a file, and the size of the pieces it aims at.
 ///
-/// The pieces of several runs form groups that share no key with other groups only if all runs are
-/// cut at the same keys. So a flush cuts where the newest run is cut, as long as the pieces are
-/// neither too large nor too small. All cuts are first keys of files of the last level, which
-/// outlive most rewrites.
+/// The pieces of several L0 runs fall into groups that share no key with each other only if all
+/// runs are split at the same keys. So a flush splits its run where the newest run is split, as
+/// long as the pieces are neither too large nor too small. All splits are first keys of files of
+/// the last level, because those files outlive most compactions.
 ///
-/// Rejected: cuts at the boundaries of the base level. Each job changes them, so the runs
-/// overlapped in chains, and a job on any part of L0 took most of it.
+/// Rejected: splits at the boundaries of the base level. Each job changes these boundaries, so the
+/// files of L0 overlapped in chains, and a job on any part of L0 took most of L0.
 ///
-/// Example: files of the last level begin at 0, 10, 20, …; the newest run has files 3–18 and 41–55.
-/// The next run may be cut at 20 and 40, the ends of the gap, and at 60.
+/// Example: the files of the last level begin at 0, 10, 20, …; the newest run has files with the
+/// keys 3–18 and 41–55. The next run may be split at 20 and 40, the two ends of the gap between
+/// these files, and at 60.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FlushSplits {
     /// User keys at which a piece ends if it is large enough, ascending.
     pub keys: Vec<Vec<u8>>,
-    /// Size aimed at, stored bytes.
+    /// Size of a piece that the flush aims at, in stored bytes.
     pub piece: u64,
 }
 
 impl FlushSplits {
-    /// The cuts for a memtable of `memtable` bytes. `file_size`: largest size of a file, stored
-    /// bytes.
+    /// The splits for the flush of a memtable of `memtable` bytes into files of at most `file_size`
+    /// stored bytes.
     pub fn of(version: &Version, memtable: u64, file_size: u64) -> Self {
         let piece = memtable / (PRESSED * PIECES);
         let piece = piece.max(PIECE_MIN).min(file_size / 2).max(1);
@@ -55,23 +57,23 @@ impl FlushSplits {
         }
     }
 
-    /// A splitter that cuts at these keys.
+    /// A splitter for these splits, with files of at most `file_size` stored bytes.
     pub fn splitter(self, file_size: u64) -> Splitter {
-        // The splitter cuts at a key once the piece has an eighth of its target, so half of
-        // `piece`.
+        // `for_flush` ends a file at a key once the file has an eighth of its target. With four
+        // pieces as target, that is half a piece.
         Splitter::for_flush((4 * self.piece).min(file_size), self.keys)
     }
 }
 
-/// At most `count` of `keys`, evenly spread.
+/// At most `count` of `keys`, evenly distributed.
 fn spread(keys: &[&[u8]], count: usize) -> Vec<Vec<u8>> {
     let count = count.min(keys.len());
     let at = |i: usize| keys[(2 * i + 1) * keys.len() / (2 * count)].to_vec();
     (0..count).map(at).collect()
 }
 
-/// Keys of `below` that lie between the files of `newest`, at both ends of each gap. A file larger
-/// than two pieces is cut inside as well.
+/// Those keys of `below` that lie between the files of `newest`, at both ends of each gap. Inside
+/// the range of a file larger than two pieces, further keys are chosen.
 fn as_before(newest: &Run, below: &[&[u8]], piece: u64) -> Vec<Vec<u8>> {
     let mut keys = Vec::new();
     let mut left = below;
@@ -79,9 +81,9 @@ fn as_before(newest: &Run, below: &[&[u8]], piece: u64) -> Vec<Vec<u8>> {
         let upto = |keys: &[&[u8]], key: &[u8]| keys.partition_point(|b| *b <= key);
         let (gap, rest) = left.split_at(upto(left, &file.smallest));
         let (inside, rest) = rest.split_at(upto(rest, &file.largest));
-        // A gap between two files of the newest run: a compaction may have taken the file there
-        // since the flush. New data in the gap must not share a file with data of either neighbour,
-        // so cut at both ends.
+        // Between two files of the newest run there may be a gap, because a compaction has taken
+        // the file that was there. New data in the gap must not share a file with data of either
+        // neighbour, so split at both ends of the gap.
         match gap {
             [] => {}
             [only] => keys.push(only.to_vec()),

@@ -1,4 +1,4 @@
-//! The files of one input of a compaction, as one sorted source.
+//! The files of one compaction input, read as one sorted source.
 
 use super::running_jobs::JobInput;
 use crate::base::Result;
@@ -7,8 +7,8 @@ use crate::sst::SstIter;
 use crate::version::FileHandle;
 use std::sync::Arc;
 
-/// Opens the files of one input, one after the other. Their blocks do not enter the cache, since a
-/// compaction reads each of them once.
+/// Opens the files of one input one after the other. The blocks read are not put into the block
+/// cache, since a compaction reads each of them only once.
 pub(super) struct InputFiles(pub(super) Vec<Arc<FileHandle>>);
 
 impl ChildOpener for InputFiles {

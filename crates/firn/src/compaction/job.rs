@@ -1,14 +1,14 @@
 //! Executes a compaction.
 //!
-//! One loop merges the inputs. For each position it first tries to reuse a stored block whole
-//! (`copy_block`): possible if no other input has a key within the block and the drop rule keeps
-//! all of its entries. Otherwise it decides entry by entry. The splitter ends output files at sizes
-//! and at boundaries of the next level.
+//! The main loop merges the inputs. At each position it first tries to copy a whole stored block
+//! (`copy_block`), which is possible if no other input has a key within the block and the drop rule
+//! keeps all of its entries. Otherwise it decides on the next entry alone. The splitter ends output
+//! files when they are large enough, preferably at boundaries of the next level.
 //!
-//! The counts of read entries are compared with the manifest's at the end: a job that read fewer
-//! than its inputs hold fails instead of dropping rows. A failed job removes its outputs; the
-//! inputs stay in the tree until the caller applies the edit, so a crash at any point loses
-//! nothing.
+//! At the end, the number of entries read is compared with the number in the manifest. If the job
+//! has read fewer entries than its inputs have, it fails instead of losing rows. A failed job
+//! removes its outputs. The inputs stay in the tree until the caller applies the edit, so a crash
+//! at any point loses nothing.
 
 use super::block_reuse::copy_block;
 use super::drop_rule::{DropDecision, DropRule, RetiredIndexes, Snapshots};
@@ -23,15 +23,15 @@ use crate::iter::MergeIter;
 use crate::version::{Edit, LAST_LEVEL, Run, Version};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Entries between two checks of the cancel flag and of the I/O limit.
+/// Number of entries between two checks of the cancel flag and of the I/O limit.
 const PACE: u64 = 1024;
 
-/// Executes `job`, picked from `version`: merges its inputs, writes the entries that stay into
-/// synced files of the output level, and returns the edit that replaces the inputs. The caller
-/// applies it. Moves and drops do no I/O.
+/// Executes `job`, which was picked from `version`. Merges its inputs, writes the entries that the
+/// drop rule keeps into synced files of the output level, and returns the edit that replaces the
+/// inputs by these files. The caller applies the edit. Jobs that only move or drop files do no I/O.
 ///
-/// The caller copies `snapshots` and `retired` after it has picked the job. Setting `cancel` ends
-/// the job early.
+/// The caller must copy `snapshots` and `retired` after it has picked the job. Setting `cancel`
+/// makes the job fail early.
 ///
 /// # Errors
 /// `Corruption`, which names the damaged file; `Io`, `NoSpace`; `Interrupted` if canceled;
@@ -65,8 +65,9 @@ pub fn run_job(
     let mut source = MergeIter::new(job.inputs.iter().map(source_of).collect());
     let mut below = |user_key: &[u8]| below.is_empty(user_key);
     let expected: u64 = job.files().map(|(_, f)| f.entries).sum();
-    // Bytes charged so far. While the job runs, an entry costs its share of `read_bytes` when read,
-    // and as much again when written. The end charges the exact difference.
+    // Bytes charged to the rate limiter so far. While the job runs, each entry is charged its share
+    // of `read_bytes` when it is read, and the same again when it is written. At the end the
+    // difference to the real bytes is charged.
     let mut taken = 0;
     let pace = |stats: &JobStats| {
         if cancel.load(Ordering::Relaxed) {
@@ -106,9 +107,9 @@ pub fn run_job(
     Ok((job.edit(files), stats))
 }
 
-/// Passes the entries of `source` that `rule` keeps to `keep`, and counts all of them. The last
-/// argument of `keep` says whether the entry came from a cached block. Calls `pace` every [`PACE`]
-/// entries; it may sleep, and its error ends the loop.
+/// Passes each entry of `source` that `rule` keeps to `keep`, and counts all entries in `stats`.
+/// The last argument of `keep` says whether the entry came from a block in the block cache. `pace`
+/// is called every [`PACE`] entries; it may sleep, and its error ends the loop.
 pub(super) fn filter(
     source: &mut dyn InternalIterator,
     rule: &mut DropRule<'_>,
@@ -126,7 +127,8 @@ pub(super) fn filter(
     Ok(())
 }
 
-/// Decides on the entry under `source` and moves forward; returns whether there is another entry.
+/// Decides on the entry at the position of `source`, passes it to `keep` if it is kept, and moves
+/// `source` to the next entry. Returns whether there is one.
 fn step<S: InternalIterator + ?Sized>(
     source: &mut S,
     rule: &mut DropRule<'_>,
@@ -144,7 +146,7 @@ fn step<S: InternalIterator + ?Sized>(
     source.next()
 }
 
-/// Calls a function at the start and after every [`PACE`] entries.
+/// Calls the function `pace` at the start and after every [`PACE`] entries.
 struct Paced<F> {
     pace: F,
     due: u64,
@@ -165,10 +167,11 @@ impl<F: FnMut(&JobStats) -> Result<()>> Paced<F> {
     }
 }
 
-/// Tells whether a file under the output level may hold a user key. The keys must ascend.
+/// Says whether a file in a level below the output level may hold a user key. Consecutive keys must
+/// ascend.
 pub(super) struct LevelsBelow<'a> {
-    /// Each level under the output, with the position of its first file that ends at or after the
-    /// key.
+    /// Each level below the output level, with the position of its first file that ends at or after
+    /// the last key.
     levels: Vec<(&'a Run, usize)>,
 }
 

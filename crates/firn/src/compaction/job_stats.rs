@@ -1,4 +1,4 @@
-//! Counters of a flush or a compaction, and the proof that no entry was lost.
+//! Counters of a flush or a compaction, and the check that no entry was lost.
 
 use super::drop_rule::{DropDecision, DropReason};
 use crate::base::{Error, ErrorKind, Result};
@@ -11,7 +11,7 @@ pub struct JobStats {
     pub read_bytes: u64,
     /// Stored bytes written.
     pub written_bytes: u64,
-    /// The part of `written_bytes` that was copied as whole blocks.
+    /// The part of `written_bytes` that was copied as stored blocks.
     pub reused_bytes: u64,
     /// Files written.
     pub files_written: u64,
@@ -21,14 +21,14 @@ pub struct JobStats {
     pub entries_out: u64,
     /// Entries dropped because a newer version hides them.
     pub shadowed: u64,
-    /// Deletions dropped because no older version is left for them to hide.
+    /// Deletions dropped because there is no older version left that they hide.
     pub tombstones: u64,
     /// Entries dropped because their index was dropped.
     pub retired: u64,
 }
 
 impl JobStats {
-    /// Counts a copied block.
+    /// Counts a block that was copied: its entries, and its stored bytes.
     pub(super) fn count_copy(&mut self, entries: u64, stored: u64) {
         self.entries_in += entries;
         self.entries_out += entries;
@@ -45,7 +45,8 @@ impl JobStats {
         }
     }
 
-    /// Fills in the totals and checks that each entry read is either written or counted as dropped.
+    /// Sets the totals and checks that each entry that was read is either in `files` or counted as
+    /// dropped.
     pub(super) fn finish(&mut self, written: u64, files: &[FileMeta]) -> Result<()> {
         self.written_bytes = written;
         self.files_written = files.len() as u64;

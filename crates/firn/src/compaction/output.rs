@@ -1,4 +1,4 @@
-//! Writes a sorted stream of entries into files.
+//! Writes the sorted entries of a flush or a compaction into new SSTs.
 
 use super::cache_handover::{CacheHandover, FromCache};
 use super::rate_limiter::RateLimiter;
@@ -17,20 +17,22 @@ pub struct JobContext<'a> {
     pub versions: &'a VersionSet,
     /// Block and file sizes.
     pub options: &'a Options,
-    /// Records which output entries came from cached blocks.
+    /// Records which output entries came from blocks that were in the block cache.
     pub handover: &'a CacheHandover,
     /// Limits the rate of background reads and writes.
     pub limiter: &'a RateLimiter,
-    /// Tells where the parts of a key end, for the sketches in the files.
+    /// Finds where the parts of a key end, for the sketches in the files.
     pub prefix_extractors: &'a Arc<dyn PrefixExtractors>,
-    /// The disk is full: the flush writes a single file, into the space reserved for that case.
+    /// The disk is full: the flush writes a single file, into the space that the disk reserve keeps
+    /// for that case.
     pub in_reserve: bool,
 }
 
 /// The output files that one job is writing.
 ///
-/// Invariant: dropping it removes every file that it created and [`Self::finish`] did not hand out,
-/// so a failed job leaves nothing behind. The next open removes the leftovers of a crash.
+/// Invariant: dropping this value removes every file that it has created, unless [`Self::finish`]
+/// has returned the file. So a failed job leaves no file behind. After a crash, the next open
+/// removes the leftovers.
 pub(super) struct Outputs<'a> {
     ctx: JobContext<'a>,
     splitter: Splitter,
@@ -39,7 +41,7 @@ pub(super) struct Outputs<'a> {
     last_key: Vec<u8>,
     superseded: u64,
     from_cache: FromCache,
-    /// Ids of all files created and not yet handed out.
+    /// Ids of the files that were created and that [`Self::finish`] has not returned.
     created: Vec<u64>,
     done: Vec<FileMeta>,
     written: u64,
@@ -61,7 +63,8 @@ impl<'a> Outputs<'a> {
         }
     }
 
-    /// Adds the next entry in internal order. `cached`: the entry was read from a cached block.
+    /// Adds the next entry. Entries come in the order of internal keys. `cached` says whether the
+    /// entry was read from a block that was in the block cache.
     pub(super) fn add(
         &mut self,
         key: InternalKey<'_>,
@@ -90,19 +93,22 @@ impl<'a> Outputs<'a> {
         self.writer.as_mut().expect("just created").add(key, value)
     }
 
-    /// Whether `file` has the layout of the output files, so that its blocks can be copied.
+    /// Whether `file` has the layout of the output files (that of the last level or that of the
+    /// upper levels). Only then its stored blocks can be copied.
     pub(super) fn is_like(&self, file: &FileMeta) -> bool {
         file.at_rest == self.at_rest
     }
 
-    /// Whether a file might end between these keys.
+    /// Whether an output file might have to end between these two keys.
     pub(super) fn parts(&self, first: &[u8], last: &[u8]) -> bool {
         self.splitter.parts(first, last)
     }
 
-    /// Copies a block whose first user key is `first`. The block lies above all entries added so
-    /// far and holds each user key once. `ahead` is the argument of [`SstWriter::takes`]. Returns
-    /// the block's last user key, or `None` if its entries must be added one by one.
+    /// Copies a stored block. `first` is the block's first user key. All keys of the block must lie
+    /// above the entries added so far, and each user key must occur once in it. `ahead` is the
+    /// argument of [`SstWriter::takes`]; `cached` says whether the block was in the block cache.
+    /// Returns the block's last user key, or `None` if the block cannot be copied and its entries
+    /// must be added one by one.
     pub(super) fn copy(
         &mut self,
         first: &[u8],
@@ -123,7 +129,8 @@ impl<'a> Outputs<'a> {
             self.writer = Some(self.create()?);
         }
         let writer = self.writer.as_mut().expect("just created");
-        // Ask again: a new file carries no dictionary yet, so its answer may differ.
+        // Ask again, since `close` and `create` may have begun a new file: it has no dictionary
+        // yet, so it may refuse a block that the previous file would have taken.
         if !writer.takes(block, ahead) {
             return Ok(None);
         }
@@ -133,8 +140,8 @@ impl<'a> Outputs<'a> {
         Ok(Some(&self.last_key))
     }
 
-    /// Finishes the last file. Returns the metadata of all files, which are synced, and the sum of
-    /// their stored bytes.
+    /// Finishes the last file. Returns the metadata of all files and the sum of their sizes in
+    /// bytes. All files are synced.
     pub(super) fn finish(mut self) -> Result<(Vec<FileMeta>, u64)> {
         self.close()?;
         self.created.clear();
@@ -178,7 +185,7 @@ impl Drop for Outputs<'_> {
     fn drop(&mut self) {
         self.writer = None;
         for id in self.created.drain(..) {
-            // The next open removes a file whose removal fails here.
+            // If this removal fails, the next open removes the file.
             let _ = self.ctx.versions.source().store().remove(id);
         }
     }

@@ -8,31 +8,33 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Longest sleep, microseconds. A waiting compaction then notices a changed rate or a cancel soon.
+/// Longest single sleep in microseconds, so that a waiting compaction notices soon when the rate
+/// changes or the job is canceled.
 const STEP_US: u64 = 10_000;
 
-/// Largest debt, microseconds (one larger charge may exceed it). It bounds how long a debt from a
-/// low rate holds up compactions after the rate is raised.
+/// Largest debt in microseconds; only a single charge above it may exceed it. It bounds how long a
+/// debt that was made at a low rate delays compactions after the rate is raised.
 const AHEAD_US_MAX: u64 = 5_000_000;
 
 /// Limits background I/O to a rate in bytes per second.
 ///
-/// Flushes and compactions are both charged for their bytes. A compaction then sleeps until the
-/// clock has reached the time at which all charged bytes are paid for. A flush never sleeps: it
-/// makes room for writers, so compactions yield to it. Flushes alone may therefore exceed the rate.
+/// Flushes and compactions are both charged for the bytes they read and write. A compaction then
+/// sleeps until the time at which all charged bytes are paid for at that rate. A flush never
+/// sleeps, because writers may wait for it; instead compactions also wait for the bytes of flushes.
+/// So flushes alone may exceed the rate.
 ///
-/// Rejected: a token bucket, which fills while the device is idle. Its content would reach the
-/// device in one burst, which is what the limit is there to prevent.
+/// Rejected: a token bucket. It fills while the device is idle, and its content would reach the
+/// device in one burst. The limit exists to prevent such bursts.
 pub struct RateLimiter {
     env: Arc<dyn Env>,
     mutable: Arc<MutableOptions>,
-    /// Time at which all charged bytes are paid for, microseconds of the monotonic clock.
+    /// Time at which all charged bytes are paid for, in microseconds of the monotonic clock.
     paid_at_us: Mutex<u64>,
     slept_us: AtomicU64,
 }
 
 impl RateLimiter {
-    /// A limiter with the rate in `live` and the clock of `env`.
+    /// A limiter with the rate in `mutable`, which may change at any time, and the clock of `env`.
     pub fn new(env: Arc<dyn Env>, mutable: Arc<MutableOptions>) -> Self {
         Self {
             env,
@@ -42,12 +44,13 @@ impl RateLimiter {
         }
     }
 
-    /// Total time that compactions slept here, microseconds.
+    /// Total time in microseconds that compactions have slept in [`Self::take`].
     pub fn slept_us(&self) -> u64 {
         self.slept_us.load(Ordering::Relaxed)
     }
 
-    /// Charges `bytes`. Returns the time until all charged bytes are paid for, microseconds.
+    /// Charges `bytes`. Returns how long it takes until all charged bytes are paid for, in
+    /// microseconds; 0 if there is no limit.
     fn charge(&self, bytes: u64) -> u64 {
         let rate = self.mutable.background_io_rate.load(Ordering::Relaxed);
         if rate == 0 {
@@ -61,7 +64,8 @@ impl RateLimiter {
         *paid_at - now
     }
 
-    /// Charges `bytes` without waiting. The next compaction that waits also waits for them.
+    /// Charges `bytes` without waiting. The next compaction that calls [`Self::take`] waits for
+    /// them too.
     pub fn owe(&self, bytes: u64) {
         self.charge(bytes);
     }

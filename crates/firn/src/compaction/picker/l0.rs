@@ -1,4 +1,4 @@
-//! Jobs on L0.
+//! Picks compactions of L0.
 
 use super::l0_overlap::{FileInRun, L0Overlap, L0Selection};
 use super::{PickerContext, compact_job, move_job};
@@ -9,18 +9,21 @@ use crate::version::{FileHandle, FileMeta};
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-/// L0 is crowded when it has this many times the runs of `l0_compaction_runs`.
+/// L0 is crowded when it has at least this many times `l0_compaction_runs` runs.
 const RUNS_PER_DEPTH: f64 = 4.0;
 
 impl PickerContext<'_> {
-    /// A job that moves files of L0 down: those at least `depth_min` deep, those that overlap
-    /// nothing, and, if L0 is crowded, those in a group with the oldest run.
+    /// A job that moves files of L0 to a lower level. Its candidates are groups of files in which
+    /// some key is in at least `depth_min` runs, groups that overlap nothing below, and, if L0 is
+    /// crowded, groups with files of the oldest run. Only groups with a file that `wanted` accepts
+    /// are merged.
     ///
-    /// The files fall into groups that share no key. All groups of a single file that overlaps
-    /// nothing below move unchanged, in one job, so append-only tables sink without being
-    /// rewritten. Otherwise the deepest group without a conflicting job is merged into the level
-    /// below. Of a group too large for one job, the part that spans the most runs is merged: see
-    /// [`L0Overlap::part_over`].
+    /// The files of L0 fall into groups that share no key with each other. If a group is a single
+    /// file that overlaps nothing in the output level, the file is moved unchanged; one job moves
+    /// all such files. So append-only tables reach the deeper levels without being rewritten. If
+    /// there are none, the deepest group that conflicts with no running job is merged into the
+    /// level below. If a group is too large for one job, the part of it that spans the most runs is
+    /// merged: see [`L0Overlap::part_over`].
     pub(super) fn sink_l0(
         &self,
         level_targets: &LevelTargets,
@@ -57,9 +60,10 @@ impl PickerContext<'_> {
                 let alone = || self.overlap(output, &group.range).is_empty();
                 let due = match group.depth() {
                     _ if old => usize::MAX,
-                    // Two kinds of groups do not wait for more runs: one with nothing to merge into
-                    // gains nothing by waiting, and one of mostly deletions never gets deep if rows
-                    // are deleted in key order, while the deleted rows stay in the levels below.
+                    // Two kinds of groups are due at once and need not become `depth_min` runs
+                    // deep. A group that overlaps nothing below gains nothing by waiting. A group
+                    // of mostly deletions may never get deep, if rows are deleted in key order, and
+                    // until it is merged the deleted rows stay in the levels below.
                     depth if (depth == 1 && alone()) || group.is_dense() => depth.max(depth_min),
                     depth => depth,
                 };
@@ -96,7 +100,8 @@ impl PickerContext<'_> {
         })
     }
 
-    /// The files of L0 in groups: chains of overlapping files, ascending by key.
+    /// The files of L0 in groups, ascending by key. A group is a chain of files of which each
+    /// overlaps another one of the group.
     fn groups(&self) -> Vec<L0Overlap<'_>> {
         let runs = self.version.l0.iter().enumerate();
         let mut files: Vec<FileInRun<'_>> = runs

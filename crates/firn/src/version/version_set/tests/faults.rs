@@ -9,7 +9,6 @@ use crate::env::mem::MemEnv;
 const DIR: &str = "/db";
 /// The content of a tree that a reopen must restore. The next file id and the next run number are
 /// not compared, because a reopen may raise them.
-/// ids.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Tree {
     files: Vec<(u8, u64, u64)>,
