@@ -1,50 +1,52 @@
-//! Which versions of a key a compaction keeps. Pure.
+//! Decides which versions of a key a compaction keeps. This module does no I/O.
 //!
 //! The live snapshots divide the seqnos into stripes: stripe 0 ends at the oldest snapshot, the
-//! last stripe ends at the newest visible seqno. No read stands inside a stripe, so reads see at
-//! most the newest version of a user key in each stripe. Above the last stripe every version stays,
-//! because a snapshot may yet be taken there. Retention for reads in the past ends the last stripe
-//! earlier.
+//! last stripe ends at the newest visible seqno. Reads happen only at the end of a stripe, so of
+//! each user key they see at most the newest version in each stripe. Versions above the last stripe
+//! are all kept, because a snapshot may yet be taken there. If versions are retained for reads in
+//! the past, the last stripe ends where retention begins.
 //!
-//! Example: snapshots 10 and 20, visible 30. Of versions 35 33 28 24 18 9 5 the rule keeps
-//! 35 and 33 (above the stripes), 28 (in 21..=30), 18 (in 11..=20), 9 (in 0..=10).
+//! Example: the snapshots are 10 and 20, the newest visible seqno is 30. Of the versions 35 33 28
+//! 24 18 9 5 the rule keeps 35 and 33 (above the stripes), 28 (in 21..=30), 18 (in 11..=20) and 9
+//! (in 0..=10).
 
 use crate::base::key::{SEQNO_COMMITTED_MAX, index_id_of};
 use crate::base::{Error, ErrorKind, IndexId, InternalKey, Kind, Result, Seqno};
 use crate::sst::BlockInfo;
 use std::collections::BTreeMap;
 
-/// The dropped indexes, each with the seqno of the drop.
+/// The dropped indexes, each with the seqno at which it was dropped.
 pub type RetiredIndexes = BTreeMap<IndexId, Seqno>;
 
-/// Versions to keep, besides those that live snapshots need, for reads in the past.
+/// Which versions to keep for reads in the past, in addition to those that live snapshots need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Retention {
-    /// None.
+    /// No further versions.
     #[default]
     Nothing,
-    /// All versions that a read at this seqno or a later one sees.
+    /// All versions that a read at this seqno or at a later one sees.
     Since(Seqno),
 }
 
-/// The seqnos at which a read may stand.
+/// The seqnos at which reads may happen.
 #[derive(Debug, Clone)]
 pub struct Snapshots {
-    /// Ascending, not empty. The last one is the newest visible seqno, or where retention begins.
+    /// The last seqno of each stripe, ascending, not empty. The last one is the newest visible
+    /// seqno, or the seqno where retention begins.
     bounds: Vec<Seqno>,
 }
 
 impl Snapshots {
-    /// Snapshots from the newest visible seqno and the live snapshots, in any order.
+    /// Makes the list from the newest visible seqno and the live snapshots, in any order.
     ///
-    /// Fix the inputs of the job first, then read `visible`, then copy the list of snapshots. A
-    /// snapshot taken in between stands at or above `visible`, where every version stays. In the
-    /// reverse order the rule would miss it.
+    /// Choose the inputs of the job first, then read `visible`, then copy the list of snapshots. A
+    /// snapshot that is taken in between has a seqno of `visible` or above, and the rule keeps all
+    /// that it sees. In the reverse order the rule could miss a snapshot below `visible`.
     pub fn new(visible: Seqno, live: impl IntoIterator<Item = Seqno>) -> Self {
         Self::retaining(visible, live, Retention::Nothing)
     }
 
-    /// As [`Self::new`], with retention. The last stripe ends where retention begins, so the rule
+    /// As [`Self::new`], with retention. The last stripe ends where retention begins. So the rule
     /// keeps every later version, and the one that was the newest at that seqno.
     pub fn retaining(
         visible: Seqno,
@@ -62,12 +64,12 @@ impl Snapshots {
         Self { bounds }
     }
 
-    /// The oldest seqno at which a read may stand.
+    /// The oldest seqno at which a read may happen.
     pub fn oldest(&self) -> Seqno {
         self.bounds[0]
     }
 
-    /// The stripe of a seqno; `None` above the last one.
+    /// The number of the stripe that contains `seqno`; `None` if it is above the last stripe.
     fn stripe(&self, seqno: Seqno) -> Option<usize> {
         let stripe = self.bounds.partition_point(|&bound| bound < seqno);
         (stripe < self.bounds.len()).then_some(stripe)
@@ -77,46 +79,48 @@ impl Snapshots {
 /// Why an entry was dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DropReason {
-    /// A newer version hides the entry from every read.
+    /// A newer version of the same key hides the entry from every read.
     Shadowed,
-    /// A deletion that hides no older version any more.
+    /// The entry is a deletion, and no older version is left that it hides.
     Tombstone,
     /// The index of the entry was dropped.
     Retired,
 }
 
-/// The decision on an entry.
+/// The decision on one entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DropDecision {
-    /// The entry stays, with this seqno.
+    /// The entry is kept, with this seqno.
     Keep(Seqno),
     /// The entry is dropped.
     Drop(DropReason),
 }
 
-/// Decides which entries to keep, one by one, in internal order.
+/// Decides which entries of a job to keep. It is called for each entry, in the order of internal
+/// keys.
 ///
-/// The rule drops a version if a newer one of the same stripe, or the same entry again, came before
-/// it. It drops a deletion of stripe 0 if no level under the output may hold the key: the versions
-/// that it hides in the inputs are in stripe 0 too and are dropped as well. A put of stripe 0 that
-/// goes into the last level gets seqno 0, if nothing lies below: every read sees it, and equal
-/// numbers compress.
+/// The rule drops a version if a newer version in the same stripe, or the same entry, came before
+/// it. It drops a deletion of stripe 0 if no level below the output may hold the key: the versions
+/// in the inputs that the deletion hides are in stripe 0 too, and are dropped as well. A put of
+/// stripe 0 gets seqno 0 if it is written to the last level and nothing lies below: every read sees
+/// the put, and equal seqnos compress well.
 ///
-/// Rejected: dropping a deletion above stripe 0 when no older version follows in the inputs. That
-/// needs lookahead, and a later compaction drops the deletion once the snapshot is gone.
+/// Rejected: dropping a deletion above stripe 0 when no older version of its key follows in the
+/// inputs. That would need lookahead. It is also unnecessary, because a later compaction drops the
+/// deletion once the snapshot is released.
 pub struct DropRule<'a> {
     snapshots: &'a Snapshots,
     retired: &'a RetiredIndexes,
     into_last_level: bool,
     user_key: Vec<u8>,
-    /// Seqno and stripe of the version of `user_key` seen last.
+    /// Seqno and stripe of the last entry with the key `user_key`.
     newer: Option<(Seqno, Option<usize>)>,
-    /// The index of the last entry, and whether it is droppable.
+    /// The index id of the last entry, and whether all entries of this index can be dropped.
     index: Option<(IndexId, bool)>,
 }
 
 impl<'a> DropRule<'a> {
-    /// The rule of one job.
+    /// The rule for one job. `into_last_level` says whether the output level is the last one.
     pub fn new(
         snapshots: &'a Snapshots,
         retired: &'a RetiredIndexes,
@@ -132,12 +136,12 @@ impl<'a> DropRule<'a> {
         }
     }
 
-    /// Decides on the next entry. `nothing_below` says whether no level under the output may hold
-    /// the user key; the rule calls it only where the answer matters.
+    /// Decides on the next entry. `nothing_below` says whether no level below the output can hold
+    /// the user key; it is called only if the decision depends on it.
     ///
     /// # Errors
-    /// `ShutDown` for an entry that only a bug can produce: an uncommitted seqno, or an entry out
-    /// of order. `Unsupported` for a range deletion.
+    /// `ShutDown` for an entry that only a bug can produce: one with an uncommitted seqno, or one
+    /// that is out of order. `Unsupported` for a range deletion.
     pub fn decide(
         &mut self,
         key: InternalKey<'_>,
@@ -166,7 +170,8 @@ impl<'a> DropRule<'a> {
             if seqno < key.seqno {
                 return Err(bug("versions out of order"));
             }
-            // Replay may repeat what a file already holds: the same seqno is the same entry.
+            // Replay of the log may have repeated an entry that a file already holds. The same key
+            // and seqno mean the same entry.
             if seqno == key.seqno || (stripe.is_some() && newer_stripe == stripe) {
                 return Ok(DropDecision::Drop(DropReason::Shadowed));
             }
@@ -184,20 +189,21 @@ impl<'a> DropRule<'a> {
         })
     }
 
-    /// Whether puts of this seqno get seqno 0, provided that nothing lies below: the output is the
-    /// last level and the seqno is in stripe 0.
+    /// Whether puts of this seqno get seqno 0, provided that no level below the output holds their
+    /// keys: the output is the last level, and the seqno is in stripe 0.
     pub fn zeroes(&self, seqno: Seqno) -> bool {
         self.into_last_level && self.snapshots.stripe(seqno) == Some(0)
     }
 
-    /// Whether the rule keeps each entry of a stored block unchanged, seqno included, provided that
-    /// no other input has a key in the block's range. `first` is the block's first user key;
-    /// `superseded` counts the entries of the file that have a newer version in it.
+    /// Whether the rule keeps each entry of a stored block unchanged, including the seqno, provided
+    /// that no other input has a key in the block's range. `first` is the first user key of the
+    /// block. `superseded` is the number of entries in the block's file that have a newer version
+    /// in that file.
     ///
-    /// It errs on the side of rewriting: it refuses a block with a deletion or with several
-    /// indexes. It accepts two kinds of blocks, in which no user key comes twice: blocks whose
-    /// seqnos are all 0, and blocks of a file without superseded entries whose seqnos would not
-    /// become 0.
+    /// In doubt the answer is no, and the block is rewritten: always if it has a deletion or
+    /// entries of several indexes. The rule accepts two kinds of blocks, in both of which no user
+    /// key occurs twice: blocks whose seqnos are all 0, and blocks of a file without superseded
+    /// entries whose seqnos would not become 0.
     pub fn keeps_all(&mut self, first: &[u8], block: &BlockInfo<'_>, superseded: u64) -> bool {
         let one_index =
             index_id_of(first).is_some_and(|id| index_id_of(block.separator) == Some(id));
@@ -211,7 +217,8 @@ impl<'a> DropRule<'a> {
             && !self.is_retired(first)
     }
 
-    /// Notes that a block was copied. `last` is its last user key; no older version of it follows.
+    /// Records that a block was copied whose last user key is `last`. No older version of this key
+    /// follows.
     pub fn passed(&mut self, last: &[u8]) {
         self.user_key.clear();
         self.user_key.extend_from_slice(last);
@@ -233,7 +240,8 @@ impl<'a> DropRule<'a> {
     }
 }
 
-/// Whether `index` was dropped and every read stands at or after the drop.
+/// Whether `index` was dropped and every read happens at or after the drop, so that all its entries
+/// can be removed.
 pub(super) fn droppable(retired: &RetiredIndexes, index: IndexId, oldest: Seqno) -> bool {
     retired
         .get(&index)

@@ -1,16 +1,16 @@
-//! Describes compactions, and keeps the list of running ones.
+//! Descriptions of compactions, and the list of the running ones.
 
 use crate::base::key_range::KeyRange;
 use crate::version::{Edit, FileHandle, FileMeta};
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// Files of one run.
+/// The input files of a job that belong to one run.
 #[derive(Debug, Clone)]
 pub struct JobInput {
     /// Level of the run.
     pub level: u8,
-    /// The files, ascending.
+    /// The files, ascending by key.
     pub files: Vec<Arc<FileHandle>>,
 }
 
@@ -21,7 +21,7 @@ pub enum JobKind {
     Compact,
     /// Assign the files to the output level unchanged.
     Move,
-    /// Remove the files: all their entries belong to dropped indexes.
+    /// Remove the files, because all their entries belong to dropped indexes.
     DropFiles,
 }
 
@@ -30,22 +30,22 @@ pub enum JobKind {
 pub enum JobReason {
     /// Too many L0 runs, or a level over its target.
     Size,
-    /// Deletions, old versions or dropped indexes take too large a share.
+    /// Deletions, old versions, entries of dropped indexes or garbage blobs take too large a share.
     Garbage,
-    /// A scan reported that it skipped too much.
+    /// A scan reported a range in which it skipped too many deletions or old versions.
     Reported,
-    /// The engine is idle: the job brings the tree towards the resting state.
+    /// The engine is idle, and the job brings the tree closer to the state at rest.
     Idle,
-    /// Files hold only dropped indexes.
+    /// All entries of the files belong to dropped indexes.
     Drop,
 }
 
 /// One compaction.
 #[derive(Debug, Clone)]
 pub struct Job {
-    /// The inputs: for any one key, the newer version is in the earlier input.
+    /// The inputs, ordered so that of two versions of a key the newer one is in the earlier input.
     pub inputs: Vec<JobInput>,
-    /// Level of the output.
+    /// Level that the job writes or moves its output to.
     pub output_level: u8,
     /// How the job is done.
     pub kind: JobKind,
@@ -60,12 +60,13 @@ impl Job {
         inputs.flat_map(|input| input.files.iter().map(move |f| (input.level, f)))
     }
 
-    /// Stored bytes of the inputs.
+    /// Sum of the sizes of the input files in bytes.
     pub fn size(&self) -> u64 {
         self.files().map(|(_, file)| file.size).sum()
     }
 
-    /// Stored bytes that the job reads and writes anew.
+    /// Number of stored bytes that the job reads and writes again; 0 if it only moves or removes
+    /// files.
     pub fn rewrites(&self) -> u64 {
         match self.kind {
             JobKind::Compact => self.size(),
@@ -73,7 +74,7 @@ impl Job {
         }
     }
 
-    /// The edit that removes the inputs and adds `outputs` to the output level.
+    /// The edit that removes the inputs from the tree and adds `outputs` to the output level.
     pub fn edit(&self, outputs: Vec<FileMeta>) -> Edit {
         let added = outputs.into_iter().map(|meta| (self.output_level, 0, meta));
         Edit {
@@ -83,7 +84,7 @@ impl Job {
         }
     }
 
-    /// The edit of a job that writes no file; `None` for [`JobKind::Compact`].
+    /// The edit of a job that writes no file; `None` if the job is a [`JobKind::Compact`].
     pub fn edit_without_output(&self) -> Option<Edit> {
         match self.kind {
             JobKind::Compact => None,
@@ -112,7 +113,7 @@ impl Job {
     }
 }
 
-/// The part of the tree that a job touches: a key range in a range of levels.
+/// The part of the tree that a job works on: a key range in a range of levels.
 #[derive(Debug, Clone)]
 struct Zone {
     range: KeyRange,
@@ -120,12 +121,12 @@ struct Zone {
     bottom: u8,
 }
 
-/// The running jobs.
+/// The list of the running jobs.
 ///
-/// Two jobs may run at once if they share no input and their zones are disjoint, in keys or in
-/// levels. So the outputs of the two never overlap in a level, no data passes older data that is on
-/// its way down, and a key that has nothing below the output when the job starts has nothing there
-/// until it ends.
+/// Two jobs may run at the same time if they share no input and their zones are disjoint, either in
+/// keys or in levels. This has three consequences. The outputs of two jobs never overlap in a
+/// level. No job moves data below older data that another job is moving down. And if no level below
+/// the output of a job has a key when the job starts, no level below has it until the job ends.
 #[derive(Debug, Default)]
 pub struct RunningJobs {
     jobs: Vec<(u64, Zone)>,
@@ -133,11 +134,12 @@ pub struct RunningJobs {
     next: u64,
 }
 
-/// Ticket of a zone that is set aside. [`RunningJobs::begin`] never returns it, so no job ends it.
+/// Ticket of the zone of a file in quarantine. [`RunningJobs::begin`] never returns this number, so
+/// [`RunningJobs::end`] never removes such a zone.
 const QUARANTINED: u64 = 0;
 
 impl RunningJobs {
-    /// Notes that `job` begins. [`Self::end`] takes the ticket.
+    /// Records that `job` begins. Returns the ticket to pass to [`Self::end`].
     pub fn begin(&mut self, job: &Job) -> u64 {
         self.next += 1;
         self.jobs.extend(job.zone().map(|zone| (self.next, zone)));
@@ -145,7 +147,8 @@ impl RunningJobs {
         self.next
     }
 
-    /// Notes that `job` has ended. Call it after its edit was installed or given up.
+    /// Records that `job` has ended. Call it after the edit of the job was installed, or after the
+    /// job was given up.
     pub fn end(&mut self, ticket: u64, job: &Job) {
         self.jobs.retain(|(running, _)| *running != ticket);
         job.files().for_each(|(_, f)| {
@@ -153,9 +156,9 @@ impl RunningJobs {
         });
     }
 
-    /// Sets aside an input of `job` that turned out to be damaged: no further job reads it, nor
-    /// moves data past it. Jobs on other ranges go on. Call it after [`Self::end`]. Returns whether
-    /// `job` has the file among its inputs.
+    /// Puts an input of `job` that turned out to be damaged into quarantine: no later job reads the
+    /// file or moves data past it. Jobs on other key ranges are not affected. Call it after
+    /// [`Self::end`]. Returns whether `file_id` is an input of `job`.
     pub fn quarantine(&mut self, job: &Job, file_id: u64) -> bool {
         let Some((level, file)) = job.files().find(|(_, f)| f.file_id == file_id) else {
             return false;
@@ -170,7 +173,7 @@ impl RunningJobs {
         true
     }
 
-    /// Whether a running job has the file among its inputs, or the file is set aside.
+    /// Whether the file is an input of a running job, or in quarantine.
     pub fn holds(&self, file_id: u64) -> bool {
         self.files.contains(&file_id)
     }
@@ -180,15 +183,15 @@ impl RunningJobs {
         self.jobs.iter().any(|(ticket, _)| *ticket != QUARANTINED)
     }
 
-    /// Whether a running job reads or writes `range` of `level`, or a damaged file there is set
-    /// aside.
+    /// Whether a running job reads or writes keys of `range` in `level`, or a file in quarantine
+    /// has such keys there.
     pub fn works_on(&self, level: u8, range: &KeyRange) -> bool {
         let levels = |zone: &Zone| zone.top <= level && level <= zone.bottom;
         let mut jobs = self.jobs.iter();
         jobs.any(|(_, zone)| levels(zone) && zone.range.overlaps(range))
     }
 
-    /// Whether `job` must wait for a running one.
+    /// Whether `job` must not start now, because of a running job or a file in quarantine.
     pub fn conflicts(&self, job: &Job) -> bool {
         let Some(zone) = job.zone() else { return false };
         job.files().any(|(_, f)| self.holds(f.file_id))

@@ -1,4 +1,4 @@
-//! Groups of L0 files that overlap in chains.
+//! Groups of L0 files that overlap each other in chains.
 
 use super::{TOMBSTONE_SHARE, share_over};
 use crate::base::key_range::KeyRange;
@@ -7,15 +7,16 @@ use crate::version::{FileHandle, FileMeta, Version};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A file and the position of its run in the version; 0 is the newest.
+/// A file of L0 and the position of its run in the version; position 0 is the newest run.
 pub(super) type FileInRun<'a> = (usize, &'a Arc<FileHandle>);
 
-/// The files that a group has of one run: neighbours there, ascending.
+/// The files of a group that belong to one run. They are neighbours in the run, ascending by key.
 struct RunSlice<'a> {
     /// Position of the run in the version; 0 is the newest.
     run: usize,
     files: Vec<&'a Arc<FileHandle>>,
-    /// Prefix sums of stored bytes: of the files before each one, and at the end of all.
+    /// Prefix sums of the stored bytes: the sum of the files before each file, and at the end the
+    /// sum of all.
     sums: Vec<u64>,
 }
 
@@ -30,7 +31,8 @@ impl<'a> RunSlice<'a> {
         Self { run, files, sums }
     }
 
-    /// The files that overlap the keys from `smallest` to `largest`, both included.
+    /// Positions in `files` of the files that overlap the keys from `smallest` to `largest`, both
+    /// inclusive.
     fn over(&self, smallest: &[u8], largest: &[u8]) -> Range<usize> {
         count_step();
         let from = self
@@ -43,41 +45,45 @@ impl<'a> RunSlice<'a> {
     }
 }
 
-/// A group of L0 files: each overlaps another one of the group, directly or through a chain, and
-/// none overlaps a file outside.
+/// A group of L0 files: each of them overlaps another file of the group, and none overlaps a file
+/// of L0 outside the group.
 ///
-/// A job may take a part of a group, as long as no file older than an output stays above it. A part
-/// begins with one file at the bottom and takes, run by run, everything that overlaps.
+/// A job may take a part of a group, as long as no file that is older than an output of the job
+/// stays above it in L0. Such a part is computed from the key range of one bottom file, a file that
+/// overlaps no older one. It takes, run by run, every file that overlaps the range or a file taken
+/// before.
 ///
-/// The files of a run share no key, so bisection finds those that overlap a range. Computing a part
-/// bisects each of *r* runs once per step of a search over the runs, and there is one part for each
-/// of *b* bottom files. With *n* files *b* + *r* is at most *n* + 1, so the worst case is about
-/// n²/4 bisections times log *r*. (Comparing each file with each other one was cubic: seconds with
-/// two thousand files.)
+/// Cost: the files of one run share no key, so bisection finds those that overlap a range.
+/// Computing a part takes one bisection in each of *r* runs, and this is repeated log *r* times to
+/// choose how many of the newest runs to omit. One part is computed for each of *b* bottom files.
+/// With *n* files, *b* + *r* is at most *n* + 1, so the worst case is about n²/4 bisections times
+/// log *r*. (An earlier version compared each file with each other one. That was cubic: seconds
+/// with two thousand files.)
 pub(super) struct L0Overlap<'a> {
-    /// From the smallest to the largest key of the group.
+    /// The range from the smallest to the largest key of the group.
     pub(super) range: KeyRange,
-    /// Newest run first.
+    /// The files of each run that has files in the group, newest run first.
     slices: Vec<RunSlice<'a>>,
 }
 
-/// A part of a group: some neighbouring files of each slice.
+/// A part of a group: for some of its runs, the position of the [`RunSlice`] in the group, and a
+/// range of files in that slice.
 pub(super) struct L0Selection {
     files: Vec<(usize, Range<usize>)>,
-    /// Stored bytes.
+    /// Sum of the sizes of the files in bytes.
     pub(super) size: u64,
 }
 
 impl L0Selection {
-    /// Number of runs that have files in the part.
+    /// Number of runs that have files in this part.
     pub(super) fn runs(&self) -> usize {
         self.files.len()
     }
 }
 
 impl<'a> L0Overlap<'a> {
-    /// A group of `files`, with the positions of their runs: at least one file, ascending within
-    /// each run.
+    /// The group of `files`. There must be at least one, and the files of each run must ascend by
+    /// key.
     pub(super) fn of(mut files: Vec<FileInRun<'a>>) -> Self {
         let mut range = files[0].1.range();
         files.iter().for_each(|(_, f)| range.extend(&f.range()));
@@ -91,13 +97,13 @@ impl<'a> L0Overlap<'a> {
         }
     }
 
-    /// All files with the positions of their runs, newest run first.
+    /// All files of the group with the positions of their runs, newest run first.
     pub(super) fn files(&self) -> impl Iterator<Item = FileInRun<'a>> {
         let slices = self.slices.iter();
         slices.flat_map(|slice| slice.files.iter().map(|f| (slice.run, *f)))
     }
 
-    /// The file, if there is only one.
+    /// The file, if the group has only one.
     pub(super) fn only(&self) -> Option<&'a Arc<FileHandle>> {
         let mut files = self.files();
         let first = files.next()?;
@@ -109,23 +115,23 @@ impl<'a> L0Overlap<'a> {
         self.slices.iter().any(|slice| slice.run == run)
     }
 
-    /// The largest number of runs that a read of one key must search.
+    /// The largest number of files of the group that a read of one key must search.
     pub(super) fn depth(&self) -> usize {
         depth(self.files().map(|(_, f)| &**f.meta()))
     }
 
-    /// Whether most of its entries are deletions.
+    /// Whether more than [`TOMBSTONE_SHARE`] percent of the group's entries are deletions.
     pub(super) fn is_dense(&self) -> bool {
         let sum = |of: fn(&FileMeta) -> u64| self.files().map(|(_, f)| of(f)).sum();
         share_over(sum(|f| f.deletes), sum(|f| f.entries), TOMBSTONE_SHARE)
     }
 
-    /// Stored bytes.
+    /// Sum of the sizes of the files in bytes.
     pub(super) fn size(&self) -> u64 {
         self.files().map(|(_, f)| f.size).sum()
     }
 
-    /// Its files as inputs, newest run first.
+    /// The files of the group as inputs of a job, newest run first.
     pub(super) fn inputs(&self) -> Vec<JobInput> {
         let input = |slice: &RunSlice<'_>| JobInput {
             level: 0,
@@ -134,7 +140,7 @@ impl<'a> L0Overlap<'a> {
         self.slices.iter().map(input).collect()
     }
 
-    /// The files that overlap no older file of the group.
+    /// The files of the group that overlap no file of an older run of the group.
     pub(super) fn bottoms(&self) -> impl Iterator<Item = &'a Arc<FileHandle>> {
         let slices = self.slices.iter().enumerate();
         slices.flat_map(move |(at, slice)| {
@@ -147,11 +153,13 @@ impl<'a> L0Overlap<'a> {
         })
     }
 
-    /// The files of the group that overlap `range`, and for each of them everything older that it
-    /// overlaps: no file older than an output may stay above it. Newer files may stay. So the
-    /// newest runs are left out while the rest has more than `room` bytes and more than `due` runs.
+    /// The part of the group that overlaps `range`. It has all files that overlap `range`, and for
+    /// each of them all older files that overlap it, because no file older than an output may stay
+    /// above that output. Newer files may stay in L0. So while the part has more than `room` bytes
+    /// and more than `due` runs, its newest runs are omitted.
     pub(super) fn part_over(&self, range: &KeyRange, room: u64, due: usize) -> L0Selection {
-        // A part without its newest runs is never larger, so bisection is valid.
+        // Omitting the newest run never makes the part larger, so bisection finds the smallest
+        // number of runs to omit.
         let fits = |part: &L0Selection| part.size <= room || part.runs() <= due;
         let (mut low, mut high) = (0, self.slices.len() - 1);
         while low < high {
@@ -165,8 +173,9 @@ impl<'a> L0Overlap<'a> {
         self.part_from(low, range)
     }
 
-    /// The part over `range` without the newest `skip` slices. The files taken of each run overlap
-    /// `range` or a file taken of a newer run, so the part covers one key range without gaps.
+    /// The part of the group over `range` without the newest `skip` slices. Each file in it
+    /// overlaps `range` or a file taken from a newer run, so the part covers one key range without
+    /// gaps.
     fn part_from(&self, skip: usize, range: &KeyRange) -> L0Selection {
         let (mut smallest, mut largest) = (range.smallest.as_slice(), range.largest.as_slice());
         let mut part = L0Selection {
@@ -185,7 +194,7 @@ impl<'a> L0Overlap<'a> {
         part
     }
 
-    /// The part as a group of its own.
+    /// The files of `part` as a group of their own.
     pub(super) fn take(&self, part: &L0Selection) -> Self {
         let files = part.files.iter().flat_map(|(at, over)| {
             let slice = &self.slices[*at];
@@ -197,7 +206,8 @@ impl<'a> L0Overlap<'a> {
 
 /// The largest number of files that share a key.
 fn depth<'a>(files: impl Iterator<Item = &'a FileMeta>) -> usize {
-    // A file that ends where another begins overlaps it, so starts sort before ends.
+    // A file that ends at the key where another one begins overlaps it. So at equal keys, begins
+    // (`false`) sort before ends (`true`).
     let mut edges: Vec<(&[u8], bool)> = files
         .flat_map(|f| [(f.smallest.as_slice(), false), (f.largest.as_slice(), true)])
         .collect();
@@ -210,13 +220,13 @@ fn depth<'a>(files: impl Iterator<Item = &'a FileMeta>) -> usize {
     deepest
 }
 
-/// The largest number of L0 runs that a read of one key must search.
+/// The largest number of L0 runs that a read of one key in `version` must search.
 pub fn l0_depth(version: &Version) -> usize {
     let files = version.l0.iter().flat_map(|run| &run.files);
     depth(files.map(|f| &**f.meta()))
 }
 
-/// Tests count bisections.
+/// Does nothing here. The tests replace it by a function that counts bisections.
 #[cfg(not(test))]
 fn count_step() {}
 
