@@ -50,9 +50,10 @@ use std::fmt::Display;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// The parts of a table that TRUNCATE replaces.
+/// The ids, indexes and counters of an open table. TRUNCATE and the end of a load replace them.
 pub(crate) struct TableIds {
-    /// Catalog generation this was made at.
+    /// Generation of the catalog at which these ids were read. If the catalog's generation has
+    /// changed, they may be outdated.
     generation: u64,
     entry: Arc<TableEntry>,
     pub(crate) clustered: Arc<IndexInfo>,
@@ -62,8 +63,9 @@ pub(crate) struct TableIds {
     live_rows: Arc<RowCount>,
 }
 
-/// The bytes that the server expects in the record under a NULL, where they are not zeros. It
-/// compares records byte by byte to find out whether an update changes anything.
+/// The bytes that the server expects in the record buffer in a column that is NULL, if they are not
+/// all zeros: those of the row of defaults. The server compares records byte by byte to find out
+/// whether an update changes anything.
 struct NullImage {
     null: NullBit,
     offset: usize,
@@ -93,7 +95,7 @@ fn null_images(schema: &TableSchema, defaults: &[u8]) -> Vec<NullImage> {
 /// An open table, shared by all sessions.
 ///
 /// It follows the catalog: when TRUNCATE or the end of a load gives the table new ids, the next
-/// statement finds them.
+/// statement uses them.
 pub struct Table {
     catalog: Arc<Catalog>,
     name: String,
@@ -101,9 +103,9 @@ pub struct Table {
     schema: TableSchema,
     format: RowFormat,
     null_images: Vec<NullImage>,
-    /// Columns whose values may go out of line.
+    /// Numbers of the columns whose values may be stored in blob files.
     candidates: Vec<usize>,
-    /// How the definition differs from the stored one without harm, in words.
+    /// A harmless difference between the server's definition and the stored one, in words.
     warning: Option<String>,
     current: ArcSwap<TableIds>,
 }
@@ -154,18 +156,18 @@ impl Table {
         &self.name
     }
 
-    /// How the server's definition differs from the stored one, in words, where rows and keys are
-    /// the same by both.
+    /// How the server's definition differs from the stored one, in words. Rows and keys have the
+    /// same bytes by both definitions.
     pub fn warning(&self) -> Option<&str> {
         self.warning.as_deref()
     }
 
-    /// Its definition.
+    /// The definition that the server gave when it opened the table.
     pub fn schema(&self) -> &TableSchema {
         &self.schema
     }
 
-    /// Its catalog entry.
+    /// The table's entry in the catalog.
     pub fn entry(&self) -> Arc<TableEntry> {
         Arc::clone(&self.current().entry)
     }
@@ -180,7 +182,8 @@ impl Table {
         self.schema.columns.len()
     }
 
-    /// Whether rows are found by a hidden id.
+    /// Whether the table has no primary key. A hidden row id is then the key of its clustered
+    /// index.
     pub fn has_hidden_key(&self) -> bool {
         self.schema.primary.is_none()
     }
@@ -204,7 +207,8 @@ impl Table {
             .flat_map(|index| index.parts.iter().map(|part| part.column))
     }
 
-    /// Fills in the bytes that the server expects under the NULLs of a record that it may compare.
+    /// Writes the bytes that the server expects in NULL columns, because it compares
+    /// records byte by byte.
     fn fill_nulls(&self, record: &mut [u8]) {
         for image in &self.null_images {
             if image.null.is_set(record) {
@@ -214,14 +218,15 @@ impl Table {
         }
     }
 
-    /// Replaces `known` if the ids have changed. Otherwise it touches no reference count.
+    /// Replaces `known` if the catalog has changed since `known` was read. Otherwise it changes no
+    /// reference count, because sessions on all processors share that counter.
     pub(crate) fn refresh(&self, known: &mut Arc<TableIds>) {
         if known.generation != self.catalog.generation() {
             *known = self.current();
         }
     }
 
-    /// The current ids, updated from the catalog.
+    /// The current ids, read anew if the catalog has changed since they were read.
     pub(crate) fn current(&self) -> Arc<TableIds> {
         let current = self.current.load();
         let generation = self.catalog.generation();
@@ -230,10 +235,12 @@ impl Table {
         }
         let entry = match self.catalog.get(&self.name) {
             Ok(entry) => entry,
-            // Renamed or dropped under us: the server is about to close the table.
+            // The table was renamed or dropped while it is open: keep the old ids, because the
+            // server is about to close it.
             Err(_) => Arc::clone(&current.entry),
         };
-        // Its indexes were changed: whoever opens it now gets the new definition.
+        // An ALTER has changed the indexes: keep the old ids, which fit the definition that this
+        // `Table` was opened with. The server opens a new `Table` for the new definition.
         let entry = match entry.schema.difference(&self.schema) {
             Some(Difference::Stored(_)) => Arc::clone(&current.entry),
             _ => entry,
@@ -261,7 +268,7 @@ impl Table {
             .then(|| current.hidden_rows.value().fetch_add(1, Ordering::Relaxed) + 1)
     }
 
-    /// Names the table in an error of damaged bytes.
+    /// Adds the table's name to a corruption error that names no file.
     fn of_table(&self, error: Error) -> Error {
         match error.kind() {
             ErrorKind::Corruption { file, offset } if file.is_empty() => {
@@ -278,7 +285,7 @@ impl TableIds {
         hidden_row_counter(self.entry.clustered.id)
     }
 
-    /// Counts `net` rows more once `txn` commits.
+    /// Counts a changed row. When `txn` commits, `net` is added to the table's number of rows.
     fn count_rows(&self, txn: &mut Transaction, net: i64) {
         txn.count_changed_row();
         txn.count_rows(self.entry.clustered.id, &self.live_rows, net);

@@ -16,8 +16,9 @@ impl Table {
         let mut last = used.load(Ordering::Relaxed);
         loop {
             let first = next_in_series(last, offset, increment)?;
-            // Up to just before the next member, as InnoDB counts: a session with a smaller
-            // increment goes on from there. The end may lie beyond the largest number.
+            // Reserve all values up to the next member of the series, as InnoDB does: a session
+            // with a smaller increment continues there. Saturate, because the end may lie beyond
+            // the largest number.
             let taken = first.saturating_add(increment.saturating_mul(count.max(1)) - 1);
             match used.compare_exchange_weak(last, taken, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => return Some(first),
@@ -42,15 +43,17 @@ impl Table {
     /// Refuses a table that a prepared transaction has changed.
     ///
     /// # Errors
-    /// `LockTimeout` if one has; corruption of a transaction's changes.
+    /// `LockTimeout` if a prepared transaction has changed the table; `Corruption` if the changes
+    /// of one do not decode.
     pub fn refuse_unsettled(&self, cx: &TransactionContext) -> Result<()> {
         cx.prepared
             .refuse_if_changed(&self.current().entry.index_ids())
     }
 
-    /// Makes `next` the next value, unless rows have larger ones; durable on return. `largest` is
-    /// the largest value in any visible row; the caller keeps writers away. A prepared transaction
-    /// may have larger values: if one has changed the table, the counter is not lowered.
+    /// Makes `next` the next AUTO_INCREMENT value, unless rows have larger ones. The counter is
+    /// durable on return. `largest` is the largest value in any visible row; the caller keeps
+    /// writers away. A prepared transaction may have larger values: if one has changed the table,
+    /// the counter is not lowered.
     ///
     /// # Errors
     /// Those of a commit.
@@ -71,13 +74,14 @@ impl Table {
     }
 }
 
-/// The value of a counter whose next value is `next`, or the one above `largest` if that is larger.
+/// The counter that makes `next` the next value. A counter holds the last value used, which is at
+/// least `largest`, the largest value in any row.
 pub(super) fn last_used(next: u64, largest: u64) -> u64 {
     next.saturating_sub(1).max(largest)
 }
 
-/// The smallest member of the series above `last`. As the server does it, an offset larger than
-/// the increment is ignored.
+/// The smallest member of the series above `last`; `None` if that exceeds the largest number. An
+/// offset larger than the increment is ignored, as in the server.
 fn next_in_series(last: u64, offset: u64, increment: u64) -> Option<u64> {
     let offset = if offset > increment { 1 } else { offset.max(1) };
     if last < offset {

@@ -65,7 +65,8 @@ impl Table {
         let threshold = mutable.blob_threshold.load(Ordering::Relaxed);
         let layout = self.format().current();
         for &number in &self.candidates {
-            // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
+            // SAFETY: the caller promises that blob columns of `record` point to their bytes, and
+            // the callee needs no more.
             let bytes = unsafe { layout.variable(number, record) }?;
             let column = layout.columns()[number].id;
             let is_large = bytes.len() as u64 >= threshold.clamp(1, INLINE_BYTES_MAX);
@@ -87,7 +88,8 @@ impl Table {
         let layout = self.format().current();
         let mut unread = Vec::new();
         for &number in &self.candidates {
-            // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
+            // SAFETY: the caller promises that blob columns of `record` point to their bytes, and
+            // the callee needs no more.
             let (old, new) =
                 unsafe { (layout.variable(number, old)?, layout.variable(number, new)?) };
             if std::ptr::eq(old, new) && new.first() == Some(&0) {
@@ -115,7 +117,8 @@ impl Table {
             Some(blob) => Ok(blob),
             None => txn.write_blob(value.column, value.bytes),
         };
-        // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
+        // SAFETY: the caller promises that blob columns of `record` point to their bytes, and the
+        // callee needs no more.
         let kind = unsafe { self.encode_with_large(record, large, write, head, tail) }?;
         let value = Value::split(head, tail);
         match kind {
@@ -142,7 +145,8 @@ impl Table {
         let layout = self.format().current();
         head.clear();
         tail.clear();
-        // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
+        // SAFETY: the caller promises that blob columns of `record` point to their bytes, and the
+        // callee needs no more.
         unsafe { layout.encode_without(record, &columns, head, tail) }?;
         if refs.is_empty() {
             return Ok(Kind::Put);

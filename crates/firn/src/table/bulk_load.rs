@@ -1,9 +1,9 @@
 //! Loads a table that no other session sees: the target of a copying ALTER or of CREATE … SELECT.
 //!
-//! Rows become entries of all indexes, which an [`IndexLoad`] sorts and writes into files of the
-//! last level; one edit installs them all, and then the table is published: only later snapshots
-//! see it. Where single rows may be refused (ALTER IGNORE), each is looked up before it is written
-//! ([`super::bulk_load_by_row`]).
+//! The rows become entries of all indexes. An [`IndexLoad`] sorts these and writes them into files
+//! of the last level, and one edit installs all files. Then the table is published, so that only
+//! later snapshots see its rows. Where single rows may be refused (ALTER IGNORE), each row is
+//! looked up before it is written ([`super::bulk_load_by_row`]).
 
 use super::blob_columns::RowReader;
 use super::bulk_load_by_row::RowLoad;
@@ -18,36 +18,37 @@ use crate::ingest::{Duplicate, IndexLoad, LoadEntry, LoadFailure, LoadProgress, 
 use crate::txn::{LockOwner, TransactionContext};
 use std::sync::Arc;
 
-/// Loads of one session with threads of their own; further ones (of a table with many partitions)
-/// work in the session's thread.
+/// Loads of one session that get threads of their own. Further loads (of a table with many
+/// partitions) work in the session's thread.
 const THREADS_MAX: usize = 8;
 
-/// A load under way.
+/// A bulk load of one table that has begun.
 pub struct BulkLoad {
     table: Arc<Table>,
     way: LoadMethod,
 }
 
 enum LoadMethod {
-    /// Sorted and written into files.
+    /// Rows are sorted and written into files.
     Sorted(Box<SortedLoad>),
-    /// Row by row, through the memtable.
+    /// Rows are written one by one, through the memtable.
     Rows(Box<RowLoad>),
 }
 
 struct SortedLoad {
     cx: Arc<TransactionContext>,
     current: Arc<TableIds>,
-    /// Number of the index behind each sorter; `None`: the rows.
+    /// For each sorter, the number of the index whose entries it sorts; `None` for the rows.
     indexes: Vec<Option<usize>>,
     load: Option<IndexLoad>,
-    /// The largest hidden row id and AUTO_INCREMENT value, if there is one.
+    /// The largest hidden row id of a loaded row, and in the next field the largest AUTO_INCREMENT
+    /// value; 0 if there is none.
     row_id: u64,
     autoincrement: u64,
     rows: u64,
     row_key: Vec<u8>,
     duplicate: Option<Box<Duplicate>>,
-    /// The values that it wrote out of line.
+    /// The values that this load has written to blob files.
     blobs: TransactionBlobs,
 }
 
@@ -83,21 +84,23 @@ impl BulkLoad {
         }
     }
 
-    /// Inserts a row. [`WriteOutcome::Duplicate`]: this row, or one before it, has a key that
-    /// another one has; [`Self::duplicate_row`] gives it. The load is over then.
+    /// Inserts a row. [`WriteOutcome::Duplicate`] means that this row, or one before it, has the
+    /// same key as another row. The load is over then, and [`Self::duplicate_row`] gives one of the
+    /// two rows.
     ///
     /// # Safety
     /// Blob columns of `record` point to their bytes.
     ///
     /// # Errors
-    /// As for [`Table::insert`], and whatever has failed in writing since the call before.
+    /// Those of [`Table::insert`], and errors of writing files since the previous call.
     pub unsafe fn insert(
         &mut self,
         record: &[u8],
         flags: WriteFlags,
         scratch: &mut RowScratch,
     ) -> Result<WriteOutcome> {
-        // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
+        // SAFETY: the caller promises that blob columns of `record` point to their bytes, and the
+        // callee needs no more.
         unsafe {
             match &mut self.way {
                 LoadMethod::Sorted(load) => load.insert(&self.table, record, flags, scratch),
@@ -117,11 +120,12 @@ impl BulkLoad {
         }
     }
 
-    /// Ends the load: everything is durable, and visible to snapshots from now on. `progress` is
-    /// called now and then. [`WriteOutcome::Duplicate`] as for [`Self::insert`].
+    /// Ends the load. On return, all rows are durable and visible to new snapshots. `progress` is
+    /// called now and then. [`WriteOutcome::Duplicate`] means the same as for [`Self::insert`].
     ///
     /// # Errors
-    /// Those of writing; that of `progress`. Nothing of the load stays then.
+    /// Those of writing files, those of a commit, and those of `progress`. No row of the load
+    /// becomes visible then.
     pub fn finish(&mut self, progress: LoadProgress<'_>) -> Result<WriteOutcome> {
         match &mut self.way {
             LoadMethod::Sorted(load) => {
@@ -136,11 +140,11 @@ impl BulkLoad {
         Ok(WriteOutcome::Done { row_id: None })
     }
 
-    /// Decodes the second row of the duplicate that ended the load into `record`; `blobs` holds its
-    /// blobs.
+    /// Decodes the second row of the duplicate that ended the load into `record`, and its blobs
+    /// into `blobs`.
     ///
     /// # Errors
-    /// `InvalidArgument` if there was none.
+    /// `InvalidArgument` if no duplicate ended the load; those of reading blobs.
     pub fn duplicate_row(&self, record: &mut [u8], blobs: &mut BlobBuf) -> Result<()> {
         match &self.way {
             LoadMethod::Sorted(load) => load.duplicate_row(&self.table, record, blobs),
@@ -200,7 +204,8 @@ impl SortedLoad {
         table.check_record(record)?;
         let row_id = table.next_row_id(&self.current);
         self.row_id = self.row_id.max(row_id.unwrap_or(0));
-        // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
+        // SAFETY: the caller promises that blob columns of `record` point to their bytes, and the
+        // callee needs no more.
         match unsafe { self.add(table, record, row_id, flags, scratch) } {
             Ok(()) => {
                 self.rows += 1;
@@ -223,9 +228,11 @@ impl SortedLoad {
         let current = &self.current;
         let row_key = &mut self.row_key;
         row_key.clear();
-        // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
+        // SAFETY: the caller promises that blob columns of `record` point to their bytes, and the
+        // callee needs no more.
         unsafe { current.clustered.row_key(record, row_id, row_key) }?;
-        // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
+        // SAFETY: the caller promises that blob columns of `record` point to their bytes, and the
+        // callee needs no more.
         let row = unsafe { table.encode_row(&self.cx, &mut self.blobs, record, scratch) };
         let (kind, value) = row?;
         let entry = LoadEntry {
@@ -236,14 +243,15 @@ impl SortedLoad {
         };
         load.add(0, entry)?;
         for (sorter, (_, index)) in (1..).zip(Table::secondaries(current)) {
-            // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
+            // SAFETY: the caller promises that blob columns of `record` point to their bytes, and
+            // the callee needs no more.
             let entry = unsafe { index_entry(index, record, row_key, flags, scratch) }?;
             load.add(sorter, entry)?;
         }
         Ok(())
     }
 
-    /// Ends a load that failed. Its files are removed at once.
+    /// Ends a load that failed. Dropping the `IndexLoad` removes its files.
     fn failed(&mut self, table: &Table, failure: LoadFailure) -> Result<WriteOutcome> {
         self.load = None;
         match failure {
@@ -274,7 +282,8 @@ impl SortedLoad {
         let counters = counters.map(|(counter, value)| (counter, all.raise(counter, value)));
         let counters: Vec<_> = counters.collect();
         if !files.files().is_empty() {
-            // Sync the blob files before an entry names them, and hold them until a view does.
+            // Sync the blob files before an entry names them. `self.blobs` keeps them from being
+            // removed until a super version has the entries.
             self.blobs.sync()?;
             self.cx.loads.install(files, counters)?;
         }

@@ -1,8 +1,8 @@
-//! Loads a table that no other session sees row by row, where each row must be accepted or refused
-//! at once.
+//! Loads a table row by row, if each row must be accepted or refused at once. No other session sees
+//! the table.
 //!
-//! Rows are committed in pieces, without row locks. A failure leaves garbage, which is removed with
-//! the dropped table's ids.
+//! Rows are committed in pieces, without row locks. A load that fails leaves the committed rows
+//! behind as garbage, which is removed with the ids of the dropped table.
 
 use super::Table;
 use super::write_rows::{RowScratch, WriteFlags, WriteOutcome};
@@ -11,10 +11,10 @@ use crate::txn::{Isolation, LockOwner, Transaction, TransactionContext};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Bytes of rows in one commit, about; fewer where a transaction may take less memory.
+/// Approximate bytes of rows in one commit; fewer if the limit for a transaction's memory is small.
 const PIECE_BYTES: u64 = 4 << 20;
 
-/// A load under way.
+/// A row-by-row load that has begun.
 pub(super) struct RowLoad {
     table: Arc<Table>,
     transaction: Transaction,
@@ -41,7 +41,7 @@ impl RowLoad {
     /// Blob columns of `record` point to their bytes.
     ///
     /// # Errors
-    /// As for [`Table::insert`].
+    /// Those of [`Table::insert`].
     pub(super) unsafe fn insert(
         &mut self,
         record: &[u8],
@@ -62,7 +62,8 @@ impl RowLoad {
             private: true,
             ..flags
         };
-        // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
+        // SAFETY: the caller promises that blob columns of `record` point to their bytes, and the
+        // callee needs no more.
         unsafe {
             self.table
                 .insert(&mut self.transaction, record, flags, scratch)

@@ -1,7 +1,8 @@
-//! CHECK TABLE: files against their checksums, rows against their entries and the other way round.
+//! CHECK TABLE checks files against their checksums, and that rows and index entries match.
 //!
-//! The entries of an index and the rows are compared as sets, in two scans: equal sums of as many
-//! hashes are equal sets, whatever their order. Single lookups only name what does not fit.
+//! The entries of an index and the entries that the rows require are compared as sets, in one scan
+//! of each: equal counts and equal sums of hashes mean equal sets, whatever the order of the scans.
+//! Keys are looked up one by one only to report those that do not match.
 
 use super::blob_columns::RowReader;
 use super::index_info::IndexInfo;
@@ -18,17 +19,17 @@ use crate::rowcode::RowFormat;
 use crate::sst::IndexStats;
 use std::sync::Arc;
 
-/// Problems listed at most; the rest is counted.
+/// Problems that are listed in words; further ones are only counted.
 const PROBLEMS_MAX: usize = 100;
 
-/// Result of a check.
+/// Result of a check of a table.
 #[derive(Debug, Default)]
 pub struct CheckReport {
     /// Rows seen.
     pub rows: u64,
     /// The problems, in words.
     pub problems: Vec<String>,
-    /// How much is wrong.
+    /// Number of problems, including those that are not listed.
     pub problem_count: u64,
     /// Rows that could not be decoded.
     undecoded: u64,
@@ -54,11 +55,11 @@ pub(super) struct CheckedTable<'a> {
     pub(super) interrupted: &'a dyn Fn() -> bool,
 }
 
-/// An index beside the clustered one.
+/// A secondary index.
 pub(super) struct Secondary<'a> {
     pub(super) index: &'a IndexInfo,
     /// Whether its keys can be computed here: from stored columns, with known collations. Virtual
-    /// columns are not in the row, so only the host could compute such a key.
+    /// columns are not in the stored row, so only the server could compute such a key.
     pub(super) computable: bool,
 }
 
@@ -73,23 +74,24 @@ impl KeySetHash {
     }
 }
 
-/// Sums over the entries that the rows require of each index.
+/// Hashes of the keys that a scan of the rows has computed.
 #[derive(Default)]
 struct ExpectedEntries {
-    /// The rows' own keys.
+    /// Keys of the rows, without the index id.
     rows: KeySetHash,
-    /// The entries of each index, where they are computable.
+    /// Entries that the rows require in each index, as far as they can be computed.
     entries: Vec<KeySetHash>,
 }
 
 impl Table {
-    /// Checks the table at the latest commit: its files, that each row decodes, that each index has
-    /// the entries that the rows ask for, and no others. `extended` looks each row and entry up;
-    /// without it that is done only in an index where something does not fit. `interrupted` is
-    /// polled.
+    /// Checks the table at the latest commit: its files, that each row decodes, and that each index
+    /// has exactly the entries that the rows require. `extended` looks each row and entry up;
+    /// without it this is done only in an index whose entries do not match. `interrupted` is
+    /// polled; true ends the check.
     ///
     /// # Errors
-    /// `Interrupted`; what stops the check halfway and is no damage of a file.
+    /// `Interrupted`, and other errors that stop the check halfway, except for damage of a file:
+    /// this is a problem in the report.
     pub fn check(
         &self,
         super_versions: &SuperVersions,
@@ -114,9 +116,9 @@ impl Table {
     }
 }
 
-/// Checks a table that is not open, at `point`, as [`Table::check`] does, without its files.
-/// Without the server's collations keys of text cannot be computed: of those entries only the rows
-/// that they name are checked.
+/// Checks the rows and indexes of a table that is not open, at `point`, as [`Table::check`] does;
+/// it does not check the files. Without the server's collations, keys of text cannot be computed.
+/// In an index with such keys it checks only that the entries name exactly the table's rows.
 ///
 /// # Errors
 /// `Interrupted`, and what stops the check halfway, such as a damaged file.
@@ -192,8 +194,9 @@ impl CheckedTable<'_> {
         })
     }
 
-    /// Decodes each row and adds up what `indexes` should hold; with `lookup`, looks for the
-    /// entries instead. A row that does not decode is reported unless it was before.
+    /// Decodes each row and hashes the entries that it requires in `indexes`. With `lookup`, it
+    /// looks these entries up instead and reports those that are missing. A row that does not
+    /// decode is reported only in the first scan of a check.
     fn scan_rows(
         &self,
         indexes: &[&Secondary<'_>],
@@ -233,7 +236,8 @@ impl CheckedTable<'_> {
             {
                 let index = secondary.index;
                 entry.clear();
-                // SAFETY: the blob pointers were just written and point into `blobs`.
+                // SAFETY: `reader.read` succeeded, so each blob pointer in `record` points into
+                // `blobs`.
                 unsafe { index.declared_key(&record, &mut entry) }?;
                 entry.extend_from_slice(&row_key[INDEX_ID_LEN..]);
                 if !lookup {
@@ -249,7 +253,8 @@ impl CheckedTable<'_> {
         Ok(wanted)
     }
 
-    /// Whether the entries of an index are those that the rows ask for.
+    /// Whether the index has exactly the entries that the rows require. If its keys cannot be
+    /// computed, whether its entries name exactly the rows.
     fn scan_entries(
         &self,
         secondary: &Secondary<'_>,
@@ -266,7 +271,7 @@ impl CheckedTable<'_> {
             }
             let key = entries.user_key();
             seen.add(key);
-            // An entry with a malformed key names no row: the sums will differ.
+            // An entry with a malformed key names no row: the hashes will differ.
             if let Ok(declared) = index.declared_len(key) {
                 named.add(&key[declared..]);
             }
@@ -287,7 +292,7 @@ impl CheckedTable<'_> {
         Ok(named == rows && (!computed || seen == wanted))
     }
 
-    /// Names the entries that have no row.
+    /// Reports each entry of the index that has no row.
     fn look_entries_up(&self, index: &IndexInfo, report: &mut CheckReport) -> Result<()> {
         let mut row_key = Vec::new();
         let mut entries = self.entries_of(index);

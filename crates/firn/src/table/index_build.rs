@@ -1,8 +1,9 @@
 //! Changes the secondary indexes of a table in place.
 //!
-//! New indexes are filled in one pass over the rows, while readers go on and the host keeps writers
-//! away: their entries are sorted and written into files of the last level. One commit of the
-//! catalog then adds the new indexes, drops and renames others, with the server's new definition.
+//! New indexes are filled in one pass over the rows, while readers go on and the server keeps
+//! writers away: their entries are sorted and written into files of the last level. One commit of
+//! the catalog then adds the new indexes, drops and renames others, and stores the server's new
+//! definition.
 
 use super::autoincrement::last_used;
 use super::blob_columns::RowReader;
@@ -28,11 +29,11 @@ const PACE: u64 = 1024;
 /// A change of one table's secondary indexes, from its beginning to its commit.
 ///
 /// Steps: [`Self::new`]; [`Self::fill`] if there are new indexes; [`Self::commit`] of all tables
-/// that change together. The host keeps writers away from the first read of the rows to the commit,
-/// and everybody at the commit.
+/// that change together. The server keeps writers away from the first read of the rows to the
+/// commit, and all other sessions during the commit.
 ///
-/// Invariant: dropped before its commit, or after a crash, it leaves at most garbage under ids that
-/// the catalog does not have, which is removed like that of a dropped table.
+/// Invariant: if it is dropped before its commit, or the server crashes, at most garbage remains.
+/// Its index ids are not in the catalog, so it is removed like the entries of a dropped table.
 pub struct IndexBuild {
     table: Arc<Table>,
     cx: Arc<TransactionContext>,
@@ -47,11 +48,11 @@ pub struct IndexBuild {
 }
 
 impl IndexBuild {
-    /// Plans to make `schema` of the definition of `table`. `from` says for each index of `schema`
-    /// which index of the table it is, or that it is new.
+    /// Plans the change of the definition of `table` to `schema`. `from` has for each index of
+    /// `schema` the number of the table's index that it is, or `None` if it is new.
     ///
     /// # Errors
-    /// `Unsupported`, with the reason in words, if that takes more than a change of secondary
+    /// `Unsupported`, with the reason in words, if the change takes more than a change of secondary
     /// indexes.
     pub fn new(
         table: Arc<Table>,
@@ -88,13 +89,13 @@ impl IndexBuild {
             .collect()
     }
 
-    /// Fills the new indexes for the session of `owner`, whose kill ends it. `progress` is called
-    /// now and then. [`WriteOutcome::Duplicate`]: two rows have a key of a unique index; the second
-    /// one is decoded into `record`, its blobs in `blobs`.
+    /// Fills the new indexes for the session of `owner`; a kill of that session ends the work.
+    /// `progress` is called now and then. [`WriteOutcome::Duplicate`] means that two rows have the
+    /// same key in a unique index; the second one is decoded into `record`, its blobs into `blobs`.
     ///
     /// # Errors
-    /// Those of reading and writing; that of `progress`; `LockTimeout` if a prepared transaction
-    /// has changed the table, whose rows would come without entries.
+    /// Those of reading and writing files; those of `progress`; `LockTimeout` if a prepared
+    /// transaction has changed the table, because its rows would lack entries in the new indexes.
     pub fn fill(
         &mut self,
         owner: &LockOwner,
@@ -103,7 +104,8 @@ impl IndexBuild {
         blobs: &mut BlobBuf,
     ) -> Result<WriteOutcome> {
         let numbers = self.new_numbers();
-        // The commit checks again; this check saves the work.
+        // The commit checks this again; checking here saves the work of an index build that would
+        // fail.
         self.table.refuse_unsettled(&self.cx)?;
         self.ids = self.table.catalog.reserve_indexes(&self.schema, &numbers)?;
         let indexes = self.new_indexes(&numbers)?;
@@ -185,7 +187,7 @@ impl IndexBuild {
         let merged = MergeIter::new(scan_sources(&point.super_version, &range, None));
         let mut rows = MvccIter::new(merged, ReadAt::snapshot(point.seqno));
         rows.set_bounds(Some(&range.lower), range.upper.as_deref());
-        // So a kill also ends a scan that meets only deletions.
+        // Heed a kill also while the scan skips tombstones, when `progress` is not called.
         rows.set_interrupt(Some(Arc::new(move || interrupted.load(Ordering::Relaxed))));
         let mut seen = 0;
         let mut found = rows.first()?;
@@ -197,7 +199,8 @@ impl IndexBuild {
                 .map_err(|error| table.of_table(error))?;
             for (sorter, index) in indexes.iter().enumerate() {
                 let flags = WriteFlags::default();
-                // SAFETY: the blob pointers were just written and point into `blobs`.
+                // SAFETY: `reader.read` succeeded, so each blob pointer in `record` points into
+                // `blobs`.
                 let entry =
                     unsafe { index_entry(index, &record, rows.user_key(), flags, &mut scratch) }?;
                 load.add(sorter, entry)?;
@@ -225,8 +228,8 @@ impl IndexBuild {
         bits
     }
 
-    /// Commits changes of tables that change together; `frm` and `version` are the server's new
-    /// ones.
+    /// Commits the changes of several tables in one commit of the catalog. `frm` and `version` are
+    /// those of the server's new definition.
     ///
     /// # Errors
     /// Those of a commit of the catalog; `InvalidArgument` if new indexes were not filled.

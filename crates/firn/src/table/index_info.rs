@@ -67,7 +67,8 @@ impl IndexInfo {
     /// Blob columns of `record` point to their bytes.
     pub(super) unsafe fn declared_key(&self, record: &[u8], out: &mut Vec<u8>) -> Result<bool> {
         out.extend_from_slice(&index_prefix(self.id()));
-        // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
+        // SAFETY: the caller promises that blob columns of `record` point to their bytes, and the
+        // callee needs no more.
         unsafe { self.codec()?.encode_record(record, out) }
     }
 
@@ -82,7 +83,8 @@ impl IndexInfo {
         out: &mut Vec<u8>,
     ) -> Result<()> {
         match (&self.keys, row_id) {
-            // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
+            // SAFETY: the caller promises that blob columns of `record` point to their bytes, and
+            // the callee needs no more.
             (IndexKeys::Columns(_), _) => unsafe { self.declared_key(record, out) }.map(|_| ()),
             (IndexKeys::Hidden, Some(id)) => {
                 out.extend_from_slice(&index_prefix(self.id()));
@@ -100,7 +102,8 @@ impl IndexInfo {
     /// # Safety
     /// Blob columns of `record` point to their bytes.
     pub(super) unsafe fn entry_value(&self, record: &[u8], out: &mut Vec<u8>) -> Result<()> {
-        // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
+        // SAFETY: the caller promises that blob columns of `record` point to their bytes, and the
+        // callee needs no more.
         unsafe { self.codec()?.encode_value(record, out) }
     }
 

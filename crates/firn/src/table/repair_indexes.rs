@@ -1,5 +1,5 @@
-//! Repairs the indexes of a table after rows or entries were lost: each gets the entries that the
-//! rows require.
+//! Repairs the indexes of a table after rows or entries were lost: each index gets exactly the
+//! entries that the rows require.
 
 use super::TableIds;
 use super::blob_columns::RowReader;
@@ -12,7 +12,7 @@ use crate::read::{self, ReadPoint};
 use crate::rowcode::ColumnKind;
 use std::sync::Arc;
 
-/// A change that mends an index.
+/// A change that repairs an index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IndexFix<'a> {
     /// The entry with this key has no row, or its row requires another entry.
@@ -24,7 +24,7 @@ pub enum IndexFix<'a> {
 /// Result of a repair of a table's indexes.
 #[derive(Debug, Default)]
 pub struct IndexRepair {
-    /// Rows.
+    /// Rows read, including those that do not decode.
     pub rows: u64,
     /// Keys of rows that do not decode.
     pub undecoded: Vec<Vec<u8>>,
@@ -32,19 +32,21 @@ pub struct IndexRepair {
     pub removed: u64,
     /// Entries added.
     pub added: u64,
-    /// Indexes whose keys cannot be computed here, for want of collations or because of virtual
-    /// columns: entries of lost rows were removed from them, but they may lack some.
+    /// Names of the indexes whose keys cannot be computed here, because collations are missing or
+    /// columns are virtual. Entries of lost rows were removed from these indexes, but entries may
+    /// be missing.
     pub uncertain: Vec<String>,
-    /// The largest value in the AUTO_INCREMENT column.
+    /// The largest value in the AUTO_INCREMENT column of any row.
     pub auto_increment: Option<u64>,
-    /// The largest hidden row id.
+    /// The largest hidden row id of any row.
     pub hidden_row: Option<u64>,
 }
 
-/// Passes the changes to `change` that make the indexes of a table fit its rows at `point`.
+/// Computes the changes that make the indexes of a table fit its rows at `point`, and passes each
+/// one to `change`.
 ///
 /// # Errors
-/// Of files, and what `change` returns.
+/// Those of reading files (`Corruption`, `Unsupported`, `Io`), and those of `change`.
 pub fn repair_indexes(
     entry: &Arc<TableEntry>,
     point: &ReadPoint,
@@ -104,7 +106,8 @@ impl CheckedTable<'_> {
             for Secondary { index, .. } in indexes.iter().filter(|i| i.computable) {
                 key.clear();
                 value.clear();
-                // SAFETY: the blob pointers were just written and point into `blobs`.
+                // SAFETY: `reader.read` succeeded, so each blob pointer in `record` points into
+                // `blobs`.
                 unsafe {
                     index.declared_key(&record, &mut key)?;
                     index.entry_value(&record, &mut value)?;
@@ -139,7 +142,8 @@ impl CheckedTable<'_> {
         Ok(())
     }
 
-    /// Whether a row requires the entry with `key`; true if this cannot be decided here.
+    /// Whether a row requires the entry with `key`. If the row exists, but its key in this index
+    /// cannot be computed, the entry counts as required.
     fn is_wanted(&self, secondary: &Secondary<'_>, key: &[u8]) -> Result<bool> {
         let Ok(declared) = secondary.index.declared_len(key) else {
             return Ok(false);
@@ -160,8 +164,8 @@ impl CheckedTable<'_> {
         wanted.unwrap_or(Ok(false))
     }
 
-    /// Whether the row stored as `value` has `declared` as its key in the index. One that does not
-    /// decode might.
+    /// Whether the row stored as `value` has `declared` as its key in the index. True for a row
+    /// that does not decode, because it might have it.
     fn asks_for(
         &self,
         secondary: &Secondary<'_>,
@@ -178,7 +182,7 @@ impl CheckedTable<'_> {
             return Ok(true);
         }
         let mut own = Vec::new();
-        // SAFETY: the blob pointers were just written and point into `blobs`.
+        // SAFETY: `reader.read` succeeded, so each blob pointer in `record` points into `blobs`.
         unsafe { secondary.index.declared_key(&record, &mut own) }?;
         Ok(own == declared)
     }

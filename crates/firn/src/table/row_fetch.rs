@@ -1,15 +1,16 @@
 //! From an index entry to a row in the server's record buffer.
 //!
-//! A snapshot read decodes what the entry's view has: the entry of the clustered index is the row;
-//! an entry of a secondary index leads to it, or suffices if it covers the columns. An entry of a
-//! row that the transaction hides has no row, because the transaction has entries of its own.
+//! A snapshot read decodes the entry's version in the super version of the scan. The entry of the
+//! clustered index is the row. An entry of a secondary index leads to its row, or suffices if it
+//! covers the columns. A committed entry of a row that the transaction hides is passed over,
+//! because the transaction's own write set has the entries of that row.
 //!
 //! A locking read takes the row's lock first and decides afterwards which version to decode:
 //! 1. Lock the row key, or skip the row, or show it unlocked (semi-consistent reading).
-//! 2. If the view is still the newest, and the transaction has not written the row, the entry under
-//!    the cursor is current.
-//! 3. Otherwise read the row, and for a secondary index the entry too, at a fresh point: commits
-//!    before the lock count, and none can follow while it is held.
+//! 2. If the super version is still the newest and the transaction has not written the row, the
+//!    entry under the cursor is current.
+//! 3. Otherwise read the row, and for a secondary index the entry too, at the newest read point. It
+//!    contains all commits before the lock, and none can follow while the lock is held.
 //! 4. If the row is gone, release the lock. The caller looks again, since the row may have moved.
 //!
 //! Rejected: decoding before locking and comparing afterwards. It reads each row twice where rows
@@ -31,17 +32,19 @@ use std::sync::Arc;
 
 /// Outcome of fetching the row of an entry.
 pub(super) enum FetchOutcome {
-    /// Its row is in the record buffer.
+    /// The row of the entry is in the record buffer.
     Row,
-    /// It has no row for this reader.
+    /// This reader passes the entry over: others have locked its row and locked rows are skipped,
+    /// or the transaction hides the row.
     Nothing,
     /// The entry was there when the scan reached it, and was gone once the row was locked. The row
     /// may now be elsewhere in the index, even where the scan has passed.
     Gone,
 }
 
-/// Reads rows for a cursor. One lives as long as its cursor, so its buffers cost no allocation in a
-/// statement. `row_key` names the row of the entry last read, and its lock.
+/// Reads rows for a cursor. It exists as long as its cursor, so its buffers cost no allocation in a
+/// statement. `row_key` is the key of the row that the entry last read leads to. Row locks are
+/// taken on this key.
 pub(super) struct RowFetch {
     table: Arc<Table>,
     current: Arc<TableIds>,
@@ -52,11 +55,11 @@ pub(super) struct RowFetch {
     lock: RowLock,
     columns: Option<Vec<u8>>,
     reader: RowReader,
-    /// Set when entries alone are read.
+    /// Set when only entries are read and no rows.
     key_plan: Option<IndexDecodePlan>,
     blobs: BlobBuf,
     entry_key: Vec<u8>,
-    /// The key of the entry last read is the row key.
+    /// The key of the entry last read is in `row_key`, and `entry_key` is outdated.
     entry_is_row: bool,
     row_key: Vec<u8>,
     /// Key of the entry that was read before the last one.
@@ -114,7 +117,7 @@ impl RowFetch {
         self.entry_key.clear();
         self.entry_is_row = false;
         if self.index.id() != before && self.number != index {
-            // Other columns; the caller chooses them again.
+            // The plan is for the columns of another index; the caller chooses the columns again.
             self.number = index;
             self.key_plan = None;
         }
@@ -187,8 +190,8 @@ impl RowFetch {
         key_only: bool,
         parts: &[PartialColumn],
     ) -> Result<()> {
-        // The server needs the reference of a row found through an entry: if the primary key is on
-        // prefixes of columns, the entry alone does not give it.
+        // The server needs the primary key of each row that it finds through an entry. If the
+        // primary key has a prefix of a column, an entry alone does not give that column.
         let entries_alone = key_only
             && !self.clustered
             && self.table.primary_columns().all(|c| self.index.covers(c));
@@ -204,13 +207,14 @@ impl RowFetch {
         Ok(())
     }
 
-    /// Whether the entries of the index are rows, to be decoded and no more.
+    /// Whether an entry of the index is a row that needs no lock, so that reading it is decoding
+    /// it.
     #[inline]
     pub(super) fn is_plain(&self) -> bool {
         self.clustered && !self.is_locking()
     }
 
-    /// Reads the row that is the entry under `entries`.
+    /// Decodes the row at the position of `entries`, which scans the clustered index.
     #[inline]
     pub(super) fn plain_row(
         &mut self,
@@ -225,7 +229,7 @@ impl RowFetch {
         self.decode_row(&point.super_version.blobs, entries, record)
     }
 
-    /// Whether an entry leads to a row that must be read.
+    /// Whether the row of each entry must be looked up in the clustered index.
     #[inline]
     pub(super) fn reads_rows(&self) -> bool {
         !self.clustered && self.key_plan.is_none()
@@ -254,8 +258,8 @@ impl RowFetch {
         &self.row_key
     }
 
-    /// Reads the row of the entry under `entries`. `stale`: the transaction has written since they
-    /// were opened.
+    /// Reads the row of the entry at the position of `entries`. `stale` says that the transaction
+    /// has written since the sources of `entries` were opened.
     pub(super) fn entry(
         &mut self,
         txn: &mut Transaction,
@@ -333,8 +337,10 @@ impl RowFetch {
             LockOutcome::Yes => false,
             LockOutcome::Shown => true,
         };
-        // A scan that changes the rows it passes has most of its own newer writes behind it. An own
-        // version under the cursor may have been rolled back meanwhile.
+        // If the sources are stale, look the row up in the write set. It may have a newer version
+        // than the cursor sees, or the own version under the cursor may have been rolled back. Most
+        // newer writes of a scan that changes rows are to rows that it has passed, so most lookups
+        // find nothing.
         let own = stale
             && (entries.seqno() & UNCOMMITTED_BIT != 0
                 || txn.has_written(&self.row_key)?
@@ -378,13 +384,15 @@ impl RowFetch {
         }
     }
 
-    /// Reads the row of the entry last read at a fresh point, if the entry still exists there.
+    /// Reads the row of the entry last read at the newest read point, if the entry still exists
+    /// there.
     fn latest_entry(&mut self, txn: &Transaction, record: &mut [u8]) -> Result<bool> {
         let latest = txn.latest_point();
         let entry_stands = self.clustered
             || txn.get(&latest, &self.entry_key, |key, _| key.kind.is_put())? == Some(true);
         match &self.key_plan {
-            // The entry suffices; its value may be newer than the one under the cursor.
+            // The entry covers the columns, so the row is not read. Read the entry again: its value
+            // may be newer than that under the cursor.
             Some(plan) if entry_stands => {
                 txn.get(&latest, &self.entry_key, |_, value| {
                     self.decode_entry(plan, value.head, record)
@@ -398,7 +406,7 @@ impl RowFetch {
 
     /// Reads the row of the row key that was set last, and locks it first in a locking mode. A
     /// snapshot read reads at the point that the transaction has pinned. If there is no row, the
-    /// caller gives back the lock.
+    /// caller releases the lock.
     pub(super) fn row(&mut self, txn: &Transaction, record: &mut [u8]) -> Result<bool> {
         self.blobs.clear();
         if !self.is_locking() {
@@ -411,14 +419,14 @@ impl RowFetch {
         self.row_at(txn, &latest, record)
     }
 
-    /// Sets the row key.
+    /// Makes `key` the key of the row that [`Self::row`] reads.
     pub(super) fn set_row_key(&mut self, key: &[u8]) {
         self.row_key.clear();
         self.row_key.extend_from_slice(key);
         self.entry_is_row = true;
     }
 
-    /// Sets the row key from a row reference.
+    /// Makes the row of this row reference the one that [`Self::row`] reads.
     pub(super) fn row_key_of(&mut self, reference: &[u8]) -> Result<()> {
         self.table.refresh(&mut self.current);
         self.row_key.clear();
@@ -441,7 +449,8 @@ impl RowFetch {
         }
     }
 
-    /// The scan goes back, and meets the row last read again.
+    /// Notes that the scan goes back and will meet the row last read again. If the row does not
+    /// match then, its lock is released as if it had been taken then.
     pub(super) fn meet_again(&mut self) {
         self.lock.meet_again(&self.row_key);
     }
@@ -456,7 +465,8 @@ impl RowFetch {
             let decode = || reader.decode(key.kind, value, record, blobs);
             key.kind.is_put().then(decode)
         })?;
-        // Values out of line are read after the cache's shard is released.
+        // Read values out of line after `txn.get` has returned: within its closure, a shard of the
+        // cache may be locked.
         let decoded = decoded.flatten().map(|decoded| {
             decoded.and_then(|()| reader.complete(&point.super_version.blobs, record, blobs))
         });

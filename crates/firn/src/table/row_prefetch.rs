@@ -4,27 +4,27 @@ use super::read_mode::Entries;
 use super::row_fetch::RowFetch;
 use crate::read::{MULTI_GET_BATCH, ReadPoint, prefetch_blocks};
 
-/// Rows that are read before the first prefetch: most ranges are short.
+/// Rows that are read before the first prefetch, because most ranges are short.
 const PATIENCE: u32 = 2;
-/// Rows of the first prefetch; each further one has four times as many, up to [`MULTI_GET_BATCH`].
+/// Rows of the first prefetch. Each further one has four times as many, up to [`MULTI_GET_BATCH`].
 const WINDOW_MIN: usize = 8;
-/// Rows that are read without a prefetch after a batch whose blocks were all cached.
+/// Rows that are read without a prefetch after one that found all blocks in the cache.
 const PAUSE: u32 = 8 * MULTI_GET_BATCH as u32;
 
-/// Announces the rows that the next entries of a secondary index lead to, so that their blocks are
+/// Prefetches the rows that the next entries of a secondary index lead to, so that their blocks are
 /// read at the same time and not one after the other.
 ///
-/// The keys come from the index block under the scan. They are a hint: the rows are still read one
-/// by one, with or without locks, in the order of the index.
+/// The row keys come from the entries behind the scan's position in its index block. They are a
+/// hint: the rows are still read one by one, with or without locks, in the order of the index.
 ///
 /// Rejected: reading a batch of rows ahead and returning them later. The batch would be invalid
-/// when the transaction writes, changes direction or takes a newer view, and locked rows cannot be
-/// read ahead at all.
+/// when the transaction writes, changes direction or takes a newer super version, and rows that
+/// must be locked cannot be read ahead at all.
 pub(super) struct RowPrefetch {
-    /// Rows to pass before the next batch.
+    /// Rows that the scan still reads before the next prefetch.
     wait: u32,
     window: usize,
-    /// Row keys, one after the other, and where each ends.
+    /// Row keys, one after the other; `ends` has the offset at which each ends.
     keys: Vec<u8>,
     ends: Vec<usize>,
 }
@@ -39,13 +39,14 @@ impl RowPrefetch {
         }
     }
 
-    /// A scan begins.
+    /// Begins anew, because a new scan begins.
     pub(super) fn restart(&mut self) {
         self.wait = PATIENCE;
         self.window = WINDOW_MIN;
     }
 
-    /// The scan stands on an entry whose row is read next.
+    /// Called for each entry before its row is read. Prefetches when the rows of the last prefetch
+    /// are used up.
     #[inline]
     pub(super) fn pass(&mut self, fetch: &RowFetch, entries: &Entries, point: &ReadPoint) {
         match self.wait.checked_sub(1) {
@@ -59,7 +60,7 @@ impl RowPrefetch {
         self.ends.clear();
         let (keys, ends) = (&mut self.keys, &mut self.ends);
         entries.peek(self.window, &mut |entry| {
-            // The scan reports a damaged entry when it reaches it.
+            // Ignore a damaged entry here: the scan reports it when it reaches it.
             if fetch.push_row_key(entry, keys).is_ok() {
                 ends.push(keys.len());
             }

@@ -13,7 +13,7 @@ use crate::catalog::TableEntry;
 use crate::read::{ReadPoint, ScanRange, SuperVersion, SuperVersions, estimate_rows};
 use std::sync::Arc;
 
-/// Sums over files and memtables for one index.
+/// Sums for one index over all files and memtables.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct IndexSums {
     /// Entries, deletions included.
@@ -48,32 +48,32 @@ impl IndexSums {
         sums
     }
 
-    /// Entries that put something: there are no more rows than these.
+    /// Entries that are no deletions. There are at most as many rows, since old versions count too.
     pub fn puts(&self) -> u64 {
         self.entries.saturating_sub(self.deletes)
     }
 
-    /// The share of `sum` bytes over all versions that belongs to the newest ones, with so many
-    /// `rows`.
+    /// `sum` counts bytes of all stored versions of all rows. Returns the share of the newest
+    /// versions, if there are so many `rows`.
     fn live_share(&self, sum: u64, rows: u64) -> u64 {
         let (sum, puts) = (u128::from(sum), u128::from(self.puts().max(1)));
         (sum * u128::from(rows.min(self.puts())) / puts) as u64
     }
 }
 
-/// Number of rows in index `clustered`, which `counter` counts, without those of open transactions;
+/// The number of rows in index `clustered` without those of open transactions, kept in `counter`;
 /// and the read point of the count.
 ///
-/// Cheap, except for the first call after the database was opened: it estimates the number that
-/// commits then add to ([`estimate_rows`]), which reads a few dozen blocks. Once all entries lie in
-/// one run without old versions, their number replaces the estimate.
+/// Cheap, except for the first call after the database was opened: it estimates the number with
+/// [`estimate_rows`], which reads a few dozen blocks, and later commits add to this estimate. Once
+/// all entries lie in one run without old versions, the number of entries replaces the estimate.
 pub fn live_rows(
     counter: &RowCount,
     super_versions: &SuperVersions,
     clustered: IndexId,
 ) -> (u64, ReadPoint) {
-    // In this order: a commit is visible before it is counted, so the view has all that is counted
-    // by now.
+    // Read the counter before taking the read point. A commit is visible before it is counted, so
+    // the super version has all rows that are counted by now.
     let counted = counter.counted();
     let point = super_versions.latest();
     let sums = IndexSums::of(&point.super_version, clustered);
@@ -92,17 +92,18 @@ pub fn live_rows(
     (rows.min(sums.puts()), point)
 }
 
-/// Estimated number of rows in index `clustered`, if no counter has it.
+/// Estimated number of rows in index `clustered`, for callers that have no counter of them.
 pub fn estimated_rows(point: &ReadPoint, clustered: IndexId) -> u64 {
     let lower = index_prefix(clustered).to_vec();
     let upper = prefix_successor(&lower);
     let estimated = estimate_rows(point, &ScanRange { lower, upper });
-    // Errors are ignored: a statement that reads the rows meets them.
+    // Errors are ignored here: a statement that reads the rows meets them again.
     estimated.unwrap_or_else(|_| IndexSums::of(&point.super_version, clustered).puts())
 }
 
-/// Bytes in blob files that `rows` rows in index `clustered` refer to, an estimate: see
-/// [`Version::out_of_line_bytes`](crate::version::Version::out_of_line_bytes).
+/// Estimated bytes in blob files that `rows` rows in index `clustered` refer to, see
+/// [`Version::out_of_line_bytes`](crate::version::Version::out_of_line_bytes). `tables` lists all
+/// tables of the catalog.
 pub fn out_of_line_bytes(
     super_version: &SuperVersion,
     clustered: IndexId,
@@ -129,15 +130,15 @@ pub fn out_of_line_bytes(
 pub struct TableStatistics {
     /// Rows, see [`live_rows`].
     pub rows: u64,
-    /// Of the rows, bytes before compression, without values out of line.
+    /// Bytes of the rows before compression, without values out of line.
     pub raw_bytes: u64,
-    /// Of the clustered index, bytes in files and memtables.
+    /// Bytes of the clustered index in files and memtables.
     pub data_bytes: u64,
-    /// Of values out of line, bytes in blob files.
+    /// Bytes of values out of line in blob files.
     pub blob_bytes: u64,
-    /// Of the secondary indexes, bytes in files and memtables.
+    /// Bytes of the secondary indexes in files and memtables.
     pub index_bytes: u64,
-    /// Creation, microseconds since 1970.
+    /// Time of creation, in microseconds since 1970.
     pub created_micros: u64,
 }
 
@@ -152,7 +153,7 @@ pub struct RangeEnd<'a> {
 }
 
 impl Table {
-    /// Statistics from what files and memtables count.
+    /// Statistics of the table, computed from the counts that files and memtables keep.
     pub fn statistics(&self, super_versions: &SuperVersions) -> TableStatistics {
         let current = self.current();
         let id = current.clustered.id();
