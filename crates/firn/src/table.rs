@@ -207,7 +207,7 @@ impl Table {
             .flat_map(|index| index.parts.iter().map(|part| part.column))
     }
 
-    /// Writes the bytes that the server expects in NULL columns, because it compares
+    /// Writes the bytes that the server expects in NULL columns, because the server compares
     /// records byte by byte.
     fn fill_nulls(&self, record: &mut [u8]) {
         for image in &self.null_images {

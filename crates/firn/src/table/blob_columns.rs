@@ -1,4 +1,5 @@
-//! Columns whose values lie out of line: which they are, writing them with a row, reading them.
+//! Columns whose values may lie out of line, which means in a blob file: which columns they are,
+//! how their values are written with a row, and how they are read.
 
 use super::Table;
 use crate::base::blob_buf::BlobBuf;
@@ -11,14 +12,16 @@ use crate::rowcode::{ColumnKind, DecodePlan, OutOfLineColumn, RowFormat};
 use crate::txn::Transaction;
 use std::sync::atomic::Ordering;
 
-/// A shorter VARCHAR never goes out of line: a reference would save too little.
+/// A VARCHAR whose maximum length is smaller never goes out of line: a reference would save too
+/// little.
 const VARCHAR_MIN: u32 = 256;
 
-/// A value of so many bytes goes out of line whatever the threshold: a row must fit into an entry.
+/// A value of at least so many bytes goes out of line whatever the threshold, because the row must
+/// fit into one entry.
 const INLINE_BYTES_MAX: u64 = 16 << 20;
 
-/// Columns whose values may go out of line, by their numbers. Those of the primary key stay: the
-/// key has their bytes anyway.
+/// Numbers of the columns whose values may go out of line. Columns of the primary key do not,
+/// because the key has their bytes anyway.
 pub(super) fn candidates(schema: &TableSchema) -> Vec<usize> {
     let in_key = |number: usize| {
         let primary = schema.primary.map(|i| &schema.indexes[i as usize]);
@@ -39,7 +42,7 @@ pub(super) fn candidates(schema: &TableSchema) -> Vec<usize> {
         .collect()
 }
 
-/// A value that is long enough for a blob file.
+/// A value that is stored in a blob file.
 #[derive(Clone, Copy)]
 pub(super) struct LargeValue<'a> {
     /// Id of its column.
@@ -48,10 +51,11 @@ pub(super) struct LargeValue<'a> {
 }
 
 impl Table {
-    /// The large values of `record`, and those of the columns `out_of_line`.
+    /// The values of `record` that are stored in blob files: those not shorter than the threshold,
+    /// and all values of the columns `out_of_line`.
     ///
-    /// # Safety
-    /// Blob columns of `record` point to their bytes, which stay.
+    /// # Safety Blob columns of `record` point to their bytes, which stay valid as long as the
+    /// result.
     pub(super) unsafe fn large_values<'a>(
         &self,
         mutable: &MutableOptions,
@@ -77,19 +81,19 @@ impl Table {
         Ok(large)
     }
 
-    /// Ids of the columns whose values `old` and `new` may lack, because the cursor did not read
-    /// columns that the statement does not use: both point to the same zeros. If the stored row has
-    /// the value out of line, it stays there, whatever the threshold is now; otherwise the zeros
-    /// are the value.
+    /// Ids of the columns that `old` and `new` may lack, because the cursor does not read columns
+    /// that the statement does not use. The blob pointers of such a column point to the same zeros
+    /// in both records. If the stored row has the column's value out of line, the update keeps the
+    /// reference to it, whatever the threshold is now. Otherwise the zeros are the value.
     ///
     /// # Safety
-    /// Blob columns of both point to their bytes.
+    /// Blob columns of `old` and `new` point to their bytes.
     pub(super) unsafe fn unread(&self, old: &[u8], new: &[u8]) -> Result<Vec<u32>> {
         let layout = self.format().current();
         let mut unread = Vec::new();
         for &number in &self.candidates {
-            // SAFETY: the caller promises that blob columns of `record` point to their bytes, and
-            // the callee needs no more.
+            // SAFETY: the caller promises that blob columns of both records point to their bytes,
+            // and the callee needs no more.
             let (old, new) =
                 unsafe { (layout.variable(number, old)?, layout.variable(number, new)?) };
             if std::ptr::eq(old, new) && new.first() == Some(&0) {
@@ -99,8 +103,9 @@ impl Table {
         Ok(unread)
     }
 
-    /// Adds the row in `record` to the transaction's writes, its large values out of line. Values
-    /// that `kept` finds are stored already, and keep their references.
+    /// Adds the row in `record` to the transaction's writes, its large values out of line. For a
+    /// large value that a blob file already has, `kept` returns the reference; all others are
+    /// written to a blob file.
     ///
     /// # Safety
     /// Blob columns of `record` point to their bytes.
@@ -127,8 +132,8 @@ impl Table {
         }
     }
 
-    /// Encodes the row in `record`; `write` returns the references of its large values. Returns the
-    /// kind of its entry.
+    /// Encodes the row in `record`, with the references of its large values, which `write` returns.
+    /// Returns the kind of the row's entry.
     ///
     /// # Safety
     /// Blob columns of `record` point to their bytes.
@@ -155,7 +160,7 @@ impl Table {
         Ok(Kind::PutBlobs)
     }
 
-    /// The references of the row as it is stored now, which the caller has locked.
+    /// The blob references of the row as it is stored now. The caller has locked the row.
     pub(super) fn stored_refs(&self, txn: &Transaction, row_key: &[u8]) -> Result<Vec<BlobRef>> {
         let latest = txn.latest_point();
         let refs = txn.get(&latest, row_key, |key, value| match key.kind {
@@ -167,10 +172,11 @@ impl Table {
     }
 }
 
-/// The reference to the value of `new`, if the stored row has it: `old` has the same bytes there.
+/// The reference by which the stored row has the value of `new`, or `None` if that value has
+/// changed. It has not if `old`, the values before the update, has the same bytes for this column.
 ///
-/// Rejected: comparing length and checksum with the stored value's. The old record has the bytes,
-/// and an equal hash is no proof.
+/// Rejected: comparing length and checksum with those of the stored value. `old` has the bytes at
+/// hand, and equal checksums do not prove equal bytes.
 pub(super) fn unchanged(
     new: &LargeValue<'_>,
     old: &[LargeValue<'_>],
@@ -184,33 +190,34 @@ pub(super) fn unchanged(
     stored.iter().find(of).copied()
 }
 
-/// Equality; an update that leaves a column alone has the same bytes in both records.
+/// Whether the bytes are equal. If an update leaves a column alone, the slices of both records have
+/// the same address, so their bytes need no comparison.
 pub(super) fn same_bytes(a: &[u8], b: &[u8]) -> bool {
     std::ptr::eq(a, b) || a == b
 }
 
-/// The part of a column's out-of-line value that a reader needs, if that is not all of it.
+/// The part of a column's out-of-line value that suffices for a reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PartialColumn {
     /// Number of the column.
     pub column: usize,
-    /// So many bytes from the beginning.
+    /// Bytes that are needed from the beginning of the value.
     pub prefix: u64,
-    /// Whether the length of the whole value is needed. The record then has it, with zeros after
-    /// the prefix; otherwise the record has the prefix as if it were the value.
+    /// Whether the length of the whole value is needed. If so, the record gets a value of that
+    /// length, with zeros after the prefix; otherwise it gets the prefix as if it were the value.
     pub length: bool,
 }
 
-/// A part, and whose.
+/// The part that suffices of one column.
 struct WantedPart {
     /// Id of the column.
     column: u32,
-    /// The record points to the value.
+    /// Whether the column is a BLOB: the record then holds a pointer to the value's bytes.
     is_blob: bool,
     part: PartialColumn,
 }
 
-/// The part to be read of one value.
+/// The part of one value that is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ValueNeed {
     All,
@@ -226,7 +233,8 @@ impl ValueNeed {
             Some(part) if part.prefix < column.blob.len => match (part.prefix, part.length) {
                 (0, true) => Self::Length,
                 (wanted, false) => Self::Prefix(wanted),
-                // Such a value is no longer than a chunk, so a part of it saves no read.
+                // The record holds this value itself, so it is shorter than a chunk of a blob file,
+                // and reading a part of it saves nothing.
                 _ if column.is_copied() => Self::All,
                 (wanted, true) => Self::PrefixAndLength(wanted),
             },
@@ -234,7 +242,7 @@ impl ValueNeed {
         }
     }
 
-    /// Bytes from the beginning; `None` if none are read.
+    /// Bytes to read from the beginning of the value; `None` if no read is needed.
     fn bytes(self) -> Option<u64> {
         match self {
             Self::All => Some(u64::MAX),
@@ -244,14 +252,14 @@ impl ValueNeed {
     }
 }
 
-/// Decodes rows, with their values out of line.
+/// Decodes rows and reads their values that lie out of line.
 pub(super) struct RowReader {
     plan: DecodePlan,
-    /// Columns of which a part suffices; all others are read whole.
+    /// Columns of which a part suffices. All other columns are read whole.
     parts: Vec<WantedPart>,
     wanted: Vec<OutOfLineColumn>,
     scratch: BlobBuf,
-    /// Bytes that a column points to if only its length is needed.
+    /// If only the length of a value is needed, its column points to these bytes.
     zeros: Vec<u8>,
 }
 
@@ -266,7 +274,8 @@ impl RowReader {
         }
     }
 
-    /// Decodes other columns from now on. The values that the last record points to stay.
+    /// Decodes these columns from now on. The bytes that the last decoded record points to stay
+    /// valid.
     pub(super) fn set_columns(&mut self, format: &RowFormat, columns: Option<&[u8]>) {
         self.plan = format.plan(columns);
     }
@@ -286,15 +295,16 @@ impl RowReader {
         Ok(())
     }
 
-    /// From now on, reads values whole, except for those of which only the length is wanted and
-    /// that need no bytes in the record: [`Table::update`] leaves them as they are stored.
+    /// From now on, reads values whole, because the row may be updated. The exception are BLOBs of
+    /// which only the length is wanted: [`Table::update`] keeps the stored reference to such a
+    /// value.
     pub(super) fn keep_unread(&mut self) {
         self.parts
             .retain(|of| of.is_blob && of.part.prefix == 0 && of.part.length);
     }
 
-    /// Decodes the values in the entry. [`Self::complete`] must follow, after the caller has
-    /// released locks that others wait for, since it does I/O.
+    /// Decodes the values that the entry itself holds. [`Self::complete`] must follow and does I/O,
+    /// so the caller first releases locks that other threads wait for.
     #[inline]
     pub(super) fn decode(
         &mut self,
@@ -342,7 +352,8 @@ impl RowReader {
             Some((&column.blob, wanted))
         });
         store.prefetch(reads);
-        // Size the zeros once: they must not move after the first column points to them.
+        // Allocate the zeros once, in the greatest length: they must not move after the first
+        // column points to them.
         let lengths = self
             .wanted
             .iter()
@@ -353,7 +364,8 @@ impl RowReader {
         }
         for column in self.wanted.drain(..) {
             self.scratch.clear();
-            // A value that is copied into the record can use a scratch buffer.
+            // A value that is copied into the record is needed only until then, so its buffer is
+            // reused.
             let buf = match column.is_copied() {
                 true => &mut self.scratch,
                 false => &mut *blobs,
@@ -372,7 +384,7 @@ impl RowReader {
         Ok(())
     }
 
-    /// Both steps.
+    /// [`Self::decode`] and [`Self::complete`] together.
     pub(super) fn read(
         &mut self,
         store: &BlobStore,

@@ -1,20 +1,21 @@
 //! Cursors: reading rows through one index.
 //!
 //! A snapshot read returns what the transaction's snapshot and its own writes show. A locking read
-//! returns the latest committed row: it finds an entry, locks the row, and when the row or the
-//! entry that led to it was changed meanwhile it looks again at both. It goes on at the newest
+//! returns the latest committed row. It finds an entry and locks the row. If the row or its entry
+//! has changed meanwhile, it reads both again. Each move of a locking scan reads at the newest
 //! point. After a wait for a lock it goes back to the entry that it passed last, because the lock's
-//! holder may have committed rows in between. It does the same if the entry was gone once it had
-//! the lock: the transaction that deleted the entry may have put the row where the scan has passed,
-//! under the same key with a smaller primary key. It goes back only after another commit, so the
-//! sessions together always make progress.
+//! holder may have committed rows in between. It also goes back if the entry was gone once the row
+//! was locked: the transaction that deleted the entry may have put the row where the scan has
+//! passed, under the same key with a smaller primary key. It goes back only after another commit,
+//! so the sessions together always make progress.
 //!
 //! An example: T2 locks the row (7,100) and inserts (7,99) and (7,101). T1 deletes the rows with 7:
-//! it sees (7,100) alone and waits for it. T2 commits. T1 has the lock, seeks 7 again, meets
+//! it sees (7,100) alone and waits for its lock. T2 commits. T1 gets the lock, seeks 7 again, meets
 //! (7,99), then (7,100), whose lock it holds, then (7,101), and deletes three rows.
 //!
-//! An exact seek opens only what can hold the key's prefix; a cursor that seeks again (a join's
-//! inner table) or moves on past the prefix widens to the whole index and keeps its iterators.
+//! An exact seek opens only the sources that can hold the key's prefix. A cursor that seeks again
+//! (a join's inner table) or moves past the prefix opens iterators over the whole index and keeps
+//! them.
 
 mod gaps;
 mod vacant_range;
@@ -33,21 +34,22 @@ use crate::txn::Transaction;
 use gaps::{GapScan, GapStep};
 use std::sync::Arc;
 
-/// Entries that a move skips, locked by others or deleted, between two checks for a kill.
+/// Entries that a move passes over, because others have locked them or their rows are gone, between
+/// two checks for a kill.
 const PASSED_UNASKED: u32 = 1024;
 
-/// Which entry a seek looks for; `prefix` stands for the encoded key given.
+/// The entry that a seek looks for. "The prefix" is the encoded key that the seek is given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SeekMode {
     /// The first entry with the prefix, or nothing.
     Exact,
     /// The first entry with the prefix or after it.
     AtOrAfter,
-    /// The first entry after all with the prefix.
+    /// The first entry after all entries with the prefix.
     After,
-    /// The last entry before all with the prefix.
+    /// The last entry before all entries with the prefix.
     Before,
-    /// The first entry with the prefix, or nothing; the next ones may differ.
+    /// The first entry with the prefix, or nothing. Later moves may go past the prefix.
     Prefix,
     /// The last entry with the prefix, or nothing.
     LastWithPrefix,
@@ -55,14 +57,14 @@ pub enum SeekMode {
     LastAtOrBefore,
 }
 
-/// A key in the server's form.
+/// A key image: a key in the server's form.
 #[derive(Debug, Clone, Copy)]
 pub struct KeyImage<'a> {
     pub(super) image: &'a [u8],
 }
 
 impl<'a> KeyImage<'a> {
-    /// The key of these bytes.
+    /// The key image of these bytes.
     pub fn image(image: &'a [u8]) -> Self {
         Self { image }
     }
@@ -70,15 +72,15 @@ impl<'a> KeyImage<'a> {
 
 /// A position in one index of a table.
 ///
-/// Between statements it keeps its memory and pins nothing: no view, no file, no block.
+/// Between statements it keeps its memory and pins nothing: no super version, no file, no block.
 pub struct Cursor {
     fetch: RowFetch,
     scan: IndexScan,
-    /// Encoded prefix of the last seek.
+    /// Encoded key of the last seek.
     prefix: Vec<u8>,
-    /// The first key above all with the prefix; empty if there is none.
+    /// The first key above all keys that begin with `prefix`; empty if there is none.
     successor: Vec<u8>,
-    /// Entries at or after this key are beyond the end of the range; empty for no end.
+    /// Forward scans end before this key; empty for no end.
     end: Vec<u8>,
     seeks: u32,
     /// Where the last seek began: forward at this key, backward below it, or at the end if it is
@@ -86,10 +88,11 @@ pub struct Cursor {
     sought: Vec<u8>,
     /// No entry has been passed since the last seek.
     at_start: bool,
-    /// Continue after (or before) the last entry in a new scan.
+    /// [`Self::park`] has closed the scan. The next move opens it again, after (or before) the last
+    /// entry.
     parked: bool,
     ahead: RowPrefetch,
-    /// The last seek is for a whole row key or above it.
+    /// The last seek was [`SeekMode::AtOrAfter`] with a whole key of the clustered index.
     finds_row_key: bool,
     gaps: GapScan,
 }
@@ -113,8 +116,8 @@ impl Cursor {
         }
     }
 
-    /// Points the cursor at index number `index`, or at the hidden clustered index, for a new
-    /// statement or scan.
+    /// Points the cursor at index number `index`, or at the hidden clustered index if `index` is
+    /// `None`, for a new statement or scan.
     ///
     /// # Errors
     /// `InvalidArgument` if there is no such index.
@@ -127,9 +130,10 @@ impl Cursor {
         self.fetch.reset(index, mode, wait)
     }
 
-    /// Semi-consistent reading, for updates and deletes that give unmatched rows back: a row that
-    /// another transaction has locked is shown as it was last committed. If it matches, the caller
-    /// moves on as usual and gets the same row again, waited for and locked.
+    /// Turns semi-consistent reading on or off, for updates and deletes that release the locks of
+    /// rows that do not match. It returns a row that another transaction has locked as it was last
+    /// committed. If that row matches, the caller moves on as usual: the move returns the same row
+    /// again, after it has waited for the lock.
     pub fn set_semi_consistent(&mut self, on: bool) {
         self.fetch.lock_mut().set_semi_consistent(on);
     }
@@ -154,14 +158,14 @@ impl Cursor {
         self.fetch.set_mode(mode, wait);
     }
 
-    /// Bytes of a column bitmap.
+    /// Length of a column bitmap in bytes.
     pub fn column_bitmap_len(&self) -> usize {
         self.fetch.table().column_count().div_ceil(8)
     }
 
-    /// Chooses the columns to decode; `None` for all. `key_only`: from the index entry alone.
-    /// `parts`: parts that suffice of values out of line, for reads without locks; a value may
-    /// still come whole.
+    /// Chooses the columns to decode; `None` for all. `key_only` says that the index entry has all
+    /// that is needed of the row. `parts` names columns whose values out of line need to be read
+    /// only in part; this applies to reads without locks, and a value may still be read whole.
     ///
     /// # Errors
     /// `InvalidArgument` if a partial column is no column of the table.
@@ -174,7 +178,8 @@ impl Cursor {
         self.fetch.set_columns(bitmap, key_only, parts)
     }
 
-    /// Bounds forward scans at `key`: entries that begin with it are `included` or not.
+    /// Ends forward scans at `key`. `included` says whether entries that begin with it belong to
+    /// the range.
     ///
     /// # Errors
     /// `InvalidArgument` if the key image is not one of the index.
@@ -197,7 +202,8 @@ impl Cursor {
         Ok(())
     }
 
-    /// Encodes the key of a seek.
+    /// Encodes the key of a seek into `prefix` and `successor`. Returns whether it has all declared
+    /// parts.
     fn set_prefix(&mut self, key: KeyImage<'_>) -> Result<bool> {
         self.prefix.clear();
         let complete = self
@@ -209,7 +215,8 @@ impl Cursor {
         Ok(complete)
     }
 
-    /// Moves to the entry that `key` and `mode` name and reads its row.
+    /// Moves to the entry that `key` and `mode` choose, and reads its row. Returns whether there is
+    /// one.
     ///
     /// # Errors
     /// Those of reading: `Corruption`, `Unsupported`, `Io`. Those of lock waits: `LockTimeout`,
@@ -225,7 +232,8 @@ impl Cursor {
         self.parked = false;
         let complete = self.set_prefix(key)?;
         if complete && mode == SeekMode::Exact && self.fetch.on_clustered() {
-            // At most one row, so no iterator. A later move opens one at the row's key.
+            // There is at most one such row, so a point read finds it without an iterator. A later
+            // move opens an iterator at the row's key.
             self.scan.close();
             self.fetch.set_row_key(&self.prefix);
             return self.row(txn, true, record);
@@ -325,7 +333,8 @@ impl Cursor {
         let found = if self.has_shown() {
             self.again(txn, true)?
         } else if self.scan.is_narrow() && !self.parked {
-            // No entry beyond a narrow scan has the prefix it was opened for.
+            // A narrow scan has all entries with the prefix, so there is no need to open a wider
+            // one.
             self.at_start = false;
             self.pass(txn, true)?
         } else {
@@ -334,7 +343,8 @@ impl Cursor {
         self.settle(txn, found, true, true, record)
     }
 
-    /// Reads the row that `key`, all declared columns of a unique index, names.
+    /// Reads the row of the entry whose key is `key`, which has all declared columns of a unique
+    /// index.
     ///
     /// # Errors
     /// Those of [`Self::seek`].
@@ -366,7 +376,7 @@ impl Cursor {
         self.row(txn, false, record)
     }
 
-    /// Id of the row last read from a table with a hidden primary key.
+    /// Hidden id of the row last read, in a table without a primary key.
     ///
     /// # Errors
     /// `InvalidArgument` if the table has a primary key, or no row was read.
@@ -379,8 +389,8 @@ impl Cursor {
         self.fetch.unlock_row(txn);
     }
 
-    /// Reads the row of the row key that was set. `sought`: the key comes from the statement, so
-    /// its gap is locked if there is no row.
+    /// Reads the row whose key `fetch` was given. `sought` says that the key comes from the
+    /// statement: a locking read then locks the gap around this key if there is no row.
     fn row(&mut self, txn: &mut Transaction, sought: bool, record: &mut [u8]) -> Result<bool> {
         if !self.fetch.is_locking() {
             self.pin(txn)?;
@@ -396,7 +406,8 @@ impl Cursor {
         Ok(found)
     }
 
-    /// Pins the read point of a snapshot read. It must not be older than the index.
+    /// Pins the read point of a snapshot read. It must not be older than the index, which would
+    /// lack entries of older rows.
     fn pin(&self, txn: &mut Transaction) -> Result<()> {
         txn.pin();
         if txn.pinned().seqno < self.fetch.created() {
@@ -414,8 +425,8 @@ impl Cursor {
         Ok(txn.pinned().clone())
     }
 
-    /// Bounds the scan to the index, up to the end of the range if there is one. A locking scan
-    /// reads on to the first entry beyond.
+    /// Bounds the scan to the index, up to `end` if that is set. A locking scan has no such end,
+    /// because it reads on to the first entry beyond the range.
     fn bound_to_index(&mut self) {
         self.gaps.turn(self.fetch.is_locking());
         let end = if self.gaps.is_on() {
@@ -426,7 +437,7 @@ impl Cursor {
         self.scan.bound_to_index(self.fetch.index().id(), end);
     }
 
-    /// Opens sources within the bounds, or keeps the open ones.
+    /// Opens sources within the bounds, or keeps the open ones, at the read point of the statement.
     fn open(&mut self, txn: &mut Transaction, narrow: bool) -> Result<()> {
         let point = self.read_point(txn)?;
         let index = self.fetch.index().id();
@@ -444,7 +455,7 @@ impl Cursor {
         }
     }
 
-    /// Reads the row of the first entry from `sought` on.
+    /// Reads the row of the first entry from `sought` on, in the direction of the scan.
     fn begin(
         &mut self,
         txn: &mut Transaction,
@@ -458,7 +469,7 @@ impl Cursor {
         self.settle(txn, found, forward, within_prefix, record)
     }
 
-    /// Moves one entry on in the open scan.
+    /// Moves one entry on in the open sources; a locking read moves at the newest point.
     fn pass(&mut self, txn: &Transaction, forward: bool) -> Result<bool> {
         match self.fetch.is_locking() {
             true => self.scan.step_following(txn, forward),
@@ -488,13 +499,13 @@ impl Cursor {
         })
     }
 
-    /// Whether the row last read was shown without its lock, and the scan still stands on it.
+    /// Whether the row last read was shown without its lock, and the scan is still open at it.
     fn has_shown(&self) -> bool {
         self.fetch.lock().has_shown() && self.scan.is_open()
     }
 
-    /// Moves again to the entry that was shown without its lock; if it is gone, to the first entry
-    /// after the one before it.
+    /// Moves again to the entry whose row was shown without its lock. If that entry is gone, moves
+    /// to the first entry after the one that was passed before it.
     fn again(&mut self, txn: &Transaction, forward: bool) -> Result<bool> {
         self.fetch.read_in_place();
         if self.scan.entries().valid() && !self.is_outdated(txn) {
@@ -517,7 +528,8 @@ impl Cursor {
         txn.context().super_versions.freshness(self.scan.point()) != Freshness::Latest
     }
 
-    /// Moves to the first entry after the one that was passed last, at the newest point.
+    /// Moves to the first entry after the one that was passed last, in the scan's direction and at
+    /// the newest point.
     fn go_back(&mut self, txn: &Transaction, forward: bool) -> Result<bool> {
         let passed = self.fetch.passed_entry();
         let at = match (self.at_start, forward) {
@@ -528,7 +540,8 @@ impl Cursor {
         self.scan.resume(txn, at)
     }
 
-    /// Reads the row under the scan, and moves on past entries that have no row for the reader.
+    /// Reads the row of the entry under the scan. Moves on past entries that have no row for this
+    /// reader. On an error, gives the gap lock back.
     fn settle(
         &mut self,
         txn: &mut Transaction,
@@ -582,7 +595,8 @@ impl Cursor {
             if forward && self.fetch.reads_rows() {
                 self.ahead.pass(&self.fetch, entries, point);
             }
-            // The scan has passed all keys before a row that was shown, as in InnoDB.
+            // If the row was shown without its lock before, the scan does not go back after the
+            // wait for this lock: it counts as having passed all keys before the row, as in InnoDB.
             let shown = self.fetch.lock().has_shown();
             let behind = self.scan.is_behind(txn);
             let read = self.fetch.entry(txn, point, entries, behind, record)?;
@@ -592,7 +606,7 @@ impl Cursor {
             if (waited || gone) && self.is_outdated(txn) {
                 found = self.go_back(txn, forward)?;
                 if has_row && found && self.scan.entries().user_key() == self.fetch.last_entry() {
-                    // Nothing has come before it.
+                    // No entry was committed between the one passed before and this one.
                     return Ok(true);
                 }
                 if has_row {

@@ -1,19 +1,19 @@
-//! One index of an open table: prefixes encoded keys with the index id.
+//! One index of an open table. It encodes keys and puts the index id in front of them.
 
 use crate::base::key::{INDEX_ID_LEN, index_prefix};
 use crate::base::{Error, IndexId, Result, Seqno};
 use crate::catalog::{IndexEntry, IndexSchema};
 use crate::keycode::{IndexCodec, IndexDecodePlan};
 
-/// The source of the index's keys.
+/// The source of an index's keys.
 enum IndexKeys {
-    /// From columns.
+    /// Keys are encoded from columns of the row.
     Columns(Box<IndexCodec>),
-    /// A hidden row id: the clustered index of a table without a primary key.
+    /// Keys are hidden row ids: the clustered index of a table without a primary key.
     Hidden,
 }
 
-/// One index of an opened table.
+/// One index of an open table.
 pub(crate) struct IndexInfo {
     ids: IndexEntry,
     name: String,
@@ -22,7 +22,7 @@ pub(crate) struct IndexInfo {
 }
 
 impl IndexInfo {
-    /// The index that `schema` defines.
+    /// The index that `schema` defines, with the ids of its catalog entry.
     pub(super) fn new(schema: &IndexSchema, ids: IndexEntry, codec: IndexCodec) -> Self {
         Self {
             ids,
@@ -61,7 +61,8 @@ impl IndexInfo {
         }
     }
 
-    /// Appends index id and declared parts of the row in `record`. Whether a part is NULL.
+    /// Appends the index id and the encoded declared parts of the row in `record`. Returns whether
+    /// one of these parts is NULL.
     ///
     /// # Safety
     /// Blob columns of `record` point to their bytes.
@@ -72,7 +73,7 @@ impl IndexInfo {
         unsafe { self.codec()?.encode_record(record, out) }
     }
 
-    /// Appends the key of the row in `record` in this clustered index.
+    /// Appends the key of the row in `record` in this clustered index. A hidden key needs `row_id`.
     ///
     /// # Safety
     /// Blob columns of `record` point to their bytes.
@@ -107,8 +108,8 @@ impl IndexInfo {
         unsafe { self.codec()?.encode_value(record, out) }
     }
 
-    /// Appends the encoded form of a key image: some or all parts, or a row reference. Whether all
-    /// declared parts are there.
+    /// Appends the index id and the encoded form of a key image: some or all parts, or a row
+    /// reference. Returns whether the image has all declared parts.
     pub(super) fn seek_prefix(&self, image: &[u8], out: &mut Vec<u8>) -> Result<bool> {
         out.extend_from_slice(&index_prefix(self.id()));
         match &self.keys {
@@ -130,7 +131,7 @@ impl IndexInfo {
         Ok(INDEX_ID_LEN + self.codec()?.declared_len(rest)?)
     }
 
-    /// Whether a column's value can be decoded from entries.
+    /// Whether a column's value can be decoded from entries of the index.
     pub(super) fn covers(&self, column: u32) -> bool {
         self.codec().is_ok_and(|codec| codec.covers(column))
     }

@@ -1,4 +1,5 @@
-//! The open sources of a cursor: a range of one index, read at one point.
+//! The open sources of a cursor: iterators over memtables and files for a range of one index, read
+//! at one point.
 
 use super::read_mode::Entries;
 use crate::base::key::index_prefix;
@@ -13,15 +14,15 @@ use std::sync::Arc;
 struct OpenSources {
     index: IndexId,
     point: ReadPoint,
-    /// Savepoint of the own writes when they were opened.
+    /// Savepoint of the transaction's own writes when the sources were opened.
     written: Savepoint,
-    /// They cover only the prefix of an exact seek.
+    /// The sources cover only the prefix of an exact seek.
     narrow: bool,
-    /// The transaction's own writes are among them.
+    /// The transaction's own writes are among the sources.
     with_own: bool,
 }
 
-/// The position from which a scan goes on in other sources.
+/// The position from which a scan continues in newly opened sources.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Resume<'a> {
     /// At the first entry with this key or above it.
@@ -40,12 +41,13 @@ pub(super) enum Resume<'a> {
 ///
 /// A snapshot read stays at the point that its sources were opened at. A locking read *follows*:
 /// each of its moves reads at the newest point, so that it meets what others have committed in
-/// front of it. While the view is the same, only memtables that commits have written to since are
-/// sought again; when it is another one, the sources are opened anew, with the same bounds.
+/// front of it. While the newest super version is still the one of the sources, the scan seeks
+/// again only in memtables that commits have written to since. When there is a newer super version,
+/// the scan opens new sources with the same bounds.
 ///
-/// Between statements it keeps its memory and pins nothing: no view, no file, no block.
+/// Between statements it keeps its memory and pins nothing: no super version, no file, no block.
 pub(super) struct IndexScan {
-    /// Without sources while `opened` is none.
+    /// Has no sources while `opened` is `None`.
     entries: Entries,
     opened: Option<OpenSources>,
     /// The owner whose interruption ends the scan.
@@ -53,11 +55,12 @@ pub(super) struct IndexScan {
     lower: Vec<u8>,
     /// Empty for no bound.
     upper: Vec<u8>,
-    /// The sources cover keys below this one; empty for all.
+    /// The sources cover keys below this one; empty if they cover all keys.
     covered: Vec<u8>,
-    /// The bounds reach beyond the keys that the sources cover: a move must open others.
+    /// The bounds reach beyond the keys that the sources cover, so the next move must open other
+    /// sources.
     short: bool,
-    /// Scratch: the smallest key above another one.
+    /// Scratch buffer for the smallest key above another one.
     above: Vec<u8>,
 }
 
@@ -75,7 +78,7 @@ impl IndexScan {
         }
     }
 
-    /// Lets go of the sources.
+    /// Closes the sources, which releases what they pin.
     pub(super) fn close(&mut self) {
         if self.opened.take().is_some() {
             self.entries.inner_mut().exchange(Vec::clear);
@@ -86,12 +89,12 @@ impl IndexScan {
         self.opened.is_some()
     }
 
-    /// Whether it has the prefix of an exact seek and no more.
+    /// Whether the sources cover only the prefix of an exact seek.
     pub(super) fn is_narrow(&self) -> bool {
         self.opened.as_ref().is_some_and(|opened| opened.narrow)
     }
 
-    /// Whether the next entry within the bounds is in the sources.
+    /// Whether the open sources cover all keys within the bounds, so that a move needs no others.
     pub(super) fn reaches_on(&self) -> bool {
         !self.short && self.is_open() && !self.is_narrow()
     }
@@ -104,7 +107,7 @@ impl IndexScan {
         &mut self.entries
     }
 
-    /// The read point of the scan. Only while open.
+    /// The read point of the scan, which must be open.
     pub(super) fn point(&self) -> &ReadPoint {
         &self.opened().point
     }
@@ -137,13 +140,13 @@ impl IndexScan {
         }
     }
 
-    /// The bounds have changed while the scan is open.
+    /// Applies bounds that were changed while the scan is open.
     pub(super) fn move_bounds(&mut self) {
         self.put_bounds_in_force();
         self.short = !self.covers_bounds();
     }
 
-    /// Whether the sources have all that lies within the bounds.
+    /// Whether the sources cover all keys within the bounds.
     fn covers_bounds(&self) -> bool {
         self.covered.is_empty() || !self.upper.is_empty() && self.upper <= self.covered
     }
@@ -153,8 +156,8 @@ impl IndexScan {
         self.entries.set_bounds(Some(&self.lower), upper);
     }
 
-    /// Opens sources of `index` at `point`, or keeps the open ones. A seek must follow. `widely`:
-    /// for the whole index, because the cursor seeks again and again.
+    /// Opens sources of `index` at `point`, or keeps the open ones. A seek must follow. `widely`
+    /// opens them for the whole index, because the cursor seeks again and again.
     pub(super) fn open(
         &mut self,
         txn: &Transaction,
@@ -180,7 +183,7 @@ impl IndexScan {
         self.put_bounds_in_force();
     }
 
-    /// Whether the open sources serve a seek at `point`.
+    /// Whether a seek at `point` can use the open sources.
     fn serves(&self, txn: &Transaction, point: &ReadPoint, narrow: bool) -> bool {
         self.opened.as_ref().is_some_and(|opened| {
             let own_missing = || !opened.with_own && txn.writes_touch(opened.index);
@@ -210,7 +213,8 @@ impl IndexScan {
         let own = || {
             let own = match narrow {
                 true => txn.own_writes_within(lower, upper),
-                // Bounds may move while the scan is open, but for the index.
+                // Take own writes of the whole index: the bounds may move within it while the scan
+                // is open.
                 false => {
                     let prefix = index_prefix(index);
                     let end = prefix_successor(&prefix);
@@ -236,7 +240,8 @@ impl IndexScan {
         });
     }
 
-    /// A kill of the session ends a scan that skips many entries.
+    /// Lets a kill of the session end a scan that skips many entries, and sets where such a scan
+    /// reports tombstones.
     fn heed_interrupts(&mut self, txn: &Transaction) {
         let known = self.owner.as_ref();
         if !known.is_some_and(|owner| Arc::ptr_eq(owner, txn.owner())) {
@@ -249,7 +254,7 @@ impl IndexScan {
         }
     }
 
-    /// Moves one entry on in the sources as they are.
+    /// Moves one entry on in the open sources, at their read point.
     pub(super) fn step(&mut self, forward: bool) -> Result<bool> {
         match (self.entries.valid(), forward) {
             (false, _) => Ok(false),
@@ -282,13 +287,13 @@ impl IndexScan {
             .move_at(seqno, !forward, |source| source.grew_after(since))
     }
 
-    /// Returns the seqno of the point before.
+    /// Sets the seqno of the read point, and returns the one before.
     fn advance_point(&mut self, seqno: Seqno) -> Seqno {
         let opened = self.opened.as_mut().expect("open");
         std::mem::replace(&mut opened.point.seqno, seqno)
     }
 
-    /// Goes on at the newest point, within the bounds of the open scan.
+    /// Opens sources at the newest point and seeks `at`, within the bounds of the open scan.
     pub(super) fn resume(&mut self, txn: &Transaction, at: Resume<'_>) -> Result<bool> {
         let (index, narrow) = (self.opened().index, self.opened().narrow);
         self.open_sources(txn, index, txn.latest_point(), narrow);
@@ -296,7 +301,7 @@ impl IndexScan {
         self.seek(at)
     }
 
-    /// Seeks in the sources as they are.
+    /// Seeks in the open sources, at their read point.
     pub(super) fn seek(&mut self, at: Resume<'_>) -> Result<bool> {
         match at {
             Resume::From(key) => self.entries.seek_ge(key),
@@ -316,7 +321,7 @@ impl IndexScan {
     }
 }
 
-/// Copies into a buffer without a new allocation, if it is large enough.
+/// Replaces the contents of `to` with `from`. The buffer grows only if `from` does not fit.
 pub(super) fn copy(to: &mut Vec<u8>, from: &[u8]) {
     to.clear();
     to.extend_from_slice(from);

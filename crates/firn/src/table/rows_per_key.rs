@@ -1,17 +1,18 @@
-//! How many rows share a key: what the optimizer calls rows per key.
+//! Estimates how many rows share a key: the optimizer's rows per key.
 //!
-//! The files of an index carry sketches of the distinct values of each prefix of its keys, and the
-//! union of these is that of the index; what is in memtables yet is added by walking it, as long as
-//! it is not much. So the answer costs no look at the rows, is the same after a restart, and is
-//! there after a load without ANALYZE. It counts values as they were written: those of deleted and
-//! superseded entries count until a compaction has met them. Never more than there are rows.
+//! The files of an index carry sketches of the distinct values of each prefix of its keys. The
+//! union of these sketches is the sketch of the index. Entries in memtables are added by walking
+//! over them, if they are not too many. So the estimate reads no row, is the same after a restart,
+//! and is there after a load without ANALYZE. It counts values as they were written: the values of
+//! deleted and superseded entries count until a compaction has dropped these entries. The estimate
+//! of distinct values is never above the number of rows.
 //!
-//! Where sketches are missing (files of an older version, or a great many rows in memtables),
-//! values are visited: for each prefix of the index, seek from one distinct value to the next. When
-//! the index ends within a few dozen seeks the count is exact. Otherwise the values seen so far
-//! cover a part of the index; the rows in that part, by a range estimate, give the rows per value.
-//! The beginning of the index stands for the rest: good for even distributions, wrong for skewed
-//! ones.
+//! Where sketches are missing (files of an older version, or a great many rows in memtables), a
+//! scan visits values: for each prefix of the index, it seeks from one distinct value to the next.
+//! When the index ends within a few dozen seeks, the count is exact. Otherwise the values seen so
+//! far cover a part of the index, and a range estimate of the rows in that part gives the rows per
+//! value. The beginning of the index stands for all of it, which is good for even distributions and
+//! wrong for skewed ones.
 
 use super::Table;
 use super::index_info::IndexInfo;
@@ -25,20 +26,21 @@ use crate::iter::{MergeIter, MvccIter, ReadAt};
 use crate::read::{ReadPoint, ScanRange, SuperVersion, SuperVersions, estimate_rows, scan_sources};
 use std::sync::Arc;
 
-/// Distinct values to visit.
+/// Distinct values that are visited at most.
 const VALUES_MAX: u64 = 64;
 
-/// Entries of memtables to walk over.
+/// Memtables with more entries than this are not walked over.
 const WALK_MAX: u64 = 32 << 10;
-/// Memtables with less than this share of the entries of files may be left out.
+/// More entries than that in memtables are ignored if they are at most this fraction (1/16) of the
+/// entries in files; otherwise the sketches do not count.
 const MEMTABLE_SHARE_MIN: u64 = 16;
 
 impl Table {
-    /// Mean rows for one value of the first 1, 2, … declared parts of index number `index`; all
-    /// NULLs are one value.
+    /// Mean number of rows with the same value in the first 1, 2, … declared parts of index number
+    /// `index`. All NULLs count as one value.
     ///
     /// # Errors
-    /// Those of reading.
+    /// Those of reading files: `Corruption`, `Unsupported`, `Io`.
     pub fn rows_per_key(&self, super_versions: &SuperVersions, index: usize) -> Result<Vec<f64>> {
         let current = self.current();
         let Some(info) = current.indexes.get(index) else {
@@ -52,7 +54,8 @@ impl Table {
         let sketches = sketches(&point.super_version, info.id(), prefix_extractor)?;
         let mut all = Vec::with_capacity(info.part_count());
         for parts in 1..=info.part_count() {
-            // A longer prefix has no fewer values: once each row has its own, all do.
+            // A longer prefix has no fewer distinct values: if each row has its own value of a
+            // prefix, it has its own value of all longer ones.
             let known = all.last().copied().unwrap_or(f64::MAX);
             let per_key = if known <= 1.0 || parts > prefixes {
                 1.0
@@ -67,7 +70,8 @@ impl Table {
     }
 }
 
-/// The distinct values of each prefix in files and memtables, unless they are not known.
+/// Sketches of the distinct values of each prefix in files and memtables; `None` if a source has
+/// none.
 fn sketches(
     super_version: &SuperVersion,
     index: IndexId,
