@@ -1,4 +1,5 @@
-//! Transactions: snapshots, private write sets, row locks, deadlocks, and prepared transactions.
+//! Transactions: snapshots, private write sets, row and gap locks, deadlocks, and prepared
+//! transactions.
 
 pub mod active_inserts;
 mod deadlock;

@@ -54,7 +54,8 @@ impl Table {
     /// The values of `record` that are stored in blob files: those not shorter than the threshold,
     /// and all values of the columns `out_of_line`.
     ///
-    /// # Safety Blob columns of `record` point to their bytes, which stay valid as long as the
+    /// # Safety
+    /// Blob columns of `record` point to their bytes, which stay valid as long as the
     /// result.
     pub(super) unsafe fn large_values<'a>(
         &self,

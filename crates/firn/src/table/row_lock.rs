@@ -4,9 +4,9 @@ use super::read_mode::{LockWait, ReadMode};
 use crate::base::{ErrorKind, Result};
 use crate::txn::{Granted, Transaction, WaitPolicy};
 
-/// Semi-consistent reading: a scan of the rows themselves shows a row that another transaction has
-/// locked as it was last committed. If that row matches, the caller asks for it again, by a move or
-/// by the same seek, and then the read waits.
+/// Semi-consistent reading: if another transaction has locked a row, a scan of the clustered index
+/// shows the row as it was last committed. If that row matches, the caller asks for it again, by a
+/// move or by the same seek, and this second read waits for the lock.
 ///
 /// Any read after [`Self::Shown`] waits for its lock, and every granted lock ends that state. So
 /// two reads in a row never leave the caller with an unlocked row, and it makes progress.
@@ -22,7 +22,7 @@ enum SemiConsistent {
 /// Outcome of locking a row.
 pub(super) enum LockOutcome {
     Yes,
-    /// The row is left out.
+    /// The row is locked by another transaction, and the caller skips it.
     Skip,
     /// The row is shown as it was last committed.
     Shown,
@@ -33,7 +33,7 @@ pub(super) struct RowLock {
     mode: ReadMode,
     wait: LockWait,
     semi: SemiConsistent,
-    /// The last lock was not held before.
+    /// The transaction did not hold the last lock before it was taken.
     newly: bool,
     /// Rows that the scan has locked newly and will meet again, because it went back.
     ahead: Vec<Vec<u8>>,
@@ -68,7 +68,8 @@ impl RowLock {
         }
     }
 
-    /// Notes a row that was locked newly before the scan reads it.
+    /// Notes a row that was locked newly before the scan reads it, so that its lock can be released
+    /// if the row does not match.
     pub(super) fn will_meet(&mut self, row_key: &[u8]) {
         self.ahead.push(row_key.to_vec());
     }
@@ -104,7 +105,7 @@ impl RowLock {
         self.semi == SemiConsistent::Shown
     }
 
-    /// Ends the shown state: the row is gone, or does not match.
+    /// Ends the state [`SemiConsistent::Shown`], because the row is gone or does not match.
     pub(super) fn forget_shown(&mut self) {
         if self.has_shown() {
             self.semi = SemiConsistent::Try;
@@ -115,7 +116,7 @@ impl RowLock {
         self.waited
     }
 
-    /// Ends the statement: its locks stay until the end of the transaction.
+    /// Forgets the locks of a statement that ends: they are held until the end of the transaction.
     pub(super) fn forget(&mut self) {
         self.forget_last();
         self.ahead.clear();
@@ -126,9 +127,9 @@ impl RowLock {
         self.waited = false;
     }
 
-    /// Locks the row. `may_show`: semi-consistent reading may show it without the lock, which only
-    /// a scan of the clustered index may. A scan of a secondary index waits, as in InnoDB, and so
-    /// does a lookup of a whole unique key.
+    /// Locks the row. With `may_show`, semi-consistent reading may show the row without its lock.
+    /// Only a scan of the clustered index sets it. A scan of a secondary index waits, as in InnoDB,
+    /// and so does a lookup of a whole unique key.
     pub(super) fn take(
         &mut self,
         txn: &Transaction,
@@ -163,8 +164,8 @@ impl RowLock {
         }
     }
 
-    /// Locks a row that the scan does not read, or not yet, and waits for it as for one that it
-    /// reads. `None` if rows that others have locked are skipped.
+    /// Locks a row that the scan does not read, or not yet. The cursor's [`LockWait`] applies as to
+    /// rows that it reads. `None` if others hold the lock and such rows are skipped.
     pub(super) fn wait_for(&self, txn: &Transaction, row_key: &[u8]) -> Result<Option<Granted>> {
         let ReadMode::Locking(mode) = self.mode else {
             return Ok(None);

@@ -29,10 +29,10 @@ use std::sync::Arc;
 /// Distinct values that are visited at most.
 const VALUES_MAX: u64 = 64;
 
-/// Memtables with more entries than this are not walked over.
+/// Entries in memtables that are walked over at most.
 const WALK_MAX: u64 = 32 << 10;
-/// More entries than that in memtables are ignored if they are at most this fraction (1/16) of the
-/// entries in files; otherwise the sketches do not count.
+/// If memtables have more than [`WALK_MAX`] entries, they are left out, provided that files have at
+/// least this many times as many entries. Otherwise the sketches are not used.
 const MEMTABLE_SHARE_MIN: u64 = 16;
 
 impl Table {

@@ -1,12 +1,12 @@
-//! Cycles in the wait-for graph: pure functions that take no locks.
+//! Searches cycles in the wait-for graph, with pure functions that take no locks.
 
 use std::collections::HashSet;
 use std::hash::Hash;
 
 /// Searches depth-first for a cycle through `start`. Returns its nodes, `start` first: each node
 /// waits for the next one, and the last one waits for `start`. `None` if there is no such cycle.
-///
 /// `key` identifies a node. `blockers` returns the nodes that a node waits for; it is called once
+/// for each node that the search reaches.
 /// per node reached.
 pub(super) fn find_cycle<N: Clone, K: Hash + Eq>(
     start: &N,
@@ -35,8 +35,8 @@ pub(super) fn find_cycle<N: Clone, K: Hash + Eq>(
     None
 }
 
-/// Index of the victim in a cycle: the member with the least weight. On a tie it is the first one:
-/// index 0 is the requester, and the other members have waited longer.
+/// Index of the victim in a cycle: the member with the least weight. If several have it, the first
+/// one is the victim: index 0 is the requester, and the other members have waited longer.
 pub(super) fn victim(weights: &[u64]) -> usize {
     let least = weights.iter().min().expect("a cycle has members");
     weights.iter().position(|w| w == least).expect("the least")

@@ -1,5 +1,5 @@
-//! Prepared transactions without a session: recovery found them, or their session ended. Also notes
-//! those that are still in a session but may outlive it.
+//! Prepared transactions without a session: recovery found them, or their session ended. Prepared
+//! transactions that are still in a session, but may outlive it, are noted here too.
 
 use super::lock_table::LockOwner;
 use crate::base::row_count::RowCount;
@@ -21,24 +21,23 @@ pub struct PreparedTransaction {
     pub owner: Option<Arc<LockOwner>>,
     /// The slots of [`super::ActiveInserts`] that list its new keys under `owner`.
     pub inserting: u64,
-    /// Holds the blobs that it wrote.
+    /// Keeps the blobs that the transaction wrote from being removed as garbage.
     pub blobs: TransactionBlobs,
-    /// The run of the host's server that prepared it, if recovery found it and the log names the
-    /// run.
+    /// The server run that prepared the transaction, if recovery found the transaction and the log
+    /// names the run.
     pub run: Option<Arc<ServerRun>>,
-    /// The row counts that a commit changes, with the net change; `None` if recovery does not know
-    /// it.
+    /// The row counts that a commit changes, each with its net change; `None` if recovery does not
+    /// know the change.
     pub rows: Vec<(Arc<RowCount>, Option<i64>)>,
 }
 
 /// All prepared transactions without a session, by xid.
-///
 /// DDL must not replace or drop a table that a prepared transaction has changed: a later commit
 /// would write under index ids that nothing reads any more. While the transaction is in its
-/// session, the server's metadata locks prevent such DDL. But the server releases them before it
-/// reports to the engine that the session ends. So a transaction that may outlive its session is
-/// noted when it is prepared, and passes through three maps; it enters the next one before it
-/// leaves the last one, or under the same lock:
+/// session, the server's metadata locks prevent such DDL. But the server releases these locks
+/// before it reports to the engine that the session ends. So a transaction that may outlive its
+/// session is noted when it is prepared, and passes through three maps. It enters the next map
+/// before it leaves the previous one, or under the same lock:
 ///
 /// 1. `Noted::in_sessions`, while it is in its session;
 /// 2. `by_xid`, while it waits for its outcome;
@@ -61,7 +60,7 @@ pub(super) struct Noted {
 }
 
 impl PreparedTransactions {
-    /// Adds a transaction, which waits here for its outcome.
+    /// Adds a transaction without a session, which waits for its outcome.
     pub fn insert(&self, xid: Vec<u8>, transaction: PreparedTransaction) {
         self.by_xid.lock().insert(xid, transaction);
     }
@@ -71,7 +70,7 @@ impl PreparedTransactions {
         self.noted.lock().in_sessions.insert(xid, indexes);
     }
 
-    /// Removes the note: the transaction has its outcome, or was [inserted](Self::insert).
+    /// Removes the note of a transaction that has its outcome or was [inserted](Self::insert).
     pub(super) fn forget(&self, xid: &[u8]) {
         self.noted.lock().in_sessions.remove(xid);
     }
@@ -79,8 +78,8 @@ impl PreparedTransactions {
     /// Checks that no prepared transaction has changed an entry of one of `indexes`.
     ///
     /// # Errors
-    /// `LockTimeout` if one has; other engines would wait for a lock here. `Corruption` of a
-    /// transaction's batch.
+    /// `LockTimeout` if one has, because other engines would wait for a lock here. `Corruption` if
+    /// the batch of a prepared transaction is damaged.
     pub fn refuse_if_changed(&self, indexes: &[IndexId]) -> Result<()> {
         let hit = |changed: &BTreeSet<IndexId>| indexes.iter().any(|id| changed.contains(id));
         // Hold both locks together: otherwise a transaction that moves from `by_xid` to `ending` in
@@ -104,7 +103,7 @@ impl PreparedTransactions {
         self.by_xid.lock().keys().cloned().collect()
     }
 
-    /// The xids with a known server run ([`PreparedTransaction::run`]), and the run.
+    /// The xids whose server run ([`PreparedTransaction::run`]) is known, each with this run.
     pub fn runs(&self) -> Vec<(Vec<u8>, Arc<ServerRun>)> {
         let all = self.by_xid.lock();
         let named = all
@@ -115,7 +114,7 @@ impl PreparedTransactions {
             .collect()
     }
 
-    /// Ids of the spilled files of all transactions.
+    /// Ids of the spilled files of all prepared transactions without a session.
     pub fn files(&self) -> Vec<u64> {
         let all = self.by_xid.lock();
         let files = all.values().flat_map(|one| one.changes.files());

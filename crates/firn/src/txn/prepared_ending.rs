@@ -8,15 +8,17 @@ use crate::write::{Changes, CommitRecord, unknown_outcome};
 use std::collections::BTreeSet;
 
 impl PreparedTransactions {
-    /// Commits the transaction and waits until it is as durable as the flush mode says. Returns
-    /// whether `xid` was known.
+    /// Commits the transaction `xid` and waits until the commit is as durable as the flush mode
+    /// says. Returns whether `xid` was known.
     ///
     /// # Errors
-    /// The transaction stays prepared if it cannot be published: `Poisoned` and `ShutDown` of the
-    /// log, `NoSpace` on a full disk, `Corruption` of its batch, `Unsupported` if no seqno is left.
-    /// `Poisoned` as well if it is published, but the log fails before it is durable: the outcome
-    /// is unknown until restart. `NoSpace` likewise if a database that opened without any room
-    /// cannot log it yet.
+    /// If the commit cannot be published, the transaction stays prepared: `Poisoned` and
+    /// `ShutDown` of the log, `NoSpace` on a full disk, `Corruption` of its batch, `Unsupported` if
+    /// no seqno is left.
+    ///
+    /// Two errors can occur after the commit was published. `Poisoned`: the log fails before the
+    /// commit is durable, so its outcome is unknown until restart. `NoSpace`: the database was
+    /// opened on a full disk, and the log cannot take the commit record yet.
     pub fn commit(&self, xid: &[u8], cx: &TransactionContext) -> Result<bool> {
         let indexes = |transaction: &PreparedTransaction| transaction.changes.indexes();
         let Some(transaction) = self.take_out(xid, indexes)? else {
@@ -40,7 +42,8 @@ impl PreparedTransactions {
                 }
                 release(&transaction, cx);
                 match cx.pipeline.wait_durable(committed.lsn) {
-                    // The log is intact and takes the commit once there is room.
+                    // `NoSpace` is no failure of the log: it writes the commit record once there is
+                    // room.
                     Err(error) if *error.kind() == ErrorKind::NoSpace => Err(error),
                     Err(error) => Err(unknown_outcome(&error)),
                     Ok(()) => Ok(true),
@@ -54,8 +57,9 @@ impl PreparedTransactions {
         }
     }
 
-    /// Removes the transaction from `by_xid` and notes its indexes: until its outcome is in the
-    /// log, DDL must not change the table, since the transaction may have to go back.
+    /// Removes the transaction from `by_xid` and notes its indexes in `Noted::ending`. If its
+    /// outcome cannot be logged, it is inserted into `by_xid` again, so DDL must not change its
+    /// tables until then.
     fn take_out(
         &self,
         xid: &[u8],
@@ -69,14 +73,14 @@ impl PreparedTransactions {
         Ok(by_xid.remove(xid))
     }
 
-    /// Rolls the transaction back. Returns whether `xid` was known.
+    /// Rolls the transaction `xid` back. Returns whether `xid` was known.
     ///
     /// # Errors
     /// If the rollback cannot be logged, the transaction stays prepared: `Poisoned` and `ShutDown`
     /// of the log, `NoSpace` on a full disk. `Poisoned` as well if it is logged, but the log fails
     /// before it is durable: the next open may find the transaction prepared again.
     pub fn rollback(&self, xid: &[u8], cx: &TransactionContext) -> Result<bool> {
-        // A damaged batch must not keep its transaction from being rolled back.
+        // A damaged batch must not prevent the rollback, so its indexes are not noted.
         let indexes = |one: &PreparedTransaction| Ok(one.changes.indexes().unwrap_or_default());
         let Some(transaction) = self.take_out(xid, indexes)? else {
             return Ok(false);
@@ -100,8 +104,8 @@ impl PreparedTransactions {
 }
 
 /// Removes the files of a prepared transaction whose rollback record ends at `lsn` in the log.
-/// Syncs the log first, in every flush mode: a crash before that brings the transaction back, and
-/// it needs its files.
+/// Syncs the log first, in every flush mode: after a crash without that record in the log, recovery
+/// finds the transaction prepared again and needs its files.
 ///
 /// # Errors
 /// `Poisoned` of the log. The files stay, and the next open removes those that the log does not

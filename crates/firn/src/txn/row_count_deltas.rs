@@ -1,4 +1,4 @@
-//! How a transaction that has not ended changes the row counts of its tables.
+//! How a transaction that has not ended will change the row counts of its tables.
 
 use super::write_set::Savepoint;
 use crate::base::IndexId;
@@ -6,10 +6,11 @@ use crate::base::row_count::RowCount;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The tables are kept for the next transaction if they are at most this many.
+/// Tables remembered for the next transaction. If there are more, all are forgotten.
 const TABLES_KEPT: usize = 64;
 
-/// The net change of one table by ended statements, the first of which began at `since`.
+/// The net change of one table's row count by ended statements, the first of which began at
+/// `since`.
 struct Earlier {
     since: Savepoint,
     /// Position in `RowCountDeltas::tables`.
@@ -25,20 +26,21 @@ struct Earlier {
 /// 5, statements that began at 0 and 3 make one entry with `since` 0, and those that began at 5 and
 /// 8 one with `since` 5; a rollback to 5 drops the second.
 ///
-/// The tables stay known after a transaction. So a session that writes to the same tables again and
-/// again does not allocate, and does not touch the reference count of a [`RowCount`], whose cache
-/// line all sessions share.
+/// The list of tables survives the transaction. So a session that writes to the same tables again
+/// and again does not allocate, and does not change the reference count of a [`RowCount`], whose
+/// cache line all sessions share.
 #[derive(Default)]
 pub(super) struct RowCountDeltas {
     tables: Vec<Table>,
     by_index: HashMap<IndexId, usize>,
-    /// Position of the table that was counted last, which is usually the next one, too.
+    /// Position in `tables` of the table that was counted last. The next row is usually of the same
+    /// table.
     last: usize,
     /// Ascending by `since`.
     earlier: Vec<Earlier>,
     /// The newest savepoint.
     savepoint: Savepoint,
-    /// Whether the running statement has counted.
+    /// Whether the running statement has changed a row count.
     counted: bool,
 }
 
@@ -50,7 +52,8 @@ struct Table {
 }
 
 impl RowCountDeltas {
-    /// The running statement has added `net` rows to a table; negative if it deleted rows.
+    /// Counts `net` rows that the running statement has added to a table; negative if it deleted
+    /// rows.
     pub(super) fn count(&mut self, clustered: IndexId, rows: &Arc<RowCount>, net: i64) {
         let known = self.tables.get(self.last);
         if known.is_none_or(|table| table.clustered != clustered) {
@@ -75,7 +78,7 @@ impl RowCountDeltas {
     }
 
     /// Adds the changes of the running statement, which began at `since`, to those of ended
-    /// statements. The caller keeps the statement's changes.
+    /// statements. Called when the statement's changes stay.
     pub(super) fn end_statement(&mut self, since: Savepoint) {
         if !std::mem::take(&mut self.counted) {
             return;
@@ -98,13 +101,14 @@ impl RowCountDeltas {
         }
     }
 
-    /// A savepoint was set at `mark`, between two statements.
+    /// Notes that a savepoint was set at `mark`, between two statements.
     pub(super) fn set_savepoint(&mut self, mark: Savepoint) {
         self.savepoint = mark;
     }
 
-    /// Forgets the changes after `mark`, since the writes after it were rolled back. The running
-    /// statement began at `statement`; if `mark` is later, its changes stay counted.
+    /// Forgets the changes by writes after `mark`, because these writes were rolled back. The
+    /// running statement began at `statement`. If `mark` is later, only a part of the statement is
+    /// rolled back, and its changes stay counted.
     pub(super) fn rollback_to(&mut self, mark: Savepoint, statement: Savepoint) {
         if mark <= statement && std::mem::take(&mut self.counted) {
             self.tables.iter_mut().for_each(|table| table.net = 0);
@@ -113,7 +117,7 @@ impl RowCountDeltas {
         self.savepoint = self.savepoint.min(mark);
     }
 
-    /// Adds the changes to the row counts of the tables, since the transaction is committed.
+    /// Adds the changes to the row counts of the tables, because the transaction is committed.
     pub(super) fn commit(&mut self) {
         for (rows, net) in self.take() {
             rows.count(net);
@@ -131,7 +135,7 @@ impl RowCountDeltas {
             .filter(|(_, net)| *net != 0)
     }
 
-    /// Forgets all changes, since the transaction has ended.
+    /// Forgets all changes, because the transaction has ended.
     pub(super) fn clear(&mut self) {
         if self.counted || !self.earlier.is_empty() {
             self.take().for_each(drop);

@@ -5,13 +5,13 @@
 //!
 //! Isolation: at READ COMMITTED each statement takes a read point of its own; at REPEATABLE READ
 //! the first consistent read fixes the snapshot. Writes and locking reads see the latest committed
-//! version: they lock, refresh the view, and read again. If the transaction changes a row that is
-//! newer than its snapshot, it puts all index entries of the row into its write set and *hides* the
-//! snapshot's version of the row and its entries. So the primary and every index show this
-//! transaction the same version.
+//! version: they take the row lock and then read at the newest read point. If the transaction
+//! changes a row that is newer than its snapshot, it puts all index entries of the row into its
+//! write set and *hides* the snapshot's version of the row and its entries. So the primary and
+//! every index show this transaction the same version.
 //!
-//! The write set has a mutex, since open cursors share it. It is held for one operation, and never
-//! while the transaction waits for a row lock or appends a batch to the log.
+//! The write set has a mutex, because open cursors share it. It is held for one operation, and
+//! never while the transaction waits for a row lock or appends a batch to the log.
 
 mod ending;
 mod gaps;
@@ -49,10 +49,11 @@ enum Phase {
         changes: Changes,
         prepared: PreparedLogPin,
     },
-    /// Visible; [`Transaction::commit`] has yet to make it durable.
+    /// The changes are visible; [`Transaction::commit`] has yet to wait until they are durable.
     Committed {
         lsn: Lsn,
-        /// After a crash, recovery commits it again from the binary log.
+        /// After a crash, recovery finds the commit in the binary log and commits the transaction
+        /// again.
         in_binlog: bool,
     },
 }
@@ -72,28 +73,29 @@ pub struct Transaction {
     statement_mark: Savepoint,
     /// Whether the statement has passed the write stall gate.
     gate_passed: bool,
-    /// Fixed at REPEATABLE READ only.
+    /// The snapshot of the transaction. It is set only at REPEATABLE READ.
     snapshot: Option<Snapshot>,
     /// Read point of the current statement.
     point: Option<ReadPoint>,
     writes: SharedWriteSet,
     /// Copy of the write set's mark, to be read without its mutex.
     mark: Savepoint,
-    /// A write was tried since the set was last cleared.
+    /// Whether a write was tried since the write set was last cleared.
     wrote: bool,
     /// The slots of [`super::ActiveInserts`] that list the transaction.
     inserting: u64,
-    /// Keys of hidden rows, and the mark when each was hidden. A rollback to this mark or an
-    /// earlier one shows the row again.
+    /// Keys of hidden rows, and the mark of the write set when each was hidden. A rollback to this
+    /// mark or an earlier one shows the row again.
     hidden: BTreeMap<Box<[u8]>, Savepoint>,
-    /// Counter ids and the maxima to persist at the commit.
+    /// Counters and the maxima that the commit persists.
     counters: Vec<(u64, CounterValue)>,
     changed_rows: u64,
     row_counts: RowCountDeltas,
-    /// Holds the blobs that it wrote until its changes are visible, since until then nothing else
-    /// refers to them.
+    /// Keeps the blobs that the transaction wrote from being removed as garbage. Until its changes
+    /// are visible, nothing else refers to these blobs.
     blobs: TransactionBlobs,
-    /// Its xid, if [`PreparedTransactions`](super::PreparedTransactions) has a note of it.
+    /// The xid of the transaction, if [`PreparedTransactions`](super::PreparedTransactions) has
+    /// noted it.
     noted: Option<Vec<u8>>,
 }
 
@@ -140,14 +142,14 @@ impl Transaction {
         &self.cx
     }
 
-    /// The owner of its row locks.
+    /// The owner of the transaction's row locks.
     pub fn owner(&self) -> &Arc<LockOwner> {
         &self.owner
     }
 
     /// Begins a transaction if none is active, and a statement if `statement_id` is new.
-    /// `autocommit`: the statement is the whole transaction. `isolation` has no effect once the
-    /// transaction has a snapshot.
+    /// `autocommit` says that the statement is the whole transaction. `isolation` has no effect
+    /// once the transaction has a snapshot.
     pub fn begin_statement(
         &mut self,
         statement_id: u64,
@@ -176,20 +178,20 @@ impl Transaction {
         }
     }
 
-    /// Ends a successful statement; its changes stay.
+    /// Ends a successful statement, whose changes stay.
     pub fn end_statement(&mut self) {
         self.point = None;
         self.row_counts.end_statement(self.statement_mark);
         self.statement_mark = self.mark;
     }
 
-    /// Rolls back the statement's changes; its locks stay.
+    /// Rolls back the statement's changes; its locks are kept.
     pub fn rollback_statement(&mut self) {
         self.rollback_to(self.statement_mark);
         self.point = None;
     }
 
-    /// The current mark, for [`Self::rollback_to`] within the statement.
+    /// The current mark of the write set, for [`Self::rollback_to`] within the statement.
     pub fn savepoint(&self) -> Savepoint {
         self.mark
     }
@@ -200,7 +202,7 @@ impl Transaction {
         self.mark
     }
 
-    /// Forgets all writes after `mark`; locks stay.
+    /// Forgets all writes after `mark`; locks are kept.
     pub fn rollback_to(&mut self, mark: Savepoint) {
         if self.wrote {
             self.writes.lock().rollback_to(mark);
@@ -215,12 +217,12 @@ impl Transaction {
         !matches!(self.phase, Phase::Idle)
     }
 
-    /// Whether it has written.
+    /// Whether the transaction has written.
     pub fn has_writes(&self) -> bool {
         self.wrote && !self.writes.lock().is_empty()
     }
 
-    /// Whether it is prepared and waits for its outcome.
+    /// Whether the transaction is prepared and waits for its outcome.
     pub fn is_prepared(&self) -> bool {
         matches!(self.phase, Phase::Prepared { .. })
     }

@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// The parts of a database that its transactions work with. All transactions of a database share
 /// one context.
 pub struct TransactionContext {
-    /// Gives reads their views.
+    /// Pins the super versions that reads use.
     pub super_versions: Arc<SuperVersions>,
     /// Writes commits to the WAL and the memtable, and publishes them.
     pub pipeline: Arc<Pipeline>,
@@ -35,12 +35,12 @@ pub struct TransactionContext {
     pub write_sets: Arc<MemoryTracker>,
     /// Prepared transactions that no session owns.
     pub prepared: Arc<PreparedTransactions>,
-    /// Key ranges in which scans skipped too many tombstones; compaction takes them first.
+    /// Key ranges in which scans skipped too many tombstones; compactions rewrite them first.
     pub tombstone_reports: Arc<TombstoneReports>,
     /// Creates SSTs for spills and bulk loads.
     pub ingest: Arc<Ingest>,
     /// Installs the SSTs of bulk loads.
     pub loads: Arc<dyn LoadHost>,
-    /// Stores large values out of line.
+    /// Stores large values in blob files.
     pub blobs: Arc<BlobStore>,
 }

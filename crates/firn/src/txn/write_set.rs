@@ -33,7 +33,8 @@ const MEMORY_MAX: u64 = 512 << 20;
 pub struct Savepoint(u64);
 
 impl Savepoint {
-    /// The mark as an upper bound of seqnos: a reader with it sees own writes up to the mark.
+    /// The mark as an upper bound of seqnos: a reader with this bound sees own writes up to the
+    /// mark.
     pub fn own_bound(self) -> Seqno {
         UNCOMMITTED_BIT | self.0
     }
@@ -44,7 +45,7 @@ impl Savepoint {
 ///
 /// Invariants:
 /// - Positions rise and are never used twice, not even after a rollback. So a position that a
-///   reader or a spilled run has never denotes another write.
+///   reader or a spilled run has stored never denotes another write.
 /// - A failed write leaves no trace.
 ///
 /// The set keeps all versions of a key: a rollback brings an older one back, and a statement reads
@@ -55,28 +56,32 @@ impl Savepoint {
 /// runs do not interleave, and memory is newer than every run: a read searches memory, then the
 /// runs, newest first. From the second spill on, a background thread writes the run: at half the
 /// limit the memory is *frozen* for it, and a new memory takes the writes. Reads search the frozen
-/// memory between memory and runs. If it cannot be written, it is joined with the memory again.
+/// memory after the memory and before the runs. If the frozen memory cannot be written, its writes
+/// are put back into the memory.
 ///
 /// A rollback to a mark below the last position of the runs adds the interval (mark, last] to the
 /// *dead* positions, which reads and merges skip; a run with dead positions only is removed at
 /// once. Example: after spills of the positions 1 to 100 and 101 to 200, a rollback to 150 makes
 /// (150, 200] dead; one to 80 removes the second run and makes (80, 100] dead.
 ///
-/// Sixteen runs of a tier are merged into one of the next; files that overlap no other file move
-/// to it unchanged. Before the commit one merge ([`WriteSet::seal`]) leaves one version of each
-/// key.
+/// Sixteen runs of a tier are merged into one run of the next tier; files that overlap no other
+/// file are moved to it unchanged. Before the commit, one merge ([`WriteSet::seal`]) leaves one
+/// version of each key.
 ///
-/// Rejected: undo records that restore the older value in place (reads as of a statement's start
-/// would need them too); spilling only the key range with the most data (a read would have to
-/// search memory and runs for one range of positions); rewriting runs at a rollback (too slow).
+/// Rejected:
+/// - undo records that restore the older value in place: reads as of a statement's start would need
+///   them too;
+/// - spilling only the key range with the most data: positions in memory and in runs would
+///   interleave, so a read could not stop at the first version found;
+/// - rewriting runs at a rollback: too slow.
 pub struct WriteSet {
     memory: InMemoryWrites,
-    /// Older than `memory`, newer than `runs`.
+    /// Memory that is being written as a run. It is older than `memory` and newer than `runs`.
     frozen: Option<SpillingMemory>,
     runs: SpilledRuns,
-    /// Covers memory, frozen memory and runs.
+    /// The largest keys of memory, frozen memory and runs.
     tops: LargestKeys,
-    /// Creates spilled files; without it, all writes stay in memory.
+    /// Creates spilled files. If it is `None`, all writes stay in memory.
     ingest: Option<Arc<Ingest>>,
     /// Interrupts merges of runs.
     interrupted: Arc<AtomicBool>,
@@ -85,11 +90,12 @@ pub struct WriteSet {
     charge: MemoryCharge,
     limit: u64,
     entry_bytes_max: u64,
-    /// Changes whenever the memory does.
+    /// Changes whenever the memory changes.
     generation: u64,
-    /// Changes whenever frozen memory, runs or dead positions do. Read without the set's mutex.
+    /// Changes whenever frozen memory, runs or dead positions change. Read without the set's mutex.
     source_generation: Arc<AtomicU64>,
-    /// The log owns the spilled files: once the commit is visible, compactions may remove them.
+    /// Whether the log owns the spilled files: once the commit is visible, compactions may remove
+    /// them.
     released: bool,
 }
 
@@ -134,8 +140,8 @@ impl WriteSet {
     /// Writes a value.
     ///
     /// # Errors
-    /// `TooLarge` for an entry over the limit. `NoSpace` and `Io` of spilling, `ShutDown` if it
-    /// panics, `Interrupted` while runs are merged. Nothing is written then.
+    /// `TooLarge` for an entry over the limit. `NoSpace` and `Io` of spilling; `ShutDown` if the
+    /// spill panics; `Interrupted` while runs are merged. Nothing is written then.
     pub fn put(&mut self, user_key: &[u8], value: Value<'_>) -> Result<()> {
         self.write(user_key, Kind::Put, value)
     }
@@ -178,8 +184,8 @@ impl WriteSet {
         self.limit.min(MEMORY_MAX)
     }
 
-    /// Bytes that `memory` may take: the whole limit before the first spill, then half of it, since
-    /// the other half is for frozen memory.
+    /// Bytes that `memory` may take. Before the first spill it is the whole limit. Then it is half
+    /// the limit if a background thread spills, because frozen memory takes the other half.
     fn room(&self) -> u64 {
         let threads = self.ingest.as_ref().is_some_and(|i| i.has_threads());
         match threads && self.has_spilled() {
@@ -188,7 +194,7 @@ impl WriteSet {
         }
     }
 
-    /// Freezes the memory and begins to write it as a run.
+    /// Freezes the memory and begins to write it as a run. Does nothing if it is empty.
     fn freeze(&mut self) {
         debug_assert!(self.frozen.is_none());
         let (Some(ingest), false) = (&self.ingest, self.memory.is_empty()) else {
@@ -200,7 +206,7 @@ impl WriteSet {
     }
 
     /// Waits until the frozen memory is written, and adds its run. After an error its writes are
-    /// joined with the memory again.
+    /// put back into the memory.
     fn settle(&mut self) -> Result<()> {
         let (Some(ingest), Some(frozen)) = (&self.ingest, self.frozen.take()) else {
             return Ok(());
@@ -222,7 +228,7 @@ impl WriteSet {
         settled
     }
 
-    /// Writes all memory to runs, and waits for it.
+    /// Writes all memory to runs, and waits until they are written.
     fn spill_all(&mut self) -> Result<()> {
         self.settle()?;
         self.freeze();
@@ -251,7 +257,7 @@ impl WriteSet {
         self.source_generation.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The position of the last write, to be rolled back to.
+    /// The position of the last write, for [`Self::rollback_to`].
     pub fn mark(&self) -> Savepoint {
         Savepoint(self.position)
     }
@@ -264,7 +270,8 @@ impl WriteSet {
             .as_ref()
             .is_some_and(|f| mark.0 < f.memory().last())
         {
-            // Ignore the error: then the frozen writes are in memory again, and forgotten there.
+            // Ignore the error: the frozen writes are in memory again then, and are forgotten
+            // there.
             let _ = self.settle();
         }
         let mut forgot = self.memory.rollback_to(mark.0);
@@ -274,8 +281,8 @@ impl WriteSet {
             forgot = true;
         }
         if forgot {
-            // Also if only memory changed: a cursor's merge of memory and runs may have read ahead
-            // to an entry that is gone.
+            // Count this as a change also if only memory changed: a cursor that merges memory and
+            // runs may have read ahead to an entry that is gone.
             self.changed();
         }
     }
@@ -387,8 +394,8 @@ impl WriteSet {
         self.memory.is_empty() && !self.has_spilled()
     }
 
-    /// Whether a key of the index is written. May be wrongly true after a rollback of spilled
-    /// writes.
+    /// Whether a key of the index is written. After a rollback of spilled writes it may be wrongly
+    /// true.
     pub fn touches(&self, index: IndexId) -> bool {
         let prefix = index_prefix(index);
         let begins = |(key, _): (&Arc<[u8]>, _)| key.starts_with(&prefix);
@@ -429,13 +436,14 @@ impl SharedWriteSet {
         self.set.lock()
     }
 
-    /// Changes whenever spilled files come or go. Waits for a change that is under way.
+    /// The source generation, which changes whenever spilled files are added or removed. Waits for
+    /// such a change that is in progress.
     pub(super) fn settled_generation(&self) -> u64 {
         let _set = self.set.lock();
         self.source_generation()
     }
 
-    /// Whether the log owns the spilled files.
+    /// Whether the log owns the spilled files of the set.
     pub(super) fn is_released(&self) -> bool {
         self.set.lock().released
     }
@@ -449,8 +457,8 @@ impl SharedWriteSet {
         WriteSetIter::within(self.clone(), Bounds::default())
     }
 
-    /// As [`Self::iter`], for a caller that needs only user keys `k` with `lower ≤ k < upper`. Keys
-    /// outside may appear or not. Spilled files outside the bounds are not opened.
+    /// As [`Self::iter`], for a caller that needs only user keys `k` with `lower ≤ k < upper`. The
+    /// iterator may also return other keys. It does not open spilled files outside these bounds.
     pub fn iter_within(&self, lower: &[u8], upper: Option<&[u8]>) -> WriteSetIter {
         let bounds = Bounds {
             lower: lower.to_vec(),

@@ -2,7 +2,7 @@ use super::super::write_set::WriteSet;
 use super::*;
 use crate::base::Value;
 
-/// Row count changes next to a write set, which gives the marks.
+/// Row count changes together with a write set, which provides the marks.
 struct Session {
     counts: RowCountDeltas,
     writes: WriteSet,
@@ -83,7 +83,7 @@ fn a_statement_that_is_taken_back_counts_nothing_a_row_only_itself() {
     let mut session = Session::new();
     session.statement(0, 2);
     session.insert(0, 4);
-    // The fifth row fails after its first write, and before it is counted.
+    // The fifth row fails after its first write, before the row is counted.
     let row = session.writes.mark();
     session
         .writes

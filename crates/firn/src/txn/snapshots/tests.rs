@@ -19,7 +19,7 @@ fn counts_holders_of_a_seqno() {
     assert!(list.live().is_empty());
 }
 
-/// A list that is read after the visible seqno has risen has every snapshot below it.
+/// If the list is read after the visible seqno has risen, it has every snapshot at a smaller seqno.
 #[test]
 fn a_snapshot_is_never_read_but_not_listed() {
     let list = SnapshotList::new();

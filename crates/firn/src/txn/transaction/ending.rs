@@ -1,16 +1,17 @@
-//! The end of a transaction: commit in one or two phases, rollback, detaching of a prepared one.
+//! The end of a transaction: commit in one or two phases, rollback, and detaching a prepared
+//! transaction from its session.
 //!
-//! A commit in one phase hands the writes to the log and is visible when the pipeline has published
-//! it. In two phases `prepare` makes the changes durable under an xid, `commit_prepared` publishes
-//! them without I/O, in the order of the binary log, and `commit` waits for the log.
+//! A commit in one phase passes the writes to the log and is visible when the pipeline has
+//! published it. In two phases, `prepare` makes the changes durable under an xid, `commit_prepared`
+//! publishes them without I/O, in the order of the binary log, and `commit` waits for the log.
 //!
 //! Invariants
-//! - Locks are held until the commit is visible: a waiter that gets one finds the new row.
-//! - Files of a spilled set belong to the log as soon as a record may name them. After a failure of
-//!   the log the record may have survived, so they stay; after any other failure they are the
-//!   set's.
-//! - A prepared transaction never loses its changes: if its rollback cannot be logged, it stays for
-//!   the next start, which finds it prepared.
+//! - Locks are held until the commit is visible: a waiter that gets a lock finds the new row.
+//! - Files of a spilled write set belong to the log as soon as a record may name them. After a
+//!   failure of the log such a record may have survived, so the files stay. After any other failure
+//!   the files still belong to the write set.
+//! - A prepared transaction never loses its changes: if its rollback cannot be logged, the next
+//!   open of the database finds the transaction prepared.
 
 use super::*;
 
@@ -35,7 +36,8 @@ impl Transaction {
                     _ => None,
                 }
             }
-            // If it is lost, recovery commits it again from the binary log. Any other must wait.
+            // If the commit record is lost, recovery commits the transaction again from the binary
+            // log. A commit that is not in the binary log must wait until it is durable.
             Phase::Committed { lsn, in_binlog } => (!in_binlog).then_some(*lsn),
         };
         self.finish();
@@ -49,8 +51,8 @@ impl Transaction {
         }
     }
 
-    /// Commits without waiting for durability: a later sync of the log makes it durable. For data
-    /// of a table that no other session can see yet.
+    /// Commits without waiting for durability: a later sync of the log makes the commit durable.
+    /// For data of a table that no other session can see yet.
     ///
     /// # Errors
     /// As [`Self::commit`].
@@ -74,7 +76,7 @@ impl Transaction {
     }
 
     /// As [`Self::prepare`], for a transaction whose outcome another session may decide. From here
-    /// on DDL refuses to change the tables that it has changed.
+    /// on, DDL is refused for the tables that it has changed.
     ///
     /// # Errors
     /// As [`Self::commit`].
@@ -84,7 +86,7 @@ impl Transaction {
             self.cx.prepared.note(xid.to_vec(), changes.indexes()?);
             self.noted = Some(xid.to_vec());
         }
-        // As InnoDB does: no later read of this transaction can rely on these locks.
+        // Release read locks, as InnoDB does: the transaction does not read any more.
         self.cx.locks.release_reads(&self.owner);
         Ok(())
     }
@@ -111,13 +113,14 @@ impl Transaction {
         Ok(())
     }
 
-    /// Passes the own writes to `log`, which appends them to the log, or appends the names of their
-    /// files. Once that record is appended, the log owns the files.
+    /// Passes the own writes to `log`, which appends them to the log; for spilled writes it appends
+    /// the names of their files. Once this record is appended, the log owns the files.
     pub(super) fn hand_over<T>(
         &mut self,
         log: impl FnOnce(&TransactionContext, &Changes, &[(u64, CounterValue)]) -> Result<T>,
     ) -> Result<(T, Changes)> {
-        // Sync in every flush mode: if the record survives a crash, its blobs must, too.
+        // Sync the blobs in every flush mode: if the record survives a crash, its blobs must
+        // survive too.
         self.blobs.sync()?;
         let mut writes = self.writes.lock();
         if !writes.has_spilled() {
@@ -129,13 +132,13 @@ impl Transaction {
             return Ok((logged, changes));
         }
         let sealed = writes.seal()?;
-        // There is no file if all spilled writes were rolled back.
+        // The sealed set has no file if all spilled writes were rolled back.
         let changes = match sealed.files() {
             [] => Changes::Batch(Batch::new()),
             files => Changes::Run(files.to_vec()),
         };
         let logged = log(&self.cx, &changes, &self.counters);
-        // After a failure of the log the record may survive, so its files must stay.
+        // After a failure of the log the record may survive a crash, so its files must stay.
         let unknown =
             |error: &Error| self.cx.pipeline.is_poisoned() || *error.kind() == ErrorKind::ShutDown;
         if logged.as_ref().err().is_none_or(unknown) {
@@ -161,8 +164,8 @@ impl Transaction {
             return Ok(());
         };
         let binlog = binlog.map(|(name, pos)| BinlogPosition { name, pos });
-        // Recovery from the binary log commits transactions that the server numbered, but not those
-        // whose xid a client chose.
+        // Recovery commits a transaction from the binary log only if its xid was assigned by the
+        // server, not by a client.
         let in_binlog = binlog.is_some() && self.noted.is_none();
         let what = CommitRecord::Prepared {
             xid,
@@ -210,9 +213,9 @@ impl Transaction {
         discarded
     }
 
-    /// Leaves a prepared transaction to the next open, since the failed log cannot take its
-    /// outcome. Its locks are released: nothing can be committed until then. An active transaction
-    /// is rolled back.
+    /// Leaves a prepared transaction to the next open of the database, because the failed log
+    /// cannot take its outcome. Releases its locks: nothing can be committed until then, so nobody
+    /// can change its rows. An active transaction is rolled back.
     pub fn leave_prepared(&mut self) {
         if let Phase::Prepared {
             xid,
@@ -235,8 +238,8 @@ impl Transaction {
     }
 
     /// Moves a prepared transaction with its locks to the database's [`PreparedTransaction`]s,
-    /// where another session commits it or rolls it back by xid. For a session that ends between
-    /// the two phases. `fresh_owner` owns the locks of this session from here on. An active
+    /// where another session commits it or rolls it back by xid. This is for a session that ends
+    /// between the two phases. `fresh_owner` owns the later locks of this session. An active
     /// transaction is rolled back.
     pub fn detach(&mut self, fresh_owner: Arc<LockOwner>) {
         if let Phase::Prepared {
@@ -275,8 +278,9 @@ impl Transaction {
         if let Some(xid) = self.noted.take() {
             self.cx.prepared.forget(&xid);
         }
-        // Once the changes are visible, and before the writes are forgotten: a scan that does not
-        // find them here must find them committed.
+        // Forget the inserts after the changes are visible, and before the write set is cleared: a
+        // scan that no longer finds the transaction among the active inserts must find its keys
+        // committed.
         self.forget_inserts();
         self.cx.locks.release_all(&self.owner);
         self.owner.set_changed_rows(0);

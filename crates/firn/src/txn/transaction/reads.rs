@@ -1,4 +1,4 @@
-//! Reads of a transaction: its read point, own writes, and rows under both.
+//! Reads of a transaction: its read point, its own writes, and rows found in both.
 
 use super::*;
 
@@ -21,7 +21,7 @@ impl Transaction {
         self.point = None;
     }
 
-    /// The read point of the current statement's consistent reads; pins it first.
+    /// Pins the read point of the current statement's consistent reads, and returns a clone of it.
     pub fn read_point(&mut self) -> ReadPoint {
         self.pin();
         self.pinned().clone()
@@ -34,11 +34,11 @@ impl Transaction {
         }
     }
 
-    /// The read point that [`Self::pin`] pinned. Borrowing it, unlike cloning, does not touch its
-    /// reference count, whose cache line all sessions share.
+    /// The read point that [`Self::pin`] pinned. Borrowing a read point, unlike cloning it, does
+    /// not change its reference count, whose cache line all sessions share.
     ///
     /// # Panics
-    /// If nothing is pinned.
+    /// If no read point is pinned.
     pub fn pinned(&self) -> &ReadPoint {
         self.point.as_ref().expect("pinned before it is read")
     }
@@ -59,7 +59,7 @@ impl Transaction {
         }
     }
 
-    /// A new read point that sees everything committed by now, for locking reads.
+    /// A new read point for locking reads, which sees everything committed by now.
     pub fn latest_point(&self) -> ReadPoint {
         self.cx.super_versions.latest()
     }
@@ -69,8 +69,8 @@ impl Transaction {
         self.snapshot.as_ref().map(Snapshot::seqno)
     }
 
-    /// Calls `f` with the newest own version of `user_key`; if there is none, with the newest one
-    /// at `point`. Both may be deletions. `None` if neither exists.
+    /// Calls `f` with the newest own version of `user_key`; if there is none, with its newest
+    /// version at `point`. Either may be a deletion. `None` if there is neither.
     ///
     /// # Errors
     /// Those of reading files: `Corruption`, `Unsupported`, `Io`.
@@ -125,8 +125,8 @@ impl Transaction {
         results
     }
 
-    /// A cursor over the own writes, for scans. It also sees later own writes; if some were
-    /// spilled, it may skip those since its last seek.
+    /// A cursor over the own writes, for scans. It also sees own writes that follow, except that a
+    /// cursor over a spilled write set may skip writes since its last seek.
     pub fn own_writes(&self) -> WriteSetIter {
         self.writes.iter()
     }
@@ -136,8 +136,8 @@ impl Transaction {
         self.writes.iter_within(lower, upper)
     }
 
-    /// Whether the own writes touch `index`. May be wrongly true after a rollback of writes that
-    /// were spilled.
+    /// Whether the own writes touch `index`. After a rollback of spilled writes it may be wrongly
+    /// true.
     pub fn writes_touch(&self, index: IndexId) -> bool {
         self.wrote && self.writes.lock().touches(index)
     }

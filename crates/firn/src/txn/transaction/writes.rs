@@ -1,4 +1,4 @@
-//! Writes of a transaction: row locks, admission, and the write set.
+//! Writes of a transaction: row locks, the write stall gate, and the write set.
 
 use super::*;
 
@@ -26,7 +26,7 @@ impl Transaction {
         self.cx.locks.release(&self.owner, key);
     }
 
-    /// Waits at the write stall gate. A statement passes it once, before its first write.
+    /// Waits at the write stall gate. Each statement passes the gate once, before its first write.
     ///
     /// # Errors
     /// `Interrupted`; `NoSpace` on a full disk; the error of background work that fails again and
@@ -42,7 +42,8 @@ impl Transaction {
         Ok(())
     }
 
-    /// As [`Self::before_write`], before a deletion, which a full disk does not stop.
+    /// As [`Self::before_write`], before a deletion. A full disk does not stop deletions, which
+    /// free space.
     ///
     /// # Errors
     /// As [`Self::before_write`], without `NoSpace`.
@@ -52,7 +53,8 @@ impl Transaction {
             self.cx
                 .pipeline
                 .pass_gate_deleting(&move || owner.is_interrupted())?;
-            // On a full disk, other writes of the statement must pass the gate themselves.
+            // On a full disk, the gate lets only deletions pass, so other writes of the statement
+            // must pass it themselves.
             self.gate_passed = !self.cx.pipeline.is_disk_full();
         }
         Ok(())
@@ -70,16 +72,16 @@ impl Transaction {
         self.row_counts.count(clustered, rows, net);
     }
 
-    /// Adds a value to the own writes.
+    /// Adds a value to the own writes. After an error nothing is added.
     ///
     /// # Errors
-    /// As for [`WriteSet::put`]; nothing is written then.
+    /// Those of [`WriteSet::put`].
     pub fn put(&mut self, user_key: &[u8], value: Value<'_>) -> Result<()> {
         self.write(|writes| writes.put(user_key, value))
     }
 
     /// Writes a value of `column` to a blob file. The caller puts the returned reference into a row
-    /// and adds that with [`Self::put_with_blobs`]. After a rollback the blob is garbage.
+    /// and writes that row with [`Self::put_with_blobs`]. After a rollback the blob is garbage.
     ///
     /// # Errors
     /// `NoSpace` and `Io`: the value is not stored. `InvalidArgument` for a value of 4 GiB or more.
@@ -88,7 +90,7 @@ impl Transaction {
         self.cx.blobs.write(&mut self.blobs, column, value)
     }
 
-    /// Adds a value whose tail ends with references to blobs.
+    /// Adds a row whose value ends with references to blobs.
     ///
     /// # Errors
     /// As [`Self::put`].
@@ -123,7 +125,8 @@ impl Transaction {
         self.writes.lock().bytes()
     }
 
-    /// Ids of its spilled files that are not committed; of a spill under way, none.
+    /// Ids of the transaction's spilled files that are not committed, without those of a spill in
+    /// progress.
     pub fn spilled_files(&self) -> Vec<u64> {
         let mut files = self.writes.lock().spilled_files();
         if let Phase::Prepared { changes, .. } = &self.phase {
@@ -137,8 +140,8 @@ impl Transaction {
         self.hidden.entry(row_key.into()).or_insert(self.mark);
     }
 
-    /// Persists `value` as a new maximum of `counter` when the transaction commits or prepares. A
-    /// transaction without writes drops it.
+    /// Persists `value` as a new maximum of `counter` when the transaction commits or prepares. In
+    /// a transaction without writes it is not persisted.
     pub fn raise_counter(&mut self, counter: u64, value: CounterValue) {
         match self.counters.iter_mut().find(|(c, _)| *c == counter) {
             Some((_, max)) => *max = value.max(*max),

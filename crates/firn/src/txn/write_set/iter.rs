@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// Largest number of entries that a scan fetches at once.
 const BATCH_MAX: usize = 64;
 
-/// An entry that shares its allocations with the set, so it stays readable after the set has
+/// An entry that shares its allocations with the write set, so it stays readable after the set has
 /// forgotten it.
 struct Fetched {
     key: Arc<[u8]>,
@@ -100,7 +100,7 @@ impl MemoryIter {
         !self.batch.is_empty()
     }
 
-    /// As [`Self::fetch`], for a seek, which begins with the smallest batch.
+    /// As [`Self::fetch`], for a seek. A seek begins with the smallest batch.
     fn seek_fetch(
         &mut self,
         backward: bool,
@@ -110,7 +110,7 @@ impl MemoryIter {
         self.fetch(backward, fill)
     }
 
-    /// Moves within the batch, if it has a next entry in this direction and the set has not
+    /// Moves within the batch, if the batch has a next entry in this direction and the set has not
     /// changed. Returns whether it moved.
     fn step(&mut self, backward: bool) -> bool {
         let usable = self.backward == backward
@@ -120,7 +120,7 @@ impl MemoryIter {
         usable
     }
 
-    /// Key and seqno of the entry under the cursor, to continue from with a larger batch.
+    /// Key and seqno of the entry under the cursor. The caller fetches a larger batch from there.
     fn leave(&mut self) -> (Arc<[u8]>, Seqno) {
         self.want = (self.want * 4).min(BATCH_MAX);
         let entry = self.current();
@@ -266,11 +266,11 @@ macro_rules! on_sources {
 /// It merges the versions in memory, frozen memory and spilled runs. After a spill, a merge or a
 /// rollback the next move creates new sources and continues from the key and seqno of the entry
 /// under the cursor, whether or not the set still has it. Until then the entry stays readable, even
-/// if its file is removed, since the cursor holds the block. In a set that has spilled, the cursor
-/// may skip writes since the last seek: the merge has read ahead.
+/// if its file is removed, because the cursor holds its block. In a set that has spilled, the
+/// cursor may skip writes since the last seek, because the merge has read ahead.
 ///
-/// Each move locks the set's mutex if it needs entries of the memory or new sources, so the caller
-/// must not hold it.
+/// A move locks the set's mutex if it needs entries of the memory or new sources, so the caller
+/// must not hold this mutex.
 pub struct WriteSetIter {
     set: SharedWriteSet,
     bounds: Bounds,

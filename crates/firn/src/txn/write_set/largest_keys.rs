@@ -3,10 +3,11 @@
 use crate::base::IndexId;
 use crate::base::key::index_id_of;
 
-/// Bytes kept of a key. With fewer, more answers would be "perhaps"; none would be wrong.
+/// Bytes of a key that are compared. With fewer, more answers would be "perhaps"; none would be
+/// wrong.
 const KEPT: usize = 40;
 
-/// Number of indexes kept. A statement seldom writes to more.
+/// Number of indexes whose largest key is kept. A statement seldom writes to more.
 const INDEXES: usize = 8;
 
 /// The largest key written to each index, as a filter for point reads: a key is "not written" or
@@ -18,7 +19,7 @@ const INDEXES: usize = 8;
 #[derive(Default)]
 pub(super) struct LargestKeys {
     list: Vec<LargestKey>,
-    /// Whether an index was written that is not in the list.
+    /// Whether a key was written to an index that is not in the list.
     others: bool,
 }
 

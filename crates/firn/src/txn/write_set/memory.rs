@@ -7,8 +7,9 @@ use std::collections::btree_map::Entry;
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// Memory of a version without key and value, in bytes: map slot, log slot, headers of two
-/// allocations. Measured with a million rows in key order, which leave the map's nodes half full.
+/// Memory of a version without its key and value, in bytes: a slot in the map, a slot in the log,
+/// and the headers of two allocations. Measured with a million rows in key order, which leave the
+/// map's nodes half full.
 const VERSION_OVERHEAD: u64 = 212;
 
 #[derive(Clone)]
@@ -53,12 +54,12 @@ pub(super) struct InMemoryWrites {
     map: BTreeMap<Arc<[u8]>, OwnVersions>,
     log: Vec<(u64, Arc<[u8]>)>,
     bytes: u64,
-    /// Buffer of [`Self::joined`].
+    /// Scratch buffer of [`Self::joined`].
     scratch: Vec<u8>,
 }
 
 impl InMemoryWrites {
-    /// Adds a write. `position` is greater than all others.
+    /// Adds a write. `position` is greater than the positions of all others.
     pub(super) fn write(&mut self, position: u64, user_key: &[u8], kind: Kind, value: Value<'_>) {
         self.bytes += version_bytes(user_key.len(), value.len());
         let version = OwnVersion {
@@ -117,7 +118,7 @@ impl InMemoryWrites {
         forgets
     }
 
-    /// Adds the writes of `later`, whose positions are greater than all here.
+    /// Adds the writes of `later`, whose positions are greater than all positions in this memory.
     pub(super) fn absorb(&mut self, later: &Self) {
         for (position, key) in &later.log {
             let versions = &later.map[key];
@@ -128,7 +129,7 @@ impl InMemoryWrites {
         }
     }
 
-    /// The position of the last write; 0 without one.
+    /// The position of the last write; 0 if there is none.
     pub(super) fn last(&self) -> u64 {
         self.log.last().map_or(0, |(position, _)| *position)
     }

@@ -6,7 +6,7 @@
 /// twice, so a dead position stays dead.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct RolledBackPositions {
-    /// (a, b) stands for the positions above a and up to b.
+    /// (a, b) stands for the positions greater than a, up to and including b.
     intervals: Vec<(u64, u64)>,
 }
 
@@ -26,7 +26,7 @@ impl RolledBackPositions {
         }
     }
 
-    /// Removes positions above `last`, since their runs are removed.
+    /// Removes positions above `last`, because their runs are removed.
     pub(super) fn cut(&mut self, last: u64) {
         self.intervals.retain(|(from, _)| *from < last);
         if let Some((_, to)) = self.intervals.last_mut() {

@@ -1,4 +1,4 @@
-//! Writes memory to spilled runs, and merges spilled runs: into fewer, or for the commit.
+//! Writes memory to spilled runs. Merges spilled runs, into fewer runs or for the commit.
 
 use super::memory::InMemoryWrites;
 use super::spilled_runs::{SpilledRun, SpilledRunIter, SpilledRuns, positions};
@@ -19,23 +19,24 @@ pub(super) const FAN_IN: usize = 16;
 /// Entries between two checks of the interrupt flag.
 const PACE: u64 = 1024;
 
-/// Smallest part of a spill that may be written densely, in bytes before compression.
+/// A spill's part of an index is written densely only if it has at least this many bytes before
+/// compression.
 const DENSE_MIN: u64 = 1 << 20;
 
-/// An index with at least one part in this many of a spill's bytes gets files of its own. If it
-/// shared a file with a neighbouring index, that file would overlap the later files of both, and a
-/// merge would have to rewrite all of them.
+/// An index with at least 1/16 of a spill's bytes gets files of its own. If it shared a file with a
+/// neighbouring index, that file would overlap the later files of both indexes, and a merge would
+/// have to rewrite all of them.
 const OWN_FILE_SHARE: u64 = 16;
 
-/// A part counts as written in key order if at most this many percent of its keys were not.
+/// An index counts as written in key order if at most this many percent of its keys were not.
 const DISORDER_MAX: u64 = 5;
 
 /// Decides how densely each index of a memory is written.
 ///
-/// An index is written as densely as the last level if its keys were written in key order, come
-/// after all of its keys that the set has spilled, and lie where the tree's files have no keys:
-/// such files are likely to be installed unchanged. All others are merged sooner or later, and are
-/// written lightly.
+/// An index is written as densely as the last level if its keys were written in key order, are
+/// greater than all keys of this index that the set has spilled, and lie where the tree's files
+/// have no keys: such files are likely to be installed unchanged. All other files are merged sooner
+/// or later, and are compressed lightly.
 pub(super) struct SpillPlan {
     /// By index, ascending.
     parts: Vec<IndexSpill>,
@@ -54,12 +55,13 @@ impl SpillPlan {
 struct IndexSpill {
     index: Option<IndexId>,
     density: Density,
-    /// Keys and newest values, before compression.
+    /// Bytes of the keys and their newest values, before compression.
     bytes: u64,
 }
 
-/// Writes all versions in `memory` as a run. It is not synced, since the run is useless after a
-/// power cut; [`SpilledRuns::seal`] syncs the files that a commit uses. `plan` is for this memory.
+/// Writes all versions in `memory` as a run. The run is not synced, because it is useless after a
+/// power cut; [`SpilledRuns::seal`] syncs the files that a commit uses. `plan` is the plan for this
+/// memory.
 pub(super) fn spill(
     ingest: &Arc<Ingest>,
     memory: &InMemoryWrites,
@@ -102,7 +104,7 @@ fn end(writer: Option<RunWriter>, files: &mut Option<NewFiles>) -> Result<()> {
     Ok(())
 }
 
-/// The parts of [`SpillPlan`].
+/// Computes the parts of a [`SpillPlan`].
 fn parts(ingest: &Ingest, memory: &InMemoryWrites, runs: &SpilledRuns) -> Vec<IndexSpill> {
     struct IndexTotals<'a> {
         index: Option<IndexId>,
@@ -163,7 +165,7 @@ fn parts(ingest: &Ingest, memory: &InMemoryWrites, runs: &SpilledRuns) -> Vec<In
         .collect()
 }
 
-/// Whether no file of the tree overlaps the range of these keys.
+/// Whether no file of the tree overlaps the range from `smallest` to `largest`.
 fn is_new(ingest: &Ingest, smallest: &[u8], largest: &[u8]) -> bool {
     let version = ingest.versions().current();
     let mut found = version.overlapping(smallest, Bound::Included(largest));
@@ -173,9 +175,9 @@ fn is_new(ingest: &Ingest, smallest: &[u8], largest: &[u8]) -> bool {
 /// The purpose of a merge.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum MergePurpose {
-    /// Fewer runs: keeps all versions, with their positions.
+    /// The merge makes fewer runs: it keeps all versions, with their positions.
     Fewer,
-    /// A commit: keeps the newest version of each key, without its position.
+    /// The merge is for a commit: it keeps the newest version of each key, without its position.
     Commit,
 }
 
@@ -183,7 +185,7 @@ enum MergePurpose {
 struct MergeResult {
     /// Ids of files of the merged runs that are reused unchanged.
     kept: HashSet<u64>,
-    /// New files in place of all others.
+    /// New files, which replace all other files of the merged runs.
     written: NewFiles,
 }
 
@@ -193,8 +195,8 @@ struct FileOfRun<'a> {
     file: &'a Arc<FileHandle>,
 }
 
-/// Merges `runs`, which are ordered oldest first. Reuses a file that overlaps no other one, if it
-/// [`stays`].
+/// Merges `runs`, which are ordered oldest first. A file that overlaps no other one is reused, if
+/// it [`stays`].
 ///
 /// Example: the files a–c and m–p of one run and b–d and x–z of another make the groups {a–c, b–d},
 /// {m–p} and {x–z}: the first is rewritten, the others are reused.
@@ -247,8 +249,8 @@ fn merge(
     })
 }
 
-/// Whether a file that overlaps no other one can be reused: none of its entries must be dropped
-/// for a commit; not all of them are dead for a merge into fewer runs.
+/// Whether a file that overlaps no other one can be reused. For a commit, none of its entries may
+/// be superseded or dead. For a merge into fewer runs, at least one must not be dead.
 fn stays(
     file: &FileMeta,
     dead: &super::rolled_back::RolledBackPositions,
@@ -395,8 +397,9 @@ impl SpilledRuns {
         }
     }
 
-    /// Makes the files of a commit: the newest version of each key, in files that do not overlap,
-    /// with synced contents and names. The runs stay as they are, so that it can be tried again.
+    /// Makes the files of a commit: the newest version of each key, in files that do not overlap.
+    /// Their contents and names are synced. The runs stay as they are, so that the caller can try
+    /// again after an error.
     ///
     /// # Errors
     /// Those of the files: `NoSpace`, `Io`, `Corruption`, `Unsupported`. `Interrupted` once the
@@ -417,7 +420,8 @@ impl SpilledRuns {
         let kept = all.filter(|meta| merged.kept.contains(&meta.file_id));
         let mut files: Vec<FileMeta> = kept.chain(merged.written.files()).cloned().collect();
         files.sort_by(|a, b| a.smallest.cmp(&b.smallest));
-        // Spilled files are synced only here, since most of them are merged or rolled back before.
+        // Spilled files are synced only here, because most of them are merged or removed before the
+        // commit.
         for file_id in &merged.kept {
             heed(interrupted)?;
             ingest.sync_file(*file_id)?;
@@ -426,7 +430,7 @@ impl SpilledRuns {
         Ok(SealedWriteSet { files, merged })
     }
 
-    /// Gives up the ownership of the files of `sealed`, since a log record names them.
+    /// Gives up the ownership of the files of `sealed`, because a log record names them.
     pub(super) fn release(&mut self, sealed: SealedWriteSet) {
         for run in &mut self.list {
             let kept = run

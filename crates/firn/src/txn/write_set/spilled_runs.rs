@@ -19,8 +19,8 @@ pub(super) struct Bounds {
     pub(super) upper: Option<Vec<u8>>,
 }
 
-/// One spill, or several merged ones: sorted files whose entries have seqnos
-/// `UNCOMMITTED_BIT | position`.
+/// A spilled run, which one spill or a merge of several runs has written: sorted files whose
+/// entries have seqnos `UNCOMMITTED_BIT | position`.
 pub(super) struct SpilledRun {
     /// Owns the files: a drop of the run removes them from disk.
     pub(super) files: NewFiles,
@@ -72,7 +72,7 @@ impl SpilledRun {
 pub(super) struct SpilledRuns {
     /// Oldest first.
     pub(super) list: Vec<SpilledRun>,
-    /// Shared with cursors, which keep those of their creation.
+    /// The dead positions. Cursors share them; a cursor keeps the dead positions of its creation.
     pub(super) dead: Arc<RolledBackPositions>,
 }
 
@@ -81,7 +81,7 @@ impl SpilledRuns {
         self.list.is_empty()
     }
 
-    /// The largest spilled position; 0 without runs.
+    /// The largest spilled position; 0 if there is no run.
     pub(super) fn last(&self) -> u64 {
         self.list.last().map_or(0, |run| run.last)
     }
@@ -190,7 +190,8 @@ impl SpilledRunIter {
         self.dead.contains(position(self.inner.key().seqno))
     }
 
-    /// Skips dead entries. `on`: whether the cursor stands on an entry; returns the same.
+    /// Moves forward past dead entries. `on` says whether the cursor stands on an entry; the result
+    /// says the same after the move.
     fn forward(&mut self, mut on: bool) -> Result<bool> {
         while on && self.is_dead() {
             on = self.inner.next()?;

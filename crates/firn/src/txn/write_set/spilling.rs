@@ -9,18 +9,18 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
-/// Frozen memory while it is written as a run. A background thread writes it, if there is one, in
-/// parallel with the statement: a spill takes most of its time for compression.
+/// Frozen memory while it is written as a run. If there is a background thread, it writes the run
+/// while the statement continues, because a spill takes most of its time for compression.
 ///
-/// Until [`Self::finish`] reads use the memory, even if the files are complete. A drop waits for
-/// the thread, since nothing must be written to the directory of a closed database.
+/// Until [`Self::finish`], reads use the memory, even if the files are complete. A drop waits for
+/// the thread, because it must not write to the directory of a database that is closed meanwhile.
 pub(super) struct SpillingMemory {
     memory: Arc<InMemoryWrites>,
     writing: Option<Writing>,
 }
 
 enum Writing {
-    /// In a background thread, which sends the result.
+    /// A background thread writes the run and sends the result.
     Beside(Receiver<Result<NewFiles>>),
     Done(Result<NewFiles>),
 }

@@ -110,7 +110,8 @@ fn on_disk(ingest: &Ingest) -> Vec<u64> {
     ingest.versions().source().store().list().unwrap()
 }
 
-/// Checks that the files on disk are those of the runs, and that a seal gives the model's entries.
+/// Checks that the files on disk are exactly those of the runs, and that a seal gives the model's
+/// entries.
 fn check_files(set: &mut WriteSet, ingest: &Arc<Ingest>, model: &Model, context: &str) {
     let named = |set: &WriteSet| {
         let files = set.runs.list.iter().flat_map(|run| run.files.files());
@@ -227,8 +228,8 @@ fn writes_marks_and_rollbacks_against_the_model() {
     }
 }
 
-/// The files of rows written in key order are committed unchanged. Those of an index written in
-/// random order are merged.
+/// The seal reuses the files of rows that were written in key order. It merges those of an index
+/// that was written in random order.
 #[test]
 fn what_comes_in_order_is_committed_as_it_was_spilled() {
     let ingest = ingest_in(Arc::new(MemEnv::new()), 4 << 10);
@@ -253,7 +254,7 @@ fn what_comes_in_order_is_committed_as_it_was_spilled() {
     assert_eq!(of(1).map(|f| f.entries).sum::<u64>(), 8000);
     assert_eq!(of(2).map(|f| f.entries).sum::<u64>(), 8000);
     let kept = of(1).filter(|file| before.contains(&file.file_id)).count();
-    // The last rows were in memory until the seal.
+    // Rows that were in memory until the seal are in new files.
     assert!(kept + 3 >= of(1).count() && kept > 10, "{kept}");
     let mut ids: Vec<u64> = sealed.files().iter().map(|f| f.file_id).collect();
     ids.sort_unstable();
@@ -393,7 +394,7 @@ fn a_spill_that_fails_leaves_no_trace() {
         assert_eq!((set.mark(), set.bytes()), before);
         assert_eq!(on_disk(&ingest), []);
         assert_eq!(set.get(b"index1", found).unwrap().unwrap().2, b"abc");
-        // The fault is over.
+        // The injected fault has passed, so the same write succeeds.
         set.put(b"index1", Value::split(b"ab", b"cd")).unwrap();
         assert_eq!(set.get(b"index1", found).unwrap().unwrap().2, b"abcd");
         assert_eq!(on_disk(&ingest).len(), 1);
@@ -405,15 +406,16 @@ fn a_spill_that_fails_leaves_no_trace() {
     }
 }
 
-/// The statement continues during the spill; a later write returns its error. Nothing is lost: the
-/// frozen writes are in memory again, older than the writes since then.
+/// While a background thread spills, the statement continues. A later write returns the error of
+/// the spill. Nothing is lost: the frozen writes are in memory again, older than the writes since
+/// then.
 #[test]
 fn a_spill_that_fails_beside_the_statement_leaves_no_trace() {
     let env = FaultEnv::new(Arc::new(MemEnv::new()));
     let ingest = ingest_with(Arc::new(env.clone()), 1 << 20, true);
     let mut set = WriteSet::new(4 * version_bytes(4, 3), Some(Arc::clone(&ingest)));
-    // The limit is four writes. The fifth waits for their spill; from then on the memory may take
-    // two writes, half the limit.
+    // The limit is four writes. The fifth write waits for the spill of the first four. From then on
+    // the memory may take two writes, half the limit.
     (0..6).for_each(|n| put(&mut set, n));
     set.put(b"0005", Value::whole(b"def")).unwrap();
     let (statement, frozen) = (set.mark(), set.frozen.is_some());
@@ -442,7 +444,7 @@ fn a_spill_that_fails_beside_the_statement_leaves_no_trace() {
     assert_eq!(entries, 6);
 }
 
-/// A rollback to a mark in frozen memory waits until it is written.
+/// A rollback to a mark in frozen memory waits until that memory is written.
 #[test]
 fn a_rollback_into_a_spill_under_way() {
     let ingest = ingest_with(Arc::new(MemEnv::new()), 1 << 20, true);
@@ -470,8 +472,8 @@ fn put(set: &mut WriteSet, n: u32) {
     set.put(key.as_bytes(), Value::whole(b"abc")).unwrap();
 }
 
-/// Most spilled files are merged or removed before the commit, and none is needed after a power
-/// cut before it.
+/// The commit syncs spilled files, and the spill does not. Most spilled files are merged or removed
+/// before the commit, and none is needed after a power cut before it.
 #[test]
 fn what_is_spilled_is_synced_by_the_commit_alone() {
     let env = CountingEnv::new(Arc::new(MemEnv::new()));
@@ -480,7 +482,7 @@ fn what_is_spilled_is_synced_by_the_commit_alone() {
     let ingest = ingest_in(Arc::new(env), 1 << 20);
     let mut set = WriteSet::new(version_bytes(4, 3), Some(Arc::clone(&ingest)));
     let before = syncs();
-    // Enough keys for a merge of runs; the last ones were spilled before.
+    // Enough keys for a merge of runs. The last ten keys were spilled before.
     for n in (0..40).chain(20..30) {
         put(&mut set, n);
     }
@@ -534,7 +536,7 @@ fn a_merge_that_finds_no_room_is_left_for_later() {
     let source_generation = set.source_generation.load(Ordering::Relaxed);
     write(&mut set).unwrap();
     assert_eq!(set.runs.list.len(), 1);
-    // It changes for the freeze, for the new run, and for the merge.
+    // The generation changes for the freeze, for the new run, and for the merge.
     assert_eq!(
         set.source_generation.load(Ordering::Relaxed),
         source_generation + 3
@@ -548,7 +550,8 @@ fn a_merge_that_finds_no_room_is_left_for_later() {
     assert_eq!(entries, spill::FAN_IN as u64 + 1);
 }
 
-/// Files given up in a client's thread must not delay the client by their deletion.
+/// Removing files in a client's thread must not delay the client: they are deleted at the pace of
+/// deletions.
 #[test]
 fn many_bytes_are_given_up_at_the_pace_of_deletions() {
     let ingest = ingest_in(Arc::new(MemEnv::new()), 1 << 20);
