@@ -1,8 +1,8 @@
 //! Bulk loads: rows for a table that nobody else sees until the load ends.
 //!
-//! A session has one load for each table that it fills. `firn_bulk_insert` begins it with the first
-//! row; `firn_bulk_end` publishes it, `firn_bulk_abort` gives it up. The rows take no locks, and
-//! become visible at once to all snapshots taken after the end.
+//! A session has one load for each table that it fills. `firn_bulk_insert` begins the load with the
+//! first row, `firn_bulk_end` publishes the table, and `firn_bulk_abort` gives the load up. The
+//! rows take no locks. They become visible together, to all snapshots taken after the end.
 
 use crate::error::{firn_status, guard};
 use crate::row_writes::{
@@ -15,17 +15,17 @@ use firn::table::{BulkLoad, WriteFlags};
 use std::ffi::c_void;
 use std::sync::Arc;
 
-/// Flag of `firn_bulk_insert`, the same for all rows of a load: whether a row is a duplicate is
-/// known at once, and the load goes on without it. Otherwise a duplicate may become known later and
-/// ends the load; `firn_bulk_duplicate` gives its row.
+/// Flag of `firn_bulk_insert`, the same for all rows of a load. With it, each call reports whether
+/// its row is a duplicate, and the load goes on without that row. Otherwise a duplicate may be
+/// found only by a later call and ends the load; `firn_bulk_duplicate` then returns its row.
 pub const FIRN_BULK_ONE_BY_ONE: u32 = 2;
 
 /// Inserts a row into the target of a copying ALTER: nobody else sees the table until
-/// `firn_bulk_end`. `flags`: `FIRN_BULK_ONE_BY_ONE`, `FIRN_WRITE_NO_UNIQUE_SECONDARY_CHECK`. The
-/// rest is as for `firn_insert`.
+/// `firn_bulk_end`. `flags` are `FIRN_BULK_ONE_BY_ONE` and `FIRN_WRITE_NO_UNIQUE_SECONDARY_CHECK`.
+/// The other arguments are those of `firn_insert`.
 ///
 /// # Safety
-/// As for `firn_insert`.
+/// Those of `firn_insert`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_bulk_insert(
     session: *mut firn_session,
@@ -36,9 +36,10 @@ pub unsafe extern "C" fn firn_bulk_insert(
     ref_out: *mut u8,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handles are live, and the session is this thread's, by the caller's promise.
+        // SAFETY: the caller promises that the handles are live, and that only this thread uses the
+        // session.
         let (session, whole) = unsafe { (session_mut(session)?, firn_table::whole(table)?) };
-        // SAFETY: the caller promises a record buffer of this table.
+        // SAFETY: the caller promises that `record` is a record buffer of this table.
         let record = unsafe { record_of(&whole.table, record) }?;
         let how = WriteFlags {
             lock_duplicate_exclusive: false,
@@ -46,14 +47,14 @@ pub unsafe extern "C" fn firn_bulk_insert(
             skip_unique_secondary: flags & FIRN_WRITE_NO_UNIQUE_SECONDARY_CHECK != 0,
         };
         let load = load_of(session, whole, flags & FIRN_BULK_ONE_BY_ONE != 0)?;
-        // SAFETY: the blobs that the record points to live as long as the record, by contract.
+        // SAFETY: the caller promises that blob columns of the record point to their bytes.
         let written = with_scratch(|scratch| unsafe { load.insert(record, how, scratch) })?;
-        // SAFETY: the caller promises that both may be written, or are NULL.
+        // SAFETY: the caller promises that each of both pointers is NULL or may be written.
         unsafe { inserted(written, dup_index, ref_out) }
     })
 }
 
-/// The load of `whole` in this session; begins it with the first row.
+/// The session's load into the table of `whole`. The first row of a table begins its load.
 fn load_of<'a>(
     session: &'a mut firn_session,
     whole: &firn_table,
@@ -75,15 +76,15 @@ fn load_of<'a>(
     Ok(&mut session.bulks[at])
 }
 
-/// Reports the progress of a long call: `done` of `total`, in any unit. Returning true ends the
-/// call.
+/// Reports the progress of a long call: `done` of `total`, in any unit. If it returns true, the
+/// call ends with an error.
 pub type firn_progress = unsafe extern "C" fn(context: *mut c_void, done: u64, total: u64) -> bool;
 
-/// Ends a load: everything is durable, and visible to snapshots from now on. After an error,
-/// `FIRN_DUPLICATE` with its index included, call `firn_bulk_abort`.
+/// Ends a load: all its rows are durable, and visible to snapshots from now on. After an error,
+/// which includes `FIRN_DUPLICATE` with `dup_index`, call `firn_bulk_abort`.
 ///
 /// # Safety
-/// The handles are live, the session is this thread's; `progress` does not come back into the core.
+/// The handles are live, the session is this thread's; `progress` calls no function of the core.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_bulk_end(
     session: *mut firn_session,
@@ -116,8 +117,8 @@ pub unsafe extern "C" fn firn_bulk_end(
     })
 }
 
-/// Writes the second row of the duplicate that ended a load to `record`. Its blobs stay until the
-/// next call.
+/// Writes the second row of the duplicate that ended a load to `record`. Its blobs stay valid until
+/// the next call.
 ///
 /// # Safety
 /// The handles are live, the session is this thread's; `record` is a record buffer of the table.
@@ -141,7 +142,7 @@ pub unsafe extern "C" fn firn_bulk_duplicate(
     })
 }
 
-/// Gives up a load; the table is to be dropped next.
+/// Gives up a load. The caller drops the table next.
 ///
 /// # Safety
 /// The session is live and this thread's.

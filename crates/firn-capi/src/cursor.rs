@@ -9,7 +9,7 @@ use firn::table::{Cursor, KeyImage, LockWait, PartialColumn, ReadMode, SeekMode}
 use firn::txn::LockMode;
 use std::sync::Arc;
 
-/// A position in one index of a table. Belongs to one thread at a time.
+/// A position in one index of a table. It belongs to one thread at a time.
 pub struct firn_cursor {
     pub(crate) cursor: Cursor,
     pub(crate) session: *mut firn_session,
@@ -34,13 +34,13 @@ pub enum firn_read_mode {
 pub enum firn_wait {
     /// Waits as long as the session's timeout.
     FIRN_WAIT = 0,
-    /// Fails at once.
+    /// Fails at once with `FIRN_LOCK_NOT_AVAILABLE`.
     FIRN_NOWAIT = 1,
-    /// Leaves the row out.
+    /// Skips the row.
     FIRN_SKIP_LOCKED = 2,
 }
 
-/// The clustered index of a table whose primary key is hidden.
+/// Number that stands for the clustered index of a table whose primary key is hidden.
 pub const FIRN_PRIMARY: u32 = u32::MAX;
 
 impl From<firn_read_mode> for ReadMode {
@@ -112,7 +112,7 @@ pub unsafe extern "C" fn firn_cursor_open(
     })
 }
 
-/// Points a cursor at another index, session or mode and keeps its memory.
+/// Points a cursor at another index, session or mode. Its memory is reused.
 ///
 /// # Safety
 /// As for `firn_cursor_open`.
@@ -135,7 +135,8 @@ pub unsafe extern "C" fn firn_cursor_reset(
     })
 }
 
-/// Ends a statement: releases session, view and blocks; keeps memory and the last key.
+/// Ends a statement: releases the session, the pinned super version and blocks. Keeps memory and
+/// the last key.
 ///
 /// # Safety
 /// `cursor` is live and this thread's.
@@ -151,8 +152,8 @@ pub unsafe extern "C" fn firn_cursor_park(cursor: *mut firn_cursor) {
     });
 }
 
-/// Goes on with a parked cursor in another statement: the next move continues from the last key,
-/// in the session's new view.
+/// Continues with a parked cursor in another statement: the next move continues from the last key,
+/// at the read point of the new statement.
 ///
 /// # Safety
 /// As for `firn_cursor_open`.
@@ -183,14 +184,14 @@ pub unsafe extern "C" fn firn_cursor_close(cursor: *mut firn_cursor) {
     guard_value((), || drop(unsafe { unbox(cursor) }));
 }
 
-/// The part of a column's value that suffices if it lies out of line: `prefix` bytes from its
-/// beginning, and, with `length`, the length of the whole value in the record, with zeros after the
-/// prefix.
+/// The part of a column's value that suffices if the value lies out of line: `prefix` bytes from
+/// its beginning. With `length`, the record gets a value of the whole value's length, with zeros
+/// after the prefix.
 #[repr(C)]
 pub struct firn_partial_column {
-    /// Its number.
+    /// Number of the column.
     pub column: u32,
-    /// Bytes from the beginning.
+    /// Bytes that are needed from the beginning of the value.
     pub prefix: u64,
     /// Whether the length of the whole value is needed.
     pub length: bool,
@@ -206,11 +207,12 @@ impl firn_partial_column {
     }
 }
 
-/// Columns to decode: a bitmap with bit `i % 8` of byte `i / 8` for column `i`; NULL for all.
-/// `key_only` decodes the columns of the index and of the primary key from the index entry alone.
-/// `parts`: parts that suffice of values out of line. Short values and values of locked rows still
-/// come whole, except BLOBs of which the length suffices: a statement that neither reads nor writes
-/// them passes them so in both records of `firn_update`.
+/// Chooses the columns to decode. `bitmap` has bit `i % 8` of byte `i / 8` for column `i`; NULL
+/// means all columns. `key_only` decodes the columns of the index and of the primary key from the
+/// index entry alone. `parts` names columns whose values out of line need to be read only in part.
+/// Short values and values of locked rows are still read whole, except for BLOBs of which only the
+/// length is needed: a statement that neither reads nor writes such a BLOB passes it unread in both
+/// records of `firn_update`.
 ///
 /// # Safety
 /// `cursor` is live and this thread's. `bitmap` is NULL or has a bit for each column; `parts` has
@@ -245,9 +247,9 @@ pub unsafe extern "C" fn firn_cursor_columns(
     })
 }
 
-/// Bounds forward scans at a key image. `flag` is the server's `HA_READ_AFTER_KEY` (entries that
-/// begin with the image are still read) or `HA_READ_BEFORE_KEY` (the scan ends before them). NULL
-/// removes the bound.
+/// Ends forward scans at a key image. `flag` is the server's: with `HA_READ_AFTER_KEY` entries that
+/// begin with the image are still read, with `HA_READ_BEFORE_KEY` the scan ends before them. A NULL
+/// key removes the end.
 ///
 /// # Safety
 /// `cursor` is live and this thread's; `key` is NULL or has `key_len` bytes.
@@ -310,9 +312,9 @@ pub unsafe extern "C" fn firn_cursor_ref(cursor: *mut firn_cursor, out: *mut u8)
     })
 }
 
-/// Turns semi-consistent reading on or off: a locking scan of the clustered index shows a row that
-/// another transaction has locked as it was last committed. If the row matches, the next move or
-/// the same seek returns it again, locked.
+/// Turns semi-consistent reading on or off: a locking scan of the clustered index then returns a
+/// row that another transaction has locked as it was last committed. If that row matches, the next
+/// move or the same seek returns it again, after it has waited for the lock.
 ///
 /// # Safety
 /// `cursor` is live and this thread's.

@@ -8,7 +8,7 @@ use firn::table::Cursor;
 use firn::txn::Transaction;
 use firn_status::{FIRN_END, FIRN_NO_ROW};
 
-/// Runs a move of the cursor; returns `nothing` if it finds no row.
+/// Runs a move of the cursor. Returns `nothing` if the move finds no row.
 ///
 /// # Safety
 /// The cursor is live and this thread's, its session too; `record` has the table's record length.
@@ -37,8 +37,8 @@ unsafe fn read(
     })
 }
 
-/// Moves to the entry that the key image and `find_flag` (the server's `ha_rkey_function`)
-/// name, and reads its row. A NULL key: the first entry.
+/// Moves to the entry that the key image and `find_flag` (the server's `ha_rkey_function`) choose,
+/// and reads its row. A NULL key means the first entry.
 ///
 /// # Safety
 /// The cursor and its session are live and this thread's; `record` has the table's record length;
@@ -122,7 +122,7 @@ pub unsafe extern "C" fn firn_cursor_prev(
     unsafe { read(cursor, record, FIRN_END, Cursor::prev) }
 }
 
-/// Reads the row of the next entry if it has the same key prefix.
+/// Reads the row of the next entry if its key starts with the key image.
 ///
 /// # Safety
 /// The cursor and its session are live and this thread's; `record` has the table's record length;
@@ -149,7 +149,7 @@ pub unsafe extern "C" fn firn_cursor_next_same(
     }
 }
 
-/// Reads the row with this key of a unique index, without a scan.
+/// Reads the row that has this key in a unique index, without a scan. The key image has all parts.
 ///
 /// # Safety
 /// The cursor and its session are live and this thread's; `record` has the table's record length;
@@ -176,8 +176,8 @@ pub unsafe extern "C" fn firn_cursor_get(
     }
 }
 
-/// Reads the row of a reference: the key image of the primary key, or the eight bytes of
-/// `firn_cursor_ref` when the primary key is hidden.
+/// Reads the row of a row reference: the key image of the primary key, or the eight bytes of
+/// `firn_cursor_ref` if the primary key is hidden.
 ///
 /// # Safety
 /// The cursor and its session are live and this thread's; `record` has the table's record length;

@@ -1,4 +1,4 @@
-//! The database: open, close, options, recovery of prepared transactions.
+//! The database: opening, closing, options, and recovery of prepared transactions.
 
 use crate::error::{CallOutcome, firn_status, guard, guard_value};
 use crate::host_callbacks::{HostLog, HostWaits, firn_host};
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// An open database; one per server.
+/// An open database. A server opens one.
 pub struct firn_db {
     db: Arc<Db>,
 }
@@ -26,7 +26,7 @@ impl firn_db {
     }
 
     /// # Safety
-    /// `db` is NULL or from `firn_open` and not closed.
+    /// `db` is NULL or from `firn_open`, and not closed.
     pub(crate) unsafe fn get<'a>(db: *const firn_db) -> Result<&'a Arc<Db>, CallOutcome> {
         // SAFETY: the handle is live: the host frees it only after its last call with it.
         let db = unsafe { db.as_ref() };
@@ -37,19 +37,21 @@ impl firn_db {
 /// How to open a database. Sizes are in bytes; 0 stands for the default.
 #[repr(C)]
 pub struct firn_config {
-    /// Its directory, created if missing.
+    /// Directory of the database; created if missing.
     pub dir: *const c_char,
-    /// Block cache, decoded bytes. Follows from the memory limit if there is one.
+    /// Size of the block cache, of decoded bytes. It has no effect if there is a memory limit,
+    /// which then determines the size.
     pub block_cache_size: u64,
-    /// Row cache, bytes; 0 for none. Follows from the memory limit if there is one.
+    /// Size of the row cache; 0 for none. It has no effect if there is a memory limit, which then
+    /// determines the size.
     pub row_cache_size: u64,
-    /// Caches, memtables, indexes and write sets together; 0 for no limit.
+    /// Limit for caches, memtables, indexes of files and write sets together; 0 for no limit.
     pub memory_limit: u64,
     /// A memtable is flushed at this size.
     pub memtable_size: u64,
-    /// Memory that a transaction's writes may take; beyond it they go to files.
+    /// Memory that a transaction's writes may take. Writes beyond it are spilled to files.
     pub txn_memory_limit: u64,
-    /// Values of so many bytes and more go to blob files.
+    /// Values at least this long go to blob files.
     pub blob_threshold: u64,
     /// Size of a log segment.
     pub wal_segment_size: u64,
@@ -57,23 +59,23 @@ pub struct firn_config {
     pub flush_log_at_trx_commit: u32,
     /// Background threads for compaction.
     pub background_jobs: u32,
-    /// Background work reads and writes so many bytes a second at most; 0 for no limit.
+    /// Bytes a second that background work reads and writes at most; 0 for no limit.
     pub background_io_rate: u64,
-    /// Archive the log in this directory, which must exist; NULL or empty for no archive.
+    /// Directory of the log archive, which must exist; NULL or empty for no archive.
     pub log_archive_dir: *const c_char,
-    /// While the log is archived, a segment is closed when it has been in use for so many seconds.
+    /// Seconds after which a segment in use is closed, if the log is archived.
     pub log_archive_timeout: u64,
     /// Open the log with direct I/O.
     pub direct_io: bool,
-    /// Read table files past the page cache.
+    /// Read table files with direct I/O, past the page cache.
     pub direct_reads: bool,
-    /// Whether the server is starting, and calls `firn_recover` when all engines are open;
-    /// otherwise it is already running.
+    /// True if the server is starting: it then calls `firn_recover` when all engines are open.
+    /// False if the server is already running.
     pub server_asks: bool,
-    /// Whether the server commits or rolls back all prepared transactions, as its user has asked
-    /// for.
+    /// True if the server commits or rolls back all prepared transactions, as the administrator has
+    /// told it (`--tc-heuristic-recover`).
     pub server_decides_as_told: bool,
-    /// The index of the server's binary log; NULL if it keeps none.
+    /// Path of the index file of the server's binary log; NULL if the server keeps no binary log.
     pub binlog_index: *const c_char,
 }
 
@@ -128,10 +130,11 @@ fn options(
 }
 
 /// Opens the database in `config->dir` and recovers it. Transactions that earlier runs of the
-/// server prepared are committed or rolled back as their binary logs have it.
+/// server prepared are committed or rolled back as the binary logs of those runs say. Those that
+/// the server decides itself at this start are left to it.
 ///
 /// # Safety
-/// The pointers are valid; the callbacks of `host` stay so until `firn_close`.
+/// The pointers are valid; the callbacks of `host` stay valid until `firn_close`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_open(
     config: *const firn_config,
@@ -161,7 +164,7 @@ pub unsafe extern "C" fn firn_open(
         };
         let db = Db::open(env, Path::new(dir), options, Some(waits))?;
         if let Err(error) = db.resolve_in_doubt(&start) {
-            // Close the log in good order, but report the reason for not opening.
+            // Close the database in good order, but return the error that kept it from opening.
             let _ = db.close();
             return Err(error.into());
         }
@@ -171,13 +174,14 @@ pub unsafe extern "C" fn firn_open(
     })
 }
 
-/// Closes the database: all commits are durable, and background threads have ended. The handle is
-/// freed even if an error is returned. `thread_left`: a thread still hangs in a call on the archive
-/// of the log. It calls no callback any more, but this library must stay loaded.
+/// Closes the database. On return, all commits are durable, and background threads have ended. The
+/// handle is freed even if an error is returned. `thread_left` is set to whether a thread still
+/// hangs in a file operation of the log archive: that thread makes no callback any more, but this
+/// library must stay loaded.
 ///
 /// # Safety
 /// `db` is from `firn_open`, and not used afterwards; neither are its sessions, tables, cursors.
-/// `thread_left` is valid or null.
+/// `thread_left` is NULL or may be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_close(db: *mut firn_db, thread_left: *mut bool) -> firn_status {
     guard(|| {
@@ -204,8 +208,8 @@ pub unsafe extern "C" fn firn_sync_log(db: *const firn_db) -> firn_status {
     guard(|| Ok(unsafe { firn_db::get(db) }?.sync_log()?))
 }
 
-/// Makes a checkpoint of everything committed so far in `target`, a directory that must not exist;
-/// with `flush` the memtables are flushed first. Durable on return.
+/// Makes a checkpoint of everything committed so far in `target`, a directory that must not exist.
+/// With `flush` the memtables are flushed first. The checkpoint is durable on return.
 ///
 /// # Safety
 /// `db` is open; `target` is a string.
@@ -225,7 +229,7 @@ pub unsafe extern "C" fn firn_checkpoint(
 }
 
 /// Notes that the server's binary log ends in `file` at `position` before the next change of the
-/// catalog. Only for the archive of the log.
+/// catalog. Needed only if the log is archived.
 ///
 /// # Safety
 /// `db` is open; `file` is a string.
@@ -247,9 +251,9 @@ pub unsafe extern "C" fn firn_note_binlog_position(
     })
 }
 
-/// Transactions that sessions prepare from now on belong to the run of the server that writes
-/// `file` of its binary log, or, with NULL, to a run without one. Call it before the first
-/// transaction is prepared, and when the server has gone on to another file.
+/// Notes the server run to which transactions belong that sessions prepare from now on: the run
+/// that writes `file` of its binary log, or, with NULL, a run without a binary log. Call it before
+/// the first transaction is prepared, and when the server has begun another file.
 ///
 /// # Safety
 /// `db` is open; `file` is NULL or a string.
@@ -276,7 +280,7 @@ pub unsafe extern "C" fn firn_flush(db: *const firn_db) -> firn_status {
     guard(|| Ok(unsafe { firn_db::get(db) }?.flush()?))
 }
 
-/// Options that change while the database is open.
+/// Options that may change while the database is open.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum firn_option {
@@ -294,9 +298,9 @@ pub enum firn_option {
     FIRN_OPTION_ROW_CACHE_SIZE = 5,
     /// Bytes a second that background work reads and writes at most; 0 for no limit.
     FIRN_OPTION_BACKGROUND_IO_RATE = 6,
-    /// Values of so many bytes and more go to blob files.
+    /// Values at least this long go to blob files.
     FIRN_OPTION_BLOB_THRESHOLD = 7,
-    /// A segment of a log that is archived is closed after so many seconds.
+    /// Seconds after which a segment in use is closed, if the log is archived.
     FIRN_OPTION_LOG_ARCHIVE_TIMEOUT = 8,
     /// Whether the begin of a lock wait searches for deadlocks: 0 or 1.
     FIRN_OPTION_DEADLOCK_DETECT = 9,
@@ -306,7 +310,7 @@ pub enum firn_option {
     FIRN_OPTION_SNAPSHOT_AGE_WARNING = 11,
 }
 
-/// Changes an option from now on.
+/// Changes an option; the new value is used from now on.
 ///
 /// # Safety
 /// `db` is open.
@@ -364,11 +368,11 @@ pub unsafe extern "C" fn firn_set_option(
     })
 }
 
-/// Bytes of a slot that `firn_recover` fills: a u32 length in the machine's order, then the xid.
+/// Bytes of a slot that `firn_recover` fills: a 32-bit length in native byte order, then the xid.
 pub const FIRN_XID_SLOT: usize = 260;
 
-/// Writes the xids of prepared transactions without a session, skipping the first `skip`, into at
-/// most `cap` slots. Returns how many.
+/// Writes the xids of prepared transactions without a session into at most `cap` slots, skipping
+/// the first `skip` xids. Returns the number of slots written.
 ///
 /// # Safety
 /// `db` is open; `slots` has room for `cap` slots.
@@ -393,7 +397,7 @@ pub unsafe extern "C" fn firn_recover(
             };
             room.copy_from_slice(xid);
             slot[..4].copy_from_slice(&(xid.len() as u32).to_ne_bytes());
-            // SAFETY: as the caller promises, and `written < cap`.
+            // SAFETY: the caller promises room for `cap` slots, and `written` is less than `cap`.
             unsafe {
                 let target = slots.add(written as usize * FIRN_XID_SLOT);
                 std::ptr::copy_nonoverlapping(slot.as_ptr(), target, FIRN_XID_SLOT);
@@ -404,7 +408,7 @@ pub unsafe extern "C" fn firn_recover(
     })
 }
 
-/// Commits a prepared transaction that no session owns. `FIRN_NO_ROW`: the xid is unknown.
+/// Commits a prepared transaction that no session owns. `FIRN_NO_ROW` if the xid is unknown.
 ///
 /// # Safety
 /// `db` is open; `xid` has `len` bytes.
@@ -419,7 +423,7 @@ pub unsafe extern "C" fn firn_commit_xid(
     guard(|| known(unsafe { firn_db::get(db) }?.commit_xid(unsafe { borrow_bytes(xid, len) })?))
 }
 
-/// Rolls back a prepared transaction that no session owns. `FIRN_NO_ROW`: the xid is unknown.
+/// Rolls back a prepared transaction that no session owns. `FIRN_NO_ROW` if the xid is unknown.
 ///
 /// # Safety
 /// `db` is open; `xid` has `len` bytes.

@@ -1,4 +1,5 @@
-//! Definitions: creating, dropping, renaming and emptying tables, and the server's version of them.
+//! Definitions: creating, dropping, renaming and emptying tables, and the server's version number
+//! of a definition.
 
 use crate::database::firn_db;
 use crate::error::{firn_status, guard};
@@ -9,8 +10,8 @@ use firn::catalog::NewTable;
 use firn::table::Table;
 use std::ffi::{CString, c_char, c_void};
 
-/// Creates a table: atomic and durable. `frm` and `version` are stored for the server;
-/// `autoincrement` is the first value to hand out.
+/// Creates a table: atomic and durable. The core stores `frm` and `version` for the server and does
+/// not read them. `autoincrement` is the first AUTO_INCREMENT value of the table.
 ///
 /// # Safety
 /// The pointers are valid for what they name.
@@ -92,7 +93,8 @@ pub unsafe extern "C" fn firn_rename_table(
     })
 }
 
-/// Empties a table: atomic and durable; auto-increment starts anew. Open handles follow.
+/// Empties a table: atomic and durable. Its AUTO_INCREMENT values start anew. Open handles of the
+/// table stay valid and see the empty table.
 ///
 /// # Safety
 /// The pointers are valid for what they name.
@@ -113,7 +115,7 @@ pub unsafe extern "C" fn firn_truncate_table(
 /// Calls `each` with the name of every table whose name starts with `prefix`.
 ///
 /// # Safety
-/// The pointers are valid; `each` does not come back into the core.
+/// The pointers are valid; `each` calls no function of the core.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_list_table_names(
     db: *const firn_db,
@@ -135,8 +137,8 @@ pub unsafe extern "C" fn firn_list_table_names(
     })
 }
 
-/// Copies the server's version of a table's definition to `out`, at most `cap` bytes; `len` gets
-/// its length.
+/// Copies the server's version of a table's definition to `out`, at most `cap` bytes. `len` is set
+/// to its full length.
 ///
 /// # Safety
 /// The pointers are valid for what they name.

@@ -1,11 +1,11 @@
-//! Status codes, the last error of a thread, and the guard no panic passes.
+//! Status codes, the last error of a thread, and the guard that no panic passes.
 
 use firn::base::{Error, ErrorKind};
 use std::cell::RefCell;
 use std::ffi::{CString, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Result of a call. Values are stable.
+/// Result of a call. The numbers never change.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum firn_status {
@@ -21,7 +21,7 @@ pub enum firn_status {
     FIRN_SAME_ROW = 4,
     /// A row lock was not granted in time.
     FIRN_LOCK_TIMEOUT = 10,
-    /// A row is locked and the caller did not want to wait.
+    /// Another transaction has locked the row, and the caller asked not to wait.
     FIRN_LOCK_NOT_AVAILABLE = 11,
     /// This transaction was chosen to end a deadlock: roll it back.
     FIRN_DEADLOCK = 12,
@@ -29,7 +29,7 @@ pub enum firn_status {
     FIRN_INTERRUPTED = 13,
     /// The snapshot is older than the index.
     FIRN_TABLE_DEF_CHANGED = 15,
-    /// The rows are stored by another definition than the one given.
+    /// The rows or keys are stored by another definition than the given one.
     FIRN_DEFINITION_DIFFERS = 16,
     /// No such table.
     FIRN_NO_TABLE = 20,
@@ -47,9 +47,9 @@ pub enum firn_status {
     FIRN_NO_SPACE = 32,
     /// Writes are refused until a restart.
     FIRN_POISONED = 33,
-    /// The call was wrong.
+    /// The caller broke the contract of the call.
     FIRN_INVALID = 40,
-    /// Not supported.
+    /// The feature or the format version is not supported.
     FIRN_UNSUPPORTED = 41,
     /// Another process uses the directory.
     FIRN_BUSY = 42,
@@ -69,7 +69,7 @@ thread_local! {
 pub(crate) enum CallOutcome {
     /// A status without a message.
     Status(firn_status),
-    /// An error with one.
+    /// An error with a message.
     Error(Error),
 }
 
@@ -112,7 +112,7 @@ fn remember(message: &str) {
     LAST_ERROR.with(|last| *last.borrow_mut() = message);
 }
 
-/// Runs a call. Errors and panics become statuses, and their messages the thread's last error.
+/// Runs a call. An error or a panic becomes a status, and its message the thread's last error.
 pub(crate) fn guard(f: impl FnOnce() -> Result<(), CallOutcome>) -> firn_status {
     match catch_unwind(AssertUnwindSafe(f)) {
         Ok(Ok(())) => FIRN_OK,
@@ -133,12 +133,12 @@ pub(crate) fn guard(f: impl FnOnce() -> Result<(), CallOutcome>) -> firn_status 
     }
 }
 
-/// As [`guard`], for calls that return a value; `fallback` after a panic.
+/// As [`guard`], for calls that return a value. After a panic it returns `fallback`.
 pub(crate) fn guard_value<T>(fallback: T, f: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(f)).unwrap_or(fallback)
 }
 
-/// Message of the last failing call on this thread, "" if there was none. Valid until the next
+/// Message of the last call on this thread that failed; "" if there was none. Valid until the next
 /// call on this thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn firn_last_error() -> *const c_char {

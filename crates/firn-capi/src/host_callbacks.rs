@@ -1,4 +1,4 @@
-//! Callbacks from the core into its host.
+//! Callbacks from the core into the server.
 
 use firn::base::event_listener::{EventListener, Severity};
 use firn::txn::WaitObserver;
@@ -9,14 +9,15 @@ use std::time::Duration;
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct firn_host {
-    /// A line for the error log; severity 0 note, 1 warning, 2 error.
+    /// Writes a line to the error log; severity 0 note, 1 warning, 2 error.
     pub log: Option<unsafe extern "C" fn(severity: c_int, message: *const c_char)>,
-    /// A session is about to wait for a row lock that another one holds: both `host` pointers.
+    /// A session is about to wait for a row lock that another session holds. The arguments are the
+    /// `host` pointers of both sessions.
     pub lock_wait: Option<unsafe extern "C" fn(waiter: *mut c_void, blocker: *mut c_void)>,
-    /// A lock wait begins, on the waiter's own thread, which is going to sleep for at most
-    /// `timeout_us`. Returns the timeout that counts, in microseconds.
+    /// A lock wait begins, on the thread of the waiter, which is going to sleep for at most
+    /// `timeout_us` microseconds. Returns the timeout to use instead, in microseconds.
     pub wait_begins: Option<unsafe extern "C" fn(host: *mut c_void, timeout_us: u64) -> u64>,
-    /// A lock wait has ended, on the waiter's own thread.
+    /// A lock wait has ended, on the thread of the waiter.
     pub wait_ends: Option<unsafe extern "C" fn(host: *mut c_void)>,
     /// Writes the SQL text that a session executes to `text`, at most `size` bytes. Returns its
     /// length, 0 if there is none or if it cannot be had at once: it must wait for nothing.
@@ -27,7 +28,7 @@ pub struct firn_host {
 /// Bytes of an SQL text that reports show.
 const STATEMENT_BYTES_MAX: usize = 1024;
 
-/// The error log of the host.
+/// Writes messages of the core to the error log of the server.
 pub(crate) struct HostLog {
     host: firn_host,
 }
@@ -49,7 +50,7 @@ impl EventListener for HostLog {
     }
 }
 
-/// Reports lock waits to the host.
+/// Reports lock waits to the server.
 pub(crate) struct HostWaits {
     host: firn_host,
 }
@@ -63,11 +64,12 @@ impl HostWaits {
 impl WaitObserver for HostWaits {
     fn waits_for(&self, waiter: u64, blocker: u64) {
         if let (Some(call), true) = (self.host.lock_wait, waiter != 0 && blocker != 0) {
-            // SAFETY: the host keeps its callbacks valid; both sessions are alive, since the waiter
-            // is this thread's, and the end of the blocker's waits for this call
-            // (`LockOwner::detach_host`). Its lock says nothing: a prepared transaction keeps it
-            // without a session, and one that ends may have given it up since it was found among
-            // the blockers.
+            // SAFETY: the host keeps its callbacks valid while the database is open. Both `host`
+            // pointers are valid: the waiter is the session of this thread, and the end of the
+            // blocker's session waits until this call has returned (`LockOwner::detach_host`). That
+            // the blocker holds a lock would prove nothing: a prepared transaction keeps its lock
+            // without a session, and a session that ends may have released the lock since it was
+            // found among the blockers.
             unsafe {
                 call(
                     waiter as usize as *mut c_void,
@@ -81,15 +83,16 @@ impl WaitObserver for HostWaits {
         let (Some(call), true) = (self.host.wait_begins, waiter != 0) else {
             return timeout;
         };
-        // SAFETY: the host keeps its callbacks valid; `waiter` is the host pointer of the session
-        // that waits on this very thread.
+        // SAFETY: the host keeps its callbacks valid while the database is open; `waiter` is the
+        // `host` pointer of the session that waits on this very thread.
         let timeout_us = unsafe { call(waiter as usize as *mut c_void, micros(timeout)) };
         Duration::from_micros(timeout_us)
     }
 
     fn wakes(&self, waiter: u64) {
         if let (Some(call), true) = (self.host.wait_ends, waiter != 0) {
-            // SAFETY: as in `sleeps`.
+            // SAFETY: the same as in `sleeps`: the callback is valid, and so is the pointer, since
+            // the session waits on this very thread.
             unsafe { call(waiter as usize as *mut c_void) };
         }
     }

@@ -12,20 +12,20 @@ use firn::table::{IndexBuild, WriteOutcome};
 use std::ffi::c_void;
 use std::sync::Arc;
 
-/// A change of one table's secondary indexes under way.
+/// A change of one table's secondary indexes that has begun and is not committed.
 pub struct firn_index_change {
     build: IndexBuild,
 }
 
-/// Plans to give `table` the indexes of `definition`, whose columns and primary key are the
-/// table's. `from` has for each index of `definition` its number in the table, or `FIRN_NONE` for a
-/// new one. `FIRN_UNSUPPORTED`, with the reason in words, if more than secondary indexes would
-/// change.
+/// Plans to give `table` the indexes of `definition`, which has the columns and the primary key of
+/// the table. `from` has for each index of `definition` the number of that index in the table, or
+/// `FIRN_NONE` for a new index. `FIRN_UNSUPPORTED`, with the reason in words, if more than
+/// secondary indexes would change.
 ///
 /// # Safety
 /// The table is live; the pointers are valid for what they name, `from` for as many numbers as the
-/// definition has indexes. The objects behind the definition's collator and its handles live until
-/// the change is freed.
+/// definition has indexes. The collator's callbacks and the handles of the definition's collations
+/// stay valid until the change is freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_index_change_new(
     table: *const firn_table,
@@ -55,13 +55,14 @@ pub unsafe extern "C" fn firn_index_change_new(
     })
 }
 
-/// Fills the new indexes from the rows; nobody may change these until the commit. `FIRN_DUPLICATE`:
-/// two rows have a key of the new unique index `dup_index`; `record` gets the second one, and its
-/// blobs stay until the next call of the session.
+/// Fills the new indexes from the rows. Nobody may change rows of the table from this call to the
+/// commit. `FIRN_DUPLICATE` means that two rows have the same key in the new unique index
+/// `dup_index`: `record` gets the second row, whose blobs stay valid until the next call of the
+/// session.
 ///
 /// # Safety
 /// The handles are live, the session is this thread's; `record` is a record buffer of the table;
-/// `progress` does not come back into the core.
+/// `progress` calls no function of the core.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_index_change_fill(
     session: *mut firn_session,
@@ -107,8 +108,8 @@ pub unsafe extern "C" fn firn_index_change_fill(
     })
 }
 
-/// With the commit, makes `next` the table's next AUTO_INCREMENT value, or the one above `largest`,
-/// the largest that a row has, if that is larger.
+/// Makes the commit of the change also set the table's next AUTO_INCREMENT value: to `next`, or to
+/// the value after `largest` if that is greater. `largest` is the largest value in any row.
 ///
 /// # Safety
 /// The change is live.
@@ -126,12 +127,12 @@ pub unsafe extern "C" fn firn_index_change_autoinc(
     })
 }
 
-/// Commits changes of several tables (of the partitions of one) at once, with the server's new
-/// definition and version: atomic and durable. Open handles of the tables keep their old
-/// definition, and are to be closed.
+/// Commits the changes of several tables (the partitions of one table) at once, with the server's
+/// new definition and version: atomic and durable. Open handles of the tables keep the old
+/// definition, so the caller closes them.
 ///
 /// # Safety
-/// The handles are live, `changes` has `count` of them, all different; the pointers are valid for
+/// The handles are live; `changes` has `count` different ones; the other pointers are valid for
 /// what they name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_index_change_commit(

@@ -1,7 +1,7 @@
-//! The C ABI of the Firn core: handles, error codes, panic guard.
+//! The C ABI of the Firn core: opaque handles, status codes, and a guard that no panic passes.
 //!
-//! Names of exported items start with `firn_`; cbindgen generates the header `include/firn.h` from
-//! this crate, and `tests/header.rs` fails if it is out of date. No panic crosses the boundary.
+//! Names of exported items start with `firn_`. cbindgen generates the header `include/firn.h` from
+//! this crate, and `tests/header.rs` fails if the header is out of date.
 
 #![allow(non_camel_case_types)]
 

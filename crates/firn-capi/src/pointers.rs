@@ -1,4 +1,4 @@
-//! Pointers that cross the boundary.
+//! Conversions of pointers that cross the C ABI.
 
 use crate::error::CallOutcome;
 use firn::base::Error;
@@ -16,14 +16,15 @@ pub(crate) fn boxed<T>(value: T) -> *mut T {
 /// # Safety
 /// `pointer` is NULL or from [`boxed`], and not used afterwards.
 pub(crate) unsafe fn unbox<T>(pointer: *mut T) -> Option<Box<T>> {
-    // SAFETY: the handle came from `boxed`, and the host passes it here once, as its last use.
+    // SAFETY: the caller promises that the pointer is NULL or from `boxed`, and that this is its
+    // last use.
     (!pointer.is_null()).then(|| unsafe { Box::from_raw(pointer) })
 }
 
 /// The bytes at `pointer`; none for NULL.
 ///
 /// # Safety
-/// NULL, or `len` bytes that nobody changes while the result is used.
+/// `pointer` is NULL, or points to `len` bytes that nobody changes while the result is used.
 pub(crate) unsafe fn borrow_bytes<'a>(pointer: *const u8, len: usize) -> &'a [u8] {
     if pointer.is_null() {
         return &[];
@@ -35,7 +36,8 @@ pub(crate) unsafe fn borrow_bytes<'a>(pointer: *const u8, len: usize) -> &'a [u8
 /// The C string at `pointer`; `None` for NULL.
 ///
 /// # Safety
-/// NULL, or a string that ends with a zero byte and lives as long as the result.
+/// `pointer` is NULL, or points to a string that ends with a zero byte and stays valid as long as
+/// the result.
 pub(crate) unsafe fn c_str<'a>(pointer: *const c_char) -> Result<Option<&'a str>, CallOutcome> {
     if pointer.is_null() {
         return Ok(None);
@@ -48,7 +50,7 @@ pub(crate) unsafe fn c_str<'a>(pointer: *const c_char) -> Result<Option<&'a str>
     Ok(Some(string))
 }
 
-/// The path at `pointer`, of any bytes; `None` for NULL.
+/// The path at `pointer`, which may have any bytes but zero; `None` for NULL.
 ///
 /// # Safety
 /// As for [`c_str`].
@@ -58,11 +60,12 @@ pub(crate) unsafe fn path<'a>(pointer: *const c_char) -> Option<&'a Path> {
     Some(Path::new(OsStr::from_bytes(string.to_bytes())))
 }
 
-/// The C string at `pointer`, which must be there.
+/// The C string at `pointer`. NULL is an error.
 ///
 /// # Safety
 /// As for [`c_str`].
 pub(crate) unsafe fn name<'a>(pointer: *const c_char) -> Result<&'a str, CallOutcome> {
-    // SAFETY: NULL, or a string with a NUL byte at its end: the same promise, passed on.
+    // SAFETY: the caller promises what `c_str` requires: NULL, or a string with a zero byte at its
+    // end.
     unsafe { c_str(pointer) }?.ok_or_else(|| Error::invalid("a name is missing").into())
 }

@@ -1,4 +1,4 @@
-//! Rows: inserting, updating, deleting.
+//! Inserting, updating and deleting rows.
 
 use crate::error::{CallOutcome, firn_status, guard};
 use crate::session::{firn_session, session_mut};
@@ -11,9 +11,9 @@ thread_local! {
     static SCRATCH: RefCell<RowScratch> = RefCell::default();
 }
 
-/// A duplicate is about to be replaced or updated: lock it exclusively.
+/// Flag: lock a duplicate exclusively, because the caller is about to replace or update it.
 pub const FIRN_WRITE_LOCK_DUPLICATE_X: u32 = 1;
-/// The caller guarantees that keys of unique secondary indexes are unique.
+/// Flag: do not check keys of unique secondary indexes. The caller guarantees that they are unique.
 pub const FIRN_WRITE_NO_UNIQUE_SECONDARY_CHECK: u32 = 4;
 
 fn write_flags(flags: u32) -> WriteFlags {
@@ -65,9 +65,9 @@ pub(crate) unsafe fn outcome(
     }
 }
 
-/// Inserts a row. `FIRN_DUPLICATE`: `dup_index` is the number of the first unique index, in
-/// ascending order, that has the key already; nothing of the row stays. `ref_out` (may be NULL)
-/// gets the eight bytes of a hidden key.
+/// Inserts a row. `FIRN_DUPLICATE` means that a unique index has the key already: `dup_index` is
+/// set to the number of the first such index, in ascending order, and nothing of the row is
+/// written. `ref_out` (may be NULL) gets the eight bytes of a hidden key.
 ///
 /// # Safety
 /// The handles are live, the session is this thread's; `record` is a record buffer of the table.
@@ -84,19 +84,19 @@ pub unsafe extern "C" fn firn_insert(
         // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
         // is unique.
         let (session, table) = unsafe { (session_mut(session)?, firn_table::get(table)?) };
-        // SAFETY: the caller promises a record buffer of this table.
+        // SAFETY: the caller promises that `record` is a record buffer of this table.
         let record = unsafe { record_of(table, record) }?;
         let (txn, how) = (&mut session.transaction, write_flags(flags));
         let written = with_scratch(|scratch| {
-            // SAFETY: the blobs that the record points to live as long as the record, by contract.
+            // SAFETY: the caller promises that blob columns of the record point to their bytes.
             unsafe { table.insert(txn, record, how, scratch) }
         })?;
-        // SAFETY: the caller promises that both may be written, or are NULL.
+        // SAFETY: the caller promises that each of both pointers is NULL or may be written.
         unsafe { inserted(written, dup_index, ref_out) }
     })
 }
 
-/// Reports the outcome of an insert.
+/// Reports the outcome of an insert in the way of `firn_insert`.
 ///
 /// # Safety
 /// `dup_index` is NULL or may be written; `ref_out` is NULL or has eight bytes.
@@ -108,23 +108,23 @@ pub(crate) unsafe fn inserted(
     // SAFETY: the out pointer is valid for writes, and only this call refers to its target.
     let id = unsafe { outcome(written, dup_index) }?;
     if let (Some(id), false) = (id, ref_out.is_null()) {
-        // SAFETY: eight bytes without alignment, promised by the caller.
+        // SAFETY: the caller promises room for eight bytes, and the write needs no alignment.
         unsafe { ref_out.cast::<[u8; 8]>().write(id.to_be_bytes()) };
     }
     Ok(())
 }
 
-/// Calls `write` with this thread's scratch memory for encoded rows and keys.
+/// Calls `write` with the scratch memory in which this thread encodes rows and keys.
 pub(crate) fn with_scratch<T>(write: impl FnOnce(&mut RowScratch) -> T) -> T {
     SCRATCH.with_borrow_mut(write)
 }
 
-/// Changes a row that was read under an exclusive lock. `old_ref`: the eight bytes of its hidden
-/// key, NULL if it has a primary key. `FIRN_SAME_ROW`: nothing changes. `FIRN_DUPLICATE`: as for
-/// `firn_insert`.
+/// Changes a row that was read under an exclusive lock. `old_ref` is the eight bytes of the row's
+/// hidden key, or NULL if the table has a primary key. `FIRN_SAME_ROW` means that both records are
+/// equal. `FIRN_DUPLICATE` and `dup_index` are as for `firn_insert`.
 ///
 /// # Safety
-/// As for `firn_insert`.
+/// Those of `firn_insert`, for both records.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_update(
     session: *mut firn_session,
@@ -143,7 +143,7 @@ pub unsafe extern "C" fn firn_update(
         let (old, new) = unsafe { (record_of(table, old_record)?, record_of(table, new_record)?) };
         let written = with_scratch(|scratch| {
             // SAFETY: pointer and length describe memory that the host keeps unchanged during the
-            // call; blob columns of the record point to their bytes: the same promise, passed on.
+            // call, and the caller promises that blob columns of both records point to their bytes.
             unsafe {
                 let (txn, how) = (&mut session.transaction, write_flags(flags));
                 table.update(txn, old, new, row_id(old_ref), how, scratch)
@@ -155,11 +155,11 @@ pub unsafe extern "C" fn firn_update(
     })
 }
 
-/// Deletes a row that was read under an exclusive lock. `reference`: the eight bytes of its hidden
-/// key, NULL if it has a primary key.
+/// Deletes a row that was read under an exclusive lock. `reference` is the eight bytes of the row's
+/// hidden key, or NULL if the table has a primary key.
 ///
 /// # Safety
-/// As for `firn_insert`.
+/// Those of `firn_insert`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_delete(
     session: *mut firn_session,
@@ -175,7 +175,7 @@ pub unsafe extern "C" fn firn_delete(
         let record = unsafe { record_of(table, record) }?;
         with_scratch(|scratch| {
             // SAFETY: pointer and length describe memory that the host keeps unchanged during the
-            // call; blob columns of the record point to their bytes: the same promise, passed on.
+            // call, and the caller promises that blob columns of the record point to their bytes.
             unsafe {
                 let txn = &mut session.transaction;
                 table.delete(

@@ -10,13 +10,13 @@ use firn::txn::{Isolation, LockOwner, Savepoint, Transaction};
 use std::ffi::{c_char, c_void};
 use std::sync::Arc;
 
-/// One per connection of the server: its transaction. Belongs to one thread at a time, but for
-/// `firn_kill`.
+/// A connection of the server and its transaction. It belongs to one thread at a time; only
+/// `firn_kill` may be called from any thread.
 pub struct firn_session {
     pub(crate) transaction: Transaction,
-    /// Loads under way, one a table.
+    /// Bulk loads that have begun, at most one for each table.
     pub(crate) bulks: Vec<BulkLoad>,
-    /// Blobs of the duplicate last decoded.
+    /// Blobs of the duplicate row that was decoded last.
     pub(crate) duplicate_blobs: BlobBuf,
     db: Arc<firn::db::Db>,
     owner: Arc<LockOwner>,
@@ -29,11 +29,11 @@ pub struct firn_session {
 pub enum firn_isolation {
     /// Reads as READ COMMITTED.
     FIRN_READ_UNCOMMITTED = 0,
-    /// A statement sees what was committed when it began.
+    /// Each statement sees the data committed before its first read.
     FIRN_READ_COMMITTED = 1,
-    /// A transaction sees what was committed at its first read.
+    /// The transaction sees the data committed before its first read.
     FIRN_REPEATABLE_READ = 2,
-    /// The same; the caller makes plain reads shared locking reads.
+    /// As `FIRN_REPEATABLE_READ`; the caller makes plain reads shared locking reads.
     FIRN_SERIALIZABLE = 3,
 }
 
@@ -56,7 +56,8 @@ pub(crate) unsafe fn session_mut<'a>(
     unsafe { session.as_mut() }.ok_or_else(|| Error::invalid("no session").into())
 }
 
-/// Makes a session. `host` comes back in the callbacks, until [`firn_session_free`] has returned.
+/// Makes a session. The core passes `host` to the callbacks of
+/// [`firn_host`](crate::host_callbacks::firn_host), until [`firn_session_free`] has returned.
 /// `number` names the session in reports.
 ///
 /// # Safety
@@ -89,9 +90,9 @@ pub unsafe extern "C" fn firn_session_new(
     })
 }
 
-/// Ends a session: an active transaction is rolled back, a prepared one is left for
-/// `firn_commit_xid` and `firn_rollback_xid`. On return no callback has the session's `host`, and
-/// none gets it any more.
+/// Ends a session. An active transaction is rolled back; a prepared one is left for
+/// `firn_commit_xid` and `firn_rollback_xid`. On return no callback that has the session's `host`
+/// is running, and none will be called with it.
 ///
 /// # Safety
 /// `session` is NULL or from `firn_session_new`, and not used afterwards.
@@ -102,9 +103,9 @@ pub unsafe extern "C" fn firn_session_free(session: *mut firn_session) {
         let Some(mut session) = (unsafe { unbox(session) }) else {
             return;
         };
-        // Detach the host before any lock is released: a waiter that has found this session among
-        // its blockers may be about to pass the host's pointer on, which is valid only until this
-        // call returns.
+        // Detach the host before any lock is released. A waiter that has found this session among
+        // its blockers may be about to pass the host pointer to a callback, and this pointer is
+        // valid only until this call returns.
         session.owner.detach_host();
         if session.transaction.is_prepared() {
             let fresh = session.db.new_owner(0);
@@ -113,9 +114,10 @@ pub unsafe extern "C" fn firn_session_free(session: *mut firn_session) {
     });
 }
 
-/// Begins a transaction if none is active, and a statement if `statement_id` is new: sets the
-/// statement's savepoint; at READ COMMITTED a new snapshot. `autocommit` says that the statement is
-/// the whole transaction. `lock_timeout_us` counts for its lock waits.
+/// Begins a transaction if none is active. Begins a statement if `statement_id` is new: sets the
+/// statement's savepoint, and at READ COMMITTED gives the statement a snapshot of its own.
+/// `autocommit` says that the statement is the whole transaction. `lock_timeout_us` limits each of
+/// its lock waits.
 ///
 /// # Safety
 /// `session` is a live session of this thread.
@@ -186,8 +188,8 @@ pub unsafe extern "C" fn firn_rollback_statement(session: *mut firn_session) -> 
     }
 }
 
-/// Fixes the snapshot of the transaction now; begins it first with `firn_begin_statement`. Does
-/// nothing at READ COMMITTED, where every statement has a snapshot of its own.
+/// Fixes the snapshot of the transaction now. Call `firn_begin_statement` first, which begins the
+/// transaction. Does nothing at READ COMMITTED, where every statement has a snapshot of its own.
 ///
 /// # Safety
 /// `session` is a live session of this thread.
@@ -203,8 +205,9 @@ pub unsafe extern "C" fn firn_consistent_snapshot(session: *mut firn_session) ->
     }
 }
 
-/// Commits: visible, locks released, durable as the flush mode says. Nothing to do when no
-/// transaction is active, or when `firn_commit_ordered` has made it visible.
+/// Commits: makes the changes visible, releases the locks, and waits until the commit is as durable
+/// as the flush mode says. Does nothing if no transaction is active. After `firn_commit_ordered`,
+/// which has made the changes visible, it does the rest.
 ///
 /// # Safety
 /// `session` is a live session of this thread.
@@ -220,7 +223,8 @@ pub unsafe extern "C" fn firn_commit(session: *mut firn_session) -> firn_status 
     }
 }
 
-/// Leaves a prepared transaction whose outcome the failed log does not take to the next start.
+/// Leaves a prepared transaction to the next start of the server, because the log has failed and
+/// cannot take its outcome.
 ///
 /// # Safety
 /// `session` is a live session of this thread.
@@ -237,9 +241,9 @@ pub unsafe extern "C" fn firn_leave_prepared(session: *mut firn_session) -> firn
     }
 }
 
-/// First phase of a two-phase commit: the changes are durable under the xid. `may_stay`: another
-/// session may tell the outcome, and until then no DDL changes the tables that the transaction has
-/// changed.
+/// First phase of a two-phase commit: on return the changes are in the log under the xid, as
+/// durable as the flush mode says. `may_stay` says that another session may decide the outcome:
+/// until then, DDL is refused for the tables that the transaction has changed.
 ///
 /// # Safety
 /// `session` is a live session of this thread; pointers are valid for what they name.
@@ -264,8 +268,8 @@ pub unsafe extern "C" fn firn_prepare(
     }
 }
 
-/// Second phase: assigns the seqno and makes the changes visible, without I/O.
-/// `binlog_file` may be NULL.
+/// Second phase: assigns the seqno and makes the changes visible, without I/O. `binlog_file` and
+/// `binlog_pos` are the position of the commit in the binary log; the file may be NULL.
 ///
 /// # Safety
 /// `session` is a live session of this thread; pointers are valid for what they name.
@@ -286,7 +290,7 @@ pub unsafe extern "C" fn firn_commit_ordered(
     }
 }
 
-/// Gives up all changes and locks.
+/// Rolls back all changes and releases the locks.
 ///
 /// # Safety
 /// `session` is a live session of this thread.
@@ -302,7 +306,7 @@ pub unsafe extern "C" fn firn_rollback(session: *mut firn_session) -> firn_statu
     }
 }
 
-/// A place to roll back to, valid until the transaction ends.
+/// Sets a savepoint and writes its number to `mark`. It is valid until the transaction ends.
 ///
 /// # Safety
 /// `session` is a live session of this thread; pointers are valid for what they name.
@@ -319,7 +323,7 @@ pub unsafe extern "C" fn firn_savepoint(session: *mut firn_session, mark: *mut u
     }
 }
 
-/// Forgets all writes after the savepoint; locks stay.
+/// Rolls back all writes after the savepoint; locks are kept.
 ///
 /// # Safety
 /// `session` is a live session of this thread.
@@ -340,7 +344,7 @@ pub unsafe extern "C" fn firn_rollback_to_savepoint(
     }
 }
 
-/// The position of the load into `table` among those of the session.
+/// The position in `session.bulks` of the load into `table`.
 pub(crate) fn bulk_position(session: &firn_session, table: &Arc<Table>) -> Option<usize> {
     session
         .bulks
@@ -348,7 +352,7 @@ pub(crate) fn bulk_position(session: &firn_session, table: &Arc<Table>) -> Optio
         .position(|bulk| Arc::ptr_eq(bulk.table(), table))
 }
 
-/// Wakes a lock wait of the session and makes its next one fail, from any thread.
+/// Ends a lock wait of the session, or else makes its next one fail. May be called from any thread.
 ///
 /// # Safety
 /// `session` is a live session.
@@ -358,14 +362,15 @@ pub unsafe extern "C" fn firn_kill(session: *const firn_session) {
         if session.is_null() {
             return;
         }
-        // SAFETY: the session is live; only the shared `owner`, which never changes while another
-        // thread may call this, is touched, so no reference to the whole is made.
+        // SAFETY: the session is live. This call touches only its field `owner`, which is shared
+        // and never changes while another thread may call this, and makes no reference to the whole
+        // session.
         let owner = unsafe { &(*session).owner };
         owner.interrupt();
     });
 }
 
-/// Forgets a kill that was meant for an earlier statement.
+/// Forgets a kill that was meant for a statement that has ended.
 ///
 /// # Safety
 /// `session` is a live session of this thread.

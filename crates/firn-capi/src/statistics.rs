@@ -1,4 +1,4 @@
-//! Statistics, estimates and reports.
+//! Statistics, estimates and status reports.
 
 use crate::cursor::FIRN_PRIMARY;
 use crate::database::firn_db;
@@ -12,17 +12,17 @@ use std::sync::atomic::Ordering;
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 pub struct firn_table_stats {
-    /// Rows, an estimate.
+    /// Estimated number of rows.
     pub rows: u64,
-    /// Clustered index: bytes in files and memtables, values out of line included.
+    /// Bytes of the clustered index in files and memtables, including values out of line.
     pub stored_bytes: u64,
-    /// Rows: bytes before compression, without values out of line.
+    /// Bytes of the rows before compression, without values out of line.
     pub raw_bytes: u64,
-    /// Secondary indexes: bytes in files and memtables.
+    /// Bytes of the secondary indexes in files and memtables.
     pub index_stored_bytes: u64,
-    /// Creation, seconds since 1970.
+    /// Time of creation, in seconds since 1970.
     pub create_time_s: u64,
-    /// Mean bytes of a row before compression, values out of line as they are stored.
+    /// Mean bytes of a row: before compression, but values out of line as they are stored.
     pub average_row_length: u32,
 }
 
@@ -59,9 +59,9 @@ pub unsafe extern "C" fn firn_table_statistics(
 
 const HA_READ_AFTER_KEY: u32 = 3;
 
-/// Estimates the rows of a range of an index. A NULL key leaves that end open; the flags are the
-/// server's: at the lower end `HA_READ_AFTER_KEY` leaves out the key itself, at the upper end it
-/// takes it in.
+/// Estimates the rows in a range of an index. A NULL key leaves that end of the range open. The
+/// flags are the server's: `HA_READ_AFTER_KEY` excludes the key itself at the lower end and
+/// includes it at the upper end.
 ///
 /// # Safety
 /// The table is live; keys have the lengths given.
@@ -97,7 +97,7 @@ pub unsafe extern "C" fn firn_records_in_range(
             end(max_key, max_len, max_flag),
         );
         let views = &whole.db().context().super_versions;
-        // An estimate that cannot be made must not stop the query, which meets the error itself.
+        // An estimate that fails must not stop the query: reading the rows reports the error.
         table
             .estimate_range(views, number, lower, upper)
             .unwrap_or(1)
@@ -105,8 +105,8 @@ pub unsafe extern "C" fn firn_records_in_range(
     })
 }
 
-/// Writes the mean rows for one value of the first 1, 2, … declared parts of an index, at most
-/// `parts` numbers. Reads a few dozen places of the index.
+/// Writes the mean number of rows with the same value in the first 1, 2, … declared parts of an
+/// index, at most `parts` numbers. Reads a few dozen blocks of the index at most.
 ///
 /// # Safety
 /// The table is live, `rows_per_key` has room for `parts` numbers.
@@ -131,51 +131,52 @@ pub unsafe extern "C" fn firn_index_statistics(
     })
 }
 
-/// Counters since the database was opened; sizes in bytes.
+/// Counters since the database was opened, and current sizes in bytes.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 pub struct firn_counters {
-    /// Written to files, the log included.
+    /// Bytes written to files, including the log.
     pub bytes_written: u64,
-    /// Read from files.
+    /// Bytes read from files.
     pub bytes_read: u64,
-    /// Written to the log.
+    /// Bytes written to the log.
     pub wal_bytes_written: u64,
-    /// Durable log writes.
+    /// Syncs of the log.
     pub wal_syncs: u64,
-    /// Blocks found in the cache.
+    /// Blocks found in the block cache.
     pub block_cache_hits: u64,
-    /// Blocks read from files.
+    /// Blocks that were not in the block cache and were read from files.
     pub block_cache_misses: u64,
-    /// Memory of cached blocks.
+    /// Memory of the block cache.
     pub block_cache_bytes: u64,
-    /// Point reads past the memtables that found their row in the row cache.
+    /// Point reads that found no version in the memtables, and found the row in the row cache.
     pub row_cache_hits: u64,
-    /// Values written out of line.
+    /// Values written to blob files.
     pub blobs_written: u64,
-    /// Bytes of them, as stored.
+    /// Bytes of the values written to blob files, as stored.
     pub blob_bytes_written: u64,
     /// Values read from blob files, whole or in part.
     pub blobs_read: u64,
-    /// Bytes read of them, as stored.
+    /// Bytes read from blob files, as stored.
     pub blob_bytes_read: u64,
     /// Bytes in blob files that rows refer to, old versions included.
     pub blob_bytes_live: u64,
-    /// Bytes given back by holes.
+    /// Bytes of blob files that were given back to the file system by punching holes.
     pub blob_bytes_punched: u64,
-    /// Bytes of blobs moved to other files.
+    /// Bytes of blobs that were moved to other blob files.
     pub blob_bytes_rewritten: u64,
-    /// Point reads past the memtables that did not.
+    /// Point reads that found no version in the memtables, and did not find the row in the row
+    /// cache.
     pub row_cache_misses: u64,
-    /// Memory of cached rows.
+    /// Memory of the row cache.
     pub row_cache_bytes: u64,
-    /// Memory that open files keep: indexes, filters, dictionaries.
+    /// Memory that open files keep for their indexes, filters and dictionaries.
     pub pinned_bytes: u64,
     /// Memory of uncommitted changes.
     pub write_set_bytes: u64,
     /// Closed log segments that wait for the archive.
     pub log_archive_waiting: u64,
-    /// Bytes of them.
+    /// Bytes of the closed log segments that wait for the archive.
     pub log_archive_waiting_bytes: u64,
     /// Log segments archived.
     pub log_archived: u64,
@@ -183,36 +184,36 @@ pub struct firn_counters {
     pub log_archive_failures: u64,
     /// Memory of all that the memory limit covers.
     pub memory_bytes: u64,
-    /// Written by flushes.
+    /// Bytes written by flushes.
     pub flushed_bytes: u64,
-    /// Read by compactions.
+    /// Bytes read by compactions.
     pub compacted_bytes_read: u64,
-    /// Written by compactions.
+    /// Bytes written by compactions.
     pub compacted_bytes_written: u64,
-    /// Of them, copied in whole blocks as they were stored.
+    /// Bytes written by compactions that were copied in whole blocks, as they were stored.
     pub reused_bytes: u64,
     /// Memory of memtables.
     pub memtable_bytes: u64,
-    /// Row lock waits.
+    /// Number of waits for row locks.
     pub lock_waits: u64,
     /// Deadlocks found.
     pub deadlocks: u64,
-    /// Last commit's number.
+    /// Seqno of the last commit.
     pub commits: u64,
-    /// Commits delayed or stopped by backpressure.
+    /// Commits delayed or stopped by write stalls.
     pub write_stalls: u64,
-    /// Time spent in delays, microseconds.
+    /// Time that commits were delayed or stopped by write stalls, microseconds.
     pub write_stall_us: u64,
-    /// Bytes set aside for a full disk.
+    /// Bytes of the disk reserve, which is kept for getting out of a full disk.
     pub reserve_bytes: u64,
     /// Lock waits that ended because their time ran out.
     pub lock_timeouts: u64,
-    /// Commits since the oldest snapshot of a transaction was taken.
+    /// Number of commits since the oldest snapshot of a transaction was taken.
     pub history_length: u64,
-    /// Time since then, seconds.
+    /// Time since the oldest snapshot of a transaction was taken, seconds.
     pub oldest_snapshot_age: u64,
-    /// Condition of the database: 0 good, 1 the disk is full, 2 it is full and nothing can be
-    /// written, 3 writes have stopped until a restart.
+    /// Condition of the database: 0 good; 1 the disk is full; 2 the disk is full and nothing can be
+    /// written; 3 writes are refused until a restart, because a write or a sync failed.
     pub condition: u64,
 }
 
@@ -278,10 +279,10 @@ pub unsafe extern "C" fn firn_read_counters(
     })
 }
 
-/// Hands the text of SHOW ENGINE FIRN STATUS to `emit`.
+/// Passes the text of SHOW ENGINE FIRN STATUS to `emit`.
 ///
 /// # Safety
-/// `db` is open; `emit` does not come back into the core.
+/// `db` is open; `emit` calls no function of the core.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_status_text(
     db: *const firn_db,
@@ -304,20 +305,20 @@ pub struct firn_index_info {
     pub table_name: *const c_char,
     /// Name of the index.
     pub index_name: *const c_char,
-    /// Rows, an estimate.
+    /// Estimated number of rows.
     pub rows: u64,
     /// Bytes before compression.
     pub raw_bytes: u64,
     /// Bytes in files.
     pub stored_bytes: u64,
-    /// Of values out of line, bytes in blob files.
+    /// Bytes of values out of line in blob files.
     pub blob_bytes: u64,
 }
 
 /// Calls `each` for every index of every table.
 ///
 /// # Safety
-/// `db` is open; `each` does not come back into the core.
+/// `db` is open; `each` calls no function of the core.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_list_indexes(
     db: *const firn_db,
@@ -348,26 +349,26 @@ pub unsafe extern "C" fn firn_list_indexes(
 /// One level of the tree, for `information_schema`.
 #[repr(C)]
 pub struct firn_level_info {
-    /// 0 is the newest.
+    /// Number of the level; 0 has the newest entries.
     pub level: u32,
-    /// Sorted runs.
+    /// Number of sorted runs.
     pub runs: u64,
-    /// Files.
+    /// Number of files.
     pub files: u64,
     /// Bytes in files.
     pub stored_bytes: u64,
-    /// Entries, deletions and old versions included.
+    /// Number of entries, including deletions and old versions.
     pub entries: u64,
-    /// Deletions.
+    /// Number of deletions.
     pub deletes: u64,
-    /// Size the level should have.
+    /// Size that the level should have, in bytes.
     pub target_bytes: u64,
 }
 
 /// Calls `each` for every level.
 ///
 /// # Safety
-/// `db` is open; `each` does not come back into the core.
+/// `db` is open; `each` calls no function of the core.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_list_levels(
     db: *const firn_db,

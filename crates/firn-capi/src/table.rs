@@ -1,4 +1,4 @@
-//! Open tables: handle, auto-increment, CHECK, OPTIMIZE.
+//! Open tables: handles, AUTO_INCREMENT, CHECK, OPTIMIZE.
 
 use crate::database::firn_db;
 use crate::error::{CallOutcome, firn_status, guard, guard_value};
@@ -11,7 +11,7 @@ use firn::table::Table;
 use std::ffi::{CString, c_char, c_void};
 use std::sync::Arc;
 
-/// An opened table, shared by all who use it.
+/// An opened table, which all sessions share.
 pub struct firn_table {
     pub(crate) table: Arc<Table>,
     pub(crate) db: Arc<Db>,
@@ -41,7 +41,7 @@ impl firn_table {
 }
 
 /// Opens a table, which the server defines as `definition`. `FIRN_DEFINITION_DIFFERS`, with the
-/// remedy in words, if its rows or keys are stored by another one.
+/// remedy in words, if the rows or keys of the table are stored by another definition.
 ///
 /// # Safety
 /// The pointers are valid for what they name.
@@ -59,7 +59,7 @@ pub unsafe extern "C" fn firn_table_open(
         // SAFETY: the definition and all that it points to stay valid during the call.
         let schema = unsafe { table_schema(definition) }?;
         let len = schema.record_len as usize;
-        // SAFETY: the definition is valid, and its default record as long as every record.
+        // SAFETY: the definition is valid, and its default record has the length of a record.
         let defaults = unsafe { borrow_bytes((*definition).default_record, len) };
         let table = Table::open(db.catalog(), table_name, schema, defaults)?;
         let warning = table.warning().and_then(|words| CString::new(words).ok());
@@ -75,8 +75,8 @@ pub unsafe extern "C" fn firn_table_open(
     })
 }
 
-/// How the definition given at open differs from the stored one, in words, where rows and keys are
-/// the same by both; NULL if it does not. Valid until the table is closed.
+/// Words on how the definition given at open differs from the stored one, if rows and keys have the
+/// same bytes by both; NULL if the definitions do not differ. Valid until the table is closed.
 ///
 /// # Safety
 /// The table is live.
@@ -93,15 +93,16 @@ pub unsafe extern "C" fn firn_table_warning(table: *const firn_table) -> *const 
 /// Closes a table.
 ///
 /// # Safety
-/// `table` is NULL or from `firn_table_open`, and not used afterwards but by its cursors.
+/// `table` is NULL or from `firn_table_open`, and not used afterwards. Its open cursors may still
+/// be used.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_table_close(table: *mut firn_table) {
     // SAFETY: the handle came from `boxed`, and the host passes it here once, as its last use.
     guard_value((), || drop(unsafe { unbox(table) }));
 }
 
-/// Reserves `count` values of the series `offset + k * increment`. `first` is the first one,
-/// `reserved` how many there are. `FIRN_AUTOINC_EXHAUSTED` if there is none.
+/// Reserves `count` values of the series `offset + k * increment`. `first` is set to the first
+/// value, `reserved` to the number of values. `FIRN_AUTOINC_EXHAUSTED` if no value is left.
 ///
 /// # Safety
 /// The table is live, the pointers may be written.
@@ -129,7 +130,8 @@ pub unsafe extern "C" fn firn_autoinc_reserve(
     })
 }
 
-/// A row with this value was written: later ones are larger, also after a restart.
+/// Notes that a row with the AUTO_INCREMENT value `used` was written: later values are larger, also
+/// after a restart.
 ///
 /// # Safety
 /// The handles are live, the session is this thread's.
@@ -151,7 +153,7 @@ pub unsafe extern "C" fn firn_autoinc_raise(
     });
 }
 
-/// The value that the next row gets at least; 0 if there is no table.
+/// The smallest AUTO_INCREMENT value that the next row can get; 0 if `table` is NULL.
 ///
 /// # Safety
 /// The table is live.
@@ -163,8 +165,9 @@ pub unsafe extern "C" fn firn_autoinc_next_value(table: *const firn_table) -> u6
     })
 }
 
-/// Makes `next` the next value, or the one above `largest`, the largest that a row has, if that is
-/// larger; durable. Nobody writes to the table meanwhile.
+/// Makes `next` the next AUTO_INCREMENT value, or the value after `largest` if that is greater.
+/// `largest` is the largest value in any row. Durable on return. Nobody may write to the table
+/// meanwhile.
 ///
 /// # Safety
 /// The table is live.
@@ -182,25 +185,27 @@ pub unsafe extern "C" fn firn_autoinc_set(
     })
 }
 
-/// Refuses a table that a prepared transaction has changed: what its outcome brings would miss a
-/// copy of the table that is made meanwhile. `FIRN_LOCK_TIMEOUT` if one has.
+/// Refuses to let the caller copy a table that a prepared transaction has changed: the copy would
+/// lack these changes if the transaction commits later. `FIRN_LOCK_TIMEOUT` if there is such a
+/// transaction.
 ///
 /// # Safety
 /// The table is live.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_refuse_unsettled(table: *const firn_table) -> firn_status {
     guard(|| {
-        // SAFETY: the caller keeps the handle open for the call.
+        // SAFETY: the handle is live: the host frees it only after its last call with it.
         let whole = unsafe { firn_table::whole(table) }?;
         Ok(whole.table.refuse_unsettled(whole.db().context())?)
     })
 }
 
-/// Checks a table: checksums of its files; extended: that each row has its entries and each entry
-/// its row. `problem` is called for each problem; then the status is `FIRN_CORRUPTION`.
+/// Checks a table: checksums of its files, and that rows and index entries match. `extended` looks
+/// each row and each entry up. `problem` is called for each problem found; the status is then
+/// `FIRN_CORRUPTION`.
 ///
 /// # Safety
-/// The handles are live, the session is this thread's; `problem` does not come back into the core.
+/// The handles are live, the session is this thread's; `problem` calls no function of the core.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_check_table(
     session: *mut firn_session,
@@ -238,7 +243,7 @@ pub unsafe extern "C" fn firn_check_table(
     })
 }
 
-/// Compacts to the resting state: everything in the last level.
+/// Compacts the whole database until the tree is at rest, with everything in the last level.
 ///
 /// # Safety
 /// The handles are live.
@@ -249,7 +254,7 @@ pub unsafe extern "C" fn firn_optimize_table(
 ) -> firn_status {
     // SAFETY: the handle is live: the host frees it only after its last call with it.
     guard(|| match unsafe { firn_db::get(db) }?.compact_all() {
-        // A passing job was canceled by a close.
+        // `Interrupted`: closing the database has canceled a compaction.
         Err(e) if *e.kind() == ErrorKind::Interrupted => Err(e.into()),
         done => Ok(done?),
     })

@@ -9,10 +9,11 @@ use std::sync::Arc;
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct firn_collator {
-    /// Writes the weights of the text on a level to `weights`, big-endian, without padding, and
-    /// sets `weighed` to the number of bytes of the text that they stand for: fewer than all if
-    /// the byte after them begins no character. Returns the bytes written; a number above
-    /// `capacity` asks for a call with that capacity.
+    /// Writes the weights of the text on a level to `weights`, big-endian, without padding. Sets
+    /// `weighed` to the number of bytes of the text that these weights stand for; it is less than
+    /// `len` if the byte after them begins no character. Returns the number of bytes written. A
+    /// number above `capacity` means that nothing was written and a call with that capacity must
+    /// follow.
     pub sort_key: unsafe extern "C" fn(
         handle: *const c_void,
         level: u32,
@@ -22,14 +23,15 @@ pub struct firn_collator {
         capacity: usize,
         weighed: *mut usize,
     ) -> usize,
-    /// Bytes of the first `chars` characters of the text, or all of them.
+    /// Number of bytes of the first `chars` characters of the text, or of all characters if it has
+    /// fewer.
     pub prefix_len: unsafe extern "C" fn(
         handle: *const c_void,
         text: *const u8,
         len: usize,
         chars: usize,
     ) -> usize,
-    /// Characters of the text.
+    /// Number of characters of the text.
     pub chars: unsafe extern "C" fn(handle: *const c_void, text: *const u8, len: usize) -> usize,
 }
 
@@ -40,9 +42,9 @@ pub(super) struct HostCollator {
     handle: *const c_void,
 }
 
-// SAFETY: the callbacks may be used from any thread, as the one who gave them promised.
+// SAFETY: whoever passes a `firn_collator` promises that its callbacks may be used from any thread.
 unsafe impl Send for HostCollator {}
-// SAFETY: as above.
+// SAFETY: the same promise allows calls from several threads at once.
 unsafe impl Sync for HostCollator {}
 
 impl HostCollator {
@@ -94,9 +96,9 @@ impl Collator for HostCollator {
 }
 
 /// Writes the key of one string to `out`, as an index on a VARCHAR column would have it, or, if
-/// `chars` is not zero, on a CHAR column of so many characters. Returns its length; nothing is
-/// written if that is above `capacity`, and 0 means that the collation is not as described. For
-/// checks of the callbacks.
+/// `chars` is not zero, on a CHAR column of so many characters. Returns the length of the key. If
+/// that is above `capacity`, nothing is written; 0 means that the collation does not have the
+/// properties described. For checks of the callbacks.
 ///
 /// # Safety
 /// All pointers are valid; `text` has `len` bytes, `out` has room for `capacity`.
@@ -111,7 +113,7 @@ pub unsafe extern "C" fn firn_text_key(
     capacity: usize,
 ) -> usize {
     let key = std::panic::catch_unwind(|| {
-        // SAFETY: the collation and the collator are valid: the same promise, passed on.
+        // SAFETY: the caller promises that the collation and the collator are valid.
         let schema = unsafe { super::collation(collation, collator) }.ok()?;
         // SAFETY: the definition and all that it points to stay valid during the call.
         let text = unsafe { super::list(text, len as u32) };
@@ -123,7 +125,7 @@ pub unsafe extern "C" fn firn_text_key(
     });
     let Ok(Some(key)) = key else { return 0 };
     if key.len() <= capacity {
-        // SAFETY: there is room for `capacity` bytes.
+        // SAFETY: the caller promises that `out` has room for `capacity` bytes.
         unsafe { std::ptr::copy_nonoverlapping(key.as_ptr(), out, key.len()) };
     }
     key.len()
@@ -155,7 +157,7 @@ fn key(collation: Collation, text: &[u8], chars: u32) -> Option<Vec<u8>> {
     };
     let codec = KeyCodec::new(record.len() as u32, vec![part]).ok()?;
     let mut out = Vec::new();
-    // SAFETY: the record is as long as promised and has no blobs.
+    // SAFETY: the record has the length that the codec was made with, and no blobs.
     unsafe { codec.encode_record(&record, &mut out) }.ok()?;
     Some(out)
 }

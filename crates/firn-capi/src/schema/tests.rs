@@ -9,15 +9,15 @@ extern "C" fn upper(
     capacity: usize,
     weighed: *mut usize,
 ) -> usize {
-    // Asks for more room once, as a collation with expansions does.
+    // Asks once for more room, as a collation with expansions does.
     if capacity < 5 * len + 20 {
         return 5 * len + 20;
     }
     for i in 0..len {
-        // SAFETY: the caller gave `len` bytes of text and more room than that.
+        // SAFETY: `text` has `len` bytes, and `weights` has room for more.
         unsafe { *weights.add(i) = (*text.add(i)).to_ascii_uppercase() };
     }
-    // SAFETY: the caller gave room for the number.
+    // SAFETY: the caller passes a pointer to a number.
     unsafe { *weighed = len };
     len
 }
@@ -169,7 +169,7 @@ fn bad_definitions_are_errors() {
         ..collation
     };
     assert!(refused(good, text_part(&wide)));
-    // SAFETY: a null pointer is an error, not followed.
+    // SAFETY: NULL is allowed; the call reports it as an error.
     assert!(unsafe { table_schema(std::ptr::null()) }.is_err());
 }
 

@@ -11,13 +11,13 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// The server's sessions that have not ended; others must not be named to it.
+/// `host` pointers of sessions that have not ended. A callback must get no other pointer.
 static LIVE: Mutex<BTreeSet<usize>> = Mutex::new(BTreeSet::new());
 static TOLD: AtomicU64 = AtomicU64::new(0);
 static TOLD_OF_THE_DEAD: AtomicU64 = AtomicU64::new(0);
-/// Lets a callback last until another thread is about to end the blocker.
+/// False while a callback waits until another thread is about to end the blocker's session.
 static ENDING: AtomicBool = AtomicBool::new(true);
-/// The callbacks are the process's, so one test runs at a time.
+/// All tests share the callbacks, so one test runs at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn is_live(host: *mut c_void) -> bool {
@@ -30,7 +30,7 @@ unsafe extern "C" fn lock_wait(waiter: *mut c_void, blocker: *mut c_void) {
     while !ENDING.load(Ordering::SeqCst) {
         std::thread::yield_now();
     }
-    // Room for a session that does not wait for this call to end meanwhile.
+    // Give the other thread time to end its session, in case that does not wait for this callback.
     for _ in 0..1000 {
         std::thread::yield_now();
     }
@@ -44,7 +44,7 @@ struct Server {
     dir: PathBuf,
 }
 
-// SAFETY: a database is used by all threads.
+// SAFETY: all threads may use a database.
 unsafe impl Sync for Server {}
 
 impl Server {
@@ -75,13 +75,13 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // SAFETY: it is open, and its sessions have ended.
+        // SAFETY: the database is open, and its sessions have ended.
         unsafe { firn_close(self.db, std::ptr::null_mut()) };
         let _ = std::fs::remove_dir_all(&self.dir);
     }
 }
 
-/// A connection of the server: its session, and the host pointer that is gone after it.
+/// A connection of the server: its session, and the `host` pointer, which becomes invalid after it.
 struct Connection(*mut firn_session, usize);
 
 impl Connection {
@@ -113,7 +113,7 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        // SAFETY: it is live, and nobody uses it any more.
+        // SAFETY: the session is live, and nobody uses it any more.
         unsafe { firn_session_free(self.0) };
         LIVE.lock().unwrap().remove(&self.1);
     }
