@@ -9,21 +9,21 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-// Flag of `firn_bulk_insert`, the same for all rows of a load: whether a row is a duplicate is
-// known at once, and the load goes on without it. Otherwise a duplicate may become known later and
-// ends the load; `firn_bulk_duplicate` gives its row.
+// Flag of `firn_bulk_insert`, the same for all rows of a load. With it, each call reports whether
+// its row is a duplicate, and the load goes on without that row. Otherwise a duplicate may be
+// found only by a later call and ends the load; `firn_bulk_duplicate` then returns its row.
 #define FIRN_BULK_ONE_BY_ONE 2
 
-// The clustered index of a table whose primary key is hidden.
+// Number that stands for the clustered index of a table whose primary key is hidden.
 #define FIRN_PRIMARY UINT32_MAX
 
-// Bytes of a slot that `firn_recover` fills: a u32 length in the machine's order, then the xid.
+// Bytes of a slot that `firn_recover` fills: a 32-bit length in native byte order, then the xid.
 #define FIRN_XID_SLOT 260
 
-// A duplicate is about to be replaced or updated: lock it exclusively.
+// Flag: lock a duplicate exclusively, because the caller is about to replace or update it.
 #define FIRN_WRITE_LOCK_DUPLICATE_X 1
 
-// The caller guarantees that keys of unique secondary indexes are unique.
+// Flag: do not check keys of unique secondary indexes. The caller guarantees that they are unique.
 #define FIRN_WRITE_NO_UNIQUE_SECONDARY_CHECK 4
 
 // Stands for no position.
@@ -71,7 +71,7 @@
 // Most levels of a collation.
 #define FIRN_LEVELS_MAX 6
 
-// Result of a call. Values are stable.
+// Result of a call. The numbers never change.
 typedef enum firn_status {
   // Done.
   FIRN_OK = 0,
@@ -85,7 +85,7 @@ typedef enum firn_status {
   FIRN_SAME_ROW = 4,
   // A row lock was not granted in time.
   FIRN_LOCK_TIMEOUT = 10,
-  // A row is locked and the caller did not want to wait.
+  // Another transaction has locked the row, and the caller asked not to wait.
   FIRN_LOCK_NOT_AVAILABLE = 11,
   // This transaction was chosen to end a deadlock: roll it back.
   FIRN_DEADLOCK = 12,
@@ -93,7 +93,7 @@ typedef enum firn_status {
   FIRN_INTERRUPTED = 13,
   // The snapshot is older than the index.
   FIRN_TABLE_DEF_CHANGED = 15,
-  // The rows are stored by another definition than the one given.
+  // The rows or keys are stored by another definition than the given one.
   FIRN_DEFINITION_DIFFERS = 16,
   // No such table.
   FIRN_NO_TABLE = 20,
@@ -111,9 +111,9 @@ typedef enum firn_status {
   FIRN_NO_SPACE = 32,
   // Writes are refused until a restart.
   FIRN_POISONED = 33,
-  // The call was wrong.
+  // The caller broke the contract of the call.
   FIRN_INVALID = 40,
-  // Not supported.
+  // The feature or the format version is not supported.
   FIRN_UNSUPPORTED = 41,
   // Another process uses the directory.
   FIRN_BUSY = 42,
@@ -137,13 +137,13 @@ typedef enum firn_read_mode {
 typedef enum firn_wait {
   // Waits as long as the session's timeout.
   FIRN_WAIT = 0,
-  // Fails at once.
+  // Fails at once with `FIRN_LOCK_NOT_AVAILABLE`.
   FIRN_NOWAIT = 1,
-  // Leaves the row out.
+  // Skips the row.
   FIRN_SKIP_LOCKED = 2,
 } firn_wait;
 
-// Options that change while the database is open.
+// Options that may change while the database is open.
 typedef enum firn_option {
   // `flush_log_at_trx_commit`: 0, 1 or 2.
   FIRN_OPTION_FLUSH_MODE = 0,
@@ -159,9 +159,9 @@ typedef enum firn_option {
   FIRN_OPTION_ROW_CACHE_SIZE = 5,
   // Bytes a second that background work reads and writes at most; 0 for no limit.
   FIRN_OPTION_BACKGROUND_IO_RATE = 6,
-  // Values of so many bytes and more go to blob files.
+  // Values at least this long go to blob files.
   FIRN_OPTION_BLOB_THRESHOLD = 7,
-  // A segment of a log that is archived is closed after so many seconds.
+  // Seconds after which a segment in use is closed, if the log is archived.
   FIRN_OPTION_LOG_ARCHIVE_TIMEOUT = 8,
   // Whether the begin of a lock wait searches for deadlocks: 0 or 1.
   FIRN_OPTION_DEADLOCK_DETECT = 9,
@@ -175,11 +175,11 @@ typedef enum firn_option {
 typedef enum firn_isolation {
   // Reads as READ COMMITTED.
   FIRN_READ_UNCOMMITTED = 0,
-  // A statement sees what was committed when it began.
+  // Each statement sees the data committed before its first read.
   FIRN_READ_COMMITTED = 1,
-  // A transaction sees what was committed at its first read.
+  // The transaction sees the data committed before its first read.
   FIRN_REPEATABLE_READ = 2,
-  // The same; the caller makes plain reads shared locking reads.
+  // As `FIRN_REPEATABLE_READ`; the caller makes plain reads shared locking reads.
   FIRN_SERIALIZABLE = 3,
 } firn_isolation;
 
@@ -207,33 +207,33 @@ typedef enum firn_lock_kind {
   FIRN_LOCK_INSERT_INTENTION = 3,
 } firn_lock_kind;
 
-// A position in one index of a table. Belongs to one thread at a time.
+// A position in one index of a table. It belongs to one thread at a time.
 typedef struct firn_cursor firn_cursor;
 
-// An open database; one per server.
+// An open database. A server opens one.
 typedef struct firn_db firn_db;
 
-// A change of one table's secondary indexes under way.
+// A change of one table's secondary indexes that has begun and is not committed.
 typedef struct firn_index_change firn_index_change;
 
-// One per connection of the server: its transaction. Belongs to one thread at a time, but for
-// `firn_kill`.
+// A connection of the server and its transaction. It belongs to one thread at a time; only
+// `firn_kill` may be called from any thread.
 typedef struct firn_session firn_session;
 
-// An opened table, shared by all who use it.
+// An opened table, which all sessions share.
 typedef struct firn_table firn_table;
 
-// Reports the progress of a long call: `done` of `total`, in any unit. Returning true ends the
-// call.
+// Reports the progress of a long call: `done` of `total`, in any unit. If it returns true, the
+// call ends with an error.
 typedef bool (*firn_progress)(void *context, uint64_t done, uint64_t total);
 
-// The part of a column's value that suffices if it lies out of line: `prefix` bytes from its
-// beginning, and, with `length`, the length of the whole value in the record, with zeros after the
-// prefix.
+// The part of a column's value that suffices if the value lies out of line: `prefix` bytes from
+// its beginning. With `length`, the record gets a value of the whole value's length, with zeros
+// after the prefix.
 typedef struct firn_partial_column {
-  // Its number.
+  // Number of the column.
   uint32_t column;
-  // Bytes from the beginning.
+  // Bytes that are needed from the beginning of the value.
   uint64_t prefix;
   // Whether the length of the whole value is needed.
   bool length;
@@ -241,19 +241,21 @@ typedef struct firn_partial_column {
 
 // How to open a database. Sizes are in bytes; 0 stands for the default.
 typedef struct firn_config {
-  // Its directory, created if missing.
+  // Directory of the database; created if missing.
   const char *dir;
-  // Block cache, decoded bytes. Follows from the memory limit if there is one.
+  // Size of the block cache, of decoded bytes. It has no effect if there is a memory limit,
+  // which then determines the size.
   uint64_t block_cache_size;
-  // Row cache, bytes; 0 for none. Follows from the memory limit if there is one.
+  // Size of the row cache; 0 for none. It has no effect if there is a memory limit, which then
+  // determines the size.
   uint64_t row_cache_size;
-  // Caches, memtables, indexes and write sets together; 0 for no limit.
+  // Limit for caches, memtables, indexes of files and write sets together; 0 for no limit.
   uint64_t memory_limit;
   // A memtable is flushed at this size.
   uint64_t memtable_size;
-  // Memory that a transaction's writes may take; beyond it they go to files.
+  // Memory that a transaction's writes may take. Writes beyond it are spilled to files.
   uint64_t txn_memory_limit;
-  // Values of so many bytes and more go to blob files.
+  // Values at least this long go to blob files.
   uint64_t blob_threshold;
   // Size of a log segment.
   uint64_t wal_segment_size;
@@ -261,36 +263,37 @@ typedef struct firn_config {
   uint32_t flush_log_at_trx_commit;
   // Background threads for compaction.
   uint32_t background_jobs;
-  // Background work reads and writes so many bytes a second at most; 0 for no limit.
+  // Bytes a second that background work reads and writes at most; 0 for no limit.
   uint64_t background_io_rate;
-  // Archive the log in this directory, which must exist; NULL or empty for no archive.
+  // Directory of the log archive, which must exist; NULL or empty for no archive.
   const char *log_archive_dir;
-  // While the log is archived, a segment is closed when it has been in use for so many seconds.
+  // Seconds after which a segment in use is closed, if the log is archived.
   uint64_t log_archive_timeout;
   // Open the log with direct I/O.
   bool direct_io;
-  // Read table files past the page cache.
+  // Read table files with direct I/O, past the page cache.
   bool direct_reads;
-  // Whether the server is starting, and calls `firn_recover` when all engines are open;
-  // otherwise it is already running.
+  // True if the server is starting: it then calls `firn_recover` when all engines are open.
+  // False if the server is already running.
   bool server_asks;
-  // Whether the server commits or rolls back all prepared transactions, as its user has asked
-  // for.
+  // True if the server commits or rolls back all prepared transactions, as the administrator has
+  // told it (`--tc-heuristic-recover`).
   bool server_decides_as_told;
-  // The index of the server's binary log; NULL if it keeps none.
+  // Path of the index file of the server's binary log; NULL if the server keeps no binary log.
   const char *binlog_index;
 } firn_config;
 
 // Callbacks into the server. They may be called from any thread; any may be NULL.
 typedef struct firn_host {
-  // A line for the error log; severity 0 note, 1 warning, 2 error.
+  // Writes a line to the error log; severity 0 note, 1 warning, 2 error.
   void (*log)(int severity, const char *message);
-  // A session is about to wait for a row lock that another one holds: both `host` pointers.
+  // A session is about to wait for a row lock that another session holds. The arguments are the
+  // `host` pointers of both sessions.
   void (*lock_wait)(void *waiter, void *blocker);
-  // A lock wait begins, on the waiter's own thread, which is going to sleep for at most
-  // `timeout_us`. Returns the timeout that counts, in microseconds.
+  // A lock wait begins, on the thread of the waiter, which is going to sleep for at most
+  // `timeout_us` microseconds. Returns the timeout to use instead, in microseconds.
   uint64_t (*wait_begins)(void *host, uint64_t timeout_us);
-  // A lock wait has ended, on the waiter's own thread.
+  // A lock wait has ended, on the thread of the waiter.
   void (*wait_ends)(void *host);
   // Writes the SQL text that a session executes to `text`, at most `size` bytes. Returns its
   // length, 0 if there is none or if it cannot be had at once: it must wait for nothing.
@@ -396,10 +399,11 @@ typedef struct firn_index {
 
 // Callbacks that compute collation weights; called from any thread.
 typedef struct firn_collator {
-  // Writes the weights of the text on a level to `weights`, big-endian, without padding, and
-  // sets `weighed` to the number of bytes of the text that they stand for: fewer than all if
-  // the byte after them begins no character. Returns the bytes written; a number above
-  // `capacity` asks for a call with that capacity.
+  // Writes the weights of the text on a level to `weights`, big-endian, without padding. Sets
+  // `weighed` to the number of bytes of the text that these weights stand for; it is less than
+  // `len` if the byte after them begins no character. Returns the number of bytes written. A
+  // number above `capacity` means that nothing was written and a call with that capacity must
+  // follow.
   size_t (*sort_key)(const void *handle,
                      uint32_t level,
                      const uint8_t *text,
@@ -407,9 +411,10 @@ typedef struct firn_collator {
                      uint8_t *weights,
                      size_t capacity,
                      size_t *weighed);
-  // Bytes of the first `chars` characters of the text, or all of them.
+  // Number of bytes of the first `chars` characters of the text, or of all characters if it has
+  // fewer.
   size_t (*prefix_len)(const void *handle, const uint8_t *text, size_t len, size_t chars);
-  // Characters of the text.
+  // Number of characters of the text.
   size_t (*chars)(const void *handle, const uint8_t *text, size_t len);
 } firn_collator;
 
@@ -439,63 +444,64 @@ typedef struct firn_table_def {
 
 // Statistics of a table.
 typedef struct firn_table_stats {
-  // Rows, an estimate.
+  // Estimated number of rows.
   uint64_t rows;
-  // Clustered index: bytes in files and memtables, values out of line included.
+  // Bytes of the clustered index in files and memtables, including values out of line.
   uint64_t stored_bytes;
-  // Rows: bytes before compression, without values out of line.
+  // Bytes of the rows before compression, without values out of line.
   uint64_t raw_bytes;
-  // Secondary indexes: bytes in files and memtables.
+  // Bytes of the secondary indexes in files and memtables.
   uint64_t index_stored_bytes;
-  // Creation, seconds since 1970.
+  // Time of creation, in seconds since 1970.
   uint64_t create_time_s;
-  // Mean bytes of a row before compression, values out of line as they are stored.
+  // Mean bytes of a row: before compression, but values out of line as they are stored.
   uint32_t average_row_length;
 } firn_table_stats;
 
-// Counters since the database was opened; sizes in bytes.
+// Counters since the database was opened, and current sizes in bytes.
 typedef struct firn_counters {
-  // Written to files, the log included.
+  // Bytes written to files, including the log.
   uint64_t bytes_written;
-  // Read from files.
+  // Bytes read from files.
   uint64_t bytes_read;
-  // Written to the log.
+  // Bytes written to the log.
   uint64_t wal_bytes_written;
-  // Durable log writes.
+  // Syncs of the log.
   uint64_t wal_syncs;
-  // Blocks found in the cache.
+  // Blocks found in the block cache.
   uint64_t block_cache_hits;
-  // Blocks read from files.
+  // Blocks that were not in the block cache and were read from files.
   uint64_t block_cache_misses;
-  // Memory of cached blocks.
+  // Memory of the block cache.
   uint64_t block_cache_bytes;
-  // Point reads past the memtables that found their row in the row cache.
+  // Point reads that found no version in the memtables, and found the row in the row cache.
   uint64_t row_cache_hits;
-  // Values written out of line.
+  // Values written to blob files.
   uint64_t blobs_written;
-  // Bytes of them, as stored.
+  // Bytes of the values written to blob files, as stored.
   uint64_t blob_bytes_written;
   // Values read from blob files, whole or in part.
   uint64_t blobs_read;
-  // Bytes read of them, as stored.
+  // Bytes read from blob files, as stored.
   uint64_t blob_bytes_read;
   // Bytes in blob files that rows refer to, old versions included.
   uint64_t blob_bytes_live;
-  // Bytes given back by holes.
+  // Bytes of blob files that were given back to the file system by punching holes.
   uint64_t blob_bytes_punched;
-  // Bytes of blobs moved to other files.
+  // Bytes of blobs that were moved to other blob files.
   uint64_t blob_bytes_rewritten;
-  // Point reads past the memtables that did not.
+  // Point reads that found no version in the memtables, and did not find the row in the row
+  // cache.
   uint64_t row_cache_misses;
-  // Memory of cached rows.
+  // Memory of the row cache.
   uint64_t row_cache_bytes;
-  // Memory that open files keep: indexes, filters, dictionaries.
+  // Memory that open files keep for their indexes, filters and dictionaries.
   uint64_t pinned_bytes;
   // Memory of uncommitted changes.
   uint64_t write_set_bytes;
   // Closed log segments that wait for the archive.
   uint64_t log_archive_waiting;
-  // Bytes of them.
+  // Bytes of the closed log segments that wait for the archive.
   uint64_t log_archive_waiting_bytes;
   // Log segments archived.
   uint64_t log_archived;
@@ -503,36 +509,36 @@ typedef struct firn_counters {
   uint64_t log_archive_failures;
   // Memory of all that the memory limit covers.
   uint64_t memory_bytes;
-  // Written by flushes.
+  // Bytes written by flushes.
   uint64_t flushed_bytes;
-  // Read by compactions.
+  // Bytes read by compactions.
   uint64_t compacted_bytes_read;
-  // Written by compactions.
+  // Bytes written by compactions.
   uint64_t compacted_bytes_written;
-  // Of them, copied in whole blocks as they were stored.
+  // Bytes written by compactions that were copied in whole blocks, as they were stored.
   uint64_t reused_bytes;
   // Memory of memtables.
   uint64_t memtable_bytes;
-  // Row lock waits.
+  // Number of waits for row locks.
   uint64_t lock_waits;
   // Deadlocks found.
   uint64_t deadlocks;
-  // Last commit's number.
+  // Seqno of the last commit.
   uint64_t commits;
-  // Commits delayed or stopped by backpressure.
+  // Commits delayed or stopped by write stalls.
   uint64_t write_stalls;
-  // Time spent in delays, microseconds.
+  // Time that commits were delayed or stopped by write stalls, microseconds.
   uint64_t write_stall_us;
-  // Bytes set aside for a full disk.
+  // Bytes of the disk reserve, which is kept for getting out of a full disk.
   uint64_t reserve_bytes;
   // Lock waits that ended because their time ran out.
   uint64_t lock_timeouts;
-  // Commits since the oldest snapshot of a transaction was taken.
+  // Number of commits since the oldest snapshot of a transaction was taken.
   uint64_t history_length;
-  // Time since then, seconds.
+  // Time since the oldest snapshot of a transaction was taken, seconds.
   uint64_t oldest_snapshot_age;
-  // Condition of the database: 0 good, 1 the disk is full, 2 it is full and nothing can be
-  // written, 3 writes have stopped until a restart.
+  // Condition of the database: 0 good; 1 the disk is full; 2 the disk is full and nothing can be
+  // written; 3 writes are refused until a restart, because a write or a sync failed.
   uint64_t condition;
 } firn_counters;
 
@@ -542,31 +548,31 @@ typedef struct firn_index_info {
   const char *table_name;
   // Name of the index.
   const char *index_name;
-  // Rows, an estimate.
+  // Estimated number of rows.
   uint64_t rows;
   // Bytes before compression.
   uint64_t raw_bytes;
   // Bytes in files.
   uint64_t stored_bytes;
-  // Of values out of line, bytes in blob files.
+  // Bytes of values out of line in blob files.
   uint64_t blob_bytes;
 } firn_index_info;
 
 // One level of the tree, for `information_schema`.
 typedef struct firn_level_info {
-  // 0 is the newest.
+  // Number of the level; 0 has the newest entries.
   uint32_t level;
-  // Sorted runs.
+  // Number of sorted runs.
   uint64_t runs;
-  // Files.
+  // Number of files.
   uint64_t files;
   // Bytes in files.
   uint64_t stored_bytes;
-  // Entries, deletions and old versions included.
+  // Number of entries, including deletions and old versions.
   uint64_t entries;
-  // Deletions.
+  // Number of deletions.
   uint64_t deletes;
-  // Size the level should have.
+  // Size that the level should have, in bytes.
   uint64_t target_bytes;
 } firn_level_info;
 
@@ -666,11 +672,11 @@ extern "C" {
 #endif // __cplusplus
 
 // Inserts a row into the target of a copying ALTER: nobody else sees the table until
-// `firn_bulk_end`. `flags`: `FIRN_BULK_ONE_BY_ONE`, `FIRN_WRITE_NO_UNIQUE_SECONDARY_CHECK`. The
-// rest is as for `firn_insert`.
+// `firn_bulk_end`. `flags` are `FIRN_BULK_ONE_BY_ONE` and `FIRN_WRITE_NO_UNIQUE_SECONDARY_CHECK`.
+// The other arguments are those of `firn_insert`.
 //
 // # Safety
-// As for `firn_insert`.
+// Those of `firn_insert`.
 enum firn_status firn_bulk_insert(struct firn_session *session,
                                   const struct firn_table *table,
                                   const uint8_t *record,
@@ -678,19 +684,19 @@ enum firn_status firn_bulk_insert(struct firn_session *session,
                                   uint32_t *dup_index,
                                   uint8_t *ref_out);
 
-// Ends a load: everything is durable, and visible to snapshots from now on. After an error,
-// `FIRN_DUPLICATE` with its index included, call `firn_bulk_abort`.
+// Ends a load: all its rows are durable, and visible to snapshots from now on. After an error,
+// which includes `FIRN_DUPLICATE` with `dup_index`, call `firn_bulk_abort`.
 //
 // # Safety
-// The handles are live, the session is this thread's; `progress` does not come back into the core.
+// The handles are live, the session is this thread's; `progress` calls no function of the core.
 enum firn_status firn_bulk_end(struct firn_session *session,
                                const struct firn_table *table,
                                firn_progress progress,
                                void *context,
                                uint32_t *dup_index);
 
-// Writes the second row of the duplicate that ended a load to `record`. Its blobs stay until the
-// next call.
+// Writes the second row of the duplicate that ended a load to `record`. Its blobs stay valid until
+// the next call.
 //
 // # Safety
 // The handles are live, the session is this thread's; `record` is a record buffer of the table.
@@ -698,7 +704,7 @@ enum firn_status firn_bulk_duplicate(struct firn_session *session,
                                      const struct firn_table *table,
                                      uint8_t *record);
 
-// Gives up a load; the table is to be dropped next.
+// Gives up a load. The caller drops the table next.
 //
 // # Safety
 // The session is live and this thread's.
@@ -716,7 +722,7 @@ enum firn_status firn_cursor_open(struct firn_session *session,
                                   enum firn_wait wait,
                                   struct firn_cursor **out);
 
-// Points a cursor at another index, session or mode and keeps its memory.
+// Points a cursor at another index, session or mode. Its memory is reused.
 //
 // # Safety
 // As for `firn_cursor_open`.
@@ -726,14 +732,15 @@ enum firn_status firn_cursor_reset(struct firn_cursor *cursor,
                                    enum firn_read_mode mode,
                                    enum firn_wait wait);
 
-// Ends a statement: releases session, view and blocks; keeps memory and the last key.
+// Ends a statement: releases the session, the pinned super version and blocks. Keeps memory and
+// the last key.
 //
 // # Safety
 // `cursor` is live and this thread's.
 void firn_cursor_park(struct firn_cursor *cursor);
 
-// Goes on with a parked cursor in another statement: the next move continues from the last key,
-// in the session's new view.
+// Continues with a parked cursor in another statement: the next move continues from the last key,
+// at the read point of the new statement.
 //
 // # Safety
 // As for `firn_cursor_open`.
@@ -748,11 +755,12 @@ enum firn_status firn_cursor_resume(struct firn_cursor *cursor,
 // `cursor` is NULL or live, and not used afterwards.
 void firn_cursor_close(struct firn_cursor *cursor);
 
-// Columns to decode: a bitmap with bit `i % 8` of byte `i / 8` for column `i`; NULL for all.
-// `key_only` decodes the columns of the index and of the primary key from the index entry alone.
-// `parts`: parts that suffice of values out of line. Short values and values of locked rows still
-// come whole, except BLOBs of which the length suffices: a statement that neither reads nor writes
-// them passes them so in both records of `firn_update`.
+// Chooses the columns to decode. `bitmap` has bit `i % 8` of byte `i / 8` for column `i`; NULL
+// means all columns. `key_only` decodes the columns of the index and of the primary key from the
+// index entry alone. `parts` names columns whose values out of line need to be read only in part.
+// Short values and values of locked rows are still read whole, except for BLOBs of which only the
+// length is needed: a statement that neither reads nor writes such a BLOB passes it unread in both
+// records of `firn_update`.
 //
 // # Safety
 // `cursor` is live and this thread's. `bitmap` is NULL or has a bit for each column; `parts` has
@@ -763,9 +771,9 @@ enum firn_status firn_cursor_columns(struct firn_cursor *cursor,
                                      const struct firn_partial_column *parts,
                                      uint32_t part_count);
 
-// Bounds forward scans at a key image. `flag` is the server's `HA_READ_AFTER_KEY` (entries that
-// begin with the image are still read) or `HA_READ_BEFORE_KEY` (the scan ends before them). NULL
-// removes the bound.
+// Ends forward scans at a key image. `flag` is the server's: with `HA_READ_AFTER_KEY` entries that
+// begin with the image are still read, with `HA_READ_BEFORE_KEY` the scan ends before them. A NULL
+// key removes the end.
 //
 // # Safety
 // `cursor` is live and this thread's; `key` is NULL or has `key_len` bytes.
@@ -780,9 +788,9 @@ enum firn_status firn_cursor_end_range(struct firn_cursor *cursor,
 // `cursor` is live and this thread's; `out` has room for eight bytes.
 enum firn_status firn_cursor_ref(struct firn_cursor *cursor, uint8_t *out);
 
-// Turns semi-consistent reading on or off: a locking scan of the clustered index shows a row that
-// another transaction has locked as it was last committed. If the row matches, the next move or
-// the same seek returns it again, locked.
+// Turns semi-consistent reading on or off: a locking scan of the clustered index then returns a
+// row that another transaction has locked as it was last committed. If that row matches, the next
+// move or the same seek returns it again, after it has waited for the lock.
 //
 // # Safety
 // `cursor` is live and this thread's.
@@ -800,8 +808,8 @@ bool firn_cursor_was_semi_consistent(struct firn_cursor *cursor);
 // `cursor` is live and this thread's, its session too.
 enum firn_status firn_cursor_unlock_row(struct firn_cursor *cursor);
 
-// Moves to the entry that the key image and `find_flag` (the server's `ha_rkey_function`)
-// name, and reads its row. A NULL key: the first entry.
+// Moves to the entry that the key image and `find_flag` (the server's `ha_rkey_function`) choose,
+// and reads its row. A NULL key means the first entry.
 //
 // # Safety
 // The cursor and its session are live and this thread's; `record` has the table's record length;
@@ -836,7 +844,7 @@ enum firn_status firn_cursor_next(struct firn_cursor *cursor, uint8_t *record);
 // The cursor and its session are live and this thread's; `record` has the table's record length.
 enum firn_status firn_cursor_prev(struct firn_cursor *cursor, uint8_t *record);
 
-// Reads the row of the next entry if it has the same key prefix.
+// Reads the row of the next entry if its key starts with the key image.
 //
 // # Safety
 // The cursor and its session are live and this thread's; `record` has the table's record length;
@@ -846,7 +854,7 @@ enum firn_status firn_cursor_next_same(struct firn_cursor *cursor,
                                        uint32_t key_len,
                                        uint8_t *record);
 
-// Reads the row with this key of a unique index, without a scan.
+// Reads the row that has this key in a unique index, without a scan. The key image has all parts.
 //
 // # Safety
 // The cursor and its session are live and this thread's; `record` has the table's record length;
@@ -856,8 +864,8 @@ enum firn_status firn_cursor_get(struct firn_cursor *cursor,
                                  uint32_t key_len,
                                  uint8_t *record);
 
-// Reads the row of a reference: the key image of the primary key, or the eight bytes of
-// `firn_cursor_ref` when the primary key is hidden.
+// Reads the row of a row reference: the key image of the primary key, or the eight bytes of
+// `firn_cursor_ref` if the primary key is hidden.
 //
 // # Safety
 // The cursor and its session are live and this thread's; `record` has the table's record length;
@@ -868,21 +876,23 @@ enum firn_status firn_cursor_get_ref(struct firn_cursor *cursor,
                                      uint8_t *record);
 
 // Opens the database in `config->dir` and recovers it. Transactions that earlier runs of the
-// server prepared are committed or rolled back as their binary logs have it.
+// server prepared are committed or rolled back as the binary logs of those runs say. Those that
+// the server decides itself at this start are left to it.
 //
 // # Safety
-// The pointers are valid; the callbacks of `host` stay so until `firn_close`.
+// The pointers are valid; the callbacks of `host` stay valid until `firn_close`.
 enum firn_status firn_open(const struct firn_config *config,
                            const struct firn_host *host,
                            struct firn_db **out);
 
-// Closes the database: all commits are durable, and background threads have ended. The handle is
-// freed even if an error is returned. `thread_left`: a thread still hangs in a call on the archive
-// of the log. It calls no callback any more, but this library must stay loaded.
+// Closes the database. On return, all commits are durable, and background threads have ended. The
+// handle is freed even if an error is returned. `thread_left` is set to whether a thread still
+// hangs in a file operation of the log archive: that thread makes no callback any more, but this
+// library must stay loaded.
 //
 // # Safety
 // `db` is from `firn_open`, and not used afterwards; neither are its sessions, tables, cursors.
-// `thread_left` is valid or null.
+// `thread_left` is NULL or may be written.
 enum firn_status firn_close(struct firn_db *db, bool *thread_left);
 
 // Makes everything committed so far durable.
@@ -891,15 +901,15 @@ enum firn_status firn_close(struct firn_db *db, bool *thread_left);
 // `db` is open.
 enum firn_status firn_sync_log(const struct firn_db *db);
 
-// Makes a checkpoint of everything committed so far in `target`, a directory that must not exist;
-// with `flush` the memtables are flushed first. Durable on return.
+// Makes a checkpoint of everything committed so far in `target`, a directory that must not exist.
+// With `flush` the memtables are flushed first. The checkpoint is durable on return.
 //
 // # Safety
 // `db` is open; `target` is a string.
 enum firn_status firn_checkpoint(const struct firn_db *db, const char *target, bool flush);
 
 // Notes that the server's binary log ends in `file` at `position` before the next change of the
-// catalog. Only for the archive of the log.
+// catalog. Needed only if the log is archived.
 //
 // # Safety
 // `db` is open; `file` is a string.
@@ -907,9 +917,9 @@ enum firn_status firn_note_binlog_position(const struct firn_db *db,
                                            const char *file,
                                            uint64_t position);
 
-// Transactions that sessions prepare from now on belong to the run of the server that writes
-// `file` of its binary log, or, with NULL, to a run without one. Call it before the first
-// transaction is prepared, and when the server has gone on to another file.
+// Notes the server run to which transactions belong that sessions prepare from now on: the run
+// that writes `file` of its binary log, or, with NULL, a run without a binary log. Call it before
+// the first transaction is prepared, and when the server has begun another file.
 //
 // # Safety
 // `db` is open; `file` is NULL or a string.
@@ -921,33 +931,33 @@ enum firn_status firn_note_server_run(const struct firn_db *db, const char *file
 // `db` is open.
 enum firn_status firn_flush(const struct firn_db *db);
 
-// Changes an option from now on.
+// Changes an option; the new value is used from now on.
 //
 // # Safety
 // `db` is open.
 enum firn_status firn_set_option(const struct firn_db *db, enum firn_option option, uint64_t value);
 
-// Writes the xids of prepared transactions without a session, skipping the first `skip`, into at
-// most `cap` slots. Returns how many.
+// Writes the xids of prepared transactions without a session into at most `cap` slots, skipping
+// the first `skip` xids. Returns the number of slots written.
 //
 // # Safety
 // `db` is open; `slots` has room for `cap` slots.
 uint32_t firn_recover(const struct firn_db *db, uint8_t *slots, uint32_t cap, uint32_t skip);
 
-// Commits a prepared transaction that no session owns. `FIRN_NO_ROW`: the xid is unknown.
+// Commits a prepared transaction that no session owns. `FIRN_NO_ROW` if the xid is unknown.
 //
 // # Safety
 // `db` is open; `xid` has `len` bytes.
 enum firn_status firn_commit_xid(const struct firn_db *db, const uint8_t *xid, size_t len);
 
-// Rolls back a prepared transaction that no session owns. `FIRN_NO_ROW`: the xid is unknown.
+// Rolls back a prepared transaction that no session owns. `FIRN_NO_ROW` if the xid is unknown.
 //
 // # Safety
 // `db` is open; `xid` has `len` bytes.
 enum firn_status firn_rollback_xid(const struct firn_db *db, const uint8_t *xid, size_t len);
 
-// Creates a table: atomic and durable. `frm` and `version` are stored for the server;
-// `autoincrement` is the first value to hand out.
+// Creates a table: atomic and durable. The core stores `frm` and `version` for the server and does
+// not read them. `autoincrement` is the first AUTO_INCREMENT value of the table.
 //
 // # Safety
 // The pointers are valid for what they name.
@@ -972,7 +982,8 @@ enum firn_status firn_drop_table(const struct firn_db *db, const char *table_nam
 // The pointers are valid for what they name.
 enum firn_status firn_rename_table(const struct firn_db *db, const char *from, const char *to);
 
-// Empties a table: atomic and durable; auto-increment starts anew. Open handles follow.
+// Empties a table: atomic and durable. Its AUTO_INCREMENT values start anew. Open handles of the
+// table stay valid and see the empty table.
 //
 // # Safety
 // The pointers are valid for what they name.
@@ -981,14 +992,14 @@ enum firn_status firn_truncate_table(const struct firn_db *db, const char *table
 // Calls `each` with the name of every table whose name starts with `prefix`.
 //
 // # Safety
-// The pointers are valid; `each` does not come back into the core.
+// The pointers are valid; `each` calls no function of the core.
 enum firn_status firn_list_table_names(const struct firn_db *db,
                                        const char *prefix,
                                        void (*each)(void *context, const char *name),
                                        void *context);
 
-// Copies the server's version of a table's definition to `out`, at most `cap` bytes; `len` gets
-// its length.
+// Copies the server's version of a table's definition to `out`, at most `cap` bytes. `len` is set
+// to its full length.
 //
 // # Safety
 // The pointers are valid for what they name.
@@ -998,31 +1009,32 @@ enum firn_status firn_table_version(const struct firn_db *db,
                                     size_t cap,
                                     size_t *len);
 
-// Message of the last failing call on this thread, "" if there was none. Valid until the next
+// Message of the last call on this thread that failed; "" if there was none. Valid until the next
 // call on this thread.
 const char *firn_last_error(void);
 
-// Plans to give `table` the indexes of `definition`, whose columns and primary key are the
-// table's. `from` has for each index of `definition` its number in the table, or `FIRN_NONE` for a
-// new one. `FIRN_UNSUPPORTED`, with the reason in words, if more than secondary indexes would
-// change.
+// Plans to give `table` the indexes of `definition`, which has the columns and the primary key of
+// the table. `from` has for each index of `definition` the number of that index in the table, or
+// `FIRN_NONE` for a new index. `FIRN_UNSUPPORTED`, with the reason in words, if more than
+// secondary indexes would change.
 //
 // # Safety
 // The table is live; the pointers are valid for what they name, `from` for as many numbers as the
-// definition has indexes. The objects behind the definition's collator and its handles live until
-// the change is freed.
+// definition has indexes. The collator's callbacks and the handles of the definition's collations
+// stay valid until the change is freed.
 enum firn_status firn_index_change_new(const struct firn_table *table,
                                        const struct firn_table_def *definition,
                                        const uint32_t *from,
                                        struct firn_index_change **out);
 
-// Fills the new indexes from the rows; nobody may change these until the commit. `FIRN_DUPLICATE`:
-// two rows have a key of the new unique index `dup_index`; `record` gets the second one, and its
-// blobs stay until the next call of the session.
+// Fills the new indexes from the rows. Nobody may change rows of the table from this call to the
+// commit. `FIRN_DUPLICATE` means that two rows have the same key in the new unique index
+// `dup_index`: `record` gets the second row, whose blobs stay valid until the next call of the
+// session.
 //
 // # Safety
 // The handles are live, the session is this thread's; `record` is a record buffer of the table;
-// `progress` does not come back into the core.
+// `progress` calls no function of the core.
 enum firn_status firn_index_change_fill(struct firn_session *session,
                                         struct firn_index_change *change,
                                         firn_progress progress,
@@ -1031,8 +1043,8 @@ enum firn_status firn_index_change_fill(struct firn_session *session,
                                         size_t record_len,
                                         uint32_t *dup_index);
 
-// With the commit, makes `next` the table's next AUTO_INCREMENT value, or the one above `largest`,
-// the largest that a row has, if that is larger.
+// Makes the commit of the change also set the table's next AUTO_INCREMENT value: to `next`, or to
+// the value after `largest` if that is greater. `largest` is the largest value in any row.
 //
 // # Safety
 // The change is live.
@@ -1040,12 +1052,12 @@ enum firn_status firn_index_change_autoinc(struct firn_index_change *change,
                                            uint64_t next,
                                            uint64_t largest);
 
-// Commits changes of several tables (of the partitions of one) at once, with the server's new
-// definition and version: atomic and durable. Open handles of the tables keep their old
-// definition, and are to be closed.
+// Commits the changes of several tables (the partitions of one table) at once, with the server's
+// new definition and version: atomic and durable. Open handles of the tables keep the old
+// definition, so the caller closes them.
 //
 // # Safety
-// The handles are live, `changes` has `count` of them, all different; the pointers are valid for
+// The handles are live; `changes` has `count` different ones; the other pointers are valid for
 // what they name.
 enum firn_status firn_index_change_commit(const struct firn_db *db,
                                           struct firn_index_change *const *changes,
@@ -1061,9 +1073,9 @@ enum firn_status firn_index_change_commit(const struct firn_db *db,
 // `change` is NULL or from `firn_index_change_new`, and not used afterwards.
 void firn_index_change_free(struct firn_index_change *change);
 
-// Inserts a row. `FIRN_DUPLICATE`: `dup_index` is the number of the first unique index, in
-// ascending order, that has the key already; nothing of the row stays. `ref_out` (may be NULL)
-// gets the eight bytes of a hidden key.
+// Inserts a row. `FIRN_DUPLICATE` means that a unique index has the key already: `dup_index` is
+// set to the number of the first such index, in ascending order, and nothing of the row is
+// written. `ref_out` (may be NULL) gets the eight bytes of a hidden key.
 //
 // # Safety
 // The handles are live, the session is this thread's; `record` is a record buffer of the table.
@@ -1074,12 +1086,12 @@ enum firn_status firn_insert(struct firn_session *session,
                              uint32_t *dup_index,
                              uint8_t *ref_out);
 
-// Changes a row that was read under an exclusive lock. `old_ref`: the eight bytes of its hidden
-// key, NULL if it has a primary key. `FIRN_SAME_ROW`: nothing changes. `FIRN_DUPLICATE`: as for
-// `firn_insert`.
+// Changes a row that was read under an exclusive lock. `old_ref` is the eight bytes of the row's
+// hidden key, or NULL if the table has a primary key. `FIRN_SAME_ROW` means that both records are
+// equal. `FIRN_DUPLICATE` and `dup_index` are as for `firn_insert`.
 //
 // # Safety
-// As for `firn_insert`.
+// Those of `firn_insert`, for both records.
 enum firn_status firn_update(struct firn_session *session,
                              const struct firn_table *table,
                              const uint8_t *old_record,
@@ -1088,20 +1100,20 @@ enum firn_status firn_update(struct firn_session *session,
                              uint32_t flags,
                              uint32_t *dup_index);
 
-// Deletes a row that was read under an exclusive lock. `reference`: the eight bytes of its hidden
-// key, NULL if it has a primary key.
+// Deletes a row that was read under an exclusive lock. `reference` is the eight bytes of the row's
+// hidden key, or NULL if the table has a primary key.
 //
 // # Safety
-// As for `firn_insert`.
+// Those of `firn_insert`.
 enum firn_status firn_delete(struct firn_session *session,
                              const struct firn_table *table,
                              const uint8_t *record,
                              const uint8_t *reference);
 
 // Writes the key of one string to `out`, as an index on a VARCHAR column would have it, or, if
-// `chars` is not zero, on a CHAR column of so many characters. Returns its length; nothing is
-// written if that is above `capacity`, and 0 means that the collation is not as described. For
-// checks of the callbacks.
+// `chars` is not zero, on a CHAR column of so many characters. Returns the length of the key. If
+// that is above `capacity`, nothing is written; 0 means that the collation does not have the
+// properties described. For checks of the callbacks.
 //
 // # Safety
 // All pointers are valid; `text` has `len` bytes, `out` has room for `capacity`.
@@ -1113,7 +1125,8 @@ size_t firn_text_key(const struct firn_collation *collation,
                      uint8_t *out,
                      size_t capacity);
 
-// Makes a session. `host` comes back in the callbacks, until [`firn_session_free`] has returned.
+// Makes a session. The core passes `host` to the callbacks of
+// [`firn_host`](crate::host_callbacks::firn_host), until [`firn_session_free`] has returned.
 // `number` names the session in reports.
 //
 // # Safety
@@ -1123,17 +1136,18 @@ enum firn_status firn_session_new(const struct firn_db *db,
                                   uint64_t number,
                                   struct firn_session **out);
 
-// Ends a session: an active transaction is rolled back, a prepared one is left for
-// `firn_commit_xid` and `firn_rollback_xid`. On return no callback has the session's `host`, and
-// none gets it any more.
+// Ends a session. An active transaction is rolled back; a prepared one is left for
+// `firn_commit_xid` and `firn_rollback_xid`. On return no callback that has the session's `host`
+// is running, and none will be called with it.
 //
 // # Safety
 // `session` is NULL or from `firn_session_new`, and not used afterwards.
 void firn_session_free(struct firn_session *session);
 
-// Begins a transaction if none is active, and a statement if `statement_id` is new: sets the
-// statement's savepoint; at READ COMMITTED a new snapshot. `autocommit` says that the statement is
-// the whole transaction. `lock_timeout_us` counts for its lock waits.
+// Begins a transaction if none is active. Begins a statement if `statement_id` is new: sets the
+// statement's savepoint, and at READ COMMITTED gives the statement a snapshot of its own.
+// `autocommit` says that the statement is the whole transaction. `lock_timeout_us` limits each of
+// its lock waits.
 //
 // # Safety
 // `session` is a live session of this thread.
@@ -1155,29 +1169,31 @@ enum firn_status firn_end_statement(struct firn_session *session);
 // `session` is a live session of this thread.
 enum firn_status firn_rollback_statement(struct firn_session *session);
 
-// Fixes the snapshot of the transaction now; begins it first with `firn_begin_statement`. Does
-// nothing at READ COMMITTED, where every statement has a snapshot of its own.
+// Fixes the snapshot of the transaction now. Call `firn_begin_statement` first, which begins the
+// transaction. Does nothing at READ COMMITTED, where every statement has a snapshot of its own.
 //
 // # Safety
 // `session` is a live session of this thread.
 enum firn_status firn_consistent_snapshot(struct firn_session *session);
 
-// Commits: visible, locks released, durable as the flush mode says. Nothing to do when no
-// transaction is active, or when `firn_commit_ordered` has made it visible.
+// Commits: makes the changes visible, releases the locks, and waits until the commit is as durable
+// as the flush mode says. Does nothing if no transaction is active. After `firn_commit_ordered`,
+// which has made the changes visible, it does the rest.
 //
 // # Safety
 // `session` is a live session of this thread.
 enum firn_status firn_commit(struct firn_session *session);
 
-// Leaves a prepared transaction whose outcome the failed log does not take to the next start.
+// Leaves a prepared transaction to the next start of the server, because the log has failed and
+// cannot take its outcome.
 //
 // # Safety
 // `session` is a live session of this thread.
 enum firn_status firn_leave_prepared(struct firn_session *session);
 
-// First phase of a two-phase commit: the changes are durable under the xid. `may_stay`: another
-// session may tell the outcome, and until then no DDL changes the tables that the transaction has
-// changed.
+// First phase of a two-phase commit: on return the changes are in the log under the xid, as
+// durable as the flush mode says. `may_stay` says that another session may decide the outcome:
+// until then, DDL is refused for the tables that the transaction has changed.
 //
 // # Safety
 // `session` is a live session of this thread; pointers are valid for what they name.
@@ -1186,8 +1202,8 @@ enum firn_status firn_prepare(struct firn_session *session,
                               size_t xid_len,
                               bool may_stay);
 
-// Second phase: assigns the seqno and makes the changes visible, without I/O.
-// `binlog_file` may be NULL.
+// Second phase: assigns the seqno and makes the changes visible, without I/O. `binlog_file` and
+// `binlog_pos` are the position of the commit in the binary log; the file may be NULL.
 //
 // # Safety
 // `session` is a live session of this thread; pointers are valid for what they name.
@@ -1195,31 +1211,31 @@ enum firn_status firn_commit_ordered(struct firn_session *session,
                                      const char *binlog_file,
                                      uint64_t binlog_pos);
 
-// Gives up all changes and locks.
+// Rolls back all changes and releases the locks.
 //
 // # Safety
 // `session` is a live session of this thread.
 enum firn_status firn_rollback(struct firn_session *session);
 
-// A place to roll back to, valid until the transaction ends.
+// Sets a savepoint and writes its number to `mark`. It is valid until the transaction ends.
 //
 // # Safety
 // `session` is a live session of this thread; pointers are valid for what they name.
 enum firn_status firn_savepoint(struct firn_session *session, uint64_t *mark);
 
-// Forgets all writes after the savepoint; locks stay.
+// Rolls back all writes after the savepoint; locks are kept.
 //
 // # Safety
 // `session` is a live session of this thread.
 enum firn_status firn_rollback_to_savepoint(struct firn_session *session, uint64_t mark);
 
-// Wakes a lock wait of the session and makes its next one fail, from any thread.
+// Ends a lock wait of the session, or else makes its next one fail. May be called from any thread.
 //
 // # Safety
 // `session` is a live session.
 void firn_kill(const struct firn_session *session);
 
-// Forgets a kill that was meant for an earlier statement.
+// Forgets a kill that was meant for a statement that has ended.
 //
 // # Safety
 // `session` is a live session of this thread.
@@ -1232,9 +1248,9 @@ void firn_clear_kill(struct firn_session *session);
 enum firn_status firn_table_statistics(const struct firn_table *table,
                                        struct firn_table_stats *out);
 
-// Estimates the rows of a range of an index. A NULL key leaves that end open; the flags are the
-// server's: at the lower end `HA_READ_AFTER_KEY` leaves out the key itself, at the upper end it
-// takes it in.
+// Estimates the rows in a range of an index. A NULL key leaves that end of the range open. The
+// flags are the server's: `HA_READ_AFTER_KEY` excludes the key itself at the lower end and
+// includes it at the upper end.
 //
 // # Safety
 // The table is live; keys have the lengths given.
@@ -1247,8 +1263,8 @@ uint64_t firn_records_in_range(const struct firn_table *table,
                                uint32_t max_len,
                                uint32_t max_flag);
 
-// Writes the mean rows for one value of the first 1, 2, … declared parts of an index, at most
-// `parts` numbers. Reads a few dozen places of the index.
+// Writes the mean number of rows with the same value in the first 1, 2, … declared parts of an
+// index, at most `parts` numbers. Reads a few dozen blocks of the index at most.
 //
 // # Safety
 // The table is live, `rows_per_key` has room for `parts` numbers.
@@ -1263,10 +1279,10 @@ enum firn_status firn_index_statistics(const struct firn_table *table,
 // `db` is open, `out` may be written.
 enum firn_status firn_read_counters(const struct firn_db *db, struct firn_counters *out);
 
-// Hands the text of SHOW ENGINE FIRN STATUS to `emit`.
+// Passes the text of SHOW ENGINE FIRN STATUS to `emit`.
 //
 // # Safety
-// `db` is open; `emit` does not come back into the core.
+// `db` is open; `emit` calls no function of the core.
 enum firn_status firn_status_text(const struct firn_db *db,
                                   void (*emit)(void *context, const char *text, size_t len),
                                   void *context);
@@ -1274,7 +1290,7 @@ enum firn_status firn_status_text(const struct firn_db *db,
 // Calls `each` for every index of every table.
 //
 // # Safety
-// `db` is open; `each` does not come back into the core.
+// `db` is open; `each` calls no function of the core.
 enum firn_status firn_list_indexes(const struct firn_db *db,
                                    void (*each)(void *context, const struct firn_index_info *info),
                                    void *context);
@@ -1282,13 +1298,13 @@ enum firn_status firn_list_indexes(const struct firn_db *db,
 // Calls `each` for every level.
 //
 // # Safety
-// `db` is open; `each` does not come back into the core.
+// `db` is open; `each` calls no function of the core.
 enum firn_status firn_list_levels(const struct firn_db *db,
                                   void (*each)(void *context, const struct firn_level_info *info),
                                   void *context);
 
 // Opens a table, which the server defines as `definition`. `FIRN_DEFINITION_DIFFERS`, with the
-// remedy in words, if its rows or keys are stored by another one.
+// remedy in words, if the rows or keys of the table are stored by another definition.
 //
 // # Safety
 // The pointers are valid for what they name.
@@ -1297,8 +1313,8 @@ enum firn_status firn_table_open(const struct firn_db *db,
                                  const struct firn_table_def *definition,
                                  struct firn_table **out);
 
-// How the definition given at open differs from the stored one, in words, where rows and keys are
-// the same by both; NULL if it does not. Valid until the table is closed.
+// Words on how the definition given at open differs from the stored one, if rows and keys have the
+// same bytes by both; NULL if the definitions do not differ. Valid until the table is closed.
 //
 // # Safety
 // The table is live.
@@ -1307,11 +1323,12 @@ const char *firn_table_warning(const struct firn_table *table);
 // Closes a table.
 //
 // # Safety
-// `table` is NULL or from `firn_table_open`, and not used afterwards but by its cursors.
+// `table` is NULL or from `firn_table_open`, and not used afterwards. Its open cursors may still
+// be used.
 void firn_table_close(struct firn_table *table);
 
-// Reserves `count` values of the series `offset + k * increment`. `first` is the first one,
-// `reserved` how many there are. `FIRN_AUTOINC_EXHAUSTED` if there is none.
+// Reserves `count` values of the series `offset + k * increment`. `first` is set to the first
+// value, `reserved` to the number of values. `FIRN_AUTOINC_EXHAUSTED` if no value is left.
 //
 // # Safety
 // The table is live, the pointers may be written.
@@ -1322,7 +1339,8 @@ enum firn_status firn_autoinc_reserve(const struct firn_table *table,
                                       uint64_t *first,
                                       uint64_t *reserved);
 
-// A row with this value was written: later ones are larger, also after a restart.
+// Notes that a row with the AUTO_INCREMENT value `used` was written: later values are larger, also
+// after a restart.
 //
 // # Safety
 // The handles are live, the session is this thread's.
@@ -1330,31 +1348,34 @@ void firn_autoinc_raise(struct firn_session *session,
                         const struct firn_table *table,
                         uint64_t used);
 
-// The value that the next row gets at least; 0 if there is no table.
+// The smallest AUTO_INCREMENT value that the next row can get; 0 if `table` is NULL.
 //
 // # Safety
 // The table is live.
 uint64_t firn_autoinc_next_value(const struct firn_table *table);
 
-// Makes `next` the next value, or the one above `largest`, the largest that a row has, if that is
-// larger; durable. Nobody writes to the table meanwhile.
+// Makes `next` the next AUTO_INCREMENT value, or the value after `largest` if that is greater.
+// `largest` is the largest value in any row. Durable on return. Nobody may write to the table
+// meanwhile.
 //
 // # Safety
 // The table is live.
 enum firn_status firn_autoinc_set(const struct firn_table *table, uint64_t next, uint64_t largest);
 
-// Refuses a table that a prepared transaction has changed: what its outcome brings would miss a
-// copy of the table that is made meanwhile. `FIRN_LOCK_TIMEOUT` if one has.
+// Refuses to let the caller copy a table that a prepared transaction has changed: the copy would
+// lack these changes if the transaction commits later. `FIRN_LOCK_TIMEOUT` if there is such a
+// transaction.
 //
 // # Safety
 // The table is live.
 enum firn_status firn_refuse_unsettled(const struct firn_table *table);
 
-// Checks a table: checksums of its files; extended: that each row has its entries and each entry
-// its row. `problem` is called for each problem; then the status is `FIRN_CORRUPTION`.
+// Checks a table: checksums of its files, and that rows and index entries match. `extended` looks
+// each row and each entry up. `problem` is called for each problem found; the status is then
+// `FIRN_CORRUPTION`.
 //
 // # Safety
-// The handles are live, the session is this thread's; `problem` does not come back into the core.
+// The handles are live, the session is this thread's; `problem` calls no function of the core.
 enum firn_status firn_check_table(struct firn_session *session,
                                   const struct firn_table *table,
                                   bool extended,
@@ -1362,7 +1383,7 @@ enum firn_status firn_check_table(struct firn_session *session,
                                   void *context,
                                   uint64_t *rows);
 
-// Compacts to the resting state: everything in the last level.
+// Compacts the whole database until the tree is at rest, with everything in the last level.
 //
 // # Safety
 // The handles are live.
