@@ -21,8 +21,9 @@ pub(super) fn in_chunks(len: usize) -> bool {
 }
 
 /// Splits `value` into chunks. The first result is the table of the chunks. The second has the
-/// stored chunks: each as `pack` compresses it, or plain if `pack` returns `None` for it. The second
-/// is `None` if no chunk is compressed; then the caller stores `value` itself behind the table.
+/// stored chunks: each as `pack` compresses it, or plain if `pack` returns `None` for it. The
+/// second is `None` if no chunk is compressed; then the caller stores `value` itself behind the
+/// table.
 pub(super) fn split(
     value: &[u8],
     mut pack: impl FnMut(&[u8]) -> Option<Vec<u8>>,

@@ -178,8 +178,8 @@ impl BlobFile {
         }
     }
 
-    /// The bytes that the file occupied after the last garbage collection, or all bytes written to it
-    /// if there was none. `None` for a file created before the last open of the database, until
+    /// The bytes that the file occupied after the last garbage collection, or all bytes written to
+    /// it if there was none. `None` for a file created before the last open of the database, until
     /// [`Self::settle`] is called.
     pub fn settled(&self) -> Option<u64> {
         match self.settled.load(Ordering::Relaxed) {
