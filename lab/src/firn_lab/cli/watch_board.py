@@ -92,7 +92,7 @@ class Board:
             of_case.setdefault(data["target"], []).append(data["figures"][data["headline"]])
 
     def left(self, now: float) -> str:
-        """Time left, as text."""
+        """The estimated time until the run ends, as text."""
         if self.status != "running" or self.ends_at is None:
             return ""
         if self.last_at is not None and now - self.last_at > SILENT_SECONDS:

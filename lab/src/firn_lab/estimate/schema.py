@@ -46,8 +46,9 @@ class Index:
 class Table:
     """A table; row count and bytes come from InnoDB's statistics.
 
-    `indexes`: the primary index comes first. `left_out_kinds`: indexes that FIRN lacks, and their
-    kinds. `kind`: of the table; only base tables are sampled. `packed`: InnoDB compresses it.
+    `indexes`: the primary index comes first. `left_out_kinds`: names and kinds of the indexes that
+    FIRN does not support. `kind`: the type of the table in information_schema; only base tables are
+    sampled. `packed`: InnoDB compresses the table.
     """
 
     database: str

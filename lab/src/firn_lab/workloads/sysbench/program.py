@@ -98,7 +98,7 @@ def run_sysbench(
 
 
 def without_lead(outcome: Outcome, told: Sequence[Second], lead: int) -> Outcome:
-    """Subtracts the lead, whose seconds sysbench has reported.
+    """Subtracts the transactions of the lead, whose seconds sysbench has reported one by one.
 
     Raises LabError if the report of a second of the lead is missing, which happens if sysbench was
     late.
