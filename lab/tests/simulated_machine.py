@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-# Moments per second.
+# Simulated moments per second.
 STEPS = 10
 
 
