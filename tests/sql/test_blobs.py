@@ -12,7 +12,7 @@ from server import ENGINE, IS_FIRN, Server
 
 THRESHOLD = 4096
 LENGTHS = [0, 1, 255, 4000, 4095, 4096, 4097, 9000, 16384, 40000, 65535, 300000, 1 << 20]
-# Columns and the length of their longest value.
+# By column: the length of its longest value.
 COLUMNS = {
     "tb": 255,
     "b": 65535,

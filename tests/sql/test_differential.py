@@ -23,8 +23,8 @@ SECONDS = float(os.environ.get("FIRN_TEST_SECONDS", "60"))
 SHRINK_SECONDS_MAX = float(os.environ.get("FIRN_TEST_SHRINK_SECONDS", "60"))
 RESTART_EVERY = 12
 
-# Do not sync commits, because other tests cover kills and power cuts. With a small memtable rows
-# are flushed within one run.
+# Options of the server. Commits are not synced, because other tests cover kills and power cuts. A
+# small memtable makes the server flush within one run of the test.
 OPTIONS = [
     "--innodb-flush-log-at-trx-commit=0",
     "--loose-firn-flush-log-at-trx-commit=0",
@@ -33,7 +33,7 @@ OPTIONS = [
 ]
 
 
-# The server's sort keys of these contradict its comparison, so the engine refuses such indexes.
+# Collations whose sort keys contradict their comparison, so the engine refuses indexes over them.
 CONTRADICTORY = {
     "big5_chinese_ci",
     "big5_chinese_nopad_ci",
