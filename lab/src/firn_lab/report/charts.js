@@ -118,8 +118,8 @@ function wrap(text, width) {
   return lines.slice(0, 3);
 }
 
-// Draws curves: [{name, colour, points: [{x, y, low, high}], faint}]. `steps`: the values of x, drawn
-// at equal distances, as for thread counts.
+// Draws curves: [{name, colour, points: [{x, y, low, high}], faint}]. `steps`: the values of x,
+// drawn at equal distances, as for thread counts.
 function lineChart(curves, unit, axis, title, steps = null) {
   const left = 84, width = 1120, height = 380, right = 20, bottom = 44, head = 10;
   const root = canvas(width, height, title);

@@ -248,8 +248,8 @@ function withFiles(each) {
   return format(each.value, "B") + (files ? ` · all files ${format(files.value, "B")}` : "");
 }
 
-// Groups of bars for sizes and times of loads. `labelOf` returns the group of such a figure, or null
-// to leave it out; `textOf` returns the text at its bar.
+// Groups of bars for sizes and times of loads. `labelOf` returns the group of such a figure, or
+// null to leave it out; `textOf` returns the text at its bar.
 function stateGroups(labelOf, textOf = (each) => format(each.value, each.unit)) {
   const groups = new Map();
   for (const each of data.state) {
