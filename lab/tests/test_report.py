@@ -65,7 +65,7 @@ def test_the_table_has_the_fields_columns(store: Path) -> None:
     ) in text
     assert "**Not concluded**" in text
     assert "**Not run**\n\n- list on postgresql: MySQL protocol only" in text
-    # It is not listed again as a broken rule.
+    # The case that PostgreSQL does not support is not listed as unfair, too.
     assert "unfair" not in text.partition("**Not run**")[2]
     assert "- memory: memory differs" in text
     assert "| rw data | at rest" not in text and "| rw data | rest | firn | 28.6 MiB |" in text

@@ -18,7 +18,7 @@ from firn_lab.runner.blocks import order
 from firn_lab.store import Reader
 from firn_lab.workloads import Params
 
-# sysbench does not report the second in which it ends.
+# `bulk_insert` runs for two seconds, because sysbench does not report the second in which it ends.
 CASES = (
     "oltp_point_select:tables=2",
     "oltp_read_write:tables=2,zipf=0.9",

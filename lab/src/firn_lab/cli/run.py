@@ -137,7 +137,7 @@ def make_plan(chosen: argparse.Namespace) -> Plan:
 
 
 def _require_sense(plan: Plan) -> None:
-    """Rejects invalid numbers that a case sets itself."""
+    """Raises UsageError if a case of the plan has parameters out of range."""
     for case in plan.cases:
         params = case.params
         if params.threads < 1 or not (0 < params.seconds < inf and 0 < params.scale < inf):

@@ -39,9 +39,9 @@ class Board:
     )
     latest: dict[str, Any] = field(default_factory=dict)
     targets: list[str] = field(default_factory=list)
-    # Case, then target: headline figures of the successful rounds.
+    # By case, then by target: the headline figures of the successful rounds.
     results: dict[str, dict[str, list[float]]] = field(default_factory=dict)
-    # Case, then target: the ratio to the reference so far, with its interval.
+    # By case, then by target: the ratio to the reference so far, with its interval.
     ratios: dict[str, dict[str, tuple[float, float, float]]] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)

@@ -45,7 +45,10 @@ def blockers(query: Query, table: Table, keys: dict[tuple[str, str], list[str]])
 
 
 def foreign_keys(query: Query) -> dict[tuple[str, str], list[str]]:
-    """By table: the foreign keys for which FIRN refuses it, its own and those that refer to it."""
+    """By table: the foreign keys because of which FIRN refuses the table.
+
+    They are the table's own, and those that refer to it.
+    """
     found: dict[tuple[str, str], list[str]] = {}
     rows = query(
         "SELECT DISTINCT constraint_name, table_schema, table_name, referenced_table_schema, "

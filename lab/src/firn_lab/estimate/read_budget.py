@@ -81,7 +81,7 @@ def run_rows(table: Table, index: Index | None) -> int:
 
 
 def run_count(table: Table, index: Index | None, sample_bytes: int) -> int:
-    """Number of runs that add up to about `sample_bytes`."""
+    """Number of runs (ranges of neighbouring rows) that add up to about `sample_bytes`."""
     rows = run_rows(table, index)
     each = rows * (PAGE_BYTES if looks_up(index) else row_bytes(table, index))
     return int(max(RUNS_MIN, sample_bytes // max(RUN_BYTES, each)))

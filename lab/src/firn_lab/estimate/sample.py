@@ -40,7 +40,10 @@ class Sample:
 
 
 def columns_of(table: Table, index: Index | None) -> list[Column]:
-    """Columns to read for an index: whole rows, or its parts and those of the primary key."""
+    """Columns to read for an index.
+
+    The primary index needs whole rows, another index its own columns and those of the primary key.
+    """
     if index is None or index.primary:
         return [column for column in table.columns if not column.virtual]
     primary = table.primary.parts if table.primary else ()
@@ -153,7 +156,7 @@ class Sampler:
         return Sample(runs, count, error, whole=False)
 
     def _primary_starts(self, index: Index, count: int) -> list[tuple[str, list[Any]]]:
-        """Conditions at which runs of the primary index start.
+        """Conditions at which sampled ranges of the primary index start.
 
         Each of `count` stretches of the keys has one start, at a random value.
         """

@@ -115,7 +115,8 @@ def _table(query: Query, database: str, name: str, rows: int, data: int, index: 
         "WHERE table_schema = %s AND table_name = %s ORDER BY index_name, seq_in_index",
         (database, name),
     ):
-        # FIRN has no FULLTEXT, SPATIAL or expression indexes, and no hashes of long values.
+        # FIRN has no FULLTEXT, SPATIAL or expression indexes, and no UNIQUE indexes over hashes of
+        # long values.
         if kind != "BTREE" or column not in by_name:
             left_out[str(key)] = str(kind) if column in by_name else "EXPRESSION"
         else:

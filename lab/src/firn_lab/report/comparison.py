@@ -80,7 +80,7 @@ def changes(before: Report, after: Report, allow: float, every: bool = False) ->
             if one is None or other is None or kinds_before.get(name) != kinds[name]:
                 continue
             better = kinds[name].better
-            # A settled figure has one value for all rounds and the rest after them, so it has no
+            # A settled figure has one value for all rounds and the work after them, so it has no
             # interval.
             words = (
                 exact(one.value, other.value, better, allow)

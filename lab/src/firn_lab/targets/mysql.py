@@ -136,7 +136,10 @@ class MySqlTarget(Target):
                     raise TargetError(f"{verb} {table}: {row[3]}")
 
     def table_bytes(self, database: str = DATABASE) -> dict[str, int]:
-        """Estimates of information_schema; private servers override this with exact sizes."""
+        """Bytes by table as information_schema estimates them.
+
+        Private servers override this with exact sizes.
+        """
         rows = self.query(
             "SELECT table_name, COALESCE(data_length, 0) + COALESCE(index_length, 0) "
             "FROM information_schema.tables WHERE table_schema = %s AND table_type = 'BASE TABLE'",

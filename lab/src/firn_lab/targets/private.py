@@ -49,7 +49,7 @@ class PrivateTarget(Target):
 
     @property
     def pid(self) -> int | None:
-        process = self._process  # Copy it: another thread may be restarting the server.
+        process = self._process  # Copy the attribute: another thread may be restarting the server.
         return process.pid if process is not None else None
 
     @property
