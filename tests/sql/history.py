@@ -48,7 +48,7 @@ TABLES = {
         "lp",
     ),
 }
-# By table: the column that identifies a row. In u that is not the primary key, which changes.
+# By table: the column that identifies a row. In table u that is not the primary key, which changes.
 NAME = {"p": "id", "s": "id", "u": "name"}
 LEVELS = {"RC": "READ COMMITTED", "RR": "REPEATABLE READ", "SR": "SERIALIZABLE"}
 POS_MAX = 2_000_000_000
@@ -178,7 +178,7 @@ class Client:
             with self.connection.cursor() as cursor:
                 count = cursor.execute(sql)
                 if "RETURNING" in sql and cursor.description is None:
-                    # The server answers like this to a DELETE that was killed during planning.
+                    # A DELETE … RETURNING without a result was killed while the server planned it.
                     raise pymysql.err.OperationalError(KILLED[0], "killed, and answered OK")
                 return list(cursor.fetchall()), count
         except pymysql.err.MySQLError as error:
@@ -189,7 +189,7 @@ class Client:
                 raise Gone from error
             raise
         except (OSError, AttributeError, IndexError, ValueError) as error:
-            # PyMySQL raises these if the connection is cut within a packet.
+            # PyMySQL raises an error of these kinds if the connection is cut within a packet.
             raise Gone from error
 
     def statement(self, sql: str, note: dict[str, Any]) -> list[Row]:
@@ -274,7 +274,7 @@ class Client:
         tail: str = "",
         new_id: int | None = None,
     ) -> None:
-        """An UPDATE that appends its element to the log."""
+        """An UPDATE that appends a unique number, its element, to the column `log` of the rows."""
         element = next(self.shared.elements)
         moved = f", list = {to[0]}, pos = {to[1]}" if to else ""
         added = f", amount = amount + {add}" if add else ""

@@ -73,12 +73,13 @@ def test_random_statements_agree_with_innodb(
 
 
 def _run(pair: Pair, program: Program) -> str:
-    """The mismatch with everything needed to repeat it, or ''."""
+    """Runs a random program. Returns the mismatch with everything needed to repeat it, or ''."""
     try:
         program.run()
     except Failure as failure:
         return str(shrink(pair, failure, SHRINK_SECONDS_MAX))
-    except (pymysql.err.Error, ServerError) as error:  # The server is gone: only the log is left.
+    # The server is gone, so the log of statements cannot be shrunk.
+    except (pymysql.err.Error, ServerError) as error:
         last = "\n".join(f"  {sql};" for sql, _ in program.log)
         tail = pair.server.log_tail()
         return f"FIRN_TEST_SEED={program.seed}: {error!r} after\n{last}\nerror log:\n{tail}"

@@ -239,7 +239,10 @@ def test_a_prepared_transaction_is_waited_for(own_server: Callable[..., Server])
 def test_nothing_is_copied_beside_a_prepared_transaction(
     own_server: Callable[..., Server],
 ) -> None:
-    """The copy would lack rows; with partitions it could mix old and new ones."""
+    """A copy of the table would lack the rows of the prepared transaction.
+
+    With partitions it could mix old and new rows.
+    """
     server = own_server()
     server.query("CREATE DATABASE bulk")
 

@@ -182,7 +182,8 @@ def test_a_deadlock_with_a_large_statement_costs_the_smaller_one(
         _run(session, "SET innodb_lock_wait_timeout = 60")
         if IS_FIRN:
             _run(session, "SET firn_lock_wait_timeout = 60")
-    # Lock the last row that the large statement reaches: it then waits when it has locked all others.
+    # Lock the row that the large statement reaches last, so that it waits when it has locked all
+    # others.
     assert _run(other, f"UPDATE {table} SET n = 3 WHERE id = {2 * ROWS}") == 1
     got: list[Any] = []
     sql = f"UPDATE {table} SET n = n + 1"

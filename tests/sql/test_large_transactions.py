@@ -46,7 +46,10 @@ def _start(own_server: Make, *options: str) -> Server:
 
 
 def _both(session: pymysql.Connection[Any], *statements: str) -> None:
-    """Runs statements about table TAB on both engines, with the same results."""
+    """Runs statements on tables of both engines, with the same results.
+
+    TAB stands for the table.
+    """
     for statement in statements:
         outcomes = []
         for table in "fi":

@@ -39,7 +39,10 @@ class Failure(Exception):
 
 @dataclass
 class Program:
-    """A run. Its log holds every statement, so that a replay needs no random numbers."""
+    """A random program that runs on both engines.
+
+    Its log holds every statement, so that a replay needs no random numbers.
+    """
 
     pair: Pair
     seed: int
