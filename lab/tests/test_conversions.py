@@ -22,7 +22,7 @@ from firn_lab.targets.engine import EngineTarget, find_plugin
 from firn_lab.workloads import Params, make_workload
 
 ROWS = 20000
-# Tables of small rows, which need more of them to reach half a MiB.
+# Tables that need more rows than ROWS to reach half a MiB.
 MORE_ROWS = dict.fromkeys(("orders", "events", "logs", "sparse"), 100_000)
 # The prediction of a table of this size or more must be close to the truth; that of a smaller table
 # need only be within its error bound.

@@ -1,4 +1,4 @@
-"""Users, scans, lookups and TPC-H, small and on InnoDB."""
+"""The workloads users, scan, lookup and TPC-H, small and on InnoDB."""
 
 from __future__ import annotations
 

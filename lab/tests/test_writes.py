@@ -1,4 +1,4 @@
-"""Shop, blobs, inserts, loads, operations and recovery, small and on InnoDB."""
+"""The workloads shop, blobs, insert, load_time, operations and recovery, small and on InnoDB."""
 
 from __future__ import annotations
 

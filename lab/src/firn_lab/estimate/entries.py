@@ -18,7 +18,7 @@ import zstandard
 from firn_lab.estimate.schema import Column, Index, Table
 from firn_lab.estimate.values import Encode, encoder, is_integer, is_text, is_variable, variable
 
-# FIRN's default of firn_blob_threshold: longer values go to blob files.
+# FIRN's default of firn_blob_threshold: values of this length or more go to blob files.
 BLOB_MIN = 4096
 BLOB_HEADER = 32
 _BLOB = zstandard.ZstdCompressor(level=1)

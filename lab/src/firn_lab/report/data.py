@@ -171,7 +171,10 @@ def good(rounds: Sequence[Round]) -> tuple[Round, ...]:
 
 
 def _figures(rounds: Sequence[Round]) -> Figures:
-    """Medians of the rounds. Figures per transaction come in lumps, so their mean is weighted."""
+    """By name: the median of a figure over the rounds.
+
+    A figure per transaction comes in lumps, so the mean stands for it, weighted by transactions.
+    """
     found = {}
     for name in dict.fromkeys(name for each in rounds for name in each.figures):
         own = [each.figures for each in rounds if name in each.figures]

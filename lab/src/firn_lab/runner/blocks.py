@@ -1,4 +1,7 @@
-"""The blocks of a case while it is measured, with the ratios so far and their precision."""
+"""The blocks of a case while it is measured, with the ratios so far and their precision.
+
+A block is one round on each target.
+"""
 
 from __future__ import annotations
 
