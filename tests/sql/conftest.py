@@ -14,7 +14,7 @@ from server import ENGINE, Server, ServerError, remove_scratch
 
 @pytest.fixture(scope="session", autouse=True)
 def scratch() -> Iterator[None]:
-    """Removes the data directories at the end of the run."""
+    """Removes the data directories at the end of the test run."""
     yield
     remove_scratch()
 

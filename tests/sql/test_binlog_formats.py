@@ -1,4 +1,5 @@
-"""The binary log takes statements and rows at the isolation levels, and in the form, of InnoDB."""
+"""FIRN's changes enter the binary log as InnoDB's do, at each isolation level and in each
+format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values out of line: answers as InnoDB's, at lengths around the threshold, also after kills."""
+"""Blobs: InnoDB's answers for values of lengths around the threshold, also after kills."""
 
 from __future__ import annotations
 

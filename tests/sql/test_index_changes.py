@@ -1,5 +1,5 @@
 # ruff: noqa: F811 (fixtures of another file)
-"""Indexes created, dropped and renamed in place: beside InnoDB, read, killed, crashed."""
+"""Indexes created, dropped and renamed in place: compared with InnoDB, under reads, after kills."""
 
 from __future__ import annotations
 
