@@ -178,8 +178,8 @@ class EngineTarget(PrivateTarget, MySqlTarget):
     def _process_options(self) -> dict[str, object]:
         # A plugin from an unpacked package finds its libraries beside it.
         library = self._variant.library
-        beside = self._find_plugin().parents[2] / "x86_64-linux-gnu" if library else None
-        if beside is None or not beside.is_dir():
+        above = list(self._find_plugin().parents) if library else []
+        if len(above) < 3 or not (beside := above[2] / "x86_64-linux-gnu").is_dir():
             return {}
         return {"env": {**os.environ, "LD_LIBRARY_PATH": str(beside)}}
 
