@@ -182,8 +182,8 @@ class EngineTarget(PrivateTarget, MySqlTarget):
         # A plugin from an unpacked package needs the libraries that lie beside it in the same
         # package.
         library = self._variant.library
-        beside = self._find_plugin().parents[2] / "x86_64-linux-gnu" if library else None
-        if beside is None or not beside.is_dir():
+        above = list(self._find_plugin().parents) if library else []
+        if len(above) < 3 or not (beside := above[2] / "x86_64-linux-gnu").is_dir():
             return {}
         return {"env": {**os.environ, "LD_LIBRARY_PATH": str(beside)}}
 
