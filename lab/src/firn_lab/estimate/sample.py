@@ -106,7 +106,7 @@ class Sampler:
         run = run_rows(self._table, index)
         estimate = max(1, self._table.rows)
         # Distance in rows from the start of one run to the start of the next. InnoDB's row count
-        # may be off by half, and so may the number of runs; there are enough of them for that.
+        # may be off by half, and then the number of runs is, too.
         step = max(run, estimate // self._run_count(index))
         columns, source, order = self._source(index)
         every, values = self._all(index)

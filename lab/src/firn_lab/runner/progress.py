@@ -16,7 +16,7 @@ class Progress:
     """
 
     def __init__(self, loads: int = 0, cases: Mapping[str, float] = {}) -> None:
-        """`loads`: number of loads. `cases`: by label, the limit in seconds of its measurement."""
+        """`loads`: number of loads. `cases`: by label of the case, its time limit in seconds."""
         self._loads = loads
         self._loaded: list[float] = []
         self._cases = dict(cases)

@@ -34,7 +34,7 @@ SMALL_LOG = 16 * MIB
 # Minimum size of InnoDB's log if InnoDB holds the tables: the server's default.
 LOG_MIN = 96 * MIB
 # Settings that make InnoDB flush its dirty pages fast; by default it flushes slowly. They must be
-# restored in reverse order, because innodb_io_capacity may not exceed its maximum.
+# restored in reverse order, because innodb_io_capacity may not exceed innodb_io_capacity_max.
 RUSH = {
     "innodb_max_dirty_pages_pct": "0",
     "innodb_io_capacity_max": "20000",
