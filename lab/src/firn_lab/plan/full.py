@@ -47,8 +47,8 @@ OWN = (
 
 def _cases() -> Iterator[Case]:
     for name in SCRIPTS:
-        # Four million rows in all: select_random_points and select_random_ranges have one table, the
-        # other scripts ten. bulk_insert begins with empty tables.
+        # Four million rows in all: select_random_points and select_random_ranges have one table,
+        # the other scripts ten. bulk_insert begins with empty tables.
         rows = {"bulk_insert": "", "select_random_points": ":rows=4000000",
                 "select_random_ranges": ":rows=4000000"}.get(name, ":rows=400000")  # fmt: skip
         yield parse_case(f"{name}{rows}", _OWN)
