@@ -306,6 +306,16 @@ impl Builder<'_> {
         }
     }
 
+    /// Whether `t` may have missed what `writer` wrote because a failed sync had hidden that commit:
+    /// it had no answer, and a crash in the same life of the database brought it back.
+    fn may_be_hidden(&self, t: TxnIndex, writer: TxnIndex) -> bool {
+        let (reader, writer) = (&self.history.txns[t], &self.history.txns[writer]);
+        self.history.setup.hides_unsynced
+            && writer.outcome == TxnOutcome::Unknown
+            && reader.life == writer.life
+            && self.life_ends.contains_key(&writer.life)
+    }
+
     /// Adds the orders that follow from meeting `version` of `row`: the end of its writer is before
     /// the meeting, and the meeting (with a lock: the end of `t`) before the end of the next
     /// writer.
@@ -332,7 +342,9 @@ impl Builder<'_> {
             let writer = chain.writer(i)?;
             (writer != t).then_some(writer)
         });
-        if let Some(next) = next {
+        if let Some(next) = next
+            && (meeting.wrote || !self.may_be_hidden(t, next))
+        {
             let kind = if meeting.wrote {
                 EdgeKind::Ww
             } else {
@@ -385,6 +397,8 @@ impl Builder<'_> {
             true => chain.writer(latest + 1).filter(|&writer| writer != t),
             false => None,
         };
+        // What a hidden commit wrote is missed by scans before and after it.
+        let next = next.filter(|&writer| !self.may_be_hidden(t, writer));
         // Leave out edges that the clock implies.
         if let Some(writer) = made
             && end_of(writer).hi >= lo
@@ -407,7 +421,7 @@ impl Builder<'_> {
         }
         let mut later = latest + 1..=chain.len();
         let comer = later.find(|&i| covered(i)).and_then(|i| chain.writer(i));
-        let comer = comer.filter(|&comer| comer != t);
+        let comer = comer.filter(|&comer| comer != t && !self.may_be_hidden(t, comer));
         if let Some(comer) = comer {
             self.depends(t, comer, EdgeKind::RwRange, row);
         }

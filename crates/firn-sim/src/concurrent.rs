@@ -222,6 +222,7 @@ fn history_of(seed: u64) -> Result<(History, u64), Failure> {
             options.lock_merge_rows
         ),
         gap_locks: true,
+        hides_unsynced: true,
         // Empty although table 2 has a unique index: if the snapshot's row and an own one have the
         // same position, the server's lookup returns one of them, but these clients scan and get
         // both.
