@@ -1223,7 +1223,8 @@ enum firn_status firn_rollback(struct firn_session *session);
 // `session` is a live session of this thread; pointers are valid for what they name.
 enum firn_status firn_savepoint(struct firn_session *session, uint64_t *mark);
 
-// Rolls back all writes after the savepoint; locks are kept.
+// Rolls back all writes after the savepoint. Locks are kept, except those of keys that only these
+// writes have locked.
 //
 // # Safety
 // `session` is a live session of this thread.

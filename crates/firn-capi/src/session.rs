@@ -323,7 +323,8 @@ pub unsafe extern "C" fn firn_savepoint(session: *mut firn_session, mark: *mut u
     }
 }
 
-/// Rolls back all writes after the savepoint; locks are kept.
+/// Rolls back all writes after the savepoint. Locks are kept, except those of keys that only these
+/// writes have locked.
 ///
 /// # Safety
 /// `session` is a live session of this thread.

@@ -311,7 +311,7 @@ impl RowFetch {
             return Ok(true);
         }
         let own = entries.seqno() & UNCOMMITTED_BIT != 0;
-        if !own && txn.hides_any() && txn.hides(&self.row_key) {
+        if !own && txn.hides_any() && txn.hides(&self.row_key)? {
             return Ok(false);
         }
         if let Some(plan) = &self.key_plan {

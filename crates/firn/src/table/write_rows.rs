@@ -60,9 +60,10 @@ pub struct RowScratch {
     claimed: ClaimedKeys,
 }
 
-/// New keys that the insert or update of a row has locked. If the row is a duplicate after all,
-/// they are given back, since there is nothing under them: in InnoDB the lock of an inserted row
-/// goes with it.
+/// Keys that the write of a row has locked newly: those of new rows, and new and old values of
+/// unique indexes. If the row is a duplicate after all, they are given back: in InnoDB the lock of
+/// a written row goes with it. If the row is written, they are passed to the transaction, whose
+/// rollbacks give them back.
 #[derive(Default)]
 struct ClaimedKeys {
     keys: Vec<Vec<u8>>,
@@ -85,6 +86,11 @@ impl ClaimedKeys {
         for key in &self.keys[..std::mem::take(&mut self.number)] {
             txn.unlock(key);
         }
+    }
+
+    fn keep(&mut self, txn: &mut Transaction) {
+        let keys = &self.keys[..std::mem::take(&mut self.number)];
+        txn.keep_write_locks(keys.iter().map(|key| &key[..]));
     }
 }
 
@@ -156,7 +162,10 @@ impl Table {
         if !matches!(done, Ok(WriteOutcome::Done { .. })) {
             txn.rollback_to(mark);
             scratch.claimed.give_back(txn);
-        } else if let Some(id) = row_id {
+            return done;
+        }
+        scratch.claimed.keep(txn);
+        if let Some(id) = row_id {
             txn.raise_counter(current.hidden_counter(), id.into());
         }
         done
@@ -314,7 +323,9 @@ impl Table {
         scratch.claimed.number = 0;
         // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
         let done = unsafe { self.update_at(txn, &current, old, new, keys, flags, scratch) };
-        if !matches!(done, Ok(WriteOutcome::Done { .. })) {
+        if matches!(done, Ok(WriteOutcome::Done { .. })) {
+            scratch.claimed.keep(txn);
+        } else {
             txn.rollback_to(mark);
             scratch.claimed.give_back(txn);
         }
@@ -468,13 +479,15 @@ impl Table {
             return Ok(true);
         }
         let old_declared = &scratch.old_entry[..before.declared_len];
+        let moves = old_declared != &scratch.new_entry[..after.declared_len];
+        let changes = !same_entry || scratch.old_value != scratch.new_value;
+        if index.unique && changes {
+            let claimed = &mut scratch.claimed;
+            self.lock_unique(txn, old_declared, before.has_null, flags, claimed)?;
+        }
         if same_entry {
             txn.put(&scratch.new_entry, Value::whole(&scratch.new_value))?;
             return Ok(true);
-        }
-        let moves = old_declared != &scratch.new_entry[..after.declared_len];
-        if index.unique && moves {
-            self.lock_unique(txn, old_declared, before.has_null, flags)?;
         }
         txn.delete(&scratch.old_entry)?;
         if index.unique && !moves && !before.has_null && !flags.private {
@@ -510,10 +523,14 @@ impl Table {
             txn.lock(&row_key, LockMode::Exclusive, None)?;
         }
         let mark = txn.savepoint();
+        scratch.claimed.number = 0;
         // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
         let done = unsafe { self.delete_at(txn, &current, record, &row_key, flags, scratch) };
         if done.is_err() {
             txn.rollback_to(mark);
+            scratch.claimed.give_back(txn);
+        } else {
+            scratch.claimed.keep(txn);
         }
         done
     }
@@ -533,7 +550,8 @@ impl Table {
             let parts = unsafe { entry_key(index, record, row_key, &mut scratch.old_entry) }?;
             if index.unique {
                 let declared = &scratch.old_entry[..parts.declared_len];
-                self.lock_unique(txn, declared, parts.has_null, flags)?;
+                let claimed = &mut scratch.claimed;
+                self.lock_unique(txn, declared, parts.has_null, flags, claimed)?;
             }
             txn.delete(&scratch.old_entry)?;
         }
@@ -650,16 +668,18 @@ impl Table {
         Ok(false)
     }
 
-    /// Locks the old value of a unique key: it stays taken until the transaction ends.
+    /// Locks the old value of a unique key: it stays taken until the transaction ends, and readers
+    /// of its entry wait.
     fn lock_unique(
         &self,
         txn: &Transaction,
         declared: &[u8],
         has_null: bool,
         flags: WriteFlags,
+        claimed: &mut ClaimedKeys,
     ) -> Result<()> {
-        if !has_null && !flags.private {
-            txn.lock(declared, LockMode::Exclusive, None)?;
+        if !has_null && !flags.private && txn.lock(declared, LockMode::Exclusive, None)?.newly {
+            claimed.add(declared);
         }
         Ok(())
     }
@@ -673,7 +693,7 @@ impl Table {
         if txn.context().super_versions.visible() <= snapshot {
             return Ok(false);
         }
-        if txn.hides(row_key) {
+        if txn.hides(row_key)? {
             return Ok(true);
         }
         let latest = txn.latest_point();

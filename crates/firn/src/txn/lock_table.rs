@@ -15,6 +15,7 @@ mod waiting;
 
 pub use deadlock_report::{Deadlock, DeadlockMember};
 pub use gap_locks::GapGrant;
+pub(super) use key_set::KeySet;
 pub use lock_owner::LockOwner;
 pub use report::{LockInfo, LockMemory, LockStats, WaitInfo};
 

@@ -24,7 +24,7 @@ use std::ops::Bound;
 /// in between that other owners hold. Rejected as well: hashes of the keys. They have no order, so
 /// there would be no bounds to report, and take 16 bytes per key where a run takes none.
 #[derive(Default)]
-pub(super) struct KeySet {
+pub(in crate::txn) struct KeySet {
     blocks: BTreeMap<Box<[u8]>, Block>,
     len: u64,
 }
@@ -37,7 +37,7 @@ pub(super) fn same_index(one: &[u8], other: &[u8]) -> bool {
 
 impl KeySet {
     /// Number of keys.
-    pub(super) fn len(&self) -> u64 {
+    pub(in crate::txn) fn len(&self) -> u64 {
         self.len
     }
 
@@ -48,7 +48,7 @@ impl KeySet {
     }
 
     /// Memory, in bytes.
-    pub(super) fn bytes(&self) -> u64 {
+    pub(in crate::txn) fn bytes(&self) -> u64 {
         // The key in the map, and the header of its allocation.
         const ENTRY: usize = size_of::<Box<[u8]>>() + 16;
         let blocks = self.blocks.iter();
@@ -58,7 +58,7 @@ impl KeySet {
     }
 
     /// Whether `key` is in the set.
-    pub(super) fn contains(&self, key: &[u8]) -> bool {
+    pub(in crate::txn) fn contains(&self, key: &[u8]) -> bool {
         let found = self.before(key);
         found.is_some_and(|(first, block)| block.contains(first, key))
     }
@@ -104,7 +104,7 @@ impl KeySet {
     }
 
     /// Adds `key`, which is not in the set.
-    pub(super) fn insert(&mut self, key: &[u8]) {
+    pub(in crate::txn) fn insert(&mut self, key: &[u8]) {
         if self.append(key) {
             return;
         }
@@ -158,11 +158,19 @@ impl KeySet {
         blocks.map(|(first, block)| (&first[..], block.last(), block.len()))
     }
 
+    /// Calls `f` with each key, in order.
+    pub(in crate::txn) fn for_each(&self, mut f: impl FnMut(&[u8])) {
+        for (first, block) in &self.blocks {
+            block.for_each_key(first, &mut f);
+        }
+    }
+
     /// All keys in order.
     #[cfg(test)]
     pub(super) fn keys(&self) -> Vec<Vec<u8>> {
-        let blocks = self.blocks.iter();
-        blocks.flat_map(|(first, b)| b.keys(first)).collect()
+        let mut keys = Vec::new();
+        self.for_each(|key| keys.push(key.to_vec()));
+        keys
     }
 }
 

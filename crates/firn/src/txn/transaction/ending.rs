@@ -250,7 +250,7 @@ impl Transaction {
         {
             let inserting = self.leave_inserts();
             self.cx.transactions.remove(&self.entry);
-            self.entry = self.cx.transactions.add(&fresh_owner, &self.writes);
+            self.entry = self.cx.transactions.add(&fresh_owner);
             let owner = std::mem::replace(&mut self.owner, fresh_owner);
             let recovered = PreparedTransaction {
                 changes,
@@ -293,6 +293,7 @@ impl Transaction {
         }
         self.statement_mark = self.mark;
         self.hidden.clear();
+        self.write_locks.clear();
         self.counters.clear();
         self.blobs = TransactionBlobs::new();
     }

@@ -148,7 +148,10 @@ impl Transaction {
     }
 
     /// Whether the snapshot's version of this row is hidden.
-    pub fn hides(&self, row_key: &[u8]) -> bool {
-        self.hidden.contains_key(row_key)
+    ///
+    /// # Errors
+    /// As [`Self::has_written`].
+    pub fn hides(&self, row_key: &[u8]) -> Result<bool> {
+        Ok(self.hidden.contains(row_key) && self.has_written(row_key)?)
     }
 }

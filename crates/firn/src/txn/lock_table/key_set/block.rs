@@ -559,19 +559,19 @@ impl Block {
         Some((first, second))
     }
 
-    #[cfg(test)]
-    pub(super) fn keys(&self, first: &[u8]) -> Vec<Vec<u8>> {
-        let mut keys = vec![first.to_vec()];
+    /// Calls `f` with each key, in order; `first` is the first one.
+    pub(super) fn for_each_key(&self, first: &[u8], f: &mut impl FnMut(&[u8])) {
+        let mut key = first.to_vec();
+        f(&key);
+        let mut number = 1;
         let mut input = &self.steps[..];
         while let Some(step) = Step::take(&mut input) {
             for _ in 0..step.len() {
-                let mut key = keys[keys.len() - 1].clone();
                 step.go(&mut key, 1);
-                keys.push(key);
+                f(&key);
+                number += 1;
             }
         }
-        assert_eq!(keys.len() as u64, self.len);
-        assert_eq!(keys[keys.len() - 1], self.last);
-        keys
+        debug_assert_eq!((number, &key[..]), (self.len, self.last()));
     }
 }
