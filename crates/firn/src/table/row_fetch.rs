@@ -6,7 +6,9 @@
 //! because the transaction's own write set has the entries of that row.
 //!
 //! A locking read takes the row's lock first and decides afterwards which version to decode:
-//! 1. Lock the row key, or skip the row, or show it unlocked (semi-consistent reading).
+//! 1. In a unique secondary index, lock the declared columns of the entry. Then lock the row key,
+//!    or skip the row, or show it unlocked (semi-consistent reading). If a shared lock of an entry
+//!    suffices, because the entry covers the columns, the row is not locked.
 //! 2. If the super version is still the newest and the transaction has not written the row, the
 //!    entry under the cursor is current.
 //! 3. Otherwise read the row, and for a secondary index the entry too, at the newest read point. It
@@ -332,10 +334,29 @@ impl RowFetch {
         stale: bool,
         record: &mut [u8],
     ) -> Result<FetchOutcome> {
-        let unlocked = match self.lock.take(txn, &self.row_key, self.clustered)? {
-            LockOutcome::Skip => return Ok(FetchOutcome::Nothing),
-            LockOutcome::Yes => false,
-            LockOutcome::Shown => true,
+        self.lock.forget_last();
+        let unique_len = self.unique_len(&self.entry_key)?;
+        if let Some(len) = unique_len {
+            let declared = &self.entry_key[..len];
+            match self.lock.take_entry(txn, declared, &self.row_key)? {
+                LockOutcome::Skip => return Ok(FetchOutcome::Nothing),
+                LockOutcome::Yes | LockOutcome::Shown => {}
+            }
+            // The entry may be gone after a wait. Its row may then have to do with nothing that the
+            // scan looks for, so it is not locked.
+            if self.lock.has_waited() && !self.entry_stands(txn, &txn.latest_point())? {
+                self.unlock_row(txn);
+                return Ok(FetchOutcome::Gone);
+            }
+        }
+        let entry_suffices = unique_len.is_some() && self.locks_entries_only();
+        let unlocked = match entry_suffices {
+            true => false,
+            false => match self.lock.take(txn, &self.row_key, self.clustered)? {
+                LockOutcome::Skip => return Ok(FetchOutcome::Nothing),
+                LockOutcome::Yes => false,
+                LockOutcome::Shown => true,
+            },
         };
         // If the sources are stale, look the row up in the write set. It may have a newer version
         // than the cursor sees, or the own version under the cursor may have been rolled back. Most
@@ -371,6 +392,28 @@ impl RowFetch {
         Ok(FetchOutcome::Gone)
     }
 
+    /// Length of the declared columns of an entry that locking reads lock: those of a unique
+    /// secondary index, unless one is NULL.
+    pub(super) fn unique_len(&self, entry: &[u8]) -> Result<Option<usize>> {
+        match self.clustered {
+            true => Ok(None),
+            false => self.index.unique_len(entry),
+        }
+    }
+
+    /// Whether the rows of entries that have [declared columns to lock](Self::unique_len) need no
+    /// lock, as in InnoDB: the entries cover the columns, and are read under shared locks. Each
+    /// transaction that changes an entry locks its declared columns.
+    pub(super) fn locks_entries_only(&self) -> bool {
+        self.key_plan.is_some() && self.lock.is_shared()
+    }
+
+    /// Whether the entry last read exists at `point`.
+    fn entry_stands(&self, txn: &Transaction, point: &ReadPoint) -> Result<bool> {
+        let is_put = txn.get(point, &self.entry_key, |key, _| key.kind.is_put())?;
+        Ok(is_put == Some(true))
+    }
+
     /// Whether others may have changed the row or the entry since `point`. Called once the row is
     /// locked: earlier commits count, and later ones cannot change it.
     fn has_changed(&self, txn: &Transaction, point: &ReadPoint) -> bool {
@@ -388,8 +431,7 @@ impl RowFetch {
     /// there.
     fn latest_entry(&mut self, txn: &Transaction, record: &mut [u8]) -> Result<bool> {
         let latest = txn.latest_point();
-        let entry_stands = self.clustered
-            || txn.get(&latest, &self.entry_key, |key, _| key.kind.is_put())? == Some(true);
+        let entry_stands = self.clustered || self.entry_stands(txn, &latest)?;
         match &self.key_plan {
             // The entry covers the columns, so the row is not read. Read the entry again: its value
             // may be newer than that under the cursor.
@@ -412,6 +454,7 @@ impl RowFetch {
         if !self.is_locking() {
             return self.row_at(txn, txn.pinned(), record);
         }
+        self.lock.forget_last();
         if let LockOutcome::Skip = self.lock.take(txn, &self.row_key, false)? {
             return Ok(false);
         }

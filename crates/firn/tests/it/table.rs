@@ -2,6 +2,7 @@
 
 mod gaps;
 mod locking;
+mod unique_locks;
 
 use crate::schema::{column, int_index, open_or_create};
 use firn::base::Value;
