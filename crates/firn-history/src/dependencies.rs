@@ -306,8 +306,8 @@ impl Builder<'_> {
         }
     }
 
-    /// Whether `t` may have missed what `writer` wrote because a failed sync had hidden that commit:
-    /// it had no answer, and a crash in the same life of the database brought it back.
+    /// Whether `t` may have missed what `writer` wrote because a failed sync had hidden that
+    /// commit: it had no answer, and the crash at the end of this life brought it back.
     fn may_be_hidden(&self, t: TxnIndex, writer: TxnIndex) -> bool {
         let (reader, writer) = (&self.history.txns[t], &self.history.txns[writer]);
         self.history.setup.hides_unsynced

@@ -413,8 +413,8 @@ impl GapLockTable {
         others.unwrap_or_default()
     }
 
-    /// Calls `held` with each locked segment and its owners, and `waits` with each insert that waits
-    /// and at most [`OWNERS_LISTED`] owners that block it.
+    /// Calls `held` with each locked segment and its owners, and `waits` with each insert that
+    /// waits and at most [`OWNERS_LISTED`] owners that block it.
     pub(super) fn for_each(
         &self,
         mut held: impl FnMut(&[u8], &[u8], &Arc<LockOwner>),
