@@ -308,6 +308,8 @@ pub enum firn_option {
     FIRN_OPTION_PRINT_ALL_DEADLOCKS = 10,
     /// Age of a snapshot, in seconds, at which the error log gets a warning; 0 for none.
     FIRN_OPTION_SNAPSHOT_AGE_WARNING = 11,
+    /// Bytes of log that a recovery may have to replay, about.
+    FIRN_OPTION_MAX_WAL_SIZE = 12,
 }
 
 /// Changes an option; the new value is used from now on.
@@ -362,6 +364,9 @@ pub unsafe extern "C" fn firn_set_option(
             }
             firn_option::FIRN_OPTION_TXN_MEMORY_LIMIT => {
                 mutable.txn_memory_limit.store(value, Ordering::Relaxed);
+            }
+            firn_option::FIRN_OPTION_MAX_WAL_SIZE => {
+                mutable.max_wal_size.store(value, Ordering::Relaxed);
             }
         }
         Ok(())

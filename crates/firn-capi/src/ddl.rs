@@ -7,7 +7,6 @@ use crate::pointers::{borrow_bytes, name};
 use crate::schema::{firn_table_def, table_schema};
 use firn::base::Error;
 use firn::catalog::NewTable;
-use firn::table::Table;
 use std::ffi::{CString, c_char, c_void};
 
 /// Creates a table: atomic and durable. The core stores `frm` and `version` for the server and does
@@ -42,16 +41,13 @@ pub unsafe extern "C" fn firn_create_table(
         };
         let created_micros = db.wall_micros();
         let definition = NewTable {
-            schema: schema.clone(),
+            schema,
             frm,
             version,
             created_micros,
         };
-        db.catalog().create(table_name, definition)?;
-        if autoincrement > 1 {
-            let table = Table::open(db.catalog(), table_name, schema, &[])?;
-            table.set_autoincrement(autoincrement, 0, db.context())?;
-        }
+        let used = autoincrement.saturating_sub(1);
+        db.catalog().create_numbered(table_name, definition, used)?;
         Ok(())
     })
 }
@@ -164,3 +160,6 @@ pub unsafe extern "C" fn firn_table_version(
         Ok(())
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,7 @@
 //! Composition root: opens and recovers a database, runs its background work, reports on it.
 
 mod background;
+mod bounded_log;
 mod checkpoint;
 mod in_doubt;
 mod log_archive;
@@ -134,6 +135,8 @@ impl Db {
         let env: Arc<dyn Env> = counting;
         env.create_dir_all(dir)?;
         let lock = env.lock(&dir.join("LOCK"))?;
+        // From here on no sync of the directory needs a descriptor.
+        env.keep_dir_open(dir)?;
         let listener = Arc::clone(&options.listener);
         let health = Arc::new(Health::new());
         let (block_cache_size, row_cache_size) = MemoryArbiter::initial_sizes(&options);
@@ -298,9 +301,9 @@ impl Db {
         recover_prepared::relog(&cx, &catalog, &replayed, &*work.options.listener)?;
         work.set_catalog(Arc::clone(&catalog));
         // After the catalog is loaded: the flushed files then get key sketches, too.
-        work.flush_recovered()?;
+        work.flush_recovered(point.is_some())?;
         if point.is_some() {
-            work.forget_log()?;
+            work.forget_log(first_segment)?;
         }
         let _ = late_work.set(Arc::downgrade(&work));
         let observer = Arc::downgrade(&work);

@@ -39,6 +39,10 @@ pub struct MutableOptions {
     pub blob_threshold: AtomicU64,
     /// Longer entries are refused; at most [`ENTRY_BYTES_MAX`]. Tests set smaller values.
     pub entry_bytes_max: AtomicU64,
+    /// The log that a recovery would replay is kept at about this many bytes of segment files at
+    /// most: a memtable that needs half of it freezes, and transactions that have been prepared for
+    /// so much log are logged again.
+    pub max_wal_size: AtomicU64,
     /// The active memtable freezes when its entries refer to this many bytes of blobs: the blobs
     /// that they replace can only be found to be garbage after a flush and compactions. Follows the
     /// live blob bytes; it is not an option.
@@ -73,6 +77,12 @@ impl MutableOptions {
         self.memtable_size.load(Ordering::Relaxed).min(cap)
     }
 
+    /// The active memtable freezes when so many bytes of log lie behind the first segment that it
+    /// needs.
+    pub fn wal_freeze_at(&self) -> u64 {
+        self.max_wal_size.load(Ordering::Relaxed) / 2
+    }
+
     /// Memory that a load may take for entries on their way into files: a transaction's limit,
     /// within bounds.
     pub fn load_memory(&self) -> u64 {
@@ -100,6 +110,7 @@ impl Default for MutableOptions {
             background_io_rate: AtomicU64::new(0),
             blob_threshold: AtomicU64::new(BLOB_THRESHOLD),
             entry_bytes_max: AtomicU64::new(ENTRY_BYTES_MAX),
+            max_wal_size: AtomicU64::new(1 << 30),
             blob_freeze_at: AtomicU64::new(u64::MAX),
             log_archive_timeout_us: AtomicU64::new(60_000_000),
             print_all_deadlocks: AtomicBool::new(false),

@@ -6,7 +6,7 @@
 
 use super::CATALOG_INDEX;
 use super::catalog_state::{CatalogState, RETIRED, TABLE};
-use super::counters::{Counter, Counters, INDEX_IDS};
+use super::counters::{Counter, Counters, INDEX_IDS, autoincrement_counter};
 use super::index_owners::IndexOwners;
 use super::schema::TableSchema;
 use super::table_entry::{IndexEntry, TableEntry};
@@ -270,6 +270,20 @@ impl Catalog {
     /// `AlreadyExists`; `Unsupported` if the index ids are used up; those of a commit (`NoSpace`,
     /// `Poisoned`, `ShutDown`, `Io`).
     pub fn create(&self, name: &str, definition: NewTable<'_>) -> Result<Arc<TableEntry>> {
+        self.create_numbered(name, definition, 0)
+    }
+
+    /// As [`Self::create`], with `used` as the last AUTO_INCREMENT value that counts as used. Table
+    /// and value are one commit: after a crash there is no table that begins at another value.
+    ///
+    /// # Errors
+    /// Those of [`Self::create`].
+    pub fn create_numbered(
+        &self,
+        name: &str,
+        definition: NewTable<'_>,
+        used: u64,
+    ) -> Result<Arc<TableEntry>> {
         let _one = self.changing.lock();
         if self.known.read().tables.contains_key(name) {
             let message = format!("table {name} exists already");
@@ -288,7 +302,13 @@ impl Catalog {
         let new = entry.index_ids();
         let mut batch = Batch::new();
         put_entry(&mut batch, &entry, &new);
-        let seqno = self.write(&batch, &format!("create table {name}"))?;
+        let mut counters = Vec::new();
+        if used > 0 {
+            let counter = autoincrement_counter(entry.clustered.id);
+            counters.push((counter, self.counters.raise(counter, used)));
+        }
+        let written = self.write_with_counters(&batch, &format!("create table {name}"), &counters);
+        let seqno = written.inspect_err(|_| self.counters.forget(entry.clustered.id))?;
         Ok(self.install(entry, &new, seqno))
     }
 
@@ -399,7 +419,9 @@ impl Catalog {
             .for_each(|id| batch.add(&retired_key(*id), Kind::Delete, Value::EMPTY));
         self.write_retirement(&batch, "forget retired indexes")?;
         let mut known = self.known.write();
-        known.retired.retain(|id, _| !gone.contains(id));
+        for id in gone {
+            known.retired.remove(id);
+        }
         Ok(())
     }
 

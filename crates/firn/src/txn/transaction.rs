@@ -47,7 +47,7 @@ enum Phase {
     Active,
     Prepared {
         xid: Vec<u8>,
-        changes: Changes,
+        changes: Arc<Changes>,
         prepared: PreparedLogPin,
     },
     /// The changes are visible; [`Transaction::commit`] has yet to wait until they are durable.

@@ -314,6 +314,17 @@ impl Wal {
         }
     }
 
+    /// If the background thread could not prepare the next segment, lets it try again. The log is to
+    /// have a segment ahead when no file can be opened. A full disk has a retry of its own.
+    pub fn ask_for_next_segment(&self) {
+        let mut state = self.shared.state.lock();
+        let missing = state.next.is_none() && state.next_wanted > state.segment.id;
+        if missing && !self.shared.segments.health.is_full(Some(FullDisk::Log)) {
+            state.ask_again = true;
+            self.shared.work.notify_one();
+        }
+    }
+
     /// Returns when all records up to `lsn` are durable.
     ///
     /// # Errors
@@ -355,6 +366,12 @@ impl Wal {
     /// The current segment: later appends go to it or to a later segment.
     pub fn current_segment(&self) -> SegmentId {
         self.shared.state.lock().segment.id
+    }
+
+    /// Bytes of the files from segment `first` to the current one. This is the disk space of the
+    /// log that a replay from `first` on needs.
+    pub fn bytes_from(&self, first: SegmentId) -> u64 {
+        self.shared.state.lock().bytes_from(first)
     }
 
     /// Recycles or removes the log segments below `segment`. Before, the caller has durably
@@ -590,11 +607,12 @@ impl Shared {
         let mut tried = 0;
         let mut state = self.state.lock();
         while !state.stop_worker {
-            if state.next_wanted <= tried {
+            if state.next_wanted <= tried && !state.ask_again {
                 self.work.wait(&mut state);
                 continue;
             }
             tried = state.next_wanted;
+            state.ask_again = false;
             drop(state);
             if let Err(error) = self.prepare_next(0, FullDiskAccess::Ordinary) {
                 // The append that needs the segment will try again and return the error to its

@@ -117,8 +117,8 @@ impl Transaction {
     /// the names of their files. Once this record is appended, the log owns the files.
     pub(super) fn hand_over<T>(
         &mut self,
-        log: impl FnOnce(&TransactionContext, &Changes, &[(u64, CounterValue)]) -> Result<T>,
-    ) -> Result<(T, Changes)> {
+        log: impl FnOnce(&TransactionContext, &Arc<Changes>, &[(u64, CounterValue)]) -> Result<T>,
+    ) -> Result<(T, Arc<Changes>)> {
         // Sync the blobs in every flush mode: if the record survives a crash, its blobs must
         // survive too.
         self.blobs.sync()?;
@@ -127,7 +127,7 @@ impl Transaction {
             let mut batch = Batch::new();
             writes.for_each_final(|key, kind, value| batch.add(key, kind, value));
             drop(writes);
-            let changes = Changes::Batch(batch);
+            let changes = Arc::new(Changes::Batch(batch));
             let logged = log(&self.cx, &changes, &self.counters)?;
             return Ok((logged, changes));
         }
@@ -137,6 +137,7 @@ impl Transaction {
             [] => Changes::Batch(Batch::new()),
             files => Changes::Run(files.to_vec()),
         };
+        let changes = Arc::new(changes);
         let logged = log(&self.cx, &changes, &self.counters);
         // After a failure of the log the record may survive a crash, so its files must stay.
         let unknown =
