@@ -1,0 +1,209 @@
+"""A replica holds what its primary holds, in every format and mode, also after kills of either.
+
+The workload is that of the crash tests: clients that know what they have committed. So each
+comparison of the two servers is also one with what the clients were told.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from random import Random
+
+import crash_workload
+import pytest
+from crash_workload import Client
+from replication import Diverged, Pair, catch_up, compare, execute, follow, parallel, slave_status
+from server import ENGINE, IS_FIRN, Server
+
+ROUNDS = int(os.environ.get("FIRN_TEST_REPLICATION_ROUNDS", "2"))
+CLIENTS = 6
+DATABASE = crash_workload.DATABASE
+ALL_TESTED = dict.fromkeys(crash_workload.TABLES, ENGINE)
+MIXED = ALL_TESTED | {"live": "InnoDB", "account": "InnoDB"}
+SMALL = ["--loose-firn-memtable-size=1048576", "--loose-firn-wal-segment-size=4194304"]
+
+
+def new_clients(rng: Random) -> list[Client]:
+    """Writers that have written nothing yet."""
+    return [Client(number, Random(rng.randrange(2**30))) for number in range(CLIENTS)]
+
+
+@contextlib.contextmanager
+def writing(server: Server, clients: list[Client]) -> Iterator[None]:
+    """Inside, the clients write to the server; they end afterwards, or when it dies."""
+    stop = threading.Event()
+    threads = [threading.Thread(target=client.run, args=(server, stop)) for client in clients]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+
+
+def write(pair: Pair, clients: list[Client], seconds: float) -> None:
+    """Writes for a while, then compares the servers with each other and with the clients."""
+    with writing(pair.primary, clients):
+        time.sleep(seconds)
+    judge(pair, clients)
+
+
+def judge(pair: Pair, clients: list[Client]) -> None:
+    """Fails unless both servers hold what the clients have committed."""
+    crash_workload.verify(pair.primary, clients)
+    pair.expect_equal(DATABASE)
+    crash_workload.verify(pair.replica, clients)
+
+
+def engine_of(server: Server, table: str) -> str:
+    """The engine of a table in the database `mysql`; empty if there is none."""
+    rows = server.query(
+        "SELECT engine FROM information_schema.tables "
+        "WHERE table_schema = 'mysql' AND table_name = %s",
+        (table,),
+    )
+    return str(rows[0][0]) if rows else ""
+
+
+@pytest.mark.parametrize("mode", ["conservative", "optimistic"])
+@pytest.mark.parametrize("binlog_format", ["ROW", "MIXED", "STATEMENT"])
+def test_formats_and_modes(
+    own_server: Callable[..., Server], seed: int, binlog_format: str, mode: str
+) -> None:
+    pair = Pair(own_server, [f"--binlog-format={binlog_format}"], parallel(mode))
+    crash_workload.create(pair.primary, ALL_TESTED)
+    clients = new_clients(Random(seed))
+    write(pair, clients, 1.0)
+    assert all(client.acknowledged for client in clients)
+    # The position is a row of the engine's own transaction.
+    table = f"gtid_slave_pos_{ENGINE}"
+    assert engine_of(pair.replica, table).upper() == ENGINE.upper()
+    rows = pair.replica.query(f"SELECT domain_id, MAX(seq_no), COUNT(*) FROM mysql.{table}")
+    domain, server_id, seq_no = pair.position().split("-")
+    assert rows[0][:2] == (int(domain), int(seq_no)), (rows, server_id)
+
+
+def test_two_engines_in_a_transaction(own_server: Callable[..., Server], seed: int) -> None:
+    pair = Pair(own_server, ["--binlog-format=ROW"], parallel("optimistic"))
+    crash_workload.create(pair.primary, MIXED)
+    write(pair, new_clients(Random(seed)), 1.0)
+
+
+def test_old_positions_are_removed(own_server: Callable[..., Server]) -> None:
+    """Each transaction adds a row to the table of positions; a batch of old ones goes with it."""
+    pair = Pair(own_server, ["--binlog-format=ROW"], ["--gtid-cleanup-batch-size=10"])
+    execute(pair.primary, f"CREATE DATABASE r", f"CREATE TABLE r.t (id INT PRIMARY KEY) ENGINE={ENGINE}")
+    with contextlib.closing(pair.primary.connect("r")) as connection:
+        with connection.cursor() as cursor:
+            for number in range(200):
+                cursor.execute("INSERT INTO t VALUES (%s)", (number,))
+    pair.expect_equal("r")
+    table = f"mysql.gtid_slave_pos_{ENGINE}"
+    deadline = time.monotonic() + 20
+    while (left := pair.replica.query(f"SELECT COUNT(*) FROM {table}")[0][0]) > 30:
+        assert time.monotonic() < deadline, f"{left} rows are left"
+        time.sleep(0.1)
+
+
+def test_semi_synchronous_failover(own_server: Callable[..., Server], seed: int) -> None:
+    """What a client was told is on the replica when the primary dies, and the old primary follows
+    the new one: it forgets by itself what it had not yet sent."""
+    rng = Random(seed)
+    semi = ["--rpl-semi-sync-master-enabled=1", "--rpl-semi-sync-slave-enabled=1"]
+    semi += ["--rpl-semi-sync-master-timeout=10000"]
+    semi += ["--rpl-semi-sync-master-wait-point=AFTER_SYNC"]
+    pair = Pair(own_server, semi, [*semi, *parallel("optimistic")])
+    wait_for_status(pair.primary, "Rpl_semi_sync_master_clients", "1")
+    crash_workload.create(pair.primary, ALL_TESTED)
+    clients = new_clients(rng)
+    with writing(pair.primary, clients):
+        time.sleep(rng.uniform(0.5, 1.0))
+        counts = dict(pair.primary.query("SHOW STATUS LIKE 'Rpl_semi_sync_master_%%_tx'"))
+        pair.primary.kill()
+    assert int(counts["Rpl_semi_sync_master_yes_tx"]) > 0
+    assert int(counts["Rpl_semi_sync_master_no_tx"]) == 0
+    # Everything that was sent is applied before the replica becomes the primary. A transaction that
+    # was sent by half does not count.
+    catch_up(pair.replica, slave_status(pair.replica)["Gtid_IO_Pos"])
+    execute(pair.replica, "STOP SLAVE", "RESET SLAVE ALL")
+    crash_workload.verify(pair.replica, clients)
+    old = pair.primary
+    old.start(["--init-rpl-role=SLAVE"])
+    pair.primary, pair.replica = pair.replica, old
+    follow(old, int(pair.primary.query("SELECT @@port")[0][0]))
+    wait_for_status(pair.primary, "Rpl_semi_sync_master_clients", "1")
+    write(pair, clients, 0.5)
+
+
+def wait_for_status(server: Server, name: str, value: str) -> None:
+    """Waits until a status variable has a value."""
+    deadline = time.monotonic() + 30
+    while (found := server.query(f"SHOW STATUS LIKE '{name}'")[0][1]) != value:
+        assert time.monotonic() < deadline, f"{name} is {found}"
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("mode", ["conservative", "optimistic"])
+@pytest.mark.parametrize("engines", [ALL_TESTED, MIXED], ids=["alone", "with_innodb"])
+def test_kills_of_either_server(
+    own_server: Callable[..., Server], seed: int, engines: dict[str, str], mode: str
+) -> None:
+    """After a kill either server starts and goes on by itself, and both hold the same."""
+    rng = Random(seed)
+    formats = ["ROW", "MIXED"]
+    pair = Pair(own_server, [*SMALL, f"--binlog-format={rng.choice(formats)}"], [*SMALL, *parallel(mode)])
+    crash_workload.create(pair.primary, engines)
+    clients = new_clients(rng)
+    for number in range(ROUNDS):
+        before = sum(client.acknowledged for client in clients)
+        with writing(pair.primary, clients):
+            time.sleep(rng.uniform(0.1, 0.7))
+            pair.replica.kill()
+            time.sleep(rng.uniform(0.0, 0.2))
+            restart(pair.replica, rng)
+            time.sleep(rng.uniform(0.0, 0.5))
+            pair.primary.kill()
+        restart(pair.primary, rng)
+        judge(pair, clients)
+        done = sum(client.acknowledged for client in clients) - before
+        print(f"round {number}: {done} commits, {pair.retries()} retries on the replica")
+    assert all(client.acknowledged for client in clients), "a client committed nothing at all"
+
+
+def restart(server: Server, rng: Random) -> None:
+    """Starts a killed server; one time in four, its recovery is killed first."""
+    if rng.random() < 0.25:
+        server.launch()
+        time.sleep(rng.uniform(0.05, 0.8))
+        server.kill()
+    server.start()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "DELETE FROM t WHERE id = 3",
+        "UPDATE t SET v = 'x' WHERE id = 2",
+        "INSERT INTO t VALUES (9, 'z')",
+        "DROP TABLE t",
+    ],
+)
+def test_a_difference_is_found_out(own_server: Callable[..., Server], damage: str) -> None:
+    """The comparison detects a row that is missing, changed or invented on one side."""
+    pair = Pair(own_server)
+    execute(
+        pair.primary,
+        "CREATE DATABASE r",
+        f"CREATE TABLE r.t (id INT PRIMARY KEY, v VARCHAR(9)) ENGINE={ENGINE}",
+        "INSERT INTO r.t VALUES (1, 'a'), (2, 'b'), (3, NULL)",
+    )
+    pair.expect_equal("r")
+    execute(pair.replica, "USE r", "SET sql_log_bin = 0", damage)
+    with pytest.raises(Diverged):
+        compare(pair.primary, pair.replica, "r")
