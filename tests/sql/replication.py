@@ -190,15 +190,16 @@ def compare(primary: Server, replica: Server, *databases: str) -> None:
 
 def _compare_table(primary: Server, replica: Server, table: str) -> None:
     # Rows first: they say more than a checksum.
-    expected, found = (sorted(s.query(f"SELECT * FROM {table}"), key=repr) for s in (primary, replica))
+    servers = (primary, replica)
+    expected, found = (sorted(s.query(f"SELECT * FROM {table}"), key=repr) for s in servers)
     if expected != found:
         missing = [row for row in expected if row not in set(found)][:3]
         surplus = [row for row in found if row not in set(expected)][:3]
         raise Diverged(f"{table}: the replica lacks {missing} and has {surplus}")
-    sums = [s.query(f"CHECKSUM TABLE {table}")[0][1] for s in (primary, replica)]
+    sums = [s.query(f"CHECKSUM TABLE {table}")[0][1] for s in servers]
     if sums[0] is None or sums[0] != sums[1]:
         raise Diverged(f"{table}: the checksums are {sums}")
-    for server in (primary, replica):
+    for server in servers:
         status = server.query(f"CHECK TABLE {table} EXTENDED")
         # InnoDB warns of entries that its purge has not removed; see crash_workload.py.
         if status[-1][3] != "OK" and IS_FIRN:

@@ -12,8 +12,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from random import Random
+from typing import Any
 
 import crash_workload
+import pymysql
 import pytest
 from crash_workload import Client
 from replication import Diverged, Pair, catch_up, compare, execute, follow, parallel, slave_status
@@ -186,6 +188,152 @@ def wait_for_status(server: Server, name: str, value: str) -> None:
     while (found := server.query(f"SHOW STATUS LIKE '{name}'")[0][1]) != value:
         assert time.monotonic() < deadline, f"{name} is {found}"
         time.sleep(0.02)
+
+
+class Delayed:
+    """Transactions that a replica begins to apply while local sessions hold some of its rows.
+
+    So a test decides which of two transactions comes first, as a busy replica does by chance.
+    """
+
+    def __init__(self, own_server: Callable[..., Server], mode: str) -> None:
+        self.pair = Pair(own_server, ["--binlog-format=STATEMENT"], parallel(mode))
+        execute(
+            self.pair.primary,
+            "CREATE DATABASE r",
+            "USE r",
+            f"CREATE TABLE hold (id INT PRIMARY KEY, v INT) ENGINE={ENGINE}",
+            "INSERT INTO hold VALUES (1, 0), (2, 0)",
+            f"CREATE TABLE t (a INT PRIMARY KEY, b INT, KEY b (b)) ENGINE={ENGINE}",
+            "INSERT INTO t VALUES (1, NULL), (2, 2), (3, NULL), (10, 10)",
+            "INSERT INTO t SELECT seq, seq FROM seq_100_to_300",
+        )
+        self.pair.catch_up()
+        execute(self.pair.replica, "STOP SLAVE SQL_THREAD")
+        self.retries = self.pair.retries()
+
+    def holder(self, statement: str) -> pymysql.Connection[Any]:
+        """A session of the replica with a transaction that has executed the statement."""
+        session = self.pair.replica.connect("r", autocommit=False)
+        session.cursor().execute(statement)
+        return session
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        """Waits for a condition on the replica."""
+        deadline = time.monotonic() + 20
+        while not condition():
+            assert time.monotonic() < deadline, self.pair.replica.query("SHOW PROCESSLIST")
+            time.sleep(0.02)
+
+    def lock_waits(self) -> int:
+        """Lock waits on the replica."""
+        view = "firn_lock_waits" if IS_FIRN else "innodb_lock_waits"
+        sql = f"SELECT COUNT(*) FROM information_schema.{view}"
+        return int(self.pair.replica.query(sql)[0][0])
+
+    def waits_for_prior(self) -> bool:
+        """Whether a transaction of the replica waits for its turn to commit."""
+        sql = (
+            "SELECT COUNT(*) FROM information_schema.processlist "
+            "WHERE state LIKE 'Waiting for prior transaction to commit%%'"
+        )
+        return bool(self.pair.replica.query(sql)[0][0])
+
+    def new_retries(self) -> int:
+        """Transactions rolled back and applied again since the beginning."""
+        return self.pair.retries() - self.retries
+
+
+def commit_in_one_group(server: Server, *transactions: list[str]) -> None:
+    """Executes the transactions one after the other, and commits them in this order at once."""
+    execute(
+        server,
+        "SET GLOBAL binlog_commit_wait_usec = 10000000",
+        f"SET GLOBAL binlog_commit_wait_count = {len(transactions)}",
+    )
+    sessions = []
+    for statements in transactions:
+        sessions.append(server.connect("r", autocommit=False))
+        for statement in statements:
+            sessions[-1].cursor().execute(statement)
+    threads = [threading.Thread(target=session.commit) for session in sessions]
+    for thread in threads:
+        thread.start()
+        time.sleep(0.2)
+    for thread in threads:
+        thread.join()
+    for session in sessions:
+        session.close()
+    execute(server, "SET GLOBAL binlog_commit_wait_count = 0")
+    events = [str(event[5]) for event in server.query("SHOW BINLOG EVENTS IN 'bin.000001'")]
+    groups = [text.split("cid=")[1] for text in events if "cid=" in text]
+    assert len(groups) >= 2 and groups[-1] == groups[-2], "they were not in one group"
+
+
+def test_gap_locks_of_one_group_do_not_block(own_server: Callable[..., Server]) -> None:
+    """The second transaction comes first on the replica, and locks the gap of the first's insert.
+    The order in which they commit is fixed, so neither waits nor is rolled back."""
+    delayed = Delayed(own_server, "conservative")
+    commit_in_one_group(
+        delayed.pair.primary,
+        ["UPDATE hold SET v = 1 WHERE id = 1", "INSERT INTO t VALUES (7, NULL)"],
+        ["DELETE FROM t WHERE b <= 3"],
+    )
+    local = delayed.holder("SELECT * FROM hold WHERE id = 1 FOR UPDATE")
+    execute(delayed.pair.replica, "START SLAVE SQL_THREAD")
+    delayed.until(delayed.waits_for_prior)
+    local.rollback()
+    delayed.pair.expect_equal("r")
+    assert delayed.new_retries() == 0
+
+
+def test_a_later_gap_lock_over_a_waiting_insert(own_server: Callable[..., Server]) -> None:
+    """An insert waits for a session of the replica; a later transaction locks the same gap and
+    waits for its turn. It is rolled back at once, not after a timeout."""
+    delayed = Delayed(own_server, "optimistic")
+    execute(
+        delayed.pair.primary,
+        "USE r",
+        "INSERT INTO t VALUES (5, 5)",
+        "BEGIN",
+        "UPDATE hold SET v = 1 WHERE id = 2",
+        "DELETE FROM t WHERE a BETWEEN 4 AND 6",
+        "COMMIT",
+    )
+    gap = delayed.holder("SELECT * FROM t WHERE a = 5 FOR UPDATE")
+    row = delayed.holder("SELECT * FROM hold WHERE id = 2 FOR UPDATE")
+    execute(delayed.pair.replica, "START SLAVE SQL_THREAD")
+    delayed.until(lambda: delayed.lock_waits() == 2)
+    row.rollback()
+    delayed.until(lambda: delayed.new_retries() > 0)
+    gap.rollback()
+    delayed.pair.expect_equal("r")
+    assert delayed.new_retries() == 1
+
+
+def test_the_later_transaction_is_the_victim(own_server: Callable[..., Server]) -> None:
+    """Of two transactions in a deadlock the one that commits later goes, although it is larger."""
+    delayed = Delayed(own_server, "optimistic")
+    execute(
+        delayed.pair.primary,
+        "USE r",
+        "BEGIN",
+        "UPDATE t SET b = 1 WHERE a = 1",
+        "UPDATE hold SET v = 1 WHERE id = 1",
+        "UPDATE t SET b = 1 WHERE a = 2",
+        "COMMIT",
+        "BEGIN",
+        "UPDATE t SET b = 3 WHERE a >= 100",
+        "UPDATE t SET b = 2 WHERE a = 2",
+        "UPDATE t SET b = 2 WHERE a = 1",
+        "COMMIT",
+    )
+    local = delayed.holder("SELECT * FROM hold WHERE id = 1 FOR UPDATE")
+    execute(delayed.pair.replica, "START SLAVE SQL_THREAD")
+    delayed.until(lambda: delayed.lock_waits() == 2)
+    local.rollback()
+    delayed.pair.expect_equal("r")
+    assert delayed.new_retries() == 1
 
 
 @pytest.mark.parametrize("mode", ["conservative", "optimistic"])
