@@ -35,4 +35,4 @@ ln -sfn "$(realpath "$plugin")" "$work/root/usr/lib/mysql/plugin/ha_firn.so"
 
 read -ra groups <<<"${GROUPS_OF_TESTS:-}"
 say "running the server's tests on FIRN"
-/usr/bin/python3 scripts/mtr/run.py "$work/root" "$work" ${UPDATE:+--update} "${groups[@]}"
+/usr/bin/python3 scripts/mtr/run.py ${UPDATE:+--update} "$work/root" "$work" "${groups[@]}"

@@ -151,7 +151,7 @@ def add_converted(tests: Path, suite: str) -> None:
         if path.is_dir():
             continue
         test = re.split(r"[.,]", path.name)[0]
-        of_a_test = inside.parts[0] in ("t", "r")
+        of_a_test = inside.parts[0] in ("t", "r") and path.suffix != ".inc"
         # `name-master.opt` belongs to the test `name`.
         if of_a_test and re.sub(r"-(master|slave)$", "", test) not in names and test not in names:
             continue

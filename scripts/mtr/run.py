@@ -1,6 +1,6 @@
 """Runs groups of the server's own tests on FIRN and compares the results with the expected ones.
 
-    run.py ROOT WORK [--update] [GROUP...]
+    run.py [--update] ROOT WORK [GROUP...]
 
 ROOT is the tree that overlay.py has built, WORK takes logs and data directories. Each group has a
 file `expected/GROUP.txt`: the number of its tests, and a line with status and reason for each test
@@ -107,7 +107,7 @@ class Expected:
 
 
 def mtr(root: Path, work: Path, log: Path, *arguments: str) -> str:
-    """Runs mtr; returns the report of its results, empty if it made none."""
+    """Runs mtr; returns the report of its results. Raises SystemExit if it makes none."""
     report = log.with_suffix(".xml")
     report.unlink(missing_ok=True)
     command = ["perl", "./mtr", "--force", "--max-test-fail=0", "--retry=0", "--testcase-timeout=4"]
@@ -115,8 +115,13 @@ def mtr(root: Path, work: Path, log: Path, *arguments: str) -> str:
     command += [f"--parallel={os.environ.get('MTR_PARALLEL', '2')}", *arguments]
     tests = root / "usr" / "share" / "mysql" / "mysql-test"
     with log.open("w") as output:
-        subprocess.run(command, cwd=tests, stdout=output, stderr=output, check=False)
-    return report.read_text(errors="replace") if report.exists() else ""
+        # mtr may write to a worker of its own that has ended; SIGPIPE would then end the run.
+        done = subprocess.run(
+            command, cwd=tests, stdout=output, stderr=output, check=False, restore_signals=False
+        )
+    if not report.exists():
+        raise SystemExit(f"mtr ended with {done.returncode} and without results: {log}")
+    return report.read_text(errors="replace")
 
 
 def results(report: str) -> dict[str, str]:
@@ -139,7 +144,7 @@ def record(root: Path, work: Path) -> None:
         log = work / f"record-{Path(suite).name}.log"
         report = mtr(root, work, log, f"--suite={suite}-innobase", "--record", *names)
         failed = [name for name, status in results(report).items() if status == "fail"]
-        if failed or not report:
+        if failed:
             raise SystemExit(f"InnoDB fails in {suite}: {failed} ({log})")
     done.touch()
 
@@ -150,8 +155,10 @@ def main() -> None:
     parser.add_argument("root", type=Path)
     parser.add_argument("work", type=Path)
     parser.add_argument("--update", action="store_true")
-    parser.add_argument("groups", nargs="*", default=list(GROUPS), choices=[*GROUPS, []])
+    parser.add_argument("groups", nargs="*", metavar="GROUP", help=", ".join(GROUPS))
     arguments = parser.parse_args()
+    if unknown := set(arguments.groups) - set(GROUPS):
+        parser.error(f"no such group: {', '.join(sorted(unknown))}")
     arguments.work.mkdir(parents=True, exist_ok=True)
     bad = False
     for group in arguments.groups or list(GROUPS):

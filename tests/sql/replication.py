@@ -44,6 +44,8 @@ COMMON = [
 REPLICA = [
     f"--gtid-pos-auto-engines={ENGINE}",
     "--relay-log=relay",
+    # A kill between the removal of a relay log and the note of it would stop the replica.
+    "--relay-log-recovery=1",
     "--slave-net-timeout=10",
     # A conflict is retried; only a statement that can never succeed stops the replica.
     "--slave-transaction-retries=100",
