@@ -29,9 +29,7 @@ OPTIONS = ["--plugin-load-add=ha_firn", "--ignore-db-dirs=#firn", "--innodb"]
 
 # Tests of locking, of replication and of foreign keys, by suite.
 SELECTED = {
-    "innodb": re.compile(
-        r".*(lock|deadlock|gap|semi-consistent).*|.*isolation.*|(add_)?foreign.*|truncate_foreign"
-    ),
+    "innodb": re.compile(r".*(lock|deadlock|gap|semi-consistent).*|.*isolation.*|(add_)?foreign.*|truncate_foreign"),
     "rpl": re.compile(r"rpl_parallel.*|rpl_gtid.*|rpl_row_.*"),
 }
 # Tests of the suite `rpl` count only if they name the engine.
@@ -102,9 +100,7 @@ def add_storage_engine(tests: Path) -> None:
         if disabled.exists():
             shutil.copy(disabled, mine)
     definition = (innodb / "define_engine.inc").read_text()
-    (firn / "define_engine.inc").write_text(
-        definition.replace("let $ENGINE = InnoDB;", "let $ENGINE = FIRN;")
-    )
+    (firn / "define_engine.inc").write_text(definition.replace("let $ENGINE = InnoDB;", "let $ENGINE = FIRN;"))
 
 
 def converted(text: str, suite: str) -> str:

@@ -16,6 +16,7 @@ package, in which FIRN stands in the place of InnoDB where a test names the engi
 from __future__ import annotations
 
 import argparse
+import html
 import os
 import re
 import subprocess
@@ -42,9 +43,17 @@ GROUPS: dict[str, list[str]] = {
 STATUS = {"PASSED": "pass", "FAILED": "fail", "SKIPPED": "skip", "DISABLED": "skip"}
 CASE = re.compile(
     r'<testcase [^>]*classname="([^"]*)" name="([^"]*)" status="MTR_RES_(\w+)"'
-    r'[^>]*combinations="([^"]*)"'
+    r'[^>]*combinations="([^"]*)"[^>]*>(?:\s*<(?:skipped|disabled) message="([^"]*)")?'
 )
 EXPECTED = re.compile(r"(\S+) +(\S+(?: \[[^\]]*\])?) +(.*)")
+
+
+@dataclass
+class Result:
+    """What became of a test; mtr says why it skips one."""
+
+    status: str
+    message: str = ""
 
 
 @dataclass
@@ -74,35 +83,32 @@ class Expected:
         """Writes the file in the order of the tests' names."""
         width = max((len(name) for name in self.lines), default=0)
         lines = [f"tests {self.tests}"]
-        lines += [
-            f"{status:4} {name:{width}} {reason}"
-            for name, (status, reason) in sorted(self.lines.items())
-        ]
+        lines += [f"{status:4} {name:{width}} {reason}" for name, (status, reason) in sorted(self.lines.items())]
         path.write_text("\n".join(lines) + "\n")
 
-    def differences(self, found: dict[str, str]) -> list[str]:
+    def differences(self, found: dict[str, Result]) -> list[str]:
         """What the results found differ in, a line each."""
         lines = []
         if len(found) != self.tests:
             lines.append(f"{len(found)} tests ran, {self.tests} are expected")
         for name in sorted(found.keys() | self.lines.keys()):
             expected, reason = self.lines.get(name, ("pass", ""))
-            status = found.get(name, "missing")
+            status = found[name].status if name in found else "missing"
             if expected not in ("any", status):
                 lines.append(f"{name}: {status}, expected {expected} {reason}".rstrip())
             if reason == "?":
                 lines.append(f"{name}: the reason is missing")
         return lines
 
-    def updated(self, found: dict[str, str]) -> Expected:
+    def updated(self, found: dict[str, Result]) -> Expected:
         """The results found, with the reasons that are known."""
         kept = Expected(len(found))
-        for name, status in found.items():
-            before, reason = self.lines.get(name, ("", "?"))
-            if before == "any" or status == before:
+        for name, result in found.items():
+            before, reason = self.lines.get(name, ("", ""))
+            if before == "any" or result.status == before:
                 kept.lines[name] = (before, reason)
-            elif status != "pass":
-                kept.lines[name] = (status, "?")
+            elif result.status != "pass":
+                kept.lines[name] = (result.status, result.message or "?")
         return kept
 
 
@@ -116,20 +122,19 @@ def mtr(root: Path, work: Path, log: Path, *arguments: str) -> str:
     tests = root / "usr" / "share" / "mysql" / "mysql-test"
     with log.open("w") as output:
         # mtr may write to a worker of its own that has ended; SIGPIPE would then end the run.
-        done = subprocess.run(
-            command, cwd=tests, stdout=output, stderr=output, check=False, restore_signals=False
-        )
+        done = subprocess.run(command, cwd=tests, stdout=output, stderr=output, check=False, restore_signals=False)
     if not report.exists():
         raise SystemExit(f"mtr ended with {done.returncode} and without results: {log}")
     return report.read_text(errors="replace")
 
 
-def results(report: str) -> dict[str, str]:
-    """Status of each test of a report; a test that runs in several ways counts for each."""
+def results(report: str) -> dict[str, Result]:
+    """The results in a report, by test; a test that runs in several ways counts for each."""
     found = {}
-    for suite, name, status, ways in CASE.findall(report):
+    for suite, name, status, ways, message in CASE.findall(report):
         ways = ways.strip()
-        found[f"{suite}.{name}" + (f" [{ways}]" if ways else "")] = STATUS.get(status, status)
+        result = Result(STATUS.get(status, status), html.unescape(message))
+        found[f"{suite}.{name}" + (f" [{ways}]" if ways else "")] = result
     return found
 
 
@@ -143,7 +148,7 @@ def record(root: Path, work: Path) -> None:
         names = sorted(path.stem for path in (tests / "suite" / suite).glob("*.test"))
         log = work / f"record-{Path(suite).name}.log"
         report = mtr(root, work, log, f"--suite={suite}-innobase", "--record", *names)
-        failed = [name for name, status in results(report).items() if status == "fail"]
+        failed = [name for name, result in results(report).items() if result.status == "fail"]
         if failed:
             raise SystemExit(f"InnoDB fails in {suite}: {failed} ({log})")
     done.touch()
@@ -166,8 +171,9 @@ def main() -> None:
             record(arguments.root, arguments.work)
         log = arguments.work / f"{group}.log"
         found = results(mtr(arguments.root, arguments.work, log, *GROUPS[group]))
-        counts = {s: sum(1 for f in found.values() if f == s) for s in ("pass", "fail", "skip")}
-        print(f"{group}: {', '.join(f'{n} {s}' for s, n in counts.items())} ({log})")
+        statuses = [result.status for result in found.values()]
+        counts = ", ".join(f"{statuses.count(s)} {s}" for s in ("pass", "fail", "skip"))
+        print(f"{group}: {counts} ({log})", flush=True)
         path = HERE / "expected" / f"{group}.txt"
         expected = Expected.read(path)
         if arguments.update:

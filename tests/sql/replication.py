@@ -78,9 +78,7 @@ class Pair:
         replica: list[str] | None = None,
     ) -> None:
         self.port = free_port()
-        self.primary = own_server(
-            *COMMON, "--server-id=1", f"--port={self.port}", *(primary or [])
-        )
+        self.primary = own_server(*COMMON, "--server-id=1", f"--port={self.port}", *(primary or []))
         self.replica = own_server(
             *COMMON, *REPLICA, "--server-id=2", f"--port={free_port()}", *(replica or [])
         )
@@ -114,10 +112,9 @@ class Pair:
 
 def execute(server: Server, *statements: str) -> None:
     """Runs statements in one session."""
-    with contextlib.closing(server.connect("mysql")) as connection:
-        with connection.cursor() as cursor:
-            for statement in statements:
-                cursor.execute(statement)
+    with contextlib.closing(server.connect("mysql")) as session, session.cursor() as cursor:
+        for statement in statements:
+            cursor.execute(statement)
 
 
 def follow(replica: Server, port: int, position: str = "slave_pos") -> None:
@@ -132,10 +129,10 @@ def follow(replica: Server, port: int, position: str = "slave_pos") -> None:
 
 def slave_status(replica: Server) -> dict[str, Any]:
     """SHOW SLAVE STATUS by column name."""
-    with contextlib.closing(replica.connect(cursorclass=pymysql.cursors.DictCursor)) as connection:
-        with connection.cursor() as cursor:
-            cursor.execute("SHOW SLAVE STATUS")
-            return dict(cursor.fetchone() or {})
+    session = replica.connect(cursorclass=pymysql.cursors.DictCursor)
+    with contextlib.closing(session), session.cursor() as cursor:
+        cursor.execute("SHOW SLAVE STATUS")
+        return dict(cursor.fetchone() or {})
 
 
 def catch_up(replica: Server, position: str) -> None:
