@@ -179,12 +179,13 @@ def compare(primary: Server, replica: Server, *databases: str) -> None:
             raise Diverged(f"{database}: tables {names} and {tables(replica, database)}")
         for name in names:
             _compare_table(primary, replica, f"`{database}`.`{name}`")
-    there, here = (
-        server.query("SELECT @@gtid_binlog_pos, @@gtid_binlog_state")[0]
-        for server in (primary, replica)
-    )
+    if replica.query("SELECT @@log_bin")[0][0]:
+        name = "@@gtid_binlog_pos, @@gtid_binlog_state"
+    else:
+        name = "@@gtid_current_pos"
+    there, here = (server.query(f"SELECT {name}")[0] for server in (primary, replica))
     if there != here:
-        raise Diverged(f"the binary logs end at {there} and {here}")
+        raise Diverged(f"the positions are {there} and {here}")
 
 
 def _compare_table(primary: Server, replica: Server, table: str) -> None:

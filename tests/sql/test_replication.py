@@ -91,6 +91,21 @@ def test_formats_and_modes(
     assert rows[0][:2] == (int(domain), int(seq_no)), (rows, server_id)
 
 
+def test_replica_without_a_binary_log(own_server: Callable[..., Server], seed: int) -> None:
+    """The engine alone commits the rows and the position, in the order of the primary."""
+    rng = Random(seed)
+    bare = ["--skip-log-bin", "--skip-log-slave-updates"]
+    pair = Pair(own_server, ["--binlog-format=ROW"], [*SMALL, *bare, *parallel("optimistic")])
+    crash_workload.create(pair.primary, ALL_TESTED)
+    clients = new_clients(rng)
+    for _ in range(2):
+        with writing(pair.primary, clients):
+            time.sleep(rng.uniform(0.3, 0.7))
+            pair.replica.kill()
+            restart(pair.replica, rng)
+        judge(pair, clients)
+
+
 def test_two_engines_in_a_transaction(own_server: Callable[..., Server], seed: int) -> None:
     pair = Pair(own_server, ["--binlog-format=ROW"], parallel("optimistic"))
     crash_workload.create(pair.primary, MIXED)
