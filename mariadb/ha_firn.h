@@ -70,7 +70,7 @@ class ha_firn final : public handler {
   uint max_supported_key_part_length() const override { return MAX_DATA_LENGTH_FOR_KEY; }
   const key_map* keys_to_use_for_scanning() override { return &key_map_full; }
   uint8 table_cache_type() override { return HA_CACHE_TBL_NOCACHE; }
-  bool autoinc_lock_mode_stmt_unsafe() const override { return true; }
+  bool autoinc_lock_mode_stmt_unsafe() const override;
 
   /* open and close */
   int open(const char* name, int mode, uint test_if_locked) override;

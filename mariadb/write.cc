@@ -86,6 +86,24 @@ void ha_firn::raise_auto_increment(const Field* field, const uchar* record) {
     firn_autoinc_raise(m_session->core(), m_share->core(), uint64_t(value));
 }
 
+/*
+  Whether the statement may give its rows other generated values on a replica, which executes it
+  alone. INSERT … VALUES tells how many values it wants and gets them in one piece, and the binary log
+  has the first one. A statement of unknown length gets them in several pieces, between which other
+  sessions may take some; InnoDB locks the table for these.
+*/
+bool ha_firn::autoinc_lock_mode_stmt_unsafe() const {
+  switch (thd_sql_command(ha_thd())) {
+    case SQLCOM_INSERT_SELECT:
+    case SQLCOM_REPLACE_SELECT:
+    case SQLCOM_CREATE_TABLE:
+    case SQLCOM_LOAD:
+      return true;
+    default:
+      return false;
+  }
+}
+
 void ha_firn::get_auto_increment(ulonglong offset, ulonglong increment, ulonglong wanted, ulonglong* first,
                                  ulonglong* reserved) {
   uint64_t start = 0, count = 0;

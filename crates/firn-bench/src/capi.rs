@@ -91,6 +91,8 @@ impl Database {
         let host = firn_host {
             log: None,
             lock_wait: None,
+            order_is_fixed: None,
+            preferred_victim: None,
             wait_begins: None,
             wait_ends: None,
             statement: None,

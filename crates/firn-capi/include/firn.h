@@ -287,9 +287,16 @@ typedef struct firn_config {
 typedef struct firn_host {
   // Writes a line to the error log; severity 0 note, 1 warning, 2 error.
   void (*log)(int severity, const char *message);
-  // A session is about to wait for a row lock that another session holds. The arguments are the
-  // `host` pointers of both sessions.
+  // A session waits for a lock that another session holds, or gets the lock for while it waits.
+  // The arguments are the `host` pointers of both sessions. Called on the thread of either.
   void (*lock_wait)(void *waiter, void *blocker);
+  // Whether the order in which the transactions of two sessions commit is fixed, so that an
+  // insert of the one need not wait for gap locks of the other. May be called with locks of the
+  // core held: it must wait for nothing.
+  bool (*order_is_fixed)(void *one, void *other);
+  // Which of two sessions in a deadlock is preferred as the victim: below 0 the first, above 0
+  // the second, 0 none. May be called with locks of the core held: it must wait for nothing.
+  int (*preferred_victim)(void *one, void *other);
   // A lock wait begins, on the thread of the waiter, which is going to sleep for at most
   // `timeout_us` microseconds. Returns the timeout to use instead, in microseconds.
   uint64_t (*wait_begins)(void *host, uint64_t timeout_us);

@@ -1,6 +1,7 @@
 //! Gap locks: ranges of an index in which other transactions must not insert.
 
 use super::lock_owner::LockOwner;
+use super::observer::ObserverCell;
 use super::waiter::{LockWaiter, WaitOutcome};
 use crate::base::IndexId;
 use crate::base::key::index_id_of;
@@ -30,12 +31,16 @@ const OWNERS_LISTED: usize = 64;
 /// fence in between, so one of the two sees the other. If the insert does, it takes its key back,
 /// and waits.
 ///
-/// Lock order: graph → a slot's `indexes` → an owner's `gaps`.
+/// Where the host has fixed the commit order of two transactions, an insert of the one does not
+/// wait for gap locks of the other ([`ObserverCell::is_order_fixed`]).
+///
+/// Lock order: graph → a slot's `indexes` → an owner's `gaps`, or its host.
 ///
 /// Rejected: locking the entry at the end of a gap, as InnoDB does. Keys that are inserted or
 /// removed would have to inherit locks, and the memtable has no place for them.
 pub(super) struct GapLockTable {
     slots: Box<[GapSlot]>,
+    observer: Arc<ObserverCell>,
 }
 
 /// Aligned to a cache line, so that a change of one slot does not slow down readers of another.
@@ -87,9 +92,44 @@ impl IndexGaps {
         (key < &segment.upper[..]).then_some(segment)
     }
 
-    fn is_locked_against(&self, owner: &Arc<LockOwner>, key: &[u8]) -> bool {
-        let segment = self.segment_at(key);
-        segment.is_some_and(|segment| segment.others(owner).next().is_some())
+    /// The owners whose gap locks an insert of `key` by `owner` has to wait for.
+    fn blockers<'a>(
+        &'a self,
+        owner: &'a Arc<LockOwner>,
+        key: &[u8],
+        observer: &'a ObserverCell,
+    ) -> impl Iterator<Item = &'a Arc<LockOwner>> {
+        let segment = self.segment_at(key).into_iter();
+        let others = segment.flat_map(move |segment| segment.others(owner));
+        others.filter(move |other| !observer.is_order_fixed(owner, other))
+    }
+
+    fn is_locked_against(
+        &self,
+        owner: &Arc<LockOwner>,
+        key: &[u8],
+        observer: &ObserverCell,
+    ) -> bool {
+        self.blockers(owner, key, observer).next().is_some()
+    }
+
+    /// The inserts that wait in the range, and wait for `owner` if it locks the range.
+    fn waiters_for(
+        &self,
+        owner: &Arc<LockOwner>,
+        lower: &[u8],
+        upper: &[u8],
+        observer: &ObserverCell,
+    ) -> Vec<Arc<LockWaiter>> {
+        if self.waiters.is_empty() {
+            return Vec::new();
+        }
+        let within = (Bound::Included(lower), Bound::Excluded(upper));
+        let waiters = self.waiters.range::<[u8], _>(within).flat_map(|(_, w)| w);
+        let waiters = waiters.filter(|waiter| {
+            !Arc::ptr_eq(&waiter.owner, owner) && !observer.is_order_fixed(&waiter.owner, owner)
+        });
+        waiters.cloned().collect()
     }
 
     /// Makes `key` a bound of segments, if it lies in one.
@@ -191,6 +231,7 @@ impl IndexGaps {
         owner: &Arc<LockOwner>,
         lower: &[u8],
         upper: &[u8],
+        observer: &ObserverCell,
         woken: &mut Vec<Arc<LockWaiter>>,
     ) {
         let mut free = Vec::new();
@@ -207,12 +248,18 @@ impl IndexGaps {
             self.segments.remove(start);
         }
         if !self.waiters.is_empty() {
-            self.grant(lower, &end, woken);
+            self.grant(lower, &end, observer, woken);
         }
     }
 
     /// Ends the waits of inserts in the range that no other owner blocks.
-    fn grant(&mut self, lower: &[u8], upper: &[u8], woken: &mut Vec<Arc<LockWaiter>>) {
+    fn grant(
+        &mut self,
+        lower: &[u8],
+        upper: &[u8],
+        observer: &ObserverCell,
+        woken: &mut Vec<Arc<LockWaiter>>,
+    ) {
         if lower >= upper {
             return;
         }
@@ -221,7 +268,7 @@ impl IndexGaps {
         let within = (Bound::Included(lower), Bound::Excluded(upper));
         for (key, waiting) in waiters.range_mut::<[u8], _>(within) {
             waiting.retain(|waiter| {
-                let stays = self.is_locked_against(&waiter.owner, key);
+                let stays = self.is_locked_against(&waiter.owner, key, observer);
                 if !stays {
                     waiter.decide(WaitOutcome::Granted);
                     woken.push(Arc::clone(waiter));
@@ -256,9 +303,10 @@ fn index_of(key: &[u8]) -> IndexId {
 }
 
 impl GapLockTable {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(observer: Arc<ObserverCell>) -> Self {
         Self {
             slots: (0..SLOTS).map(|_| GapSlot::default()).collect(),
+            observer,
         }
     }
 
@@ -270,18 +318,26 @@ impl GapLockTable {
         &self.slots[Self::slot_number(index)]
     }
 
-    /// Locks the range from `lower` to below `upper`, which lies in one index.
-    pub(super) fn lock(&self, owner: &Arc<LockOwner>, lower: &[u8], upper: &[u8]) -> GapGrant {
+    /// Locks the range from `lower` to below `upper`, which lies in one index. Returns the inserts
+    /// of others, too, that wait in the range, and now also for `owner`.
+    pub(super) fn lock(
+        &self,
+        owner: &Arc<LockOwner>,
+        lower: &[u8],
+        upper: &[u8],
+    ) -> (GapGrant, Vec<Arc<LockWaiter>>) {
         if lower >= upper {
-            return GapGrant::Before;
+            return (GapGrant::Before, Vec::new());
         }
         let index = index_of(lower);
         let slot = self.slot(index);
-        let grant = {
+        let granted = {
             let mut indexes = slot.indexes.lock();
             let gaps = indexes.entry(index).or_default();
             let grant = gaps.lock(owner, lower, upper);
+            let mut overtaken = Vec::new();
             if grant != GapGrant::Before {
+                overtaken = gaps.waiters_for(owner, lower, upper, &self.observer);
                 let mut own = owner.gaps.lock();
                 let bit = 1 << Self::slot_number(index);
                 if own.slots & bit == 0 {
@@ -296,11 +352,11 @@ impl GapLockTable {
                     _ => own.ranges.push((lower.into(), upper.to_vec())),
                 }
             }
-            grant
+            (grant, overtaken)
         };
         // Before the caller looks at the uncommitted keys of others.
         fence(Ordering::SeqCst);
-        grant
+        granted
     }
 
     /// Gives back a part of a range that was locked newly.
@@ -314,7 +370,7 @@ impl GapLockTable {
         if let Some(gaps) = indexes.get_mut(&index) {
             gaps.split(lower);
             gaps.split(upper);
-            gaps.unlock(owner, lower, upper, &mut woken);
+            gaps.unlock(owner, lower, upper, &self.observer, &mut woken);
             if gaps.is_empty() {
                 indexes.remove(&index);
             }
@@ -334,7 +390,7 @@ impl GapLockTable {
             let index = index_of(lower);
             let mut indexes = self.slot(index).indexes.lock();
             if let Some(gaps) = indexes.get_mut(&index) {
-                gaps.unlock(owner, lower, upper, &mut woken);
+                gaps.unlock(owner, lower, upper, &self.observer, &mut woken);
                 if gaps.is_empty() {
                     indexes.remove(&index);
                 }
@@ -361,7 +417,7 @@ impl GapLockTable {
         }
         let indexes = slot.indexes.lock();
         let gaps = indexes.get(&index);
-        gaps.is_some_and(|gaps| gaps.is_locked_against(owner, key))
+        gaps.is_some_and(|gaps| gaps.is_locked_against(owner, key, &self.observer))
     }
 
     /// Joins the inserts that wait, if another owner has locked a range with `key`. The caller
@@ -370,7 +426,7 @@ impl GapLockTable {
         let index = index_of(key);
         let mut indexes = self.slot(index).indexes.lock();
         let gaps = indexes.get_mut(&index)?;
-        if !gaps.is_locked_against(owner, key) {
+        if !gaps.is_locked_against(owner, key, &self.observer) {
             return None;
         }
         let waiter = LockWaiter::for_gap(owner, key);
@@ -408,9 +464,10 @@ impl GapLockTable {
         if waiter.outcome() != WaitOutcome::Waiting {
             return Vec::new();
         }
-        let segment = indexes.get(&index).and_then(|g| g.segment_at(&waiter.key));
-        let others = segment.map(|segment| segment.others(&waiter.owner).cloned().collect());
-        others.unwrap_or_default()
+        let gaps = indexes.get(&index).into_iter();
+        let blockers =
+            gaps.flat_map(|gaps| gaps.blockers(&waiter.owner, &waiter.key, &self.observer));
+        blockers.cloned().collect()
     }
 
     /// Calls `held` with each locked segment and its owners, and `waits` with each insert that
@@ -428,10 +485,9 @@ impl GapLockTable {
                     }
                 }
                 for waiter in gaps.waiters.values().flatten() {
-                    let segment = gaps.segment_at(&waiter.key).into_iter();
-                    let others = segment.flat_map(|segment| segment.others(&waiter.owner));
-                    let others = others.take(OWNERS_LISTED);
-                    waits(waiter, others.map(|owner| owner.id()).collect());
+                    let blockers = gaps.blockers(&waiter.owner, &waiter.key, &self.observer);
+                    let blockers = blockers.take(OWNERS_LISTED);
+                    waits(waiter, blockers.map(|owner| owner.id()).collect());
                 }
             }
         }
