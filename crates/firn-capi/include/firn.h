@@ -288,7 +288,8 @@ typedef struct firn_host {
   // Writes a line to the error log; severity 0 note, 1 warning, 2 error.
   void (*log)(int severity, const char *message);
   // A session waits for a lock that another session holds, or gets the lock for while it waits.
-  // The arguments are the `host` pointers of both sessions. Called on the thread of either.
+  // The arguments are the `host` pointers of both sessions. Called on the thread of either, with
+  // locks of the core held: it must not call the core.
   void (*lock_wait)(void *waiter, void *blocker);
   // Whether the order in which the transactions of two sessions commit is fixed, so that an
   // insert of the one need not wait for gap locks of the other. May be called with locks of the

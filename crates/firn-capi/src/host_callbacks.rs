@@ -13,7 +13,8 @@ pub struct firn_host {
     /// Writes a line to the error log; severity 0 note, 1 warning, 2 error.
     pub log: Option<unsafe extern "C" fn(severity: c_int, message: *const c_char)>,
     /// A session waits for a lock that another session holds, or gets the lock for while it waits.
-    /// The arguments are the `host` pointers of both sessions. Called on the thread of either.
+    /// The arguments are the `host` pointers of both sessions. Called on the thread of either, with
+    /// locks of the core held: it must not call the core.
     pub lock_wait: Option<unsafe extern "C" fn(waiter: *mut c_void, blocker: *mut c_void)>,
     /// Whether the order in which the transactions of two sessions commit is fixed, so that an
     /// insert of the one need not wait for gap locks of the other. May be called with locks of the

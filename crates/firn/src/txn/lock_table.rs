@@ -281,9 +281,7 @@ impl LockTable {
     /// Never waits. An insert that was first is not found here: the caller looks for uncommitted
     /// keys of others afterwards ([`GapLockTable`]).
     pub fn lock_gap(&self, owner: &Arc<LockOwner>, lower: &[u8], upper: &[u8]) -> GapGrant {
-        let (grant, overtaken) = self.gaps.lock(owner, lower, upper);
-        self.tell_of_blocker(owner, &overtaken);
-        grant
+        self.gaps.lock(owner, lower, upper)
     }
 
     /// Gives back a part of a range that [`Self::lock_gap`] has granted [newly](GapGrant::Newly).

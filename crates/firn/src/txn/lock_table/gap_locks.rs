@@ -1,7 +1,7 @@
 //! Gap locks: ranges of an index in which other transactions must not insert.
 
 use super::lock_owner::LockOwner;
-use super::observer::ObserverCell;
+use super::observer::{ObserverCell, tell_of};
 use super::waiter::{LockWaiter, WaitOutcome};
 use crate::base::IndexId;
 use crate::base::key::index_id_of;
@@ -113,23 +113,28 @@ impl IndexGaps {
         self.blockers(owner, key, observer).next().is_some()
     }
 
-    /// The inserts that wait in the range, and wait for `owner` if it locks the range.
-    fn waiters_for(
+    /// Reports that the inserts which wait in the range now wait for `owner`, too.
+    fn tell_waiters(
         &self,
         owner: &Arc<LockOwner>,
         lower: &[u8],
         upper: &[u8],
         observer: &ObserverCell,
-    ) -> Vec<Arc<LockWaiter>> {
+    ) {
         if self.waiters.is_empty() {
-            return Vec::new();
+            return;
         }
+        let Some(told) = observer.get() else {
+            return;
+        };
+        let blocking = owner.host();
         let within = (Bound::Included(lower), Bound::Excluded(upper));
-        let waiters = self.waiters.range::<[u8], _>(within).flat_map(|(_, w)| w);
-        let waiters = waiters.filter(|waiter| {
-            !Arc::ptr_eq(&waiter.owner, owner) && !observer.is_order_fixed(&waiter.owner, owner)
-        });
-        waiters.cloned().collect()
+        for waiter in self.waiters.range::<[u8], _>(within).flat_map(|(_, w)| w) {
+            let other = &waiter.owner;
+            if !Arc::ptr_eq(other, owner) && !observer.is_order_fixed(other, owner) {
+                tell_of(&*told, waiter, blocking);
+            }
+        }
     }
 
     /// Makes `key` a bound of segments, if it lies in one.
@@ -318,26 +323,20 @@ impl GapLockTable {
         &self.slots[Self::slot_number(index)]
     }
 
-    /// Locks the range from `lower` to below `upper`, which lies in one index. Returns the inserts
-    /// of others, too, that wait in the range, and now also for `owner`.
-    pub(super) fn lock(
-        &self,
-        owner: &Arc<LockOwner>,
-        lower: &[u8],
-        upper: &[u8],
-    ) -> (GapGrant, Vec<Arc<LockWaiter>>) {
+    /// Locks the range from `lower` to below `upper`, which lies in one index, and reports that
+    /// inserts of others which wait in the range now wait for `owner`, too.
+    pub(super) fn lock(&self, owner: &Arc<LockOwner>, lower: &[u8], upper: &[u8]) -> GapGrant {
         if lower >= upper {
-            return (GapGrant::Before, Vec::new());
+            return GapGrant::Before;
         }
         let index = index_of(lower);
         let slot = self.slot(index);
-        let granted = {
+        let grant = {
             let mut indexes = slot.indexes.lock();
             let gaps = indexes.entry(index).or_default();
             let grant = gaps.lock(owner, lower, upper);
-            let mut overtaken = Vec::new();
             if grant != GapGrant::Before {
-                overtaken = gaps.waiters_for(owner, lower, upper, &self.observer);
+                gaps.tell_waiters(owner, lower, upper, &self.observer);
                 let mut own = owner.gaps.lock();
                 let bit = 1 << Self::slot_number(index);
                 if own.slots & bit == 0 {
@@ -352,11 +351,11 @@ impl GapLockTable {
                     _ => own.ranges.push((lower.into(), upper.to_vec())),
                 }
             }
-            (grant, overtaken)
+            grant
         };
         // Before the caller looks at the uncommitted keys of others.
         fence(Ordering::SeqCst);
-        granted
+        grant
     }
 
     /// Gives back a part of a range that was locked newly.
@@ -468,6 +467,23 @@ impl GapLockTable {
         let blockers =
             gaps.flat_map(|gaps| gaps.blockers(&waiter.owner, &waiter.key, &self.observer));
         blockers.cloned().collect()
+    }
+
+    /// Calls `f` with the owners that `waiter` waits for; with none if it does not wait any more.
+    /// None of them releases its gap locks while it runs.
+    pub(super) fn for_each_blocker(
+        &self,
+        waiter: &Arc<LockWaiter>,
+        f: impl FnMut(&Arc<LockOwner>),
+    ) {
+        let index = index_of(&waiter.key);
+        let indexes = self.slot(index).indexes.lock();
+        if waiter.outcome() == WaitOutcome::Waiting
+            && let Some(gaps) = indexes.get(&index)
+        {
+            let blockers = gaps.blockers(&waiter.owner, &waiter.key, &self.observer);
+            blockers.for_each(f);
+        }
     }
 
     /// Calls `held` with each locked segment and its owners, and `waits` with each insert that

@@ -1,6 +1,7 @@
 //! A host that prescribes an order of transactions (parallel replication) observes lock waits.
 
 use super::LockOwner;
+use super::waiter::LockWaiter;
 use parking_lot::RwLock;
 use std::cmp;
 use std::sync::Arc;
@@ -14,12 +15,17 @@ use std::time::Duration;
 /// came first.
 pub trait WaitObserver: Send + Sync {
     /// The transaction with context `waiter` waits until the one with context `blocker` releases a
-    /// lock or leaves a queue. Called without any of the lock table's locks: on the waiter's
-    /// thread, once per blocker, before it sleeps; or on the thread of a blocker that gets in the
-    /// way of a request that waits already (an upgrade, a gap lock), before its own call returns.
-    /// Both contexts are those of [`LockOwner::new`]; an owner without context is not reported. The
-    /// other thread's context stays valid during the call, since [`LockOwner::detach_host`] waits
-    /// for it. The call may interrupt the blocker.
+    /// lock or leaves a queue. Called on the waiter's thread, once per blocker, before it sleeps;
+    /// or on the thread of a blocker that gets in the way of a request that waits already (an
+    /// upgrade, a gap lock). Both contexts are those of [`LockOwner::new`]; an owner without context
+    /// is not reported. The other thread's context stays valid during the call, since
+    /// [`LockOwner::detach_host`] waits for it.
+    ///
+    /// The call may have the blocker interrupted later, so it must not be made when the blocker's
+    /// session has gone on to its next transaction. It is made with the lock of the row or of the
+    /// gap locks held: neither can the blocker release what it holds, nor does the waiter stop to
+    /// wait. So the call must not come back, and must take no lock with which the host calls the
+    /// engine.
     fn waits_for(&self, waiter: u64, blocker: u64);
 
     /// Whether the host has fixed the order in which the transactions with these contexts commit.
@@ -90,5 +96,14 @@ impl ObserverCell {
             }
             _ => cmp::Ordering::Equal,
         }
+    }
+}
+
+/// Reports that `waiter` waits for the owner with context `blocking`, if both have one. The caller is
+/// that owner's thread, and holds the lock of the queue, so `waiter` still waits.
+pub(super) fn tell_of(observer: &dyn WaitObserver, waiter: &LockWaiter, blocking: u64) {
+    if blocking != 0 {
+        let waiting = &waiter.owner;
+        waiting.with_host(|waiting| observer.waits_for(waiting, blocking));
     }
 }

@@ -264,21 +264,27 @@ impl Shard {
         outcome
     }
 
-    /// The requests of other owners that wait for `key`.
-    pub(super) fn requests_of_others(
+    /// Calls `f` with the requests of other owners that wait for `key`. They wait while it runs.
+    pub(super) fn for_each_request_of_others(
         &self,
         owner: &Arc<LockOwner>,
         key: &[u8],
-    ) -> Vec<Arc<LockWaiter>> {
+        f: impl FnMut(&Arc<LockWaiter>),
+    ) {
         let rows = self.rows.lock();
         let queue = rows.map.get(key).into_iter().flat_map(LockQueue::queue);
         let others = queue.filter(|waiter| !Arc::ptr_eq(&waiter.owner, owner));
-        others.cloned().collect()
+        others.for_each(f);
     }
 
-    /// All owners that `waiter` waits for; none if it does not wait any more.
-    pub(super) fn blockers(&self, waiter: &Arc<LockWaiter>) -> Vec<Arc<LockOwner>> {
-        self.row_of(waiter, |row| row.blockers(waiter))
+    /// Calls `f` with all owners that `waiter` waits for; with none if it does not wait any more.
+    /// None of them releases its lock or leaves the queue while it runs.
+    pub(super) fn for_each_blocker(
+        &self,
+        waiter: &Arc<LockWaiter>,
+        f: impl FnMut(&Arc<LockOwner>),
+    ) {
+        self.row_of(waiter, |row| row.blockers(waiter).iter().for_each(f));
     }
 
     /// Those of [`Shard::blockers`] from which a search reaches all others.
@@ -286,15 +292,12 @@ impl Shard {
         self.row_of(waiter, |row| row.nearest_blockers(waiter))
     }
 
-    fn row_of(
-        &self,
-        waiter: &Arc<LockWaiter>,
-        f: impl FnOnce(&LockQueue) -> Vec<Arc<LockOwner>>,
-    ) -> Vec<Arc<LockOwner>> {
+    /// Calls `f` with the row of `waiter`, if it still waits.
+    fn row_of<T: Default>(&self, waiter: &LockWaiter, f: impl FnOnce(&LockQueue) -> T) -> T {
         let rows = self.rows.lock();
         match waiter.outcome() {
             WaitOutcome::Waiting => f(rows.map.get(&waiter.key).expect("it has a queue")),
-            _ => Vec::new(),
+            _ => T::default(),
         }
     }
 }

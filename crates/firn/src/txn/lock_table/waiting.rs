@@ -1,6 +1,7 @@
 //! Waits for locks: from the queue through the search for deadlocks and the sleep to the outcome.
 
 use super::deadlock_report::{Deadlock, DeadlockMember};
+use super::observer::tell_of;
 use super::waiter::{LockWaiter, WaitOutcome};
 use super::{Granted, LockMode, LockOwner, LockTable};
 use crate::base::pause_points::{self, PausePoint};
@@ -196,34 +197,22 @@ impl LockTable {
         // Copy the own context, which stays valid, since this is its thread. Holding the locks of
         // two contexts at once could deadlock.
         let waiting = waiter.owner.host();
-        let blockers = match waiter.for_gap {
-            true => self.gaps.blockers(waiter),
-            false => self.shard(&waiter.key).blockers(waiter),
-        };
-        for blocker in blockers {
+        let tell = |blocker: &Arc<LockOwner>| {
             blocker.with_host(|blocking| observer.waits_for(waiting, blocking));
+        };
+        match waiter.for_gap {
+            true => self.gaps.for_each_blocker(waiter, tell),
+            false => self.shard(&waiter.key).for_each_blocker(waiter, tell),
         }
     }
 
     /// `owner` upgrades its lock on `key`, ahead of requests that wait: shared ones among them may
-    /// not have waited for it before.
+    /// not have waited for it before. The caller is the owner's thread.
     pub(super) fn tell_of_upgrade(&self, owner: &Arc<LockOwner>, key: &[u8]) {
-        let overtaken = self.shard(key).requests_of_others(owner, key);
-        self.tell_of_blocker(owner, &overtaken);
-    }
-
-    /// Reports that requests which wait already now wait for `owner`, too. The caller is the
-    /// owner's thread.
-    pub(super) fn tell_of_blocker(&self, owner: &Arc<LockOwner>, waiters: &[Arc<LockWaiter>]) {
-        if waiters.is_empty() {
-            return;
-        }
-        let (Some(observer), blocking) = (self.observer.get(), owner.host()) else {
-            return;
-        };
-        for waiter in waiters {
-            let waiting = &waiter.owner;
-            waiting.with_host(|waiting| observer.waits_for(waiting, blocking));
+        if let Some(observer) = self.observer.get() {
+            let blocking = owner.host();
+            let tell = |waiter: &Arc<LockWaiter>| tell_of(&*observer, waiter, blocking);
+            self.shard(key).for_each_request_of_others(owner, key, tell);
         }
     }
 }

@@ -51,7 +51,7 @@ fn ranges_are_those_of_a_plain_list() {
                     false if held.any(|h| h) => GapGrant::Partly,
                     false => GapGrant::Newly,
                 };
-                let (grant, _) = table.lock(owner, &key(lower), &key(upper));
+                let grant = table.lock(owner, &key(lower), &key(upper));
                 assert_eq!(grant, expected, "seed {seed}");
                 model.0.push((owner.id(), lower, upper));
                 if grant == GapGrant::Newly && rng.random() {

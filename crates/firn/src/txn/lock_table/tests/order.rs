@@ -3,7 +3,9 @@
 use super::*;
 use LockMode::{Exclusive, Shared};
 use std::cmp;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
 /// Contexts below 100 commit in the order of their numbers; others are free. Remembers reports.
 #[derive(Default)]
@@ -198,6 +200,54 @@ fn the_transaction_that_commits_last_is_the_victim() {
                 won.unwrap();
             });
             table.release_all(&first);
+        }
+    }
+}
+
+/// Looks whether the blocker has released its lock during the report.
+#[derive(Default)]
+struct Slow {
+    reports: AtomicBool,
+    released: AtomicBool,
+    too_early: AtomicBool,
+}
+
+impl WaitObserver for Slow {
+    fn waits_for(&self, _waiter: u64, _blocker: u64) {
+        self.reports.store(true, Ordering::SeqCst);
+        thread::sleep(Duration::from_millis(20));
+        let released = self.released.load(Ordering::SeqCst);
+        self.too_early.store(released, Ordering::SeqCst);
+    }
+}
+
+/// A host that interrupts the reported blocker must not meet its session's next transaction.
+#[test]
+fn the_blocker_cannot_go_on_while_it_is_reported() {
+    for table in tables() {
+        for gap in [false, true] {
+            let slow = Arc::<Slow>::default();
+            table.set_observer(Some(Arc::clone(&slow) as Arc<dyn WaitObserver>));
+            let (waiter, blocker) = (owner(1), owner(2));
+            match gap {
+                true => _ = table.lock_gap(&blocker, &key(3), &key(6)),
+                false => _ = table.acquire(&blocker, &key(4), Exclusive, LONG).unwrap(),
+            }
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    while !slow.reports.load(Ordering::SeqCst) {
+                        thread::yield_now();
+                    }
+                    table.release_all(&blocker);
+                    slow.released.store(true, Ordering::SeqCst);
+                });
+                match gap {
+                    true => table.await_gap(&waiter, &key(4), SECONDS_20).unwrap(),
+                    false => _ = table.acquire(&waiter, &key(4), Exclusive, LONG).unwrap(),
+                }
+            });
+            assert!(!slow.too_early.load(Ordering::SeqCst), "gap lock: {gap}");
+            table.release_all(&waiter);
         }
     }
 }
