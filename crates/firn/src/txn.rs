@@ -12,6 +12,7 @@ pub mod snapshots;
 pub mod transaction;
 pub mod transaction_context;
 pub mod transaction_list;
+mod validation_set;
 pub mod write_set;
 
 pub use active_inserts::{ActiveInserts, Nearest};

@@ -2,7 +2,7 @@
 
 use super::read_mode::{LockWait, ReadMode};
 use crate::base::{ErrorKind, Result};
-use crate::txn::{Granted, Transaction, WaitPolicy};
+use crate::txn::{Granted, LockMode, Transaction, WaitPolicy};
 
 /// Semi-consistent reading: if another transaction has locked a row, a scan of the clustered index
 /// shows the row as it was last committed. If that row matches, the caller asks for it again, by a
@@ -84,8 +84,38 @@ impl RowLock {
         Ok(!txn.has_written(row_key)?)
     }
 
+    /// Whether reads lock their rows.
     pub(super) fn is_on(&self) -> bool {
+        matches!(self.mode, ReadMode::Locking(_))
+    }
+
+    /// Whether reads note their rows for the validation.
+    pub(super) fn notes(&self) -> bool {
+        matches!(self.mode, ReadMode::Validated(_))
+    }
+
+    /// Whether the statement may change the rows that it reads.
+    pub(super) fn may_change_rows(&self) -> bool {
         self.mode != ReadMode::Snapshot
+    }
+
+    /// Notes the row at `row_key` for the validation.
+    pub(super) fn note(&mut self, txn: &mut Transaction, row_key: &[u8]) {
+        self.newly = match self.mode {
+            ReadMode::Validated(LockMode::Exclusive) => txn.note_write(row_key),
+            ReadMode::Validated(LockMode::Shared) => txn.note_read(row_key),
+            _ => false,
+        };
+    }
+
+    /// Forgets the note of the row last read, if reading it has made the note.
+    pub(super) fn forget_note(&mut self, txn: &mut Transaction, row_key: &[u8]) {
+        if self.notes() && std::mem::take(&mut self.newly) {
+            match self.mode {
+                ReadMode::Validated(LockMode::Exclusive) => txn.forget_write(row_key),
+                _ => txn.forget_read(row_key),
+            }
+        }
     }
 
     pub(super) fn set_semi_consistent(&mut self, on: bool) {
@@ -186,7 +216,7 @@ impl RowLock {
     /// Releases the lock of the row last read, if reading it took the lock.
     pub(super) fn give_back(&mut self, txn: &Transaction, row_key: &[u8]) {
         self.forget_shown();
-        if std::mem::take(&mut self.newly) {
+        if self.is_on() && std::mem::take(&mut self.newly) {
             txn.unlock(row_key);
         }
     }
