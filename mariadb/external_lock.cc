@@ -142,8 +142,11 @@ bool ha_firn::was_semi_consistent_read() {
 }
 
 /*
-  The row does not match. At READ COMMITTED and below its lock is released, if this read took it.
+  The row does not match. At READ COMMITTED and below its lock is released, if this read took it. An
+  optimistic table forgets it at every level: only rows that match are validated.
 */
 void ha_firn::unlock_row() {
-  if (m_intent.gives_back && m_cursor_live) (void)firn_cursor_unlock_row(m_cursor);
+  if (!m_cursor_live) return;
+  if (m_intent.gives_back) (void)firn_cursor_unlock_row(m_cursor);
+  if (m_share->is_optimistic() && m_intent.locks()) (void)firn_cursor_forget_row(m_cursor);
 }

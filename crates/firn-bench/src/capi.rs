@@ -152,6 +152,7 @@ impl Database {
             index_count: 1,
             primary: 0,
             auto_increment: FIRN_NONE,
+            optimistic: false,
             collator: null(),
             default_record: null(),
         };

@@ -21,6 +21,7 @@ fn write_flags(flags: u32) -> WriteFlags {
         lock_duplicate_exclusive: flags & FIRN_WRITE_LOCK_DUPLICATE_X != 0,
         private: false,
         skip_unique_secondary: flags & FIRN_WRITE_NO_UNIQUE_SECONDARY_CHECK != 0,
+        validated: false,
     }
 }
 

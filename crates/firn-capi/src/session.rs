@@ -143,6 +143,41 @@ pub unsafe extern "C" fn firn_begin_statement(
     })
 }
 
+/// Makes the session's transactions lock rows of optimistic tables, too, and wait for each other:
+/// for a session that applies the changes of another server, in their order.
+///
+/// # Safety
+/// `session` is a live session of this thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_lock_optimistic_tables(
+    session: *mut firn_session,
+    on: bool,
+) -> firn_status {
+    guard(|| {
+        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
+        // is unique.
+        let session = unsafe { session_mut(session) }?;
+        session.transaction.lock_optimistic_tables(on);
+        Ok(())
+    })
+}
+
+/// Forgets what a transaction without writes would validate in optimistic tables when it commits:
+/// another engine has committed its part of the transaction, so `firn_commit` must not fail for it.
+///
+/// # Safety
+/// `session` is a live session of this thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_forget_reads(session: *mut firn_session) -> firn_status {
+    guard(|| {
+        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
+        // is unique.
+        let session = unsafe { session_mut(session) }?;
+        session.transaction.forget_reads();
+        Ok(())
+    })
+}
+
 /// Runs a call on a session.
 ///
 /// # Safety

@@ -90,6 +90,19 @@ pub unsafe extern "C" fn firn_table_warning(table: *const firn_table) -> *const 
     })
 }
 
+/// Whether the table is optimistic: transactions lock nothing in it, and a commit fails if another
+/// transaction was first.
+///
+/// # Safety
+/// The table is live.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_table_is_optimistic(table: *const firn_table) -> bool {
+    guard_value(false, || {
+        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        unsafe { firn_table::get(table) }.is_ok_and(|table| table.is_optimistic())
+    })
+}
+
 /// Closes a table.
 ///
 /// # Safety

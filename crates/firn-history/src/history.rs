@@ -27,6 +27,11 @@ pub struct Setup {
     /// reads one row, although the snapshot's row and an own one may both have it.
     #[serde(default)]
     pub unique: Vec<u64>,
+    /// Lists in optimistic tables. Below SERIALIZABLE, all statements read these lists as plain
+    /// SELECTs do and lock nothing. The commit of a transaction fails if another one has changed a
+    /// row that it has locked, changed or deleted.
+    #[serde(default)]
+    pub optimistic: Vec<u64>,
 }
 
 /// All transactions of a run.

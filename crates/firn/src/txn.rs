@@ -13,6 +13,7 @@ pub mod snapshots;
 pub mod transaction;
 pub mod transaction_context;
 pub mod transaction_list;
+mod validation_set;
 mod write_locks;
 pub mod write_set;
 

@@ -15,6 +15,9 @@
 //!    contains all commits before the lock, and none can follow while the lock is held.
 //! 4. If the row is gone, release the lock. The caller looks again, since the row may have moved.
 //!
+//! A read for the validation is a snapshot read that notes the rows it returns. Unlike a plain one,
+//! it heeds own writes that follow the opening of its sources, because its rows may be changed.
+//!
 //! Rejected: decoding before locking and comparing afterwards. It reads each row twice where rows
 //! are contended, and an equal row proves nothing about values out of line.
 
@@ -129,7 +132,7 @@ impl RowFetch {
 
     pub(super) fn set_mode(&mut self, mode: ReadMode, wait: LockWait) {
         self.lock.set_mode(mode, wait);
-        if self.is_locking() {
+        if self.may_change_rows() {
             self.reader.keep_unread();
         }
         self.in_place = false;
@@ -157,6 +160,16 @@ impl RowFetch {
 
     pub(super) fn is_locking(&self) -> bool {
         self.lock.is_on()
+    }
+
+    /// Whether reads note their rows for the validation.
+    pub(super) fn notes(&self) -> bool {
+        self.lock.notes()
+    }
+
+    /// Whether the statement may change the rows that it reads.
+    fn may_change_rows(&self) -> bool {
+        self.lock.may_change_rows()
     }
 
     pub(super) fn created(&self) -> Seqno {
@@ -203,7 +216,7 @@ impl RowFetch {
             self.reader.set_columns(self.table.format(), bitmap);
         }
         self.reader.set_parts(self.table.format(), parts)?;
-        if self.is_locking() {
+        if self.may_change_rows() {
             self.reader.keep_unread();
         }
         Ok(())
@@ -213,7 +226,7 @@ impl RowFetch {
     /// it.
     #[inline]
     pub(super) fn is_plain(&self) -> bool {
-        self.clustered && !self.is_locking()
+        self.clustered && !self.may_change_rows()
     }
 
     /// Decodes the row at the position of `entries`, which scans the clustered index.
@@ -295,10 +308,39 @@ impl RowFetch {
         if self.is_locking() {
             return self.locked_entry(txn, point, entries, stale, record);
         }
+        if self.notes() {
+            return self.noted_entry(txn, point, entries, stale, record);
+        }
         Ok(match self.snapshot_entry(txn, point, entries, record)? {
             true => FetchOutcome::Row,
             false => FetchOutcome::Nothing,
         })
+    }
+
+    fn noted_entry(
+        &mut self,
+        txn: &mut Transaction,
+        point: &ReadPoint,
+        entries: &Entries,
+        stale: bool,
+        record: &mut [u8],
+    ) -> Result<FetchOutcome> {
+        let found = match stale && self.is_own(txn, entries)? {
+            true => self.entry_at(txn, point, record)?,
+            false => self.snapshot_entry(txn, point, entries, record)?,
+        };
+        if !found {
+            return Ok(FetchOutcome::Nothing);
+        }
+        self.lock.note(txn, &self.row_key);
+        Ok(FetchOutcome::Row)
+    }
+
+    /// Whether the transaction has written the entry or its row.
+    fn is_own(&self, txn: &Transaction, entries: &Entries) -> Result<bool> {
+        Ok(entries.seqno() & UNCOMMITTED_BIT != 0
+            || txn.has_written(&self.row_key)?
+            || !self.clustered && txn.has_written(&self.entry_key)?)
     }
 
     fn snapshot_entry(
@@ -313,8 +355,13 @@ impl RowFetch {
             return Ok(true);
         }
         let own = entries.seqno() & UNCOMMITTED_BIT != 0;
-        if !own && txn.hides_any() && txn.hides(&self.row_key)? {
-            return Ok(false);
+        if !own {
+            if txn.hides_any() && txn.hides(&self.row_key)? {
+                return Ok(false);
+            }
+            if self.current.optimistic {
+                txn.heed_overtaking(&self.row_key, entries.seqno())?;
+            }
         }
         if let Some(plan) = &self.key_plan {
             self.decode_entry(plan, entries.value().head, record)?;
@@ -362,12 +409,9 @@ impl RowFetch {
         // than the cursor sees, or the own version under the cursor may have been rolled back. Most
         // newer writes of a scan that changes rows are to rows that it has passed, so most lookups
         // find nothing.
-        let own = stale
-            && (entries.seqno() & UNCOMMITTED_BIT != 0
-                || txn.has_written(&self.row_key)?
-                || !self.clustered && txn.has_written(&self.entry_key)?);
+        let own = stale && self.is_own(txn, entries)?;
         let found = if own || unlocked || self.has_changed(txn, point) {
-            self.latest_entry(txn, record)?
+            self.entry_at(txn, &txn.latest_point(), record)?
         } else if self.clustered {
             self.decode_row(&point.super_version.blobs, entries, record)?;
             true
@@ -427,32 +471,38 @@ impl RowFetch {
         }
     }
 
-    /// Reads the row of the entry last read at the newest read point, if the entry still exists
-    /// there.
-    fn latest_entry(&mut self, txn: &Transaction, record: &mut [u8]) -> Result<bool> {
-        let latest = txn.latest_point();
-        let entry_stands = self.clustered || self.entry_stands(txn, &latest)?;
+    /// Reads the row of the entry last read at `point`, if the entry exists there.
+    fn entry_at(
+        &mut self,
+        txn: &Transaction,
+        point: &ReadPoint,
+        record: &mut [u8],
+    ) -> Result<bool> {
+        let entry_stands = self.clustered || self.entry_stands(txn, point)?;
         match &self.key_plan {
             // The entry covers the columns, so the row is not read. Read the entry again: its value
             // may be newer than that under the cursor.
             Some(plan) if entry_stands => {
-                txn.get(&latest, &self.entry_key, |_, value| {
+                txn.get(point, &self.entry_key, |_, value| {
                     self.decode_entry(plan, value.head, record)
                 })?
                 .transpose()?;
                 Ok(true)
             }
-            _ => Ok(entry_stands && self.row_at(txn, &latest, record)?),
+            _ => Ok(entry_stands && self.row_at(txn, point, record)?),
         }
     }
 
     /// Reads the row of the row key that was set last, and locks it first in a locking mode. A
     /// snapshot read reads at the point that the transaction has pinned. If there is no row, the
     /// caller releases the lock.
-    pub(super) fn row(&mut self, txn: &Transaction, record: &mut [u8]) -> Result<bool> {
+    pub(super) fn row(&mut self, txn: &mut Transaction, record: &mut [u8]) -> Result<bool> {
         self.blobs.clear();
         if !self.is_locking() {
-            return self.row_at(txn, txn.pinned(), record);
+            let found = self.row_at(txn, txn.pinned(), record)?;
+            // A missing row is noted as well: nobody may insert it before the commit.
+            self.lock.note(txn, &self.row_key);
+            return Ok(found);
         }
         self.lock.forget_last();
         if let LockOutcome::Skip = self.lock.take(txn, &self.row_key, false)? {
@@ -502,6 +552,10 @@ impl RowFetch {
         self.lock.give_back(txn, &self.row_key);
     }
 
+    pub(super) fn forget_row(&mut self, txn: &mut Transaction) {
+        self.lock.forget_note(txn, &self.row_key);
+    }
+
     fn row_at(&mut self, txn: &Transaction, point: &ReadPoint, record: &mut [u8]) -> Result<bool> {
         let (reader, blobs) = (&mut self.reader, &mut self.blobs);
         let decoded = txn.get(point, &self.row_key, |key, value| {
@@ -546,7 +600,7 @@ impl RowFetch {
 
     /// Fills the bytes under NULLs in rows that may be updated, because the server compares them.
     fn fill_nulls(&self, record: &mut [u8]) {
-        if self.is_locking() {
+        if self.may_change_rows() {
             self.table.fill_nulls(record);
         }
     }

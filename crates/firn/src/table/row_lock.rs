@@ -98,8 +98,38 @@ impl RowLock {
         self.mode == ReadMode::Locking(LockMode::Shared)
     }
 
+    /// Whether reads lock their rows.
     pub(super) fn is_on(&self) -> bool {
+        matches!(self.mode, ReadMode::Locking(_))
+    }
+
+    /// Whether reads note their rows for the validation.
+    pub(super) fn notes(&self) -> bool {
+        matches!(self.mode, ReadMode::Validated(_))
+    }
+
+    /// Whether the statement may change the rows that it reads.
+    pub(super) fn may_change_rows(&self) -> bool {
         self.mode != ReadMode::Snapshot
+    }
+
+    /// Notes the row at `row_key` for the validation.
+    pub(super) fn note(&mut self, txn: &mut Transaction, row_key: &[u8]) {
+        self.newly = match self.mode {
+            ReadMode::Validated(LockMode::Exclusive) => txn.note_write(row_key),
+            ReadMode::Validated(LockMode::Shared) => txn.note_read(row_key),
+            _ => false,
+        };
+    }
+
+    /// Forgets the note of the row last read, if reading it has made the note.
+    pub(super) fn forget_note(&mut self, txn: &mut Transaction, row_key: &[u8]) {
+        if self.notes() && std::mem::take(&mut self.newly) {
+            match self.mode {
+                ReadMode::Validated(LockMode::Exclusive) => txn.forget_write(row_key),
+                _ => txn.forget_read(row_key),
+            }
+        }
     }
 
     pub(super) fn set_semi_consistent(&mut self, on: bool) {
@@ -222,7 +252,7 @@ impl RowLock {
     /// Releases the locks of the row last read and of its entry that reading it took.
     pub(super) fn give_back(&mut self, txn: &Transaction, row_key: &[u8]) {
         self.forget_shown();
-        if std::mem::take(&mut self.newly) {
+        if self.is_on() && std::mem::take(&mut self.newly) {
             txn.unlock(row_key);
         }
         if !self.entry.is_empty() {

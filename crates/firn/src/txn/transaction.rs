@@ -10,12 +10,16 @@
 //! write set and *hides* the snapshot's version of the row and its entries. So the primary and
 //! every index show this transaction the same version.
 //!
+//! In optimistic tables, writes and locking reads see what plain reads see, and lock nothing: the
+//! commit finds out whether another transaction was first (`validation`).
+//!
 //! The write set has a mutex, because open cursors share it. It is held for one operation, and
 //! never while the transaction waits for a row lock or appends a batch to the log.
 
 mod ending;
 mod gaps;
 mod reads;
+mod validation;
 mod writes;
 
 use super::hidden_rows::HiddenRows;
@@ -27,6 +31,7 @@ use super::row_count_deltas::RowCountDeltas;
 use super::snapshots::Snapshot;
 use super::transaction_context::TransactionContext;
 use super::transaction_list::TransactionEntry;
+use super::validation_set::ValidationSet;
 use super::write_locks::WriteLocks;
 use super::write_set::{Savepoint, SharedWriteSet, WriteSet, WriteSetIter};
 use crate::base::blob_ref::BlobRef;
@@ -78,6 +83,13 @@ pub struct Transaction {
     snapshot: Option<Snapshot>,
     /// Read point of the current statement.
     point: Option<ReadPoint>,
+    /// Keeps what the validation must find, from the first read that it concerns on. It is set only
+    /// if `snapshot` was not.
+    oldest_read: Option<Snapshot>,
+    /// What the transaction depends on in optimistic tables.
+    validation: ValidationSet,
+    /// The session locks the rows of optimistic tables.
+    locks_optimistic: bool,
     writes: SharedWriteSet,
     /// Copy of the write set's mark, to be read without its mutex.
     mark: Savepoint,
@@ -126,6 +138,9 @@ impl Transaction {
             gate_passed: false,
             snapshot: None,
             point: None,
+            oldest_read: None,
+            validation: ValidationSet::default(),
+            locks_optimistic: false,
             writes,
             mark,
             wrote: false,

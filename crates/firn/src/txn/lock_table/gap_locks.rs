@@ -419,6 +419,13 @@ impl GapLockTable {
         gaps.is_some_and(|gaps| gaps.is_locked_against(owner, key, &self.observer))
     }
 
+    /// Whether any owner may have locked a range of `index`. As for [`Self::is_locked_against`], a
+    /// scan that has not locked its range yet finds the keys that were listed before this call.
+    pub(super) fn may_lock(&self, index: IndexId) -> bool {
+        fence(Ordering::SeqCst);
+        self.slot(index).owners.load(Ordering::Acquire) != 0
+    }
+
     /// Joins the inserts that wait, if another owner has locked a range with `key`. The caller
     /// holds the graph lock.
     pub(super) fn enqueue(&self, owner: &Arc<LockOwner>, key: &[u8]) -> Option<Arc<LockWaiter>> {

@@ -1,4 +1,5 @@
-//! A sorted set of keys in little memory, for the locks of a large statement.
+//! A sorted set of keys in little memory, for the locks of a large statement, and for the keys that
+//! an optimistic transaction validates.
 //!
 //! Example: the keys 7, 8, 9, 10, 20 (as 8-byte numbers) and "x" behind one index id make one block
 //! `7 | 3 × +1 | 1 × +10 | "x"`, with the bytes `06 01`, `02 0a`, `09 01 78` for the steps after
@@ -9,8 +10,8 @@
 mod block;
 
 use crate::base::key::INDEX_ID_LEN;
-use block::{Block, KeyRemoval};
-use std::collections::BTreeMap;
+use block::{Block, BlockWalk, KeyRemoval};
+use std::collections::{BTreeMap, btree_map};
 use std::ops::Bound;
 
 /// A sorted set of keys in blocks, by the first key of each block.
@@ -134,7 +135,7 @@ impl KeySet {
     }
 
     /// Removes `key`. Returns whether it was in the set.
-    pub(super) fn remove(&mut self, key: &[u8]) -> bool {
+    pub(in crate::txn) fn remove(&mut self, key: &[u8]) -> bool {
         let Some((first, block)) = self.before_mut(key) else {
             return false;
         };
@@ -160,8 +161,18 @@ impl KeySet {
 
     /// Calls `f` with each key, in order.
     pub(in crate::txn) fn for_each(&self, mut f: impl FnMut(&[u8])) {
-        for (first, block) in &self.blocks {
-            block.for_each_key(first, &mut f);
+        let mut walk = self.walk();
+        while walk.advance() {
+            f(walk.key());
+        }
+    }
+
+    /// A walk over all keys in order, without a copy of them.
+    pub(in crate::txn) fn walk(&self) -> KeyWalk<'_> {
+        KeyWalk {
+            blocks: self.blocks.iter(),
+            block: None,
+            key: Vec::new(),
         }
     }
 
@@ -171,6 +182,37 @@ impl KeySet {
         let mut keys = Vec::new();
         self.for_each(|key| keys.push(key.to_vec()));
         keys
+    }
+}
+
+/// A walk over the keys of a set, in order.
+pub(in crate::txn) struct KeyWalk<'a> {
+    blocks: btree_map::Iter<'a, Box<[u8]>, Block>,
+    block: Option<BlockWalk<'a>>,
+    key: Vec<u8>,
+}
+
+impl KeyWalk<'_> {
+    /// Moves to the first or the next key. False at the end.
+    pub(in crate::txn) fn advance(&mut self) -> bool {
+        if let Some(block) = &mut self.block
+            && block.advance(&mut self.key)
+        {
+            return true;
+        }
+        let Some((first, block)) = self.blocks.next() else {
+            self.block = None;
+            return false;
+        };
+        self.key.clear();
+        self.key.extend_from_slice(first);
+        self.block = Some(block.walk());
+        true
+    }
+
+    /// The key that the walk has reached.
+    pub(in crate::txn) fn key(&self) -> &[u8] {
+        &self.key
     }
 }
 

@@ -64,6 +64,8 @@ pub struct LockStats {
     pub timeouts: u64,
     /// Deadlocks found.
     pub deadlocks: u64,
+    /// Transactions that lost against another one when they were validated.
+    pub conflicts: u64,
 }
 
 /// Number and memory of the locks held at the moment.

@@ -559,19 +559,36 @@ impl Block {
         Some((first, second))
     }
 
-    /// Calls `f` with each key, in order; `first` is the first one.
-    pub(super) fn for_each_key(&self, first: &[u8], f: &mut impl FnMut(&[u8])) {
-        let mut key = first.to_vec();
-        f(&key);
-        let mut number = 1;
-        let mut input = &self.steps[..];
-        while let Some(step) = Step::take(&mut input) {
-            for _ in 0..step.len() {
-                step.go(&mut key, 1);
-                f(&key);
-                number += 1;
-            }
+    /// The steps behind the first key, for a walk over all keys.
+    pub(super) fn walk(&self) -> BlockWalk<'_> {
+        BlockWalk {
+            input: &self.steps,
+            step: None,
+            left: 0,
         }
-        debug_assert_eq!((number, &key[..]), (self.len, self.last()));
+    }
+}
+
+/// A walk over the keys of a block behind the first one.
+pub(super) struct BlockWalk<'a> {
+    input: &'a [u8],
+    step: Option<Step<'a>>,
+    /// Keys of `step` that are still to come.
+    left: u64,
+}
+
+impl BlockWalk<'_> {
+    /// Changes `key` from one key of the block to the next. False at the end of the block.
+    pub(super) fn advance(&mut self, key: &mut Vec<u8>) -> bool {
+        if self.left == 0 {
+            self.step = Step::take(&mut self.input);
+            self.left = self.step.map_or(0, Step::len);
+        }
+        let Some(step) = self.step else {
+            return false;
+        };
+        step.go(key, 1);
+        self.left -= 1;
+        true
     }
 }
