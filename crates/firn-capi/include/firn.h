@@ -127,7 +127,8 @@ typedef enum firn_status {
 typedef enum firn_read_mode {
   // The transaction's snapshot, without locks.
   FIRN_READ_SNAPSHOT = 0,
-  // The latest committed rows, each locked shared.
+  // The latest committed rows, each locked shared. In an optimistic table: the rows of the
+  // snapshot, which the commit validates; so for the next mode.
   FIRN_READ_LOCK_SHARED = 1,
   // The latest committed rows, each locked exclusively.
   FIRN_READ_LOCK_EXCLUSIVE = 2,
@@ -444,6 +445,10 @@ typedef struct firn_table_def {
   uint32_t primary;
   // Position of the AUTO_INCREMENT column, or `FIRN_NONE`.
   uint32_t auto_increment;
+  // Whether the table is optimistic: transactions lock nothing in it, and a commit fails with
+  // `FIRN_DEADLOCK` if another transaction was first. The stored definition counts, not the one
+  // with which the table is opened.
+  bool optimistic;
   // Computes collation weights; NULL if no part is text.
   const struct firn_collator *collator;
   // The record buffer of a row of defaults, which has the bytes to put under NULLs; or NULL.
@@ -541,6 +546,9 @@ typedef struct firn_counters {
   uint64_t reserve_bytes;
   // Lock waits that ended because their time ran out.
   uint64_t lock_timeouts;
+  // Transactions that lost against another one when their changes of optimistic tables were
+  // validated.
+  uint64_t optimistic_conflicts;
   // Number of commits since the oldest snapshot of a transaction was taken.
   uint64_t history_length;
   // Time since the oldest snapshot of a transaction was taken, seconds.
@@ -815,6 +823,13 @@ bool firn_cursor_was_semi_consistent(struct firn_cursor *cursor);
 // # Safety
 // `cursor` is live and this thread's, its session too.
 enum firn_status firn_cursor_unlock_row(struct firn_cursor *cursor);
+
+// Forgets that the commit validates the row last read, if reading it has noted it: the row does
+// not match. Locks stay.
+//
+// # Safety
+// `cursor` is live and this thread's, its session too.
+enum firn_status firn_cursor_forget_row(struct firn_cursor *cursor);
 
 // Moves to the entry that the key image and `find_flag` (the server's `ha_rkey_function`) choose,
 // and reads its row. A NULL key means the first entry.
@@ -1165,6 +1180,20 @@ enum firn_status firn_begin_statement(struct firn_session *session,
                                       uint64_t lock_timeout_us,
                                       bool autocommit);
 
+// Makes the session's transactions lock rows of optimistic tables, too, and wait for each other:
+// for a session that applies the changes of another server, in their order.
+//
+// # Safety
+// `session` is a live session of this thread.
+enum firn_status firn_lock_optimistic_tables(struct firn_session *session, bool on);
+
+// Forgets what a transaction without writes would validate in optimistic tables when it commits:
+// another engine has committed its part of the transaction, so `firn_commit` must not fail for it.
+//
+// # Safety
+// `session` is a live session of this thread.
+enum firn_status firn_forget_reads(struct firn_session *session);
+
 // Ends the statement and keeps its changes.
 //
 // # Safety
@@ -1328,6 +1357,13 @@ enum firn_status firn_table_open(const struct firn_db *db,
 // # Safety
 // The table is live.
 const char *firn_table_warning(const struct firn_table *table);
+
+// Whether the table is optimistic: transactions lock nothing in it, and a commit fails if another
+// transaction was first.
+//
+// # Safety
+// The table is live.
+bool firn_table_is_optimistic(const struct firn_table *table);
 
 // Closes a table.
 //
