@@ -15,3 +15,4 @@ mod memory;
 mod prepared;
 mod schema;
 mod table;
+mod temporary;
