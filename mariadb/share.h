@@ -26,6 +26,8 @@ class Share : public Handler_share {
   void release();
 
   firn_table* core() const { return core_; }
+  /* The table is a temporary one, which one session at a time uses. */
+  bool is_temporary() const { return temporary_; }
 
   /*
     When the last statement that writes to the table began, as far as this object has seen it; 0 if
@@ -45,6 +47,7 @@ class Share : public Handler_share {
   void warn_of_difference(const char* path) const;
 
   firn_table* core_ = nullptr;
+  bool temporary_ = false;
   unsigned handlers_ = 0;
   std::atomic<time_t> updated_{0};
   std::atomic<uint64_t> rows_at_estimates_{0};
