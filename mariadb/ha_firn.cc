@@ -100,12 +100,26 @@ handler* ha_firn::clone(const char* name, MEM_ROOT* mem_root) {
 */
 int ha_firn::reset() {
   park();
+  /*
+    On a replica the server resets temporary tables in the middle of a statement: when it closes a
+    system table that it has read for the statement, it marks all temporary tables of the replica as
+    free. A scan then goes on from its last key. The end of the lock is the end of the statement.
+  */
+  if (m_locked && m_share->is_temporary()) {
+    m_reset_due = true;
+    return 0;
+  }
+  forget_statement();
+  return 0;
+}
+
+void ha_firn::forget_statement() {
+  m_reset_due = false;
   abort_bulk();
   m_session = nullptr;
   m_scan_parked = false;
   m_keyread = false;
   m_write_flags = 0;
-  return 0;
 }
 
 namespace {

@@ -31,6 +31,8 @@ class Share : public Handler_share {
     changes only while the table is closed.
   */
   bool is_optimistic() const { return optimistic_; }
+  /* The table is a temporary one, which one session at a time uses. */
+  bool is_temporary() const { return temporary_; }
 
   /*
     When the last statement that writes to the table began, as far as this object has seen it; 0 if
@@ -50,6 +52,7 @@ class Share : public Handler_share {
   void warn_of_difference(const char* path) const;
 
   firn_table* core_ = nullptr;
+  bool temporary_ = false;
   unsigned handlers_ = 0;
   bool optimistic_ = false;
   std::atomic<time_t> updated_{0};

@@ -176,7 +176,7 @@ impl Database {
     /// Flushes and compacts everything.
     pub fn settle(&self) -> Result<()> {
         // SAFETY: the handles are live.
-        check(unsafe { firn_optimize_table(self.db, self.table) })
+        check(unsafe { firn_optimize_table(self.table) })
     }
 
     /// A session with a cursor on the primary key.

@@ -993,11 +993,26 @@ enum firn_status firn_create_table(const struct firn_db *db,
                                    size_t version_len,
                                    uint64_t autoincrement);
 
-// Drops a table: atomic and durable. `FIRN_NO_TABLE` if there is none.
+// Creates a temporary table: neither it nor its rows are logged, and the next start finds nothing
+// of it. `table_name` is used for no other table. Other functions take the table by its name or
+// its handle, like any table. `autoincrement` is the first AUTO_INCREMENT value.
 //
 // # Safety
-// The pointers are valid for what they name.
-enum firn_status firn_drop_table(const struct firn_db *db, const char *table_name);
+// `session` is a live session of this thread; the pointers are valid for what they name.
+enum firn_status firn_create_temporary_table(const struct firn_db *db,
+                                             struct firn_session *session,
+                                             const char *table_name,
+                                             const struct firn_table_def *definition,
+                                             uint64_t autoincrement);
+
+// Drops a table: atomic and durable. `FIRN_NO_TABLE` if there is none. `session` is the one that
+// drops it, or NULL; a temporary table needs it.
+//
+// # Safety
+// `session` is NULL or a live session of this thread; the pointers are valid for what they name.
+enum firn_status firn_drop_table(const struct firn_db *db,
+                                 struct firn_session *session,
+                                 const char *table_name);
 
 // Renames a table: atomic and durable.
 //
@@ -1009,8 +1024,10 @@ enum firn_status firn_rename_table(const struct firn_db *db, const char *from, c
 // table stay valid and see the empty table.
 //
 // # Safety
-// The pointers are valid for what they name.
-enum firn_status firn_truncate_table(const struct firn_db *db, const char *table_name);
+// `session` is a live session of this thread; the pointers are valid for what they name.
+enum firn_status firn_truncate_table(const struct firn_db *db,
+                                     struct firn_session *session,
+                                     const char *table_name);
 
 // Calls `each` with the name of every table whose name starts with `prefix`.
 //
@@ -1351,6 +1368,12 @@ enum firn_status firn_table_open(const struct firn_db *db,
                                  const struct firn_table_def *definition,
                                  struct firn_table **out);
 
+// Whether the table is a temporary one, which only one session uses.
+//
+// # Safety
+// The table is live.
+bool firn_table_is_temporary(const struct firn_table *table);
+
 // Words on how the definition given at open differs from the stored one, if rows and keys have the
 // same bytes by both; NULL if the definitions do not differ. Valid until the table is closed.
 //
@@ -1428,11 +1451,11 @@ enum firn_status firn_check_table(struct firn_session *session,
                                   void *context,
                                   uint64_t *rows);
 
-// Compacts the whole database until the tree is at rest, with everything in the last level.
+// Compacts the whole database of the table until the tree is at rest, with everything in the last level.
 //
 // # Safety
 // The handles are live.
-enum firn_status firn_optimize_table(const struct firn_db *db, const struct firn_table *_table);
+enum firn_status firn_optimize_table(const struct firn_table *table);
 
 // Calls `each` for every open transaction of a session.
 //

@@ -6,6 +6,7 @@ use crate::session::{firn_session, session_mut};
 use crate::table::firn_table;
 use firn::base::Error;
 use firn::table::{Cursor, KeyImage, LockWait, PartialColumn, ReadMode, SeekMode};
+use firn::temporary::EphemeralDb;
 use firn::txn::LockMode;
 use std::sync::Arc;
 
@@ -14,6 +15,8 @@ pub struct firn_cursor {
     pub(crate) cursor: Cursor,
     pub(crate) session: *mut firn_session,
     pub(crate) record_len: usize,
+    /// Of a temporary table.
+    pub(crate) ephemeral: Option<Arc<EphemeralDb>>,
 }
 
 /// How a cursor reads.
@@ -93,7 +96,8 @@ pub unsafe extern "C" fn firn_cursor_open(
 ) -> firn_status {
     guard(|| {
         // SAFETY: the handle is live: the host frees it only after its last call with it.
-        let table = unsafe { firn_table::get(table) }?;
+        let whole = unsafe { firn_table::whole(table) }?;
+        let table = &whole.table;
         let mut cursor = Cursor::new(Arc::clone(table));
         // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
         // is unique.
@@ -108,6 +112,7 @@ pub unsafe extern "C" fn firn_cursor_open(
                 cursor,
                 session,
                 record_len,
+                ephemeral: whole.ephemeral.clone(),
             }))
         };
         Ok(())
@@ -366,7 +371,8 @@ pub unsafe extern "C" fn firn_cursor_unlock_row(cursor: *mut firn_cursor) -> fir
         // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
         // is unique.
         let session = unsafe { session_mut(cursor.session) }?;
-        cursor.cursor.unlock_row(&session.transaction);
+        let txn = session.transaction_in(cursor.ephemeral.as_ref());
+        cursor.cursor.unlock_row(txn);
         Ok(())
     })
 }

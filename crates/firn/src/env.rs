@@ -9,6 +9,7 @@ pub mod mem;
 pub mod posix;
 mod prefetch;
 mod span_file;
+mod unsynced;
 
 use crate::base::Result;
 use std::path::Path;
@@ -20,6 +21,7 @@ pub use fault::FaultEnv;
 pub use mem::MemEnv;
 pub use posix::PosixEnv;
 pub use prefetch::{PrefetchBatch, PrefetchMethod, PrefetchStats};
+pub use unsynced::UnsyncedEnv;
 
 /// Files, directories, clock and randomness.
 ///

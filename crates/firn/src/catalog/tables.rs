@@ -17,7 +17,7 @@ use crate::read::ReadPoint;
 use crate::txn::PreparedTransactions;
 use crate::write::{Batch, CommitRecord, Pipeline};
 use parking_lot::{Mutex, RwLock};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -54,6 +54,8 @@ pub struct Catalog {
     owners: Mutex<IndexOwners>,
     /// Indexes that are being filled, and the ends of their key parts.
     filling: Mutex<BTreeMap<IndexId, KeyPrefixExtractor>>,
+    /// Retired indexes that an open transaction has entries of.
+    kept: Mutex<BTreeSet<IndexId>>,
 }
 
 /// A counter that was set in memory and is about to be logged. It is set in memory first: a flush
@@ -139,6 +141,7 @@ impl Catalog {
             changing: Mutex::new(()),
             owners: Mutex::default(),
             filling: Mutex::default(),
+            kept: Mutex::default(),
         })
     }
 
@@ -411,6 +414,12 @@ impl Catalog {
     /// Those of a commit: `NoSpace`, `Poisoned`, `ShutDown`, `Io`.
     pub fn forget_retired(&self, gone: &[IndexId]) -> Result<()> {
         let _one = self.changing.lock();
+        let kept = self.kept.lock().clone();
+        let gone: Vec<IndexId> = gone
+            .iter()
+            .filter(|id| !kept.contains(id))
+            .copied()
+            .collect();
         if gone.is_empty() {
             return Ok(());
         }
@@ -420,9 +429,24 @@ impl Catalog {
         self.write_retirement(&batch, "forget retired indexes")?;
         let mut known = self.known.write();
         for id in gone {
-            known.retired.remove(id);
+            known.retired.remove(&id);
         }
         Ok(())
+    }
+
+    /// Keeps indexes from being [forgotten](Self::forget_retired) once they are retired, because a
+    /// transaction may yet commit entries of them: these are garbage only as long as the index is
+    /// known to be retired.
+    pub fn keep_retired(&self, ids: &[IndexId]) {
+        self.kept.lock().extend(ids);
+    }
+
+    /// Ends [`Self::keep_retired`]: the transaction has ended.
+    pub fn release_retired(&self, ids: &[IndexId]) {
+        let mut kept = self.kept.lock();
+        for id in ids {
+            kept.remove(id);
+        }
     }
 
     fn new_indexes(&self, schema: &TableSchema) -> Result<(Vec<IndexEntry>, IndexEntry)> {
@@ -439,6 +463,14 @@ impl Catalog {
         };
         self.counters.rows(clustered.id).set(0, 0);
         Ok((indexes, clustered))
+    }
+
+    /// The last index id that was given out.
+    pub fn last_index_id(&self) -> u64 {
+        self.counters
+            .cell(INDEX_IDS)
+            .value()
+            .load(Ordering::Relaxed)
     }
 
     /// Takes `count` consecutive index ids.

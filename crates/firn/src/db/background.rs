@@ -87,7 +87,7 @@ pub(super) struct BackgroundWork {
     pub counters: BackgroundStats,
     /// The rate limit on background I/O. Flushes are charged to it and never wait; compactions,
     /// loads and blob collection wait.
-    pub limiter: RateLimiter,
+    pub limiter: Arc<RateLimiter>,
     /// Key ranges in which scans skipped too many tombstones.
     pub tombstone_reports: Arc<TombstoneReports>,
     pub memory: MemoryArbiter,
@@ -131,10 +131,14 @@ impl BackgroundWork {
         memory: MemoryArbiter,
         blobs: Arc<BlobStore>,
         archiver: Option<Archiver>,
+        limiter: Option<Arc<RateLimiter>>,
     ) -> Self {
         let catalog = Arc::default();
         Self {
-            limiter: RateLimiter::new(Arc::clone(&env), Arc::clone(&options.mutable)),
+            limiter: limiter.unwrap_or_else(|| {
+                let mutable = Arc::clone(&options.mutable);
+                Arc::new(RateLimiter::new(Arc::clone(&env), mutable))
+            }),
             env,
             options,
             health,

@@ -51,6 +51,9 @@ pub struct WalOptions {
     /// The segment with which the next replay begins, as far as is known. It must not be removed,
     /// even if it has no group.
     pub replayed_from: SegmentId,
+    /// Whether records are only counted: the log has no file, and everything appended to it passes
+    /// for durable. For a database that is never recovered.
+    pub discards: bool,
 }
 
 impl Default for WalOptions {
@@ -65,6 +68,7 @@ impl Default for WalOptions {
             durable_commits: true,
             kept: None,
             replayed_from: 0,
+            discards: false,
         }
     }
 }
@@ -229,7 +233,9 @@ impl Wal {
             created: AtomicU64::new(0),
             recycled: AtomicU64::new(0),
         };
-        let segment = {
+        let segment = if opts.discards {
+            Segment::none(first)
+        } else {
             // Segments after the end of the log hold no group of it. But the next replay may begin
             // with one of them: after a replay that found no group, `prev` is the end that an
             // earlier incarnation has found.
@@ -247,7 +253,7 @@ impl Wal {
             work: Condvar::new(),
             held: Arc::default(),
         });
-        let worker = if shared.opts.background {
+        let worker = if shared.opts.background && !shared.opts.discards {
             let shared = Arc::clone(&shared);
             let builder = std::thread::Builder::new().name("firn-wal".into());
             let spawned = builder.spawn(move || shared.prepare_ahead());
@@ -343,6 +349,9 @@ impl Wal {
     /// # Errors
     /// Those of [`Self::sync_to`].
     pub fn write_to(&self, lsn: Lsn) -> Result<()> {
+        if self.shared.opts.discards {
+            return Ok(());
+        }
         self.shared.wait_for(lsn, false)
     }
 
@@ -417,6 +426,9 @@ impl Wal {
         if std::mem::replace(&mut self.shared.state.lock().closed, true) {
             return Ok(());
         }
+        if self.shared.opts.discards {
+            return Ok(());
+        }
         let result = self.sync_to(self.appended_lsn());
         let result = result.and_then(|()| self.shared.write_end_mark());
         self.stop_worker();
@@ -449,6 +461,9 @@ impl Shared {
         room: OutcomeRoom,
         access: FullDiskAccess,
     ) -> Result<Appended> {
+        if self.opts.discards {
+            return self.discard(records);
+        }
         let access = match room {
             OutcomeRoom::Use => FullDiskAccess::Exits,
             _ => access,
@@ -530,6 +545,24 @@ impl Shared {
                 segment: state.segment.id,
             });
         }
+    }
+
+    /// Counts records that nobody will read. Their position is durable at once, so nobody waits
+    /// for it.
+    fn discard(&self, records: &[Record<'_>]) -> Result<Appended> {
+        self.segments.health.check()?;
+        let mut state = self.state.lock();
+        if state.closed {
+            return Err(Error::new(ErrorKind::ShutDown, "the log is closed"));
+        }
+        // Each append has a position of its own, even one without bytes.
+        state.appended += 1;
+        state.stats.records += records.len() as u64;
+        self.durable.store(state.appended, Ordering::Release);
+        Ok(Appended {
+            lsn: state.appended,
+            segment: state.segment.id,
+        })
     }
 
     /// Prepares the segment after the current one with `room` bytes for a group, unless it is

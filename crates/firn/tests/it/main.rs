@@ -16,3 +16,4 @@ mod optimistic;
 mod prepared;
 mod schema;
 mod table;
+mod temporary;

@@ -34,6 +34,14 @@ impl Transaction {
         }
     }
 
+    /// Lets the current statement's later reads see everything committed by now. For a session that
+    /// alone changes what it reads.
+    pub fn renew_point(&mut self) {
+        if self.point.is_some() {
+            self.point = Some(self.new_point());
+        }
+    }
+
     /// The read point that [`Self::pin`] pinned. Borrowing a read point, unlike cloning it, does
     /// not change its reference count, whose cache line all sessions share.
     ///
