@@ -5,6 +5,7 @@ use super::*;
 use crate::schema::{
     FIRN_COLUMN_FIXED, FIRN_PART_INT, firn_column, firn_index, firn_key_part, firn_table_def,
 };
+use crate::session::{firn_session_free, firn_session_new};
 use crate::table::{firn_autoinc_next_value, firn_table, firn_table_close, firn_table_open};
 use firn::base::options::Options;
 use firn::catalog::{INDEX_IDS, autoincrement_counter};
@@ -67,6 +68,7 @@ fn with_definition<T>(f: impl FnOnce(&firn_table_def) -> T) -> T {
         auto_increment: 0,
         collator: std::ptr::null(),
         default_record: std::ptr::null(),
+        optimistic: false,
     })
 }
 
@@ -161,6 +163,10 @@ fn truncates_leave_nothing_behind() {
     let db = open(&env);
     assert_eq!(create(&db, 5), firn_status::FIRN_OK);
     let handle = firn_db::over(Arc::clone(&db));
+    let mut session = std::ptr::null_mut();
+    // SAFETY: the handle is live; a session without host calls nothing back.
+    let status = unsafe { firn_session_new(handle, std::ptr::null_mut(), 0, &raw mut session) };
+    assert_eq!(status, firn_status::FIRN_OK);
     let (mut edits, mut log) = (Vec::new(), Vec::new());
     for n in 1..=count {
         let before = db.counters().wal_bytes_written;
@@ -168,7 +174,7 @@ fn truncates_leave_nothing_behind() {
         let counter = autoincrement_counter(entry.clustered.id);
         db.catalog().persist_counter(counter, 100 + n).unwrap();
         // SAFETY: the handle is live, the name a string.
-        let done = unsafe { firn_truncate_table(handle, NAME.as_ptr()) };
+        let done = unsafe { firn_truncate_table(handle, session, NAME.as_ptr()) };
         assert_eq!(done, firn_status::FIRN_OK);
         log.push(db.counters().wal_bytes_written - before);
         if n % 50 == 0 {
@@ -190,6 +196,8 @@ fn truncates_leave_nothing_behind() {
     let (early, late) = log.split_at(log.len() / 2);
     assert!(most(late) <= most(early), "log bytes of a statement");
     assert!(db.catalog().counters().cell(INDEX_IDS).read().value >= count);
+    // SAFETY: the session is not used afterwards.
+    unsafe { firn_session_free(session) };
     forget(handle);
     db.close().unwrap();
     drop(db);
