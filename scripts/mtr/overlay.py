@@ -36,7 +36,7 @@ SELECTED = {
 NAMES_ENGINE = re.compile(r"innodb", re.IGNORECASE)
 # They use InnoDB's own files, statistics, reports or settings, not what an engine promises to SQL.
 INNODB_ONLY = re.compile(
-    r"lock_memory(_debug)?|innodb_stats_drop_locked|deadlock_report|gap_locks|innodb_row_lock_time_ms"
+    r"alter_key_block_size.*|lock_memory(_debug)?|innodb_stats_drop_locked|deadlock_report|gap_locks|innodb_row_lock_time_ms"
     r"|innodb_i_s_innodb_locks|snapshot_isolation_race|auto_increment_lock_mode"
     r"|innodb_autoinc_lock_mode_zero|mon_lock_wait_current_count|xap_release_locks_on_dict_stats_table"
 )
@@ -47,6 +47,8 @@ ENGINE_NAME = re.compile(
 )
 # What InnoDB shows of locks, and the setting that tests of locks change, under FIRN's names.
 VIEWS = re.compile(r"\binnodb(?=_(?:trx|locks|lock_waits|deadlock_detect|deadlocks)\b)", re.IGNORECASE)
+# The engine takes a session's timeout for InnoDB, not the server's: see docs/locks.md.
+TIMEOUT = re.compile(r"--(?:loose-)?innodb[-_]lock[-_]wait[-_]timeout=(\d+)")
 POSITIONS = re.compile(r"(gtid_slave_pos_|gtid_pos_auto_engines\s*=\s*[\"']?)innodb\b", re.IGNORECASE)
 
 
@@ -108,6 +110,7 @@ def converted(text: str, suite: str) -> str:
     text = ENGINE_NAME.sub(r"\1FIRN", text)
     text = POSITIONS.sub(r"\1FIRN", text)
     text = VIEWS.sub("firn", text.replace("--innodb-deadlock-detect", "--loose-firn-deadlock-detect"))
+    text = TIMEOUT.sub(r"\g<0> --loose-firn-lock-wait-timeout=\1", text)
     return text.replace(f"suite/{suite}/", f"suite/{suite}_firn/")
 
 
