@@ -63,7 +63,7 @@ fn locking_reads_share_the_snapshot() {
         s.commit(a);
         // An old state for a locking read elsewhere; here it is the snapshot's.
         s.lock(t, all(), &[(100, &[1]), (102, &[2])]);
-        s.commit(t);
+        s.end(t, TxnOutcome::Failed);
         s.look(&[(100, &[1, 10]), (102, &[2, 10])]);
         let names = s.names();
         match level {
