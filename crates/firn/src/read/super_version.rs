@@ -172,8 +172,8 @@ impl SuperVersions {
     }
 
     /// As [`Self::latest`], with a view that has all commits up to the seqno. A point of `latest`
-    /// may lack one: a commit that replaces the memtable can come between its two loads. A reader that
-    /// later asks for commits above the seqno would overlook that one.
+    /// may lack one: a commit that replaces the memtable can come between its two loads. A reader
+    /// that later asks for commits above the seqno would overlook that one.
     pub fn latest_complete(&self) -> ReadPoint {
         loop {
             let point = self.latest();
