@@ -139,17 +139,32 @@ impl Builder<'_> {
     fn add_transaction(&mut self, t: TxnIndex) {
         let txn = &self.history.txns[t];
         let (mut last, mut snapshot): (Option<usize>, Option<usize>) = (None, None);
-        // The snapshot's node comes from failed statements, whose end does not bound it.
+        // The snapshot's node comes from statements that left nothing, whose end does not bound it.
         let mut open_end = false;
         for (o, op) in txn.ops.iter().enumerate() {
             let failed = op.status == StatementStatus::Failed;
+            let undone = op.status != StatementStatus::Done;
             let bounds = self.bounds_of(op.span, txn.life);
             let optimistic = self.is_optimistic(t, op);
             let consistent =
                 optimistic || matches!(op.statement, Statement::Snapshot | Statement::Read { .. });
             let shared = consistent && txn.level != IsolationLevel::ReadCommitted;
-            // A failed statement in an optimistic table may have taken the snapshot.
-            if failed && !(optimistic && shared && snapshot.is_none()) {
+            let vague = optimistic && undone && shared && (snapshot.is_none() || open_end);
+            if vague {
+                // The statement may have taken the snapshot. If nothing of the transaction remains,
+                // the engine begins it anew, with another snapshot.
+                if snapshot.is_none() {
+                    let first = self.node(Instant::In(t, o), bounds);
+                    self.bounds[first].hi = u64::MAX;
+                    if let Some(last) = last {
+                        self.graph.edge(last, first, EdgeKind::Session, 0);
+                    }
+                    self.graph.edge(first, self.ends[t], EdgeKind::Session, 0);
+                    (snapshot, open_end) = (Some(first), true);
+                }
+                continue;
+            }
+            if failed {
                 continue;
             }
             if consistent && let Some(node) = snapshot {
@@ -162,12 +177,6 @@ impl Builder<'_> {
             let first = self.node(Instant::In(t, o), bounds);
             if let Some(last) = last {
                 self.graph.edge(last, first, EdgeKind::Session, 0);
-            }
-            if failed {
-                self.bounds[first].hi = u64::MAX;
-                self.graph.edge(first, self.ends[t], EdgeKind::Session, 0);
-                (snapshot, open_end) = (Some(first), true);
-                continue;
             }
             last = Some(first);
             if consistent {

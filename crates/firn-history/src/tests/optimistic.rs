@@ -63,7 +63,7 @@ fn locking_reads_share_the_snapshot() {
         s.commit(a);
         // An old state for a locking read elsewhere; here it is the snapshot's.
         s.lock(t, all(), &[(100, &[1]), (102, &[2])]);
-        s.commit(t);
+        s.end(t, TxnOutcome::Failed);
         s.look(&[(100, &[1, 10]), (102, &[2, 10])]);
         let names = s.names();
         match level {
@@ -93,6 +93,18 @@ fn a_range_is_not_locked() {
 
 #[test]
 fn an_insert_or_a_failed_statement_may_have_taken_the_snapshot() {
+    // After a rollback to a savepoint before its first statement, the engine begins anew.
+    let mut s = optimistic(IsolationLevel::RepeatableRead);
+    let (t, a) = (s.begin(), s.begin());
+    for element in [20, 21] {
+        let (_, o) = s.append(t, all(), element);
+        s.history.txns[t].ops[o].status = StatementStatus::Undone;
+    }
+    s.append(a, all(), 10);
+    s.commit(a);
+    s.read(t, &[(100, &[1, 10]), (102, &[2, 10])]);
+    s.commit(t);
+    assert_eq!(s.names(), [""; 0]);
     for failed in [false, true] {
         let mut s = optimistic(IsolationLevel::RepeatableRead);
         let (t, a) = (s.begin(), s.begin());

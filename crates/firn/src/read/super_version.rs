@@ -171,6 +171,18 @@ impl SuperVersions {
         }
     }
 
+    /// As [`Self::latest`], with a view that has all commits up to the seqno. A point of `latest`
+    /// may lack one: a commit that replaces the memtable can come between its two loads. A reader
+    /// that later asks for commits above the seqno would overlook that one.
+    pub fn latest_complete(&self) -> ReadPoint {
+        loop {
+            let point = self.latest();
+            if self.freshness(&point) != Freshness::Replaced {
+                return point;
+            }
+        }
+    }
+
     /// The change of the database since `point` was taken. A caller that has been granted a lock
     /// learns here of all commits of the lock's earlier holders: a commit changes the view, if at
     /// all, before it becomes visible, and it becomes visible before its locks are released.

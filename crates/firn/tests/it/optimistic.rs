@@ -3,6 +3,7 @@
 use super::prepared::{insert, open_in, record, schema};
 use super::schema::open_or_create;
 use firn::base::options::Options;
+use firn::base::pause_points::{self, PausePoint};
 use firn::base::{ErrorKind, Result};
 use firn::catalog::{TableLocking, TableSchema};
 use firn::db::Db;
@@ -370,6 +371,39 @@ fn savepoints_keep_what_was_noted() {
     two.insert(50, Some(50)).unwrap();
     two.commit().unwrap();
     one.commit().unwrap();
+}
+
+/// A read point must not lack a commit that its seqno covers: one that replaces the memtable comes
+/// between the two loads.
+#[test]
+fn a_point_lacks_no_commit_up_to_its_seqno() {
+    let (_env, db, table) = filled();
+    let mutable = Arc::clone(&db.context().mutable);
+    let mut one = Txn::begin(&db, &table, Isolation::ReadCommitted);
+    // The transaction has a snapshot, and pins a new point with its next statement.
+    one.lock(9, LockMode::Shared).unwrap();
+    let (other, rows) = (Arc::clone(&db), Arc::clone(&table));
+    let mut left = 1;
+    pause_points::on_this_thread(move |point| {
+        if point == PausePoint::Pinned && left > 0 {
+            left -= 1;
+            // Spilled changes become visible with a new memtable.
+            mutable.txn_memory_limit.store(1, Ordering::Relaxed);
+            let mut two = Txn::begin(&other, &rows, Isolation::RepeatableRead);
+            two.update(1, Some(11)).unwrap();
+            two.commit().unwrap();
+        }
+    });
+    let seen = one.lock(1, LockMode::Exclusive).unwrap();
+    pause_points::clear();
+    one.update(2, Some(22)).unwrap();
+    match seen {
+        Some(Some(1)) => loses(one.commit()),
+        seen => {
+            assert_eq!(seen, Some(Some(11)));
+            one.commit().unwrap();
+        }
+    }
 }
 
 /// A SERIALIZABLE transaction locks rows and gaps; an optimistic one runs into these locks, and is

@@ -63,6 +63,8 @@ impl Transaction {
                     super_version: self.cx.super_versions.pin(),
                 }
             }
+            // The validation asks for commits above the point, so the point must not lack one.
+            None if self.oldest_read.is_some() => self.cx.super_versions.latest_complete(),
             None => self.cx.super_versions.latest(),
         }
     }

@@ -63,7 +63,8 @@ impl Transaction {
             let oldest = self.cx.snapshots.acquire(|| super_versions.visible());
             self.entry.set_snapshot(oldest.seqno());
             self.oldest_read = Some(oldest);
-            // A point from before is older than the snapshot, so it protects none of its versions.
+            // A point from before is older than the snapshot, so the versions above it are not
+            // safe, and it may be incomplete.
             self.point = None;
         }
         self.pin();
