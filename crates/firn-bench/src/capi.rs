@@ -174,7 +174,7 @@ impl Database {
         }
     }
 
-    /// Flushes and compacts everything.
+    /// Flushes and compacts the table.
     pub fn settle(&self) -> Result<()> {
         // SAFETY: the handles are live.
         check(unsafe { firn_optimize_table(self.db, self.table, go_on, null_mut()) })
