@@ -899,10 +899,10 @@ enum firn_status firn_cursor_end_range(struct firn_cursor *cursor,
                                        uint32_t key_len,
                                        uint32_t flag);
 
-// Locks the entries that begin with a key image as one thing, exclusively and until the transaction
-// ends, whether there are any or not. Until the cursor is reset its scans end with these entries,
-// and lock no gaps. For a check that precedes a write: the same check of another transaction waits.
-// An image of no bytes stands for the whole index.
+// Locks the entries that begin with a key image as one thing, exclusively and until the
+// transaction ends, whether there are any or not. Until the cursor is reset its scans end with
+// these entries, and lock no gaps. For a check that precedes a write: the same check of another
+// transaction waits. An image of no bytes stands for the whole index.
 //
 // # Safety
 // The cursor and its session are live and this thread's; the key image has the length given.
