@@ -51,8 +51,9 @@ int ha_firn::index_read_map(uchar* buf, const uchar* key, key_part_map parts, en
 /*
   Whether this read is the server's check of a key that the engine cannot check: a long UNIQUE,
   whose index has hashes of the values, or a period WITHOUT OVERLAPS. The server makes the check
-  before each write that changes the key, on this handler or on a clone of it. Hashes are read by nothing
-  else. Statements that read a period's index by a range do that within read_range_first().
+  before each write that changes the key, on this handler or on a clone of it. Hashes are read by
+  nothing else. Statements that read a period's index by a range do that within
+  read_range_first().
 */
 bool ha_firn::guards(const KEY* key_info, key_part_map parts, enum ha_rkey_function flag) const {
   if (likely(key_info->algorithm != HA_KEY_ALG_LONG_HASH && !key_info->without_overlaps)) return false;
