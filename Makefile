@@ -36,7 +36,7 @@ CPPFLAGS += -DMYSQL_DYNAMIC_PLUGIN -DMYSQL_SERVER -DHAVE_CONFIG_H -DDBUG_OFF -MM
 LDFLAGS += -shared -Wl,--version-script=mariadb/ha_firn.map -Wl,--gc-sections -Wl,-z,relro -Wl,-z,now
 LDLIBS += -lmysqlservices -lpthread -ldl -lm
 
-.PHONY: all help prepare demo stop test soak bench bench-budgets bench-steady bench-sql bench-large lab lab-rocksdb lab-test lab-results lab-proofs lint format install uninstall deb clean FORCE
+.PHONY: all help prepare demo stop test mtr soak bench bench-budgets bench-steady bench-sql bench-large lab lab-rocksdb lab-test lab-results lab-proofs lint format install uninstall deb clean FORCE
 
 all: $(PLUGIN) $(TOOL)
 
@@ -45,6 +45,7 @@ help:
 	@echo 'make demo     build, start a private server in ./run, compare InnoDB and FIRN, print a table'
 	@echo 'make stop     stop the private server'
 	@echo 'make test     run every test'
+	@echo 'make mtr      the server'\''s own tests on FIRN, beside kept results: GROUPS="storage_engine engines innodb rpl"'
 	@echo 'make soak     what concurrent sessions see, judged, for MINUTES=30 at each isolation level'
 	@echo 'make lint     formatting and lints of Rust, C++ and Python'
 	@echo 'make bench    the core beside RocksDB and fjall, some ten minutes; FULL=1: more engines, YCSB, 20 million keys'
@@ -142,6 +143,12 @@ lab-proofs: all lab
 
 test:
 	@scripts/test.sh
+
+# UPDATE=1 writes the results found into scripts/mtr/expected.
+mtr:
+	@scripts/deps.sh mtr
+	@$(MAKE) --no-print-directory all
+	@GROUPS_OF_TESTS="$(GROUPS)" UPDATE="$(UPDATE)" scripts/mtr.sh
 
 soak:
 	@scripts/deps.sh test

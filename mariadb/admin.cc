@@ -53,7 +53,7 @@ bool report_progress(void* context, uint64_t done, uint64_t total) {
 /* The server calls it for each partition, and writes go on meanwhile. */
 int ha_firn::optimize(THD* thd, HA_CHECK_OPT*) {
   thd_progress_init(thd, 1);
-  const firn_status status = firn_optimize_table(firn::database, m_share->core(), report_progress, thd);
+  const firn_status status = firn_optimize_table(m_share->core(), report_progress, thd);
   thd_progress_end(thd);
   if (status == FIRN_OK) return HA_ADMIN_OK;
   const int error = firn_error(status);

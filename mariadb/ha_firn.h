@@ -70,7 +70,7 @@ class ha_firn final : public handler {
   uint max_supported_key_part_length() const override { return MAX_DATA_LENGTH_FOR_KEY; }
   const key_map* keys_to_use_for_scanning() override { return &key_map_full; }
   uint8 table_cache_type() override { return HA_CACHE_TBL_NOCACHE; }
-  bool autoinc_lock_mode_stmt_unsafe() const override { return true; }
+  bool autoinc_lock_mode_stmt_unsafe() const override;
   /* There is one row format. Its rows have no fixed length. */
   enum row_type get_row_type() const override { return ROW_TYPE_DYNAMIC; }
 
@@ -156,7 +156,10 @@ class ha_firn final : public handler {
   uint32_t clustered_index() const { return has_primary_key() ? table_share->primary_key : FIRN_PRIMARY; }
 
   int begin(THD* thd, thr_lock_type lock_type, bool write);
+  void forget_statement();
   int refuse_unsupported(THD* thd, bool write);
+  /* Temporary tables have no part in a commit of several engines. */
+  int may_write() { return m_share->is_temporary() || is_sequence() ? 0 : m_session->may_write(); }
   ReadIntent read_intent(THD* thd, thr_lock_type lock_type, bool write) const;
 
   /*
@@ -228,6 +231,10 @@ class ha_firn final : public handler {
   /* The lock type of the last store_lock(), for the external_lock() that follows. */
   thr_lock_type m_lock_type = TL_UNLOCK;
   ReadIntent m_intent;
+  /* The server has locked the table for a statement, and has not unlocked it. */
+  bool m_locked = false;
+  /* reset() was called in between. */
+  bool m_reset_due = false;
   /* Set in a clone: begin() keeps the ReadIntent that clone() copied. */
   bool m_is_clone = false;
   bool m_keyread = false;

@@ -11,6 +11,8 @@
 extern "C" {
 void thd_rpl_deadlock_check(MYSQL_THD thd, MYSQL_THD other);
 int thd_need_wait_reports(const MYSQL_THD thd);
+int thd_need_ordering_with(const MYSQL_THD thd, const MYSQL_THD other);
+int thd_deadlock_victim_preference(const MYSQL_THD thd, const MYSQL_THD other);
 size_t thd_query_safe(MYSQL_THD thd, char* buffer, size_t size);
 }
 
@@ -33,11 +35,26 @@ void log(int severity, const char* message) {
 
 /*
   Parallel replication: a transaction that must commit later must not block one that commits
-  earlier. The server may decide to kill the blocker, which reaches the engine as kill_query().
+  earlier. The server may decide to kill the blocker, which another thread does by kill_query(). On a
+  primary the server notes in the binary log that the waiter has waited, and replicas apply its
+  transaction after the ones before it.
 */
 void lock_wait(void* waiter, void* blocker) {
   THD* thd = static_cast<THD*>(waiter);
   if (blocker && thd_need_wait_reports(thd)) thd_rpl_deadlock_check(thd, static_cast<THD*>(blocker));
+}
+
+/*
+  Parallel replication: the replica commits both transactions in the order of the primary, where
+  they were in one group commit and so did not wait for each other.
+*/
+bool order_is_fixed(void* one, void* other) {
+  return !thd_need_ordering_with(static_cast<THD*>(one), static_cast<THD*>(other));
+}
+
+/* Parallel replication: the one that commits later, since it waits for the earlier one anyway. */
+int preferred_victim(void* one, void* other) {
+  return thd_deadlock_victim_preference(static_cast<THD*>(one), static_cast<THD*>(other));
 }
 
 /* When the lock wait of this thread began. */
@@ -69,6 +86,8 @@ firn_host make() {
   firn_host host = {};
   host.log = log;
   host.lock_wait = lock_wait;
+  host.order_is_fixed = order_is_fixed;
+  host.preferred_victim = preferred_victim;
   host.wait_begins = wait_begins;
   host.wait_ends = wait_ends;
   host.statement = statement;

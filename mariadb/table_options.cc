@@ -7,6 +7,7 @@
 */
 
 #include "table_options.h"
+#include "ddl_callbacks.h"
 #include "session.h"
 #include "sql_alter.h"
 
@@ -19,11 +20,14 @@ bool thd_is_slave(const MYSQL_THD thd);
 
 namespace firn {
 
+/* FIRN_LOCKING: the names of TableLocking in their order; the first one is the default. */
 ha_create_table_option table_options[] = {
+    HA_TOPTION_ENUM("FIRN_LOCKING", locking, "PESSIMISTIC,OPTIMISTIC", 0),
     HA_TOPTION_BOOL("PAGE_COMPRESSED", page_compressed, 0),
     HA_TOPTION_NUMBER("PAGE_COMPRESSION_LEVEL", page_compression_level, 0, 0, UINT_MAX32, 1),
     HA_TOPTION_ENUM("ENCRYPTED", encryption, "DEFAULT,YES,NO", 0),
-    HA_TOPTION_NUMBER("ENCRYPTION_KEY_ID", encryption_key_id, 0, 0, UINT_MAX32, 1), HA_TOPTION_END};
+    HA_TOPTION_NUMBER("ENCRYPTION_KEY_ID", encryption_key_id, 0, 0, UINT_MAX32, 1),
+    HA_TOPTION_END};
 
 namespace {
 
@@ -89,7 +93,11 @@ void note(THD* thd, Session* session, uint option, const char* name) {
 
 const char* unmet_option(const TABLE* form) {
   const ha_table_option_struct* attributes = form->s->option_struct;
-  return attributes && attributes->encryption == kEncryptedYes ? "ENCRYPTED" : nullptr;
+  if (attributes && attributes->encryption == kEncryptedYes) return "ENCRYPTED";
+  /* The guard of such a key is a lock, and the snapshot of an optimistic read may be older. */
+  if (is_optimistic(attributes) && has_key_checked_by_server(form))
+    return "FIRN_LOCKING=OPTIMISTIC with WITHOUT OVERLAPS or UNIQUE over more bytes than a key takes";
+  return nullptr;
 }
 
 void note_ignored_options(THD* thd, const TABLE* form, const HA_CREATE_INFO* info) {

@@ -4,11 +4,14 @@
 #include "engine.h"
 
 /*
-  The engine attributes of a table. The server's macros expect this name and no namespace. FIRN has
-  none of the features behind them: they are InnoDB's attributes, declared so that the server
-  accepts the definitions of InnoDB tables, and so that the engine sees what it is asked for.
+  Values of the engine's attributes of CREATE TABLE, as the server parses them into
+  TABLE_SHARE::option_struct. The name is the server's. All but the first are InnoDB's, and FIRN has
+  none of the features behind them: they are declared so that the server accepts the definitions of
+  InnoDB tables, and so that the engine sees what it is asked for.
 */
 struct ha_table_option_struct {
+  /* FIRN_LOCKING, a number of firn::TableLocking. */
+  uint locking;
   bool page_compressed;
   ulonglong page_compression_level;
   /* Number in "DEFAULT,YES,NO". */
@@ -17,6 +20,8 @@ struct ha_table_option_struct {
 };
 
 namespace firn {
+
+enum class TableLocking : uint { kPessimistic, kOptimistic };
 
 /* HA_CREATE_USED_… of the server's options that have no effect. */
 constexpr ulong kIgnoredOptions =
@@ -28,6 +33,11 @@ constexpr ulong kIgnoredOptions =
 
 /* For handlerton::table_options. */
 extern ha_create_table_option table_options[];
+
+/* Whether the options say FIRN_LOCKING=OPTIMISTIC. `options` may be NULL. */
+inline bool is_optimistic(const ha_table_option_struct* options) {
+  return options && options->locking == uint(TableLocking::kOptimistic);
+}
 
 /*
   The option of `form` that changes what the user may rely on and that the engine cannot honour;

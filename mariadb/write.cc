@@ -19,11 +19,9 @@ uint32_t relaxed_checks(THD* thd) {
 
 int ha_firn::write_row(const uchar* buf) {
   if (m_session->aborted()) return HA_ERR_ROLLBACK;
-  if (unlikely(is_sequence())) {
+  if (int error = may_write()) return error;
+  if (unlikely(is_sequence()))
     if (int error = begin_own()) return error;
-  } else if (int error = m_session->may_write()) {
-    return error;
-  }
   if (table->next_number_field && buf == table->record[0])
     if (int error = update_auto_increment()) return error;
   uint32_t duplicate = 0;
@@ -58,8 +56,7 @@ bool ha_firn::loses_geometry(const uchar* old_row, const uchar* new_row) const {
 
 int ha_firn::update_row(const uchar* old_row, const uchar* new_row) {
   if (m_session->aborted()) return HA_ERR_ROLLBACK;
-  if (!m_own)
-    if (int error = m_session->may_write()) return error;
+  if (int error = may_write()) return error;
   if (loses_geometry(old_row, new_row)) {
     my_error(ER_CANT_CREATE_GEOMETRY_OBJECT, MYF(0));
     return HA_ERR_NULL_IN_SPATIAL;
@@ -78,7 +75,7 @@ int ha_firn::update_row(const uchar* old_row, const uchar* new_row) {
 
 int ha_firn::delete_row(const uchar* buf) {
   if (m_session->aborted()) return HA_ERR_ROLLBACK;
-  if (int error = m_session->may_write()) return error;
+  if (int error = may_write()) return error;
   return firn_error(firn_delete(core_session(), m_share->core(), buf, current_row_id()));
 }
 
@@ -91,6 +88,24 @@ void ha_firn::raise_auto_increment(const Field* field, const uchar* record) {
   if (offset) number->move_field_offset(-offset);
   if (value > 0 || (value < 0 && (number->flags & UNSIGNED_FLAG)))
     firn_autoinc_raise(core_session(), m_share->core(), uint64_t(value));
+}
+
+/*
+  Whether the statement may give its rows other generated values on a replica, which executes it
+  alone. INSERT … VALUES tells how many values it wants and gets them in one piece, and the binary log
+  has the first one. A statement of unknown length gets them in several pieces, between which other
+  sessions may take some; InnoDB locks the table for these.
+*/
+bool ha_firn::autoinc_lock_mode_stmt_unsafe() const {
+  switch (thd_sql_command(ha_thd())) {
+    case SQLCOM_INSERT_SELECT:
+    case SQLCOM_REPLACE_SELECT:
+    case SQLCOM_CREATE_TABLE:
+    case SQLCOM_LOAD:
+      return true;
+    default:
+      return false;
+  }
 }
 
 void ha_firn::get_auto_increment(ulonglong offset, ulonglong increment, ulonglong wanted, ulonglong* first,

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Installs the packages that a target needs:
-#   scripts/deps.sh build|run|demo|bench|test|lab|browser|lint|deb
+#   scripts/deps.sh build|run|demo|bench|test|mtr|lab|browser|lint|deb
 #
 # All packages come from the distribution. Only the parts of MariaDB that start no service are
 # installed: the binaries are in mariadb-server-core; the init scripts are in mariadb-server, which
-# is never requested. Without permission to install, it prints one line with the missing packages.
+# is never requested (make mtr unpacks it, with the packages of the tests, under build/). Without permission to install, it prints one line with the missing packages.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
@@ -23,11 +23,12 @@ packages_of() {
     demo) echo "${build[*]} ${run[*]} sysbench" ;;
     bench) echo "${bench[*]}" ;;
     test) echo "${build[*]} ${run[*]} mariadb-client sysbench python3-venv dpkg-dev" ;;
+    mtr) echo "${build[*]} ${run[*]} mariadb-client perl patch libpcre2-posix3 libaio1 libncurses6" ;;
     lab) echo "${run[*]} sysbench python3-venv" ;;
     browser) echo chromium ;;
     lint) echo "${build[*]} clang-format python3-venv" ;;
     deb) echo "${build[*]} dpkg-dev" ;;
-    *) die "unknown group of packages: $1 (build, run, demo, bench, test, lab, browser, lint or deb)" ;;
+    *) die "unknown group of packages: $1 (build, run, demo, bench, test, mtr, lab, browser, lint or deb)" ;;
   esac
 }
 
@@ -67,7 +68,7 @@ install_missing() {
   fi
 }
 
-[ $# -gt 0 ] || die "usage: scripts/deps.sh build|run|demo|bench|test|lab|browser|lint|deb"
+[ $# -gt 0 ] || die "usage: scripts/deps.sh build|run|demo|bench|test|mtr|lab|browser|lint|deb"
 command -v dpkg-query >/dev/null && command -v apt-get >/dev/null ||
   die "this is not a Debian system: build by hand with MARIADB_SRC=<server source> (see README.md)"
 mkdir -p "$FIRN_BUILD/log"

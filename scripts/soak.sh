@@ -2,7 +2,8 @@
 # Longer runs of tests that `make test` runs for a minute or two: make soak MINUTES=30
 #
 # Concurrent sessions of real servers run at READ COMMITTED and REPEATABLE READ in parallel, MINUTES
-# each, with kills of statements, sessions and servers. Then threads run through the C ABI with
+# each, with kills of statements, sessions and servers; twice half of that with optimistic tables.
+# Then a primary and a replica are killed in turn. Then threads run through the C ABI with
 # pauses and simulated crashes, a third of that time. A judge checks the histories
 # (docs/internals/history.md). SEED repeats a run as far as thread scheduling allows.
 set -euo pipefail
@@ -19,5 +20,7 @@ PATH=$FIRN_ROOT/.venv/bin:$PATH tests/sql/run -n 2 --dist load -rP test_history.
 say "random schedules beside InnoDB, $MINUTES minutes, seed $FIRN_TEST_SEED"
 FIRN_TEST_SCHEDULES_SECONDS=$((MINUTES * 60)) PATH=$FIRN_ROOT/.venv/bin:$PATH \
   tests/sql/run -n 1 -rP test_concurrent_differential.py
+say "a primary and a replica with parallel apply, killed in turn, 20 rounds, seed $FIRN_TEST_SEED"
+FIRN_TEST_REPLICATION_ROUNDS=20 PATH=$FIRN_ROOT/.venv/bin:$PATH tests/sql/run -rP test_replication.py -k kills
 say "threads through the C ABI, $((MINUTES * 20)) seconds, seed $FIRN_TEST_SEED"
 cargo run --quiet --release -p firn-sim -- concurrent --seconds $((MINUTES * 20)) --seed "$FIRN_TEST_SEED"

@@ -71,13 +71,13 @@ class Client:
     retries: int = 0
     unexpected: list[str] = field(default_factory=list)
 
-    def run(self, server: Server) -> None:
-        """Commits transactions until the server is gone."""
+    def run(self, server: Server, stop: threading.Event | None = None) -> None:
+        """Commits transactions until the server is gone, or `stop` is set."""
         try:
             connection = server.connect(DATABASE, autocommit=False)
         except pymysql.err.MySQLError:
             return
-        while True:
+        while not (stop and stop.is_set()):
             self.begun = self.acknowledged + 1
             try:
                 self._transaction(connection, self.begun)
@@ -85,6 +85,7 @@ class Client:
             except pymysql.err.MySQLError as error:
                 if not self._may_retry(connection, error):
                     return
+        connection.close()
 
     def _may_retry(self, connection: pymysql.Connection[Any], error: Exception) -> bool:
         number = error.args[0] if error.args else 0

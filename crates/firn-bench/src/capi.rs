@@ -95,6 +95,8 @@ impl Database {
         let host = firn_host {
             log: None,
             lock_wait: None,
+            order_is_fixed: None,
+            preferred_victim: None,
             wait_begins: None,
             wait_ends: None,
             statement: None,
@@ -154,6 +156,7 @@ impl Database {
             index_count: 1,
             primary: 0,
             auto_increment: FIRN_NONE,
+            optimistic: false,
             collator: null(),
             default_record: null(),
         };
@@ -177,7 +180,7 @@ impl Database {
     /// Flushes and compacts the table.
     pub fn settle(&self) -> Result<()> {
         // SAFETY: the handles are live.
-        check(unsafe { firn_optimize_table(self.db, self.table, go_on, null_mut()) })
+        check(unsafe { firn_optimize_table(self.table, go_on, null_mut()) })
     }
 
     /// A session with a cursor on the primary key.

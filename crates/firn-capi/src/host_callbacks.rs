@@ -2,6 +2,7 @@
 
 use firn::base::event_listener::{EventListener, Severity};
 use firn::txn::WaitObserver;
+use std::cmp::Ordering;
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::time::Duration;
 
@@ -11,9 +12,18 @@ use std::time::Duration;
 pub struct firn_host {
     /// Writes a line to the error log; severity 0 note, 1 warning, 2 error.
     pub log: Option<unsafe extern "C" fn(severity: c_int, message: *const c_char)>,
-    /// A session is about to wait for a row lock that another session holds. The arguments are the
-    /// `host` pointers of both sessions.
+    /// A session waits for a lock that another session holds, or gets the lock for while it waits.
+    /// The arguments are the `host` pointers of both sessions. Called on the thread of either, with
+    /// locks of the core held: it must not call the core.
     pub lock_wait: Option<unsafe extern "C" fn(waiter: *mut c_void, blocker: *mut c_void)>,
+    /// Whether the order in which the transactions of two sessions commit is fixed, so that an
+    /// insert of the one need not wait for gap locks of the other. May be called with locks of the
+    /// core held: it must wait for nothing.
+    pub order_is_fixed: Option<unsafe extern "C" fn(one: *mut c_void, other: *mut c_void) -> bool>,
+    /// Which of two sessions in a deadlock is preferred as the victim: below 0 the first, above 0
+    /// the second, 0 none. May be called with locks of the core held: it must wait for nothing.
+    pub preferred_victim:
+        Option<unsafe extern "C" fn(one: *mut c_void, other: *mut c_void) -> c_int>,
     /// A lock wait begins, on the thread of the waiter, which is going to sleep for at most
     /// `timeout_us` microseconds. Returns the timeout to use instead, in microseconds.
     pub wait_begins: Option<unsafe extern "C" fn(host: *mut c_void, timeout_us: u64) -> u64>,
@@ -65,9 +75,9 @@ impl WaitObserver for HostWaits {
     fn waits_for(&self, waiter: u64, blocker: u64) {
         if let (Some(call), true) = (self.host.lock_wait, waiter != 0 && blocker != 0) {
             // SAFETY: the host keeps its callbacks valid while the database is open. Both `host`
-            // pointers are valid: the waiter is the session of this thread, and the end of the
-            // blocker's session waits until this call has returned (`LockOwner::detach_host`). That
-            // the blocker holds a lock would prove nothing: a prepared transaction keeps its lock
+            // pointers are valid: one is the session of this thread, and the end of the other
+            // session waits until this call has returned (`LockOwner::detach_host`). That the
+            // blocker holds a lock would prove nothing: a prepared transaction keeps its lock
             // without a session, and a session that ends may have released the lock since it was
             // found among the blockers.
             unsafe {
@@ -77,6 +87,26 @@ impl WaitObserver for HostWaits {
                 )
             };
         }
+    }
+
+    fn commits_in_fixed_order(&self, one: u64, other: u64) -> bool {
+        let Some(call) = self.host.order_is_fixed else {
+            return false;
+        };
+        // SAFETY: the host keeps its callbacks valid while the database is open. Both `host`
+        // pointers are valid: the core passes the session of this thread or of one that waits and
+        // cannot stop meanwhile, and one whose end waits for this call (`LockOwner::detach_host`).
+        unsafe { call(one as usize as *mut c_void, other as usize as *mut c_void) }
+    }
+
+    fn preferred_victim(&self, one: u64, other: u64) -> Ordering {
+        let Some(call) = self.host.preferred_victim else {
+            return Ordering::Equal;
+        };
+        // SAFETY: the host keeps its callbacks valid while the database is open. Both sessions wait
+        // for locks, and no wait ends before the core has chosen the victim, so both are alive.
+        let preferred = unsafe { call(one as usize as *mut c_void, other as usize as *mut c_void) };
+        preferred.cmp(&0)
     }
 
     fn sleeps(&self, waiter: u64, timeout: Duration) -> Duration {

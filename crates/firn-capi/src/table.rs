@@ -9,6 +9,7 @@ use crate::session::{bulk_position, firn_session, session_mut};
 use firn::base::{Error, ErrorKind};
 use firn::db::Db;
 use firn::table::Table;
+use firn::temporary::EphemeralDb;
 use std::ffi::{CString, c_char, c_void};
 use std::sync::Arc;
 
@@ -16,6 +17,8 @@ use std::sync::Arc;
 pub struct firn_table {
     pub(crate) table: Arc<Table>,
     pub(crate) db: Arc<Db>,
+    /// The database of a temporary table.
+    pub(crate) ephemeral: Option<Arc<EphemeralDb>>,
     warning: Option<CString>,
 }
 
@@ -39,6 +42,10 @@ impl firn_table {
     pub(crate) fn db(&self) -> &Arc<Db> {
         &self.db
     }
+
+    pub(crate) fn is_temporary(&self) -> bool {
+        self.ephemeral.is_some()
+    }
 }
 
 /// Opens a table, which the server defines as `definition`. `FIRN_DEFINITION_DIFFERS`, with the
@@ -56,7 +63,15 @@ pub unsafe extern "C" fn firn_table_open(
     guard(|| {
         // SAFETY: the handle is live: the host frees it only after its last call with it; the
         // strings end with a NUL byte and stay valid during the call.
-        let (db, table_name) = unsafe { (firn_db::get(db)?, name(table_name)?) };
+        let (db, temporary, table_name) = unsafe {
+            (
+                firn_db::get(db)?,
+                firn_db::temporary(db)?,
+                name(table_name)?,
+            )
+        };
+        let ephemeral = temporary.find(table_name);
+        let db = ephemeral.as_ref().map_or(db, |database| database.db());
         // SAFETY: the definition and all that it points to stay valid during the call.
         let schema = unsafe { table_schema(definition) }?;
         let len = schema.record_len as usize;
@@ -69,10 +84,23 @@ pub unsafe extern "C" fn firn_table_open(
             out.write(boxed(firn_table {
                 table,
                 db: Arc::clone(db),
+                ephemeral,
                 warning,
             }))
         };
         Ok(())
+    })
+}
+
+/// Whether the table is a temporary one, which only one session uses.
+///
+/// # Safety
+/// The table is live.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_table_is_temporary(table: *const firn_table) -> bool {
+    guard_value(false, || {
+        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        unsafe { firn_table::whole(table) }.is_ok_and(firn_table::is_temporary)
     })
 }
 
@@ -88,6 +116,19 @@ pub unsafe extern "C" fn firn_table_warning(table: *const firn_table) -> *const 
         let table = unsafe { firn_table::whole(table) }.ok();
         let warning = table.and_then(|table| table.warning.as_ref());
         warning.map_or(std::ptr::null(), |words| words.as_ptr())
+    })
+}
+
+/// Whether the table is optimistic: transactions lock nothing in it, and a commit fails if another
+/// transaction was first.
+///
+/// # Safety
+/// The table is live.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_table_is_optimistic(table: *const firn_table) -> bool {
+    guard_value(false, || {
+        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        unsafe { firn_table::get(table) }.is_ok_and(|table| table.is_optimistic())
     })
 }
 
@@ -145,10 +186,13 @@ pub unsafe extern "C" fn firn_autoinc_raise(
     guard(|| {
         // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
         // is unique.
-        let (session, table) = unsafe { (session_mut(session)?, firn_table::get(table)?) };
-        match bulk_position(session, table) {
+        let (session, whole) = unsafe { (session_mut(session)?, firn_table::whole(table)?) };
+        match bulk_position(session, &whole.table) {
             Some(at) => session.bulks[at].use_autoincrement(used),
-            None => table.use_autoincrement(&mut session.transaction, used),
+            None => {
+                let txn = session.transaction_of(whole);
+                whole.table.use_autoincrement(txn, used);
+            }
         }
         Ok(())
     });
@@ -252,15 +296,15 @@ pub unsafe extern "C" fn firn_check_table(
 /// The handles are live; `progress` calls no function of the core.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_optimize_table(
-    db: *const firn_db,
     table: *const firn_table,
     progress: firn_progress,
     context: *mut c_void,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handles are live: the host frees them only after its last call with them.
-        let (db, table) = unsafe { (firn_db::get(db)?, firn_table::get(table)?) };
-        Ok(db.optimize(&table.index_ids(), &mut |done, total| {
+        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        let whole = unsafe { firn_table::whole(table) }?;
+        let indexes = whole.table.index_ids();
+        Ok(whole.db.optimize(&indexes, &mut |done, total| {
             // SAFETY: callback and context are the host's and stay valid during the call.
             match unsafe { progress(context, done, total) } {
                 true => Err(Error::new(

@@ -58,6 +58,8 @@ impl Server {
         let host = firn_host {
             log: None,
             lock_wait: Some(lock_wait),
+            order_is_fixed: None,
+            preferred_victim: None,
             wait_begins: None,
             wait_ends: None,
             statement: None,

@@ -1,5 +1,6 @@
 //! Searches cycles in the wait-for graph, with pure functions that take no locks.
 
+use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::hash::Hash;
 
@@ -7,7 +8,6 @@ use std::hash::Hash;
 /// waits for the next one, and the last one waits for `start`. `None` if there is no such cycle.
 /// `key` identifies a node. `blockers` returns the nodes that a node waits for; it is called once
 /// for each node that the search reaches.
-/// per node reached.
 pub(super) fn find_cycle<N: Clone, K: Hash + Eq>(
     start: &N,
     key: impl Fn(&N) -> K,
@@ -37,9 +37,16 @@ pub(super) fn find_cycle<N: Clone, K: Hash + Eq>(
 
 /// Index of the victim in a cycle: the member with the least weight. If several have it, the first
 /// one is the victim: index 0 is the requester, and the other members have waited longer.
-pub(super) fn victim(weights: &[u64]) -> usize {
-    let least = weights.iter().min().expect("a cycle has members");
-    weights.iter().position(|w| w == least).expect("the least")
+/// `preferred` compares two members and comes before the weight: `Less` makes the first of them the
+/// victim, `Greater` the second.
+pub(super) fn victim(weights: &[u64], preferred: impl Fn(usize, usize) -> Ordering) -> usize {
+    let better = |victim: usize, next: usize| match preferred(victim, next) {
+        Ordering::Less => victim,
+        Ordering::Greater => next,
+        Ordering::Equal if weights[next] < weights[victim] => next,
+        Ordering::Equal => victim,
+    };
+    (1..weights.len()).fold(0, better)
 }
 
 #[cfg(test)]

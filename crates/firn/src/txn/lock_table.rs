@@ -3,10 +3,11 @@
 
 mod deadlock_report;
 mod gap_locks;
-mod key_set;
+pub(in crate::txn) mod key_set;
 mod lock_owner;
 mod lock_queue;
 mod merged_locks;
+mod observer;
 mod own_gaps;
 mod report;
 mod shard;
@@ -15,17 +16,20 @@ mod waiting;
 
 pub use deadlock_report::{Deadlock, DeadlockMember};
 pub use gap_locks::GapGrant;
+pub(super) use key_set::KeySet;
 pub use lock_owner::LockOwner;
+pub use observer::WaitObserver;
 pub use report::{LockInfo, LockMemory, LockStats, WaitInfo};
 
 use crate::base::checksum::xxh3;
 use crate::base::pause_points::{self, PausePoint};
-use crate::base::{Error, ErrorKind, Result};
+use crate::base::{Error, ErrorKind, IndexId, Result};
 use deadlock_report::DeadlockLog;
 use gap_locks::GapLockTable;
 use key_set::same_index;
 use merged_locks::MergedLockRegistry;
-use parking_lot::{Mutex, RwLock};
+use observer::ObserverCell;
+use parking_lot::Mutex;
 use shard::{Released, Shard};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -86,33 +90,6 @@ pub struct Granted {
     pub waited: bool,
 }
 
-/// Receives reports of lock waits, for a host that prescribes an order of transactions (parallel
-/// replication).
-pub trait WaitObserver: Send + Sync {
-    /// The transaction with context `waiter` is about to sleep until the one with context
-    /// `blocker` releases a lock or leaves a queue. Called on the waiter's thread, once per
-    /// blocker, without any of the lock table's locks. Both contexts are those of
-    /// [`LockOwner::new`]; an owner without context is not reported. `blocker` stays valid during
-    /// the call, since [`LockOwner::detach_host`] waits for it. The call may interrupt the blocker.
-    fn waits_for(&self, waiter: u64, blocker: u64);
-
-    /// The transaction with context `waiter` goes to sleep, for at most `timeout`. Returns the
-    /// timeout that counts. Called on its thread.
-    fn sleeps(&self, _waiter: u64, timeout: Duration) -> Duration {
-        timeout
-    }
-
-    /// The transaction with context `waiter` woke up. Called on its thread.
-    fn wakes(&self, _waiter: u64) {}
-
-    /// The SQL text that the session with context `host` executes, if it can be had without a wait.
-    /// Called from any thread, also while the lock table's locks are held: it must not wait for a
-    /// lock, nor come back.
-    fn statement(&self, _host: u64) -> Option<String> {
-        None
-    }
-}
-
 /// Row locks and gap locks of all transactions.
 ///
 /// A request takes these steps:
@@ -153,9 +130,13 @@ pub trait WaitObserver: Send + Sync {
 /// new keys, and an insert that waits blocks nobody. So a gap lock is granted at once, and an
 /// insert waits for owners alone, not in a queue.
 ///
-/// Lock order: graph → shard → registry → merged locks of an owner → its held rows, or a waiter. A
-/// request that need not wait takes its shard's lock and that of its own held rows; registry and
-/// merged locks only while an owner is registered in the key's slot.
+/// **Prescribed order.** A host may have fixed the order in which transactions commit
+/// ([`WaitObserver`]). It learns of every wait, decides who is the victim of a deadlock, and spares
+/// inserts the wait for gap locks: what these would order is ordered already.
+///
+/// Lock order: graph → shard → registry → merged locks of an owner → its held rows, a waiter, or an
+/// owner's host. A request that need not wait takes its shard's lock and that of its own held rows;
+/// registry and merged locks only while an owner is registered in the key's slot.
 ///
 /// Rejected: a condition variable per shard (it wakes all waiters of the shard); a detector thread
 /// (a deadlock then lasts as long as the thread's period); granting shared requests past a waiting
@@ -171,26 +152,29 @@ pub struct LockTable {
     /// Whether a wait that begins searches for deadlocks. Read and changed under the graph lock.
     detects_deadlocks: AtomicBool,
     deadlocks: DeadlockLog,
-    observer: RwLock<Option<Arc<dyn WaitObserver>>>,
+    observer: Arc<ObserverCell>,
     waits: AtomicU64,
     timeouts: AtomicU64,
+    conflicts: AtomicU64,
 }
 
 impl LockTable {
     /// A table without locks. `rows`: an owner's locks are merged when it holds more than this many
     /// rows of the hash table; 0 merges each lock at once.
     pub fn merging_at(rows: usize) -> Self {
+        let observer = Arc::<ObserverCell>::default();
         Self {
             shards: (0..SHARDS).map(|_| Shard::default()).collect(),
             registry: MergedLockRegistry::new(),
-            gaps: GapLockTable::new(),
+            gaps: GapLockTable::new(Arc::clone(&observer)),
             merge_at: rows,
             graph: Mutex::new(()),
             detects_deadlocks: AtomicBool::new(true),
             deadlocks: DeadlockLog::default(),
-            observer: RwLock::new(None),
+            observer,
             waits: AtomicU64::new(0),
             timeouts: AtomicU64::new(0),
+            conflicts: AtomicU64::new(0),
         }
     }
 
@@ -202,7 +186,7 @@ impl LockTable {
 
     /// The SQL text that the session of `owner` executes, if it can be had at once.
     pub fn statement_of(&self, owner: &LockOwner) -> Option<String> {
-        let observer = self.observer.read().clone()?;
+        let observer = self.observer.get()?;
         let mut text = None;
         owner.with_host(|host| text = observer.statement(host));
         text
@@ -210,7 +194,7 @@ impl LockTable {
 
     /// Sets the observer of waits that begin from now on.
     pub fn set_observer(&self, observer: Option<Arc<dyn WaitObserver>>) {
-        *self.observer.write() = observer;
+        self.observer.set(observer);
     }
 
     /// Locks `key`, or upgrades the lock that `owner` has on it.
@@ -231,6 +215,9 @@ impl LockTable {
         if let Some(locked) = shard.attempt(&self.registry, owner, key, mode) {
             if locked.rows > self.merge_at {
                 self.merge(owner);
+            }
+            if locked.overtakes {
+                self.tell_of_upgrade(owner, key);
             }
             return Ok(Granted {
                 newly: locked.newly,
@@ -374,7 +361,19 @@ impl LockTable {
             waits: self.waits.load(Ordering::Relaxed),
             timeouts: self.timeouts.load(Ordering::Relaxed),
             deadlocks: self.deadlocks.number(),
+            conflicts: self.conflicts.load(Ordering::Relaxed),
         }
+    }
+
+    /// Counts a transaction that has lost against another one when it was validated.
+    pub(in crate::txn) fn count_conflict(&self) {
+        self.conflicts.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether another owner may have locked a gap of `index`. The caller has listed its new keys
+    /// of the index before ([`GapLockTable`]).
+    pub(in crate::txn) fn may_lock_gaps(&self, index: IndexId) -> bool {
+        self.gaps.may_lock(index)
     }
 
     fn shard(&self, key: &[u8]) -> &Shard {

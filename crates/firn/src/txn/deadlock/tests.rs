@@ -57,7 +57,22 @@ fn agrees_with_reachability_on_random_graphs() {
 
 #[test]
 fn the_lightest_goes_and_the_requester_on_a_tie() {
-    assert_eq!(victim(&[5, 3, 4]), 1);
-    assert_eq!(victim(&[3, 3, 4]), 0);
-    assert_eq!(victim(&[4, 3, 3]), 1);
+    let any = |_, _| Ordering::Equal;
+    assert_eq!(victim(&[5, 3, 4], any), 1);
+    assert_eq!(victim(&[3, 3, 4], any), 0);
+    assert_eq!(victim(&[4, 3, 3], any), 1);
+}
+
+/// Members that commit in a prescribed order: the last of them goes, whatever the weights.
+#[test]
+fn a_preferred_victim_goes_before_a_lighter_one() {
+    let order = [Some(3), None, Some(1), Some(2)];
+    let last = |one: usize, other: usize| match (order[one], order[other]) {
+        (Some(one), Some(other)) => i32::cmp(&other, &one),
+        _ => Ordering::Equal,
+    };
+    assert_eq!(victim(&[9, 9, 1, 2], |one, other| last(one, other)), 0);
+    assert_eq!(victim(&[1, 9, 9, 9], |one, other| last(one, other)), 0);
+    // Against a member outside the order the weight decides.
+    assert_eq!(victim(&[9, 1, 9, 9], |one, other| last(one, other)), 1);
 }

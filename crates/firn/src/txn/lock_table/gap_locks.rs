@@ -1,6 +1,7 @@
 //! Gap locks: ranges of an index in which other transactions must not insert.
 
 use super::lock_owner::LockOwner;
+use super::observer::{ObserverCell, tell_of};
 use super::waiter::{LockWaiter, WaitOutcome};
 use crate::base::IndexId;
 use crate::base::key::index_id_of;
@@ -13,6 +14,9 @@ use std::sync::atomic::{AtomicUsize, Ordering, fence};
 /// Slots of the table. An index uses the slot of its id modulo this number. At most 64, since
 /// [`LockOwner`] has one bit for each.
 const SLOTS: usize = 64;
+
+/// Owners that reports list for an insert that waits.
+const OWNERS_LISTED: usize = 64;
 
 /// Gap locks of all transactions, by index.
 ///
@@ -27,12 +31,16 @@ const SLOTS: usize = 64;
 /// fence in between, so one of the two sees the other. If the insert does, it takes its key back,
 /// and waits.
 ///
-/// Lock order: graph → a slot's `indexes` → an owner's `gaps`.
+/// Where the host has fixed the commit order of two transactions, an insert of the one does not
+/// wait for gap locks of the other ([`ObserverCell::is_order_fixed`]).
+///
+/// Lock order: graph → a slot's `indexes` → an owner's `gaps`, or its host.
 ///
 /// Rejected: locking the entry at the end of a gap, as InnoDB does. Keys that are inserted or
 /// removed would have to inherit locks, and the memtable has no place for them.
 pub(super) struct GapLockTable {
     slots: Box<[GapSlot]>,
+    observer: Arc<ObserverCell>,
 }
 
 /// Aligned to a cache line, so that a change of one slot does not slow down readers of another.
@@ -84,9 +92,49 @@ impl IndexGaps {
         (key < &segment.upper[..]).then_some(segment)
     }
 
-    fn is_locked_against(&self, owner: &Arc<LockOwner>, key: &[u8]) -> bool {
-        let segment = self.segment_at(key);
-        segment.is_some_and(|segment| segment.others(owner).next().is_some())
+    /// The owners whose gap locks an insert of `key` by `owner` has to wait for.
+    fn blockers<'a>(
+        &'a self,
+        owner: &'a Arc<LockOwner>,
+        key: &[u8],
+        observer: &'a ObserverCell,
+    ) -> impl Iterator<Item = &'a Arc<LockOwner>> {
+        let segment = self.segment_at(key).into_iter();
+        let others = segment.flat_map(move |segment| segment.others(owner));
+        others.filter(move |other| !observer.is_order_fixed(owner, other))
+    }
+
+    fn is_locked_against(
+        &self,
+        owner: &Arc<LockOwner>,
+        key: &[u8],
+        observer: &ObserverCell,
+    ) -> bool {
+        self.blockers(owner, key, observer).next().is_some()
+    }
+
+    /// Reports that the inserts which wait in the range now wait for `owner`, too.
+    fn tell_waiters(
+        &self,
+        owner: &Arc<LockOwner>,
+        lower: &[u8],
+        upper: &[u8],
+        observer: &ObserverCell,
+    ) {
+        if self.waiters.is_empty() {
+            return;
+        }
+        let Some(told) = observer.get() else {
+            return;
+        };
+        let blocking = owner.host();
+        let within = (Bound::Included(lower), Bound::Excluded(upper));
+        for waiter in self.waiters.range::<[u8], _>(within).flat_map(|(_, w)| w) {
+            let other = &waiter.owner;
+            if !Arc::ptr_eq(other, owner) && !observer.is_order_fixed(other, owner) {
+                tell_of(&*told, waiter, blocking);
+            }
+        }
     }
 
     /// Makes `key` a bound of segments, if it lies in one.
@@ -106,6 +154,9 @@ impl IndexGaps {
     fn lock(&mut self, owner: &Arc<LockOwner>, lower: &[u8], upper: &[u8]) -> GapGrant {
         if let Some(grant) = self.extend(owner, lower, upper) {
             return grant;
+        }
+        if self.has_all(owner, lower, upper) {
+            return GapGrant::Before;
         }
         self.split(lower);
         self.split(upper);
@@ -137,6 +188,28 @@ impl IndexGaps {
         }
     }
 
+    /// Whether `owner` has locked all keys of the range. A statement that is repeated in a
+    /// transaction meets its own segments, which other owners' ranges may have divided: it must
+    /// not divide them again, nor add to the owner's ranges.
+    fn has_all(&self, owner: &Arc<LockOwner>, lower: &[u8], upper: &[u8]) -> bool {
+        let until = (Bound::Unbounded, Bound::Included(lower));
+        let first = self.segments.range::<[u8], _>(until).next_back();
+        let Some((_, first)) = first.filter(|(_, first)| lower < &first.upper[..]) else {
+            return false;
+        };
+        let mut end = &first.upper;
+        let mut all = first.is_of(owner);
+        let within = (Bound::Excluded(lower), Bound::Excluded(upper));
+        for (start, segment) in self.segments.range::<[u8], _>(within) {
+            all = all && start[..] == end[..] && segment.is_of(owner);
+            if !all {
+                break;
+            }
+            end = &segment.upper;
+        }
+        all && upper <= &end[..]
+    }
+
     /// The usual steps of a scan: the range continues a segment of the owner alone, or the owner
     /// has it already.
     fn extend(&mut self, owner: &Arc<LockOwner>, lower: &[u8], upper: &[u8]) -> Option<GapGrant> {
@@ -163,6 +236,7 @@ impl IndexGaps {
         owner: &Arc<LockOwner>,
         lower: &[u8],
         upper: &[u8],
+        observer: &ObserverCell,
         woken: &mut Vec<Arc<LockWaiter>>,
     ) {
         let mut free = Vec::new();
@@ -179,12 +253,18 @@ impl IndexGaps {
             self.segments.remove(start);
         }
         if !self.waiters.is_empty() {
-            self.grant(lower, &end, woken);
+            self.grant(lower, &end, observer, woken);
         }
     }
 
     /// Ends the waits of inserts in the range that no other owner blocks.
-    fn grant(&mut self, lower: &[u8], upper: &[u8], woken: &mut Vec<Arc<LockWaiter>>) {
+    fn grant(
+        &mut self,
+        lower: &[u8],
+        upper: &[u8],
+        observer: &ObserverCell,
+        woken: &mut Vec<Arc<LockWaiter>>,
+    ) {
         if lower >= upper {
             return;
         }
@@ -193,7 +273,7 @@ impl IndexGaps {
         let within = (Bound::Included(lower), Bound::Excluded(upper));
         for (key, waiting) in waiters.range_mut::<[u8], _>(within) {
             waiting.retain(|waiter| {
-                let stays = self.is_locked_against(&waiter.owner, key);
+                let stays = self.is_locked_against(&waiter.owner, key, observer);
                 if !stays {
                     waiter.decide(WaitOutcome::Granted);
                     woken.push(Arc::clone(waiter));
@@ -228,9 +308,10 @@ fn index_of(key: &[u8]) -> IndexId {
 }
 
 impl GapLockTable {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(observer: Arc<ObserverCell>) -> Self {
         Self {
             slots: (0..SLOTS).map(|_| GapSlot::default()).collect(),
+            observer,
         }
     }
 
@@ -242,7 +323,8 @@ impl GapLockTable {
         &self.slots[Self::slot_number(index)]
     }
 
-    /// Locks the range from `lower` to below `upper`, which lies in one index.
+    /// Locks the range from `lower` to below `upper`, which lies in one index, and reports that
+    /// inserts of others which wait in the range now wait for `owner`, too.
     pub(super) fn lock(&self, owner: &Arc<LockOwner>, lower: &[u8], upper: &[u8]) -> GapGrant {
         if lower >= upper {
             return GapGrant::Before;
@@ -254,6 +336,7 @@ impl GapLockTable {
             let gaps = indexes.entry(index).or_default();
             let grant = gaps.lock(owner, lower, upper);
             if grant != GapGrant::Before {
+                gaps.tell_waiters(owner, lower, upper, &self.observer);
                 let mut own = owner.gaps.lock();
                 let bit = 1 << Self::slot_number(index);
                 if own.slots & bit == 0 {
@@ -286,7 +369,7 @@ impl GapLockTable {
         if let Some(gaps) = indexes.get_mut(&index) {
             gaps.split(lower);
             gaps.split(upper);
-            gaps.unlock(owner, lower, upper, &mut woken);
+            gaps.unlock(owner, lower, upper, &self.observer, &mut woken);
             if gaps.is_empty() {
                 indexes.remove(&index);
             }
@@ -306,7 +389,7 @@ impl GapLockTable {
             let index = index_of(lower);
             let mut indexes = self.slot(index).indexes.lock();
             if let Some(gaps) = indexes.get_mut(&index) {
-                gaps.unlock(owner, lower, upper, &mut woken);
+                gaps.unlock(owner, lower, upper, &self.observer, &mut woken);
                 if gaps.is_empty() {
                     indexes.remove(&index);
                 }
@@ -333,7 +416,14 @@ impl GapLockTable {
         }
         let indexes = slot.indexes.lock();
         let gaps = indexes.get(&index);
-        gaps.is_some_and(|gaps| gaps.is_locked_against(owner, key))
+        gaps.is_some_and(|gaps| gaps.is_locked_against(owner, key, &self.observer))
+    }
+
+    /// Whether any owner may have locked a range of `index`. As for [`Self::is_locked_against`], a
+    /// scan that has not locked its range yet finds the keys that were listed before this call.
+    pub(super) fn may_lock(&self, index: IndexId) -> bool {
+        fence(Ordering::SeqCst);
+        self.slot(index).owners.load(Ordering::Acquire) != 0
     }
 
     /// Joins the inserts that wait, if another owner has locked a range with `key`. The caller
@@ -342,7 +432,7 @@ impl GapLockTable {
         let index = index_of(key);
         let mut indexes = self.slot(index).indexes.lock();
         let gaps = indexes.get_mut(&index)?;
-        if !gaps.is_locked_against(owner, key) {
+        if !gaps.is_locked_against(owner, key, &self.observer) {
             return None;
         }
         let waiter = LockWaiter::for_gap(owner, key);
@@ -380,12 +470,31 @@ impl GapLockTable {
         if waiter.outcome() != WaitOutcome::Waiting {
             return Vec::new();
         }
-        let segment = indexes.get(&index).and_then(|g| g.segment_at(&waiter.key));
-        let others = segment.map(|segment| segment.others(&waiter.owner).cloned().collect());
-        others.unwrap_or_default()
+        let gaps = indexes.get(&index).into_iter();
+        let blockers =
+            gaps.flat_map(|gaps| gaps.blockers(&waiter.owner, &waiter.key, &self.observer));
+        blockers.cloned().collect()
     }
 
-    /// Calls `f` with each locked segment and its owners, and with each insert that waits.
+    /// Calls `f` with the owners that `waiter` waits for; with none if it does not wait any more.
+    /// None of them releases its gap locks while it runs.
+    pub(super) fn for_each_blocker(
+        &self,
+        waiter: &Arc<LockWaiter>,
+        f: impl FnMut(&Arc<LockOwner>),
+    ) {
+        let index = index_of(&waiter.key);
+        let indexes = self.slot(index).indexes.lock();
+        if waiter.outcome() == WaitOutcome::Waiting
+            && let Some(gaps) = indexes.get(&index)
+        {
+            let blockers = gaps.blockers(&waiter.owner, &waiter.key, &self.observer);
+            blockers.for_each(f);
+        }
+    }
+
+    /// Calls `held` with each locked segment and its owners, and `waits` with each insert that
+    /// waits and at most [`OWNERS_LISTED`] owners that block it.
     pub(super) fn for_each(
         &self,
         mut held: impl FnMut(&[u8], &[u8], &Arc<LockOwner>),
@@ -399,9 +508,9 @@ impl GapLockTable {
                     }
                 }
                 for waiter in gaps.waiters.values().flatten() {
-                    let segment = gaps.segment_at(&waiter.key).into_iter();
-                    let others = segment.flat_map(|segment| segment.others(&waiter.owner));
-                    waits(waiter, others.map(|owner| owner.id()).collect());
+                    let blockers = gaps.blockers(&waiter.owner, &waiter.key, &self.observer);
+                    let blockers = blockers.take(OWNERS_LISTED);
+                    waits(waiter, blockers.map(|owner| owner.id()).collect());
                 }
             }
         }

@@ -12,7 +12,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 /// Only one thread at a time acquires and releases locks for an owner. Other threads move its locks
 /// between `merged` and `held` when they have to wait for one of them, read its weight in a
 /// deadlock search, and interrupt it. Lock order: `merged` → `held`. `waiting` is a leaf. `host` is
-/// held while a callback of the host runs, so it is taken without any other lock.
+/// held while a callback of the host runs ([`super::WaitObserver`]), and may be taken with the
+/// graph lock, a shard or a slot of gap locks held: these callbacks do not come back to the lock table, and
+/// the locks that they take in the host are never held by a thread that calls the engine. No
+/// thread holds two of them.
 pub struct LockOwner {
     id: u64,
     /// The host's number of the session, for reports; 0 for none.
@@ -141,6 +144,12 @@ impl LockOwner {
     pub fn weight(&self) -> u64 {
         let rows = self.changed_rows();
         rows.saturating_add((self.locks_held() + self.gaps_held()) as u64)
+    }
+
+    /// The host's context, 0 if there is none. It is valid on the owner's own thread, and while the
+    /// owner waits and cannot stop.
+    pub(super) fn host(&self) -> u64 {
+        *self.host.lock()
     }
 
     /// Calls `f` with the host's context, if there is one. The context stays valid while `f` runs:

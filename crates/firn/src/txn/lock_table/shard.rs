@@ -24,6 +24,8 @@ pub(super) struct GrantedAtOnce {
     /// If the owner got a row of the hash table: the number of rows that it holds now, without the
     /// stuck ones. Otherwise 0.
     pub(super) rows: usize,
+    /// The owner upgraded its lock while requests of others waited for the row.
+    pub(super) overtakes: bool,
 }
 
 impl GrantedAtOnce {
@@ -32,6 +34,15 @@ impl GrantedAtOnce {
         Self {
             newly: false,
             rows: 0,
+            overtakes: false,
+        }
+    }
+
+    /// The owner had the row shared, and has it exclusive now.
+    fn upgraded(row: &LockQueue) -> Self {
+        Self {
+            overtakes: row.queue().next().is_some(),
+            ..Self::before()
         }
     }
 
@@ -42,6 +53,7 @@ impl GrantedAtOnce {
         Self {
             newly: true,
             rows: held.keys.len() - held.stuck.min(held.keys.len()),
+            overtakes: false,
         }
     }
 }
@@ -80,7 +92,7 @@ fn attempt(
         if registry.append(owner, key, mode) {
             return Some(GrantedAtOnce {
                 newly: true,
-                rows: 0,
+                ..GrantedAtOnce::before()
             });
         }
         let key: Arc<[u8]> = Arc::from(key);
@@ -97,7 +109,8 @@ fn attempt(
         return None;
     }
     match row.attempt(owner, mode) {
-        LockAttempt::Held | LockAttempt::Upgraded => Some(GrantedAtOnce::before()),
+        LockAttempt::Held => Some(GrantedAtOnce::before()),
+        LockAttempt::Upgraded => Some(GrantedAtOnce::upgraded(row)),
         LockAttempt::Granted => {
             let (key, _) = rows.map.get_key_value(key).expect("just locked");
             Some(GrantedAtOnce::row(owner, Arc::clone(key)))
@@ -186,7 +199,8 @@ impl Shard {
         registry.unmerge(&key, row);
         // Try again: an owner may have released its merged locks before `unmerge`.
         match row.attempt(owner, mode) {
-            LockAttempt::Held | LockAttempt::Upgraded => Ok(GrantedAtOnce::before()),
+            LockAttempt::Held => Ok(GrantedAtOnce::before()),
+            LockAttempt::Upgraded => Ok(GrantedAtOnce::upgraded(row)),
             LockAttempt::Granted => Ok(GrantedAtOnce::row(owner, key)),
             LockAttempt::Blocked { upgrade } => {
                 let waiter = LockWaiter::new(owner, &key, mode, upgrade);
@@ -250,9 +264,27 @@ impl Shard {
         outcome
     }
 
-    /// All owners that `waiter` waits for; none if it does not wait any more.
-    pub(super) fn blockers(&self, waiter: &Arc<LockWaiter>) -> Vec<Arc<LockOwner>> {
-        self.row_of(waiter, |row| row.blockers(waiter))
+    /// Calls `f` with the requests of other owners that wait for `key`. They wait while it runs.
+    pub(super) fn for_each_request_of_others(
+        &self,
+        owner: &Arc<LockOwner>,
+        key: &[u8],
+        f: impl FnMut(&Arc<LockWaiter>),
+    ) {
+        let rows = self.rows.lock();
+        let queue = rows.map.get(key).into_iter().flat_map(LockQueue::queue);
+        let others = queue.filter(|waiter| !Arc::ptr_eq(&waiter.owner, owner));
+        others.for_each(f);
+    }
+
+    /// Calls `f` with all owners that `waiter` waits for; with none if it does not wait any more.
+    /// None of them releases its lock or leaves the queue while it runs.
+    pub(super) fn for_each_blocker(
+        &self,
+        waiter: &Arc<LockWaiter>,
+        f: impl FnMut(&Arc<LockOwner>),
+    ) {
+        self.row_of(waiter, |row| row.blockers(waiter).iter().for_each(f));
     }
 
     /// Those of [`Shard::blockers`] from which a search reaches all others.
@@ -260,15 +292,12 @@ impl Shard {
         self.row_of(waiter, |row| row.nearest_blockers(waiter))
     }
 
-    fn row_of(
-        &self,
-        waiter: &Arc<LockWaiter>,
-        f: impl FnOnce(&LockQueue) -> Vec<Arc<LockOwner>>,
-    ) -> Vec<Arc<LockOwner>> {
+    /// Calls `f` with the row of `waiter`, if it still waits.
+    fn row_of<T: Default>(&self, waiter: &LockWaiter, f: impl FnOnce(&LockQueue) -> T) -> T {
         let rows = self.rows.lock();
         match waiter.outcome() {
             WaitOutcome::Waiting => f(rows.map.get(&waiter.key).expect("it has a queue")),
-            _ => Vec::new(),
+            _ => T::default(),
         }
     }
 }

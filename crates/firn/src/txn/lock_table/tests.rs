@@ -1,6 +1,7 @@
 mod basic;
 mod merging;
 mod model;
+mod order;
 mod script;
 mod stress;
 

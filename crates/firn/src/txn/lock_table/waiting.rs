@@ -1,6 +1,7 @@
 //! Waits for locks: from the queue through the search for deadlocks and the sleep to the outcome.
 
 use super::deadlock_report::{Deadlock, DeadlockMember};
+use super::observer::tell_of;
 use super::waiter::{LockWaiter, WaitOutcome};
 use super::{Granted, LockMode, LockOwner, LockTable};
 use crate::base::pause_points::{self, PausePoint};
@@ -28,6 +29,10 @@ impl LockTable {
         let waiter = match shard.attempt_or_enqueue(&self.registry, owner, key, mode) {
             // `waited` is true: the lock was released since the first attempt, perhaps by a commit.
             Ok(locked) => {
+                drop(graph);
+                if locked.overtakes {
+                    self.tell_of_upgrade(owner, key);
+                }
                 return Ok(Granted {
                     newly: locked.newly,
                     waited: true,
@@ -62,19 +67,24 @@ impl LockTable {
         drop(graph);
         self.deadlocks.report(&deadlocks);
         self.waits.fetch_add(1, Ordering::Relaxed);
+        if waiter.upgrade {
+            // Whether it still waits or not: the requests behind it wait for it either way.
+            self.tell_of_upgrade(owner, &waiter.key);
+        }
         if waiter.outcome() == WaitOutcome::Waiting {
             self.tell_observer(waiter);
         }
         // An interrupt before `set_waiting` did not find this waiter to kick it.
         if !owner.is_interrupted() {
-            let observer = self.observer.read().clone();
-            let mut timeout = timeout;
-            if let Some(observer) = &observer {
-                owner.with_host(|host| timeout = observer.sleeps(host, timeout));
-            }
-            waiter.sleep(timeout);
-            if let Some(observer) = &observer {
-                owner.with_host(|host| observer.wakes(host));
+            // The own context stays valid, since this is its thread. Its mutex must not be held
+            // while the host is called: the host takes locks of its own, under which other threads
+            // come here.
+            match (self.observer.get(), owner.host()) {
+                (Some(observer), host) if host != 0 => {
+                    waiter.sleep(observer.sleeps(host, timeout));
+                    observer.wakes(host);
+                }
+                _ => _ = waiter.sleep(timeout),
             }
         }
         let outcome = match waiter.outcome() {
@@ -116,9 +126,12 @@ impl LockTable {
                 break;
             };
             let weights: Vec<u64> = cycle.iter().map(|w| w.owner.weight()).collect();
-            let victim = deadlock::victim(&weights);
+            let victim = deadlock::victim(&weights, |one, other| {
+                let (one, other) = (&cycle[one].owner, &cycle[other].owner);
+                self.observer.preferred_victim(one, other)
+            });
             // Before the victim wakes up and ends its statement.
-            let observer = self.observer.read().clone();
+            let observer = self.observer.get();
             let members = cycle.iter().zip(&weights);
             let members = members.map(|(w, weight)| DeadlockMember::new(w, *weight, &observer));
             found.push(self.deadlocks.add(members.collect(), victim));
@@ -176,21 +189,30 @@ impl LockTable {
         waiting.collect()
     }
 
+    /// Reports the blockers of a wait that begins.
     fn tell_observer(&self, waiter: &Arc<LockWaiter>) {
-        let observer = self.observer.read().clone();
-        let Some(observer) = observer else {
+        let Some(observer) = self.observer.get() else {
             return;
         };
         // Copy the own context, which stays valid, since this is its thread. Holding the locks of
         // two contexts at once could deadlock.
-        let mut waiting = 0;
-        waiter.owner.with_host(|host| waiting = host);
-        let blockers = match waiter.for_gap {
-            true => self.gaps.blockers(waiter),
-            false => self.shard(&waiter.key).blockers(waiter),
-        };
-        for blocker in blockers {
+        let waiting = waiter.owner.host();
+        let tell = |blocker: &Arc<LockOwner>| {
             blocker.with_host(|blocking| observer.waits_for(waiting, blocking));
+        };
+        match waiter.for_gap {
+            true => self.gaps.for_each_blocker(waiter, tell),
+            false => self.shard(&waiter.key).for_each_blocker(waiter, tell),
+        }
+    }
+
+    /// `owner` upgrades its lock on `key`, ahead of requests that wait: shared ones among them may
+    /// not have waited for it before. The caller is the owner's thread.
+    pub(super) fn tell_of_upgrade(&self, owner: &Arc<LockOwner>, key: &[u8]) {
+        if let Some(observer) = self.observer.get() {
+            let blocking = owner.host();
+            let tell = |waiter: &Arc<LockWaiter>| tell_of(&*observer, waiter, blocking);
+            self.shard(key).for_each_request_of_others(owner, key, tell);
         }
     }
 }

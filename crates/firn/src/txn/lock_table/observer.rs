@@ -1,0 +1,109 @@
+//! A host that prescribes an order of transactions (parallel replication) observes lock waits.
+
+use super::LockOwner;
+use super::waiter::LockWaiter;
+use parking_lot::RwLock;
+use std::cmp;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Receives reports of lock waits, for a host that prescribes an order of transactions.
+///
+/// A transaction that must commit later can hold a lock for which an earlier one waits. It keeps
+/// the lock, since it waits for its turn to commit, and no deadlock search sees that wait: the host
+/// must roll it back. So the host learns of every pair of waiter and blocker, whichever of the two
+/// came first.
+pub trait WaitObserver: Send + Sync {
+    /// The transaction with context `waiter` waits until the one with context `blocker` releases a
+    /// lock or leaves a queue. Called on the waiter's thread, once per blocker, before it sleeps;
+    /// or on the thread of a blocker that gets in the way of a request that waits already (an
+    /// upgrade, a gap lock). Both contexts are those of [`LockOwner::new`]; an owner without context
+    /// is not reported. The other thread's context stays valid during the call, since
+    /// [`LockOwner::detach_host`] waits for it.
+    ///
+    /// The call may have the blocker interrupted later, so it must not be made when the blocker's
+    /// session has gone on to its next transaction. It is made with the lock of the row or of the
+    /// gap locks held: neither can the blocker release what it holds, nor does the waiter stop to
+    /// wait. So the call must not come back, and must take no lock with which the host calls the
+    /// engine.
+    fn waits_for(&self, waiter: u64, blocker: u64);
+
+    /// Whether the host has fixed the order in which the transactions with these contexts commit.
+    /// An insert of the one then does not wait for gap locks of the other. The answer does not
+    /// change while both transactions run. Called from any thread with the lock table's locks held:
+    /// it must not wait, nor come back.
+    fn commits_in_fixed_order(&self, _one: u64, _other: u64) -> bool {
+        false
+    }
+
+    /// Which of two members of a deadlock the host prefers as the victim: `Less` for the first,
+    /// `Greater` for the second, `Equal` for none. Called from any thread with the lock table's
+    /// locks held, while both wait: it must not wait, nor come back.
+    fn preferred_victim(&self, _one: u64, _other: u64) -> cmp::Ordering {
+        cmp::Ordering::Equal
+    }
+
+    /// The transaction with context `waiter` goes to sleep, for at most `timeout`. Returns the
+    /// timeout that counts. Called on its thread.
+    fn sleeps(&self, _waiter: u64, timeout: Duration) -> Duration {
+        timeout
+    }
+
+    /// The transaction with context `waiter` woke up. Called on its thread.
+    fn wakes(&self, _waiter: u64) {}
+
+    /// The SQL text that the session with context `host` executes, if it can be had without a wait.
+    /// Called from any thread, also while the lock table's locks are held: it must not wait for a
+    /// lock, nor come back.
+    fn statement(&self, _host: u64) -> Option<String> {
+        None
+    }
+}
+
+/// The observer of a lock table, if it has one.
+#[derive(Default)]
+pub(super) struct ObserverCell(RwLock<Option<Arc<dyn WaitObserver>>>);
+
+impl ObserverCell {
+    pub(super) fn set(&self, observer: Option<Arc<dyn WaitObserver>>) {
+        *self.0.write() = observer;
+    }
+
+    pub(super) fn get(&self) -> Option<Arc<dyn WaitObserver>> {
+        self.0.read().clone()
+    }
+
+    /// Whether the host has fixed the order in which `one` and `other` commit. `one` is the owner
+    /// of the calling thread, or waits and cannot stop while the caller holds its queue.
+    pub(super) fn is_order_fixed(&self, one: &LockOwner, other: &LockOwner) -> bool {
+        let Some(observer) = self.get() else {
+            return false;
+        };
+        let host = one.host();
+        let mut fixed = false;
+        if host != 0 {
+            other.with_host(|other| fixed = observer.commits_in_fixed_order(host, other));
+        }
+        fixed
+    }
+
+    /// As [`WaitObserver::preferred_victim`]. The caller holds the graph lock, and both owners
+    /// wait, so neither's session can end.
+    pub(super) fn preferred_victim(&self, one: &LockOwner, other: &LockOwner) -> cmp::Ordering {
+        match (self.get(), one.host(), other.host()) {
+            (Some(observer), one, other) if one != 0 && other != 0 => {
+                observer.preferred_victim(one, other)
+            }
+            _ => cmp::Ordering::Equal,
+        }
+    }
+}
+
+/// Reports that `waiter` waits for the owner with context `blocking`, if both have one. The caller is
+/// that owner's thread, and holds the lock of the queue, so `waiter` still waits.
+pub(super) fn tell_of(observer: &dyn WaitObserver, waiter: &LockWaiter, blocking: u64) {
+    if blocking != 0 {
+        let waiting = &waiter.owner;
+        waiting.with_host(|waiting| observer.waits_for(waiting, blocking));
+    }
+}
