@@ -40,11 +40,27 @@ int ha_firn::analyze(THD*, HA_CHECK_OPT*) {
   return info(HA_STATUS_CONST | HA_STATUS_VARIABLE | HA_STATUS_TIME) ? HA_ADMIN_FAILED : HA_ADMIN_OK;
 }
 
+namespace {
+
+bool report_progress(void* context, uint64_t done, uint64_t total) {
+  THD* thd = static_cast<THD*>(context);
+  thd_progress_report(thd, done, MY_MAX(total, 1ULL));
+  return thd_kill_level(thd) > THD_ABORT_SOFTLY;
+}
+
+}  // namespace
+
+/* The server calls it for each partition, and writes go on meanwhile. */
 int ha_firn::optimize(THD* thd, HA_CHECK_OPT*) {
-  const firn_status status = firn_optimize_table(m_share->core());
+  thd_progress_init(thd, 1);
+  const firn_status status = firn_optimize_table(m_share->core(), report_progress, thd);
+  thd_progress_end(thd);
   if (status == FIRN_OK) return HA_ADMIN_OK;
-  (void)firn_error(status);
-  push_warning_printf(thd, Sql_condition::WARN_LEVEL_WARN, ER_GET_ERRMSG, "FIRN: %s",
-                      m_session ? m_session->message() : "");
+  const int error = firn_error(status);
+  if (error == HA_ERR_ABORTED_BY_USER)
+    print_error(error, MYF(0));
+  else
+    push_warning_printf(thd, Sql_condition::WARN_LEVEL_WARN, ER_GET_ERRMSG, "FIRN: %s",
+                        m_session ? m_session->message() : firn_last_error());
   return HA_ADMIN_FAILED;
 }

@@ -17,6 +17,7 @@
 #include "ddl_callbacks.h"
 #include "errors.h"
 #include "table_definition.h"
+#include "table_options.h"
 #include "sql_alter.h"
 
 #include <new>
@@ -110,7 +111,8 @@ bool report_stage(void* context, uint64_t done, uint64_t total) {
 enum_alter_inplace_result ha_firn::check_if_supported_inplace_alter(TABLE* altered, Alter_inplace_info* info) {
   const alter_table_operations flags = info->handler_flags;
   if (flags & ~(kMetadata | kIndexes | ALTER_PARTITIONED)) return HA_ALTER_INPLACE_NOT_SUPPORTED;
-  constexpr ulong harmless_options = HA_CREATE_USED_AUTO | HA_CREATE_USED_COMMENT | HA_CREATE_USED_DEFAULT_CHARSET;
+  constexpr ulong harmless_options =
+      HA_CREATE_USED_AUTO | HA_CREATE_USED_COMMENT | HA_CREATE_USED_DEFAULT_CHARSET | firn::kIgnoredOptions;
   const ulong options = info->create_info->used_fields;
   if (options & ~harmless_options) return HA_ALTER_INPLACE_NOT_SUPPORTED;
   /*
@@ -119,7 +121,11 @@ enum_alter_inplace_result ha_firn::check_if_supported_inplace_alter(TABLE* alter
   if (flags & ALTER_PARTITIONED && options & HA_CREATE_USED_AUTO) return HA_ALTER_INPLACE_NOT_SUPPORTED;
   /* IGNORE drops duplicate rows, which a fill cannot do. */
   if (info->ignore && flags & ALTER_ADD_UNIQUE_INDEX) return HA_ALTER_INPLACE_NOT_SUPPORTED;
-  if (firn::key_without_guard(altered)) return HA_ALTER_INPLACE_NOT_SUPPORTED;
+  /* A copy makes the server check these keys. */
+  if (flags & kIndexes && (firn::has_key_checked_by_server(altered) || firn::has_key_checked_by_server(table)))
+    return HA_ALTER_INPLACE_NOT_SUPPORTED;
+  /* create() refuses it. */
+  if (firn::unmet_option(altered)) return HA_ALTER_INPLACE_NOT_SUPPORTED;
   if (flags & kFill && info->alter_info->algorithm(ha_thd()) == Alter_info::ALTER_TABLE_ALGORITHM_INSTANT) {
     info->unsupported_reason = "ADD INDEX";
     return HA_ALTER_INPLACE_NOT_SUPPORTED;
@@ -146,6 +152,7 @@ bool ha_firn::prepare_inplace_alter_table(TABLE* altered, Alter_inplace_info* in
     my_error(ER_OUT_OF_RESOURCES, MYF(0));
     return true;
   }
+  firn::note_ignored_options(ha_thd(), altered, info->create_info);
   return false;
 }
 

@@ -14,12 +14,14 @@
 int ha_firn::aim(uint32_t index) {
   if (!m_session) return HA_ERR_WRONG_COMMAND;
   if (m_session->aborted()) return HA_ERR_ROLLBACK;
+  if (unlikely(is_sequence()))
+    if (int error = begin_own()) return error;
   const bool other_index = index != m_cursor_index;
   firn_status status;
   if (!m_cursor)
-    status = firn_cursor_open(m_session->core(), m_share->core(), index, m_intent.mode, m_intent.wait, &m_cursor);
+    status = firn_cursor_open(core_session(), m_share->core(), index, m_intent.mode, m_intent.wait, &m_cursor);
   else
-    status = firn_cursor_reset(m_cursor, m_session->core(), index, m_intent.mode, m_intent.wait);
+    status = firn_cursor_reset(m_cursor, core_session(), index, m_intent.mode, m_intent.wait);
   if (status != FIRN_OK) return firn_error(status);
   m_cursor_index = index;
   m_cursor_live = true;
@@ -105,7 +107,7 @@ int ha_firn::resume_scan() {
     m_at_point = true;
     return 0;
   }
-  const firn_status status = firn_cursor_resume(m_cursor, m_session->core(), m_intent.mode, m_intent.wait);
+  const firn_status status = firn_cursor_resume(m_cursor, core_session(), m_intent.mode, m_intent.wait);
   if (status != FIRN_OK) return firn_error(status);
   m_cursor_live = true;
   m_scan_parked = false;

@@ -10,6 +10,7 @@
 #include "ddl_callbacks.h"
 #include "errors.h"
 #include "table_definition.h"
+#include "table_options.h"
 #include "sql_alter.h"
 
 #include <new>
@@ -95,13 +96,12 @@ int drop_table(const char* path) {
   return to_server_error(firn_drop_table(database, session ? session->core() : nullptr, TableName(path).c_str()));
 }
 
-const char* key_without_guard(const TABLE* form) {
+bool has_key_checked_by_server(const TABLE* form) {
   for (uint i = 0; i < form->s->keys; i++) {
     const KEY* key_info = form->key_info + i;
-    if (key_info->algorithm == HA_KEY_ALG_LONG_HASH) return "UNIQUE over more bytes than a key takes";
-    if (key_info->without_overlaps) return "WITHOUT OVERLAPS";
+    if (key_info->algorithm == HA_KEY_ALG_LONG_HASH || key_info->without_overlaps) return true;
   }
-  return nullptr;
+  return false;
 }
 
 }  // namespace firn
@@ -111,13 +111,14 @@ int ha_firn::create(const char* name, TABLE* form, HA_CREATE_INFO* info) {
   if (!firn::database) return HA_ERR_INITIALIZATION;
   if (wants_foreign_key(info)) return refuse("FOREIGN KEY");
   if (firn::galera_is_on(thd)) return refuse("Galera replication (wsrep_on)");
-  if (const char* what = firn::key_without_guard(form)) return refuse(what);
-  if (info->data_file_name || info->index_file_name)
-    push_warning_printf(thd, Sql_condition::WARN_LEVEL_WARN, WARN_OPTION_IGNORED, ER_THD(thd, WARN_OPTION_IGNORED),
-                        info->data_file_name ? "DATA DIRECTORY" : "INDEX DIRECTORY");
+  /* A temporary table belongs to its session's transaction, and a sequence to none. */
+  if (info->tmp_table() && info->sequence) return refuse("TEMPORARY SEQUENCE");
+  if (const char* what = firn::unmet_option(form)) return refuse(what);
+  if (firn::refuse_directories(thd, info)) return firn::kErrorReported;
   try {
     firn::TableDefinition definition(form);
     if (const char* what = definition.unsupported()) return refuse(what);
+    firn::note_ignored_options(thd, form, info);
     const ulonglong first_number = MY_MAX(info->auto_increment_value, 1ULL);
     if (info->tmp_table()) {
       firn::Session* session = firn::Session::get(thd);
@@ -129,9 +130,9 @@ int ha_firn::create(const char* name, TABLE* form, HA_CREATE_INFO* info) {
     firn::note_binlog_position();
     const LEX_CUSTRING& version = form->s->tabledef_version;
     const bool known = !joins_partitioned_table(thd, name);
-    const firn_status status = firn_create_table(firn::database, firn::TableName(name).c_str(), definition.get(),
-                                                 image.bytes(), known ? image.length() : 0, version.str,
-                                                 known ? version.length : 0, first_number);
+    const firn_status status =
+        firn_create_table(firn::database, firn::TableName(name).c_str(), definition.get(), image.bytes(),
+                          known ? image.length() : 0, version.str, known ? version.length : 0, first_number);
     return firn::to_server_error(status);
   } catch (const std::bad_alloc&) {
     return HA_ERR_OUT_OF_MEM;
@@ -155,8 +156,16 @@ int ha_firn::truncate() {
   firn::Session* session = firn::Session::get(ha_thd());
   if (!session) return HA_ERR_OUT_OF_MEM;
   firn::note_binlog_position();
-  return firn::to_server_error(
-      firn_truncate_table(firn::database, session->core(), firn::TableName(m_path).c_str()));
+  return firn::to_server_error(firn_truncate_table(firn::database, session->core(), firn::TableName(m_path).c_str()));
+}
+
+/*
+  The server asks it before it exchanges a partition with a table: whether the rows could stay as
+  they are.
+*/
+bool ha_firn::check_if_incompatible_data(HA_CREATE_INFO* info, uint table_changes) {
+  const bool numbers_differ = info->used_fields & HA_CREATE_USED_AUTO && info->auto_increment_value != 0;
+  return table_changes == IS_EQUAL_YES && !numbers_differ ? COMPATIBLE_DATA_YES : COMPATIBLE_DATA_NO;
 }
 
 void ha_firn::update_create_info(HA_CREATE_INFO* info) {

@@ -15,9 +15,9 @@ void set_ddl_callbacks(handlerton* hton);
 LEX_CUSTRING version_of(const LEX_CUSTRING* frm);
 
 /*
-  Names a kind of key that the server itself checks, by a read before the write. Without gap locks
-  two sessions would both find no row. NULL if the table has no such key.
+  Whether the table has a key that the server itself checks, by a read before the write: UNIQUE over
+  more bytes than a key takes, USING HASH, or a period WITHOUT OVERLAPS.
 */
-const char* key_without_guard(const TABLE* form);
+bool has_key_checked_by_server(const TABLE* form);
 
 }  // namespace firn

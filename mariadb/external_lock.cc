@@ -129,7 +129,10 @@ int ha_firn::begin(THD* thd, thr_lock_type lock_type, bool write) {
   if (int error = m_session->begin_statement()) return error;
   if (changes_tables(thd_sql_command(thd)))
     if (int error = firn::to_server_error(firn_refuse_unsettled(m_share->core()))) return error;
-  if (!m_is_clone) m_intent = read_intent(thd, lock_type, write);
+  if (is_sequence())
+    m_intent = ReadIntent();
+  else if (!m_is_clone)
+    m_intent = read_intent(thd, lock_type, write);
   if (m_intent.whole_row) m_share->written(time(nullptr));
   m_locked = true;
   return 0;
@@ -141,6 +144,7 @@ int ha_firn::external_lock(THD* thd, int lock_type) {
     park();
     if (m_reset_due) forget_statement();
     abort_bulk();
+    free_own();
     m_session = nullptr;
     return 0;
   }

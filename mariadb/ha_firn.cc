@@ -1,6 +1,7 @@
 /* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
 
 #include "ha_firn.h"
+#include "ddl_callbacks.h"
 #include "errors.h"
 #include "table_options.h"
 
@@ -13,7 +14,7 @@ handler::Table_flags ha_firn::table_flags() const {
       HA_REC_NOT_IN_SEQ | HA_NULL_IN_KEY | HA_CAN_INDEX_BLOBS | HA_CAN_VIRTUAL_COLUMNS | HA_CAN_SQL_HANDLER |
       HA_CAN_GEOMETRY | HA_TABLE_SCAN_ON_INDEX | HA_PRIMARY_KEY_IN_READ_INDEX | HA_PRIMARY_KEY_REQUIRED_FOR_POSITION |
       HA_PARTIAL_COLUMN_READ | HA_REQUIRES_KEY_COLUMNS_FOR_DELETE | HA_BINLOG_ROW_CAPABLE | HA_CAN_ONLINE_BACKUPS |
-      HA_CONCURRENT_OPTIMIZE | HA_CAN_SKIP_LOCKED | HA_ONLINE_ANALYZE;
+      HA_CONCURRENT_OPTIMIZE | HA_CAN_SKIP_LOCKED | HA_ONLINE_ANALYZE | HA_CAN_TABLES_WITHOUT_ROLLBACK;
   /*
     At READ COMMITTED and below, and in optimistic tables, a statement may change other rows on a
     replica: others may insert rows that it has not locked.
@@ -65,6 +66,7 @@ int ha_firn::open(const char* name, int, uint) {
 }
 
 int ha_firn::close() {
+  free_own();
   if (m_cursor) firn_cursor_close(m_cursor);
   m_cursor = nullptr;
   m_cursor_live = false;
@@ -164,6 +166,12 @@ void ha_firn::note_duplicate(uint32_t index) {
     (void)firn_bulk_duplicate(m_session->core(), m_share->core(), table->record[0]);
 }
 
+/*
+  Whether rows may go into the table by a load, which shows them only at its end. The server itself
+  checks some keys, and must find the rows that it has just written. A sequence has one row.
+*/
+bool ha_firn::may_load() const { return !is_sequence() && !firn::has_key_checked_by_server(table); }
+
 int ha_firn::extra(enum ha_extra_function operation) {
   switch (operation) {
     case HA_EXTRA_KEYREAD:
@@ -181,10 +189,11 @@ int ha_firn::extra(enum ha_extra_function operation) {
       m_write_flags &= ~uint32_t(FIRN_WRITE_LOCK_DUPLICATE_X);
       break;
     case HA_EXTRA_BEGIN_ALTER_IGNORE_COPY:
+      if (!may_load()) break;
       m_bulk_flags = FIRN_BULK_ONE_BY_ONE;
       [[fallthrough]];
     case HA_EXTRA_BEGIN_COPY:
-      m_bulk = true;
+      m_bulk = may_load();
       break;
     /* The server calls it at the end of every INSERT … SELECT too, without a begin. */
     case HA_EXTRA_END_COPY:

@@ -71,6 +71,8 @@ class ha_firn final : public handler {
   const key_map* keys_to_use_for_scanning() override { return &key_map_full; }
   uint8 table_cache_type() override { return HA_CACHE_TBL_NOCACHE; }
   bool autoinc_lock_mode_stmt_unsafe() const override;
+  /* There is one row format. Its rows have no fixed length. */
+  enum row_type get_row_type() const override { return ROW_TYPE_DYNAMIC; }
 
   /* open and close */
   int open(const char* name, int mode, uint test_if_locked) override;
@@ -133,6 +135,7 @@ class ha_firn final : public handler {
   int rename_table(const char* from, const char* to) override;
   int truncate() override;
   void update_create_info(HA_CREATE_INFO* info) override;
+  bool check_if_incompatible_data(HA_CREATE_INFO* info, uint table_changes) override;
   enum_alter_inplace_result check_if_supported_inplace_alter(TABLE* altered, Alter_inplace_info* info) override;
   bool prepare_inplace_alter_table(TABLE* altered, Alter_inplace_info* info) override;
   bool inplace_alter_table(TABLE* altered, Alter_inplace_info* info) override;
@@ -156,7 +159,7 @@ class ha_firn final : public handler {
   void forget_statement();
   int refuse_unsupported(THD* thd, bool write);
   /* Temporary tables have no part in a commit of several engines. */
-  int may_write() { return m_share->is_temporary() ? 0 : m_session->may_write(); }
+  int may_write() { return m_share->is_temporary() || is_sequence() ? 0 : m_session->may_write(); }
   ReadIntent read_intent(THD* thd, thr_lock_type lock_type, bool write) const;
 
   /*
@@ -185,6 +188,7 @@ class ha_firn final : public handler {
   void estimate_rows_per_key();
   int end_bulk();
   void abort_bulk();
+  bool may_load() const;
   void note_duplicate(uint32_t index);
   /* The hidden row id of the row last read or written; NULL if the table has a primary key. */
   const uchar* current_row_id();
@@ -192,8 +196,22 @@ class ha_firn final : public handler {
   void raise_auto_increment(const Field* field, const uchar* record);
   int largest_auto_increment(ulonglong* largest);
 
+  /* sequence.cc: the transaction of its own in which a sequence is read and written. */
+  bool is_sequence() const;
+  int begin_own();
+  int commit_own(int error);
+  void end_own();
+  void free_own();
+  /* The core's session that reads and writes this table. */
+  firn_session* core_session() const { return m_own ? m_own : m_session->core(); }
+
+  bool guards(const KEY* key_info, key_part_map parts, enum ha_rkey_function flag) const;
+  int guard_key(const KEY* key_info, const uchar* key);
+
   firn::Share* m_share = nullptr;
   firn::Session* m_session = nullptr;
+  firn_session* m_own = nullptr;
+  uint64_t m_own_statement = 0;
 
   firn_cursor* m_cursor = nullptr;
   uint32_t m_cursor_index = 0;

@@ -14,4 +14,11 @@ int init_firn_locks(void* schema);
 int init_firn_lock_waits(void* schema);
 int init_firn_deadlocks(void* schema);
 
+/* Those in i_s_storage.cc. */
+int init_firn_indexes(void* schema);
+int init_firn_files(void* schema);
+int init_firn_compactions(void* schema);
+int init_firn_stalls(void* schema);
+int init_firn_memory(void* schema);
+
 }  // namespace firn

@@ -8,6 +8,7 @@
 
 #include "ha_firn.h"
 #include "key.h"
+#include "read_meter.h"
 
 int ha_firn::index_init(uint index, bool) { return aim(index); }
 
@@ -25,6 +26,7 @@ bool ha_firn::is_unique_lookup(const KEY* key_info, key_part_map parts) const {
 }
 
 int ha_firn::index_read_map(uchar* buf, const uchar* key, key_part_map parts, enum ha_rkey_function flag) {
+  firn::ReadMeter meter(handler_stats);
   if (int error = resume_scan()) return error;
   if (!m_in_read_range) clear_bound();
   m_at_point = false;
@@ -40,13 +42,47 @@ int ha_firn::index_read_map(uchar* buf, const uchar* key, key_part_map parts, en
     }
     return read_status(status);
   }
+  if (unlikely(guards(key_info, parts, flag)))
+    if (int error = guard_key(key_info, key)) return error;
   const uint length = calculate_key_len(table, active_index, key, parts);
   return read_status(firn_cursor_seek(m_cursor, key, length, flag, buf));
+}
+
+/*
+  Whether this read is the server's check of a key that the engine cannot check: a long UNIQUE,
+  whose index has hashes of the values, or a period WITHOUT OVERLAPS. The server makes the check
+  before each write that changes the key, on this handler or on a clone of it. Hashes are read by
+  nothing else. Statements that read a period's index by a range do that within
+  read_range_first().
+*/
+bool ha_firn::guards(const KEY* key_info, key_part_map parts, enum ha_rkey_function flag) const {
+  if (likely(key_info->algorithm != HA_KEY_ALG_LONG_HASH && !key_info->without_overlaps)) return false;
+  if (m_intent.mode != FIRN_READ_LOCK_EXCLUSIVE || !m_intent.whole_row) return false;
+  if (key_info->algorithm == HA_KEY_ALG_LONG_HASH) return true;
+  const key_part_map all_but_start = (key_part_map(1) << (key_info->user_defined_key_parts - 1)) - 1;
+  return flag == HA_READ_AFTER_KEY && parts == all_but_start && !m_in_read_range;
+}
+
+/*
+  Locks the value that the check is about: the hash, or the columns beside the period. The check of
+  another transaction that writes the same value waits for the lock, so it finds the row of this one
+  or knows that there is none. Gap locks would protect the value too, but two transactions that
+  insert different values into one gap would deadlock.
+*/
+int ha_firn::guard_key(const KEY* key_info, const uchar* key) {
+  uint length = key_info->key_length;
+  if (key_info->without_overlaps) {
+    length = 0;
+    for (uint part = 0; part + 2 < key_info->user_defined_key_parts; part++)
+      length += key_info->key_part[part].store_length;
+  }
+  return read_status(firn_cursor_guard(m_cursor, key, length));
 }
 
 /* The only call of a point SELECT, without an index_init() before it. */
 int ha_firn::index_read_idx_map(uchar* buf, uint index, const uchar* key, key_part_map parts,
                                 enum ha_rkey_function flag) {
+  firn::ReadMeter meter(handler_stats);
   if (int error = aim(index)) return error;
   m_row_id_is_of_cursor = true;
   const KEY* key_info = table->key_info + index;
@@ -61,6 +97,7 @@ int ha_firn::index_read_last_map(uchar* buf, const uchar* key, key_part_map part
 }
 
 int ha_firn::index_next(uchar* buf) {
+  firn::ReadMeter meter(handler_stats);
   if (unlikely(!m_cursor_live))
     if (int error = resume_scan()) return error;
   m_row_id_is_of_cursor = true;
@@ -73,6 +110,7 @@ int ha_firn::index_next(uchar* buf) {
 }
 
 int ha_firn::index_prev(uchar* buf) {
+  firn::ReadMeter meter(handler_stats);
   if (unlikely(!m_cursor_live))
     if (int error = resume_scan()) return error;
   m_row_id_is_of_cursor = true;
@@ -85,6 +123,7 @@ int ha_firn::index_prev(uchar* buf) {
 }
 
 int ha_firn::index_first(uchar* buf) {
+  firn::ReadMeter meter(handler_stats);
   if (int error = resume_scan()) return error;
   if (!m_in_read_range) clear_bound();
   m_at_point = false;
@@ -94,6 +133,7 @@ int ha_firn::index_first(uchar* buf) {
 }
 
 int ha_firn::index_last(uchar* buf) {
+  firn::ReadMeter meter(handler_stats);
   if (int error = resume_scan()) return error;
   clear_bound();
   m_at_point = false;
@@ -103,6 +143,7 @@ int ha_firn::index_last(uchar* buf) {
 }
 
 int ha_firn::index_next_same(uchar* buf, const uchar* key, uint length) {
+  firn::ReadMeter meter(handler_stats);
   if (unlikely(!m_cursor_live))
     if (int error = resume_scan()) return error;
   if (m_at_point) return HA_ERR_END_OF_FILE;
@@ -145,10 +186,12 @@ int ha_firn::rnd_init(bool scan) {
 
 int ha_firn::rnd_end() {
   m_scan_parked = false;
+  end_own();
   return 0;
 }
 
 int ha_firn::rnd_next(uchar* buf) {
+  firn::ReadMeter meter(handler_stats);
   if (unlikely(!m_cursor_live))
     if (int error = resume_scan()) return error;
   m_row_id_is_of_cursor = true;
@@ -164,6 +207,7 @@ int ha_firn::rnd_next(uchar* buf) {
 }
 
 int ha_firn::rnd_pos(uchar* buf, uchar* position) {
+  firn::ReadMeter meter(handler_stats);
   if (unlikely(!m_cursor_live))
     if (int error = resume_scan()) return error;
   m_row_id_is_of_cursor = true;

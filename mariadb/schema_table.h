@@ -25,6 +25,11 @@ struct SchemaTable {
     field->store(text, strlen(text), system_charset_info);
   }
   void store(uint column, uint64_t number) { table->field[column]->store(longlong(number), true); }
+  /* A number in a column that may be NULL. */
+  void store_nullable(uint column, uint64_t number) {
+    table->field[column]->set_notnull();
+    store(column, number);
+  }
   /* A moment in microseconds since 1970, in the session's time zone; 0 stays NULL. */
   void store_time(uint column, uint64_t at_us) {
     if (!at_us) return;

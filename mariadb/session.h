@@ -82,6 +82,19 @@ class Session {
   void note_duplicate(uint32_t index) { duplicate_index_ = index; }
   uint32_t duplicate_index() const { return duplicate_index_; }
 
+  /*
+    Whether statement `query` has not yet been told about table option `option` (below 64): the
+    partitions of a table are created one by one, with the same options.
+  */
+  bool note_option(uint64_t query, uint option) {
+    if (query != noted_query_) noted_options_ = 0;
+    noted_query_ = query;
+    const uint64_t bit = uint64_t(1) << option;
+    const bool fresh = !(noted_options_ & bit);
+    noted_options_ |= bit;
+    return fresh;
+  }
+
   /* A bulk load failed at its end, where the server ignores the error: commit() must fail. */
   void fail_load() { load_failed_ = true; }
 
@@ -133,6 +146,8 @@ class Session {
   CommitPhase phase_ = CommitPhase::kActive;
   bool load_failed_ = false;
   uint32_t duplicate_index_ = 0;
+  uint64_t noted_query_ = 0;
+  uint64_t noted_options_ = 0;
   char message_[512] = "";
 };
 

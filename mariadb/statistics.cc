@@ -33,7 +33,7 @@ int ha_firn::info(uint flag) {
     if (stats.records == 0 && !(flag & (HA_STATUS_TIME | HA_STATUS_OPEN))) stats.records = 1;
     stats.data_file_length = core.stored_bytes;
     stats.index_file_length = core.index_stored_bytes;
-    stats.delete_length = 0;
+    stats.delete_length = core.free_bytes;
     stats.mean_rec_length = core.average_row_length;
     stats.update_time = m_share->updated();
     stats.create_time = time_t(core.create_time_s);

@@ -20,13 +20,16 @@ uint32_t relaxed_checks(THD* thd) {
 int ha_firn::write_row(const uchar* buf) {
   if (m_session->aborted()) return HA_ERR_ROLLBACK;
   if (int error = may_write()) return error;
+  if (unlikely(is_sequence()))
+    if (int error = begin_own()) return error;
   if (table->next_number_field && buf == table->record[0])
     if (int error = update_auto_increment()) return error;
   uint32_t duplicate = 0;
   const uint32_t flags = (m_bulk ? m_bulk_flags : m_write_flags) | relaxed_checks(m_session->thd());
   const auto insert = m_bulk ? firn_bulk_insert : firn_insert;
-  const firn_status status = insert(m_session->core(), m_share->core(), buf, flags, &duplicate, m_row_id);
+  const firn_status status = insert(core_session(), m_share->core(), buf, flags, &duplicate, m_row_id);
   if (status == FIRN_DUPLICATE) note_duplicate(duplicate);
+  if (unlikely(m_own != nullptr)) return commit_own(firn_error(status));
   if (status != FIRN_OK) return firn_error(status);
   m_row_id_is_of_cursor = false;
   if (table->found_next_number_field) raise_auto_increment(table->found_next_number_field, buf);
@@ -61,8 +64,9 @@ int ha_firn::update_row(const uchar* old_row, const uchar* new_row) {
   uint32_t duplicate = 0;
   const uint32_t flags = m_write_flags | relaxed_checks(m_session->thd());
   const firn_status status =
-      firn_update(m_session->core(), m_share->core(), old_row, new_row, current_row_id(), flags, &duplicate);
+      firn_update(core_session(), m_share->core(), old_row, new_row, current_row_id(), flags, &duplicate);
   if (status == FIRN_DUPLICATE) note_duplicate(duplicate);
+  if (unlikely(m_own != nullptr)) return commit_own(firn_error(status));
   if (status != FIRN_OK) return firn_error(status);
   const Field* number = table->found_next_number_field;
   if (number && bitmap_is_set(table->write_set, number->field_index)) raise_auto_increment(number, new_row);
@@ -72,7 +76,7 @@ int ha_firn::update_row(const uchar* old_row, const uchar* new_row) {
 int ha_firn::delete_row(const uchar* buf) {
   if (m_session->aborted()) return HA_ERR_ROLLBACK;
   if (int error = may_write()) return error;
-  return firn_error(firn_delete(m_session->core(), m_share->core(), buf, current_row_id()));
+  return firn_error(firn_delete(core_session(), m_share->core(), buf, current_row_id()));
 }
 
 /* The value in `record`, given or generated, is taken: the next generated value is greater. */
@@ -83,7 +87,7 @@ void ha_firn::raise_auto_increment(const Field* field, const uchar* record) {
   const longlong value = number->is_null() ? 0 : number->val_int();
   if (offset) number->move_field_offset(-offset);
   if (value > 0 || (value < 0 && (number->flags & UNSIGNED_FLAG)))
-    firn_autoinc_raise(m_session->core(), m_share->core(), uint64_t(value));
+    firn_autoinc_raise(core_session(), m_share->core(), uint64_t(value));
 }
 
 /*

@@ -36,17 +36,9 @@ REFUSED: dict[str, tuple[str, tuple[str, ...]]] = {
         "(id INT PRIMARY KEY, g POINT NOT NULL, SPATIAL KEY near (g))",
         ("SPATIAL index near",),
     ),
-    "long_values": (
-        "(id INT PRIMARY KEY, b LONGTEXT, UNIQUE KEY whole (b))",
-        ("index whole: UNIQUE over more bytes than a key takes",),
-    ),
     "thai": (
         "(id INT PRIMARY KEY, b VARCHAR(20), KEY b (b)) CHARSET tis620",
         ("index b: collation tis620_thai_ci",),
-    ),
-    "bookings": (
-        "(id INT, s DATE, e DATE, PERIOD FOR p (s, e), UNIQUE KEY once (id, p WITHOUT OVERLAPS))",
-        ("index once: WITHOUT OVERLAPS",),
     ),
     "history": ("(id INT PRIMARY KEY) WITH SYSTEM VERSIONING", ("system versioning",)),
 }

@@ -59,9 +59,6 @@ CREATES = {
     "foreign key to itself": (
         "CREATE TABLE x (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES x (id))"
     ),
-    "unique over more than a key takes": (
-        "CREATE TABLE x (id INT PRIMARY KEY, b LONGTEXT, UNIQUE KEY (b))"
-    ),
     "fulltext": "CREATE TABLE x (id INT PRIMARY KEY, t TEXT, FULLTEXT KEY (t))",
     "spatial": "CREATE TABLE x (id INT PRIMARY KEY, g POINT NOT NULL, SPATIAL KEY (g))",
 }

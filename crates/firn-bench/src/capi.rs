@@ -20,7 +20,7 @@ use firn_capi::session::{
     firn_session_new,
 };
 use firn_capi::table::{firn_optimize_table, firn_table, firn_table_close, firn_table_open};
-use std::ffi::{CStr, CString, c_char};
+use std::ffi::{CStr, CString, c_char, c_void};
 use std::mem::zeroed;
 use std::path::Path;
 use std::ptr::{null, null_mut};
@@ -73,6 +73,10 @@ pub struct Database {
 
 // SAFETY: handles of a database and of a table may be used by all threads.
 unsafe impl Sync for Database {}
+
+unsafe extern "C" fn go_on(_context: *mut c_void, _done: u64, _total: u64) -> bool {
+    false
+}
 
 impl Database {
     /// Opens a new database in `dir`, commits being handed to the operating system, with a table.
@@ -173,10 +177,10 @@ impl Database {
         }
     }
 
-    /// Flushes and compacts everything.
+    /// Flushes and compacts the table.
     pub fn settle(&self) -> Result<()> {
         // SAFETY: the handles are live.
-        check(unsafe { firn_optimize_table(self.table) })
+        check(unsafe { firn_optimize_table(self.table, go_on, null_mut()) })
     }
 
     /// A session with a cursor on the primary key.

@@ -457,6 +457,121 @@ typedef struct firn_table_def {
   const uint8_t *default_record;
 } firn_table_def;
 
+// What is stored of an index.
+typedef struct firn_index_detail {
+  // `database/table`.
+  const char *table_name;
+  // Name of the index.
+  const char *index_name;
+  // Its id.
+  uint64_t id;
+  // Whether rows may not agree in all its parts.
+  bool unique;
+  // Whether it holds the rows.
+  bool clustered;
+  // Number of declared parts; 0 for a hidden key.
+  uint64_t parts;
+  // Entries, deletions and old versions included.
+  uint64_t entries;
+  // Deletions.
+  uint64_t deletes;
+  // The part of the entries that is in memtables.
+  uint64_t entries_in_memory;
+  // Bytes before compression.
+  uint64_t raw_bytes;
+  // Bytes in files.
+  uint64_t stored_bytes;
+} firn_index_detail;
+
+// A table file.
+typedef struct firn_file_info {
+  // Name in the directory of the database.
+  const char *name;
+  // Its level.
+  uint64_t level;
+  // Position of its run in the level, 0 for the newest.
+  uint64_t run;
+  // Stored bytes.
+  uint64_t size;
+  // Entries, deletions and old versions included.
+  uint64_t entries;
+  // Deletions.
+  uint64_t deletes;
+  // Entries that a newer one of the same file hides.
+  uint64_t superseded;
+  // Bytes before compression.
+  uint64_t raw_bytes;
+  // Number of indexes with entries in the file.
+  uint64_t indexes;
+  // Smallest seqno.
+  uint64_t min_seqno;
+  // Largest seqno.
+  uint64_t max_seqno;
+  // Smallest key in words.
+  const char *smallest;
+  // Largest key in words.
+  const char *largest;
+} firn_file_info;
+
+// A flush or compaction that has ended.
+typedef struct firn_job_info {
+  // Number since the database was opened.
+  uint64_t number;
+  // `flush`, `compact`, `move` or `drop`.
+  const char *kind;
+  // The reason for which it was picked; empty for a flush.
+  const char *reason;
+  // Newest level of its inputs; -1 for a memtable.
+  int64_t from_level;
+  // Level of its output.
+  uint64_t to_level;
+  // Files read, moved or dropped.
+  uint64_t files_in;
+  // Files written.
+  uint64_t files_out;
+  // Stored bytes read.
+  uint64_t read_bytes;
+  // Stored bytes written.
+  uint64_t written_bytes;
+  // The part of them that was copied in whole blocks.
+  uint64_t reused_bytes;
+  // Entries read.
+  uint64_t entries_in;
+  // Entries written.
+  uint64_t entries_out;
+  // When it began, microseconds since 1970.
+  uint64_t begun_us;
+  // How long it took, microseconds.
+  uint64_t took_us;
+  // The error with which it ended, or NULL.
+  const char *error;
+} firn_job_info;
+
+// A named pair of numbers: a reason for delays with their number and microseconds, or a user of
+// memory with its bytes and their limit.
+typedef struct firn_named_pair {
+  // Name.
+  const char *name;
+  // Number of delays, or bytes.
+  uint64_t first;
+  // Microseconds, or the limit in bytes; 0 for no limit.
+  uint64_t second;
+} firn_named_pair;
+
+// What a thread has read since it began.
+typedef struct firn_reads {
+  // Blocks looked up, in the block cache or in a file.
+  uint64_t blocks;
+  // Reads of files.
+  uint64_t file_reads;
+  // Time of these reads, microseconds.
+  uint64_t file_read_us;
+  // Reads of files that were requested ahead.
+  uint64_t prefetched;
+  // Entries passed over: old versions, deletions, and entries that are too new.
+  uint64_t passed_over;
+} firn_reads;
+
 // Statistics of a table.
 typedef struct firn_table_stats {
   // Estimated number of rows.
@@ -467,6 +582,8 @@ typedef struct firn_table_stats {
   uint64_t raw_bytes;
   // Bytes of the secondary indexes in files and memtables.
   uint64_t index_stored_bytes;
+  // Estimated bytes in files that old versions and deletions take, in all indexes.
+  uint64_t free_bytes;
   // Time of creation, in seconds since 1970.
   uint64_t create_time_s;
   // Mean bytes of a row: before compression, but values out of line as they are stored.
@@ -800,6 +917,17 @@ enum firn_status firn_cursor_end_range(struct firn_cursor *cursor,
                                        uint32_t key_len,
                                        uint32_t flag);
 
+// Locks the entries that begin with a key image as one thing, exclusively and until the
+// transaction ends, whether there are any or not. Until the cursor is reset its scans end with
+// these entries, and lock no gaps. For a check that precedes a write: the same check of another
+// transaction waits. An image of no bytes stands for the whole index.
+//
+// # Safety
+// The cursor and its session are live and this thread's; the key image has the length given.
+enum firn_status firn_cursor_guard(struct firn_cursor *cursor,
+                                   const uint8_t *key,
+                                   uint32_t key_len);
+
 // Writes the eight bytes of the hidden key of the row last read.
 //
 // # Safety
@@ -1114,6 +1242,51 @@ enum firn_status firn_index_change_commit(const struct firn_db *db,
 // # Safety
 // `change` is NULL or from `firn_index_change_new`, and not used afterwards.
 void firn_index_change_free(struct firn_index_change *change);
+
+// Calls `each` for every index of every table.
+//
+// # Safety
+// `db` is open; `each` calls no function of the core.
+enum firn_status firn_list_index_details(const struct firn_db *db,
+                                         void (*each)(void *context,
+                                                      const struct firn_index_detail *info),
+                                         void *context);
+
+// Calls `each` for every table file.
+//
+// # Safety
+// `db` is open; `each` calls no function of the core.
+enum firn_status firn_list_files(const struct firn_db *db,
+                                 void (*each)(void *context, const struct firn_file_info *info),
+                                 void *context);
+
+// Calls `each` for the last 200 flushes and compactions, oldest first.
+//
+// # Safety
+// `db` is open; `each` calls no function of the core.
+enum firn_status firn_list_jobs(const struct firn_db *db,
+                                void (*each)(void *context, const struct firn_job_info *info),
+                                void *context);
+
+// Calls `each` for every reason for which writers are delayed.
+//
+// # Safety
+// `db` is open; `each` calls no function of the core.
+enum firn_status firn_list_stalls(const struct firn_db *db,
+                                  void (*each)(void *context, const struct firn_named_pair *info),
+                                  void *context);
+
+// Calls `each` for every user of memory, and for `total`.
+//
+// # Safety
+// `db` is open; `each` calls no function of the core.
+enum firn_status firn_list_memory(const struct firn_db *db,
+                                  void (*each)(void *context, const struct firn_named_pair *info),
+                                  void *context);
+
+// What the calling thread has read so far. The difference of two answers is what the calls between
+// them have read.
+struct firn_reads firn_thread_reads(void);
 
 // Inserts a row. `FIRN_DUPLICATE` means that a unique index has the key already: `dup_index` is
 // set to the number of the first such index, in ascending order, and nothing of the row is
@@ -1453,11 +1626,15 @@ enum firn_status firn_check_table(struct firn_session *session,
                                   void *context,
                                   uint64_t *rows);
 
-// Compacts the whole database of the table until the tree is at rest, with everything in the last level.
+// Compacts the table's indexes: everything is in the last level then, without what no snapshot
+// needs. `progress` is called between two steps. If it returns true the call ends with
+// `FIRN_INTERRUPTED`, and what has been compacted stays so.
 //
 // # Safety
-// The handles are live.
-enum firn_status firn_optimize_table(const struct firn_table *table);
+// The handles are live; `progress` calls no function of the core.
+enum firn_status firn_optimize_table(const struct firn_table *table,
+                                     firn_progress progress,
+                                     void *context);
 
 // Calls `each` for every open transaction of a session.
 //

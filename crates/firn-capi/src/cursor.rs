@@ -285,6 +285,31 @@ pub unsafe extern "C" fn firn_cursor_end_range(
     })
 }
 
+/// Locks the entries that begin with a key image as one thing, exclusively and until the
+/// transaction ends, whether there are any or not. Until the cursor is reset its scans end with
+/// these entries, and lock no gaps. For a check that precedes a write: the same check of another
+/// transaction waits. An image of no bytes stands for the whole index.
+///
+/// # Safety
+/// The cursor and its session are live and this thread's; the key image has the length given.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_cursor_guard(
+    cursor: *mut firn_cursor,
+    key: *const u8,
+    key_len: u32,
+) -> firn_status {
+    guard(|| {
+        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
+        // is unique.
+        let cursor = unsafe { cursor_mut(cursor) }?;
+        // SAFETY: the session is live and this thread's, and no other borrow of it exists.
+        let session = unsafe { session_mut(cursor.session) }?;
+        // SAFETY: pointer and length describe a key image that stays unchanged during the call.
+        let key = unsafe { key_image(key, key_len) }.unwrap_or(KeyImage::image(&[]));
+        Ok(cursor.cursor.guard(&session.transaction, key)?)
+    })
+}
+
 const HA_READ_AFTER_KEY: u32 = 3;
 
 pub(crate) fn seek_mode(find_flag: u32) -> Result<SeekMode, Error> {

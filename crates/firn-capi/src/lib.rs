@@ -14,6 +14,7 @@ pub mod error;
 pub mod host_callbacks;
 pub mod index_change;
 mod pointers;
+pub mod reports;
 pub mod row_writes;
 pub mod schema;
 pub mod session;

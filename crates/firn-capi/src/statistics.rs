@@ -20,6 +20,8 @@ pub struct firn_table_stats {
     pub raw_bytes: u64,
     /// Bytes of the secondary indexes in files and memtables.
     pub index_stored_bytes: u64,
+    /// Estimated bytes in files that old versions and deletions take, in all indexes.
+    pub free_bytes: u64,
     /// Time of creation, in seconds since 1970.
     pub create_time_s: u64,
     /// Mean bytes of a row: before compression, but values out of line as they are stored.
@@ -49,6 +51,7 @@ pub unsafe extern "C" fn firn_table_statistics(
                 stored_bytes: stats.data_bytes + stats.blob_bytes,
                 raw_bytes: stats.raw_bytes,
                 index_stored_bytes: stats.index_bytes,
+                free_bytes: stats.free_bytes,
                 create_time_s: stats.created_micros / 1_000_000,
                 average_row_length: u32::try_from(average).unwrap_or(u32::MAX),
             });

@@ -1,5 +1,6 @@
 //! Open tables: handles, AUTO_INCREMENT, CHECK, OPTIMIZE.
 
+use crate::bulk_load::firn_progress;
 use crate::database::firn_db;
 use crate::error::{CallOutcome, firn_status, guard, guard_value};
 use crate::pointers::{borrow_bytes, boxed, name, unbox};
@@ -287,18 +288,31 @@ pub unsafe extern "C" fn firn_check_table(
     })
 }
 
-/// Compacts the whole database of the table until the tree is at rest, with everything in the last level.
+/// Compacts the table's indexes: everything is in the last level then, without what no snapshot
+/// needs. `progress` is called between two steps. If it returns true the call ends with
+/// `FIRN_INTERRUPTED`, and what has been compacted stays so.
 ///
 /// # Safety
-/// The handles are live.
+/// The handles are live; `progress` calls no function of the core.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn firn_optimize_table(table: *const firn_table) -> firn_status {
-    // SAFETY: the handle is live: the host frees it only after its last call with it.
-    guard(
-        || match unsafe { firn_table::whole(table) }?.db.compact_all() {
-            // `Interrupted`: closing the database has canceled a compaction.
-            Err(e) if *e.kind() == ErrorKind::Interrupted => Err(e.into()),
-            done => Ok(done?),
-        },
-    )
+pub unsafe extern "C" fn firn_optimize_table(
+    table: *const firn_table,
+    progress: firn_progress,
+    context: *mut c_void,
+) -> firn_status {
+    guard(|| {
+        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        let whole = unsafe { firn_table::whole(table) }?;
+        let indexes = whole.table.index_ids();
+        Ok(whole.db.optimize(&indexes, &mut |done, total| {
+            // SAFETY: callback and context are the host's and stay valid during the call.
+            match unsafe { progress(context, done, total) } {
+                true => Err(Error::new(
+                    ErrorKind::Interrupted,
+                    "the optimization was interrupted",
+                )),
+                false => Ok(()),
+            }
+        })?)
+    })
 }

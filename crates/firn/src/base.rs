@@ -17,6 +17,7 @@ pub mod memory_tracker;
 pub mod options;
 pub mod pause_points;
 pub mod prefix_extractor;
+pub mod read_meter;
 pub mod record_buffer;
 pub mod row_count;
 pub mod sketch;

@@ -10,13 +10,15 @@ mod read_only;
 mod recover_prepared;
 mod recovery;
 mod repair;
+mod reports;
 mod status;
 mod transactions;
 
-pub use background::{BlobReport, MemoryReport};
+pub use background::{BlobReport, JobReport, MemoryReport};
 pub use in_doubt::ServerStart;
 pub use read_only::{BlobFileReport, BlobFilesReport, ReadOnlyDb, ReadOnlyLog, ReadOnlyTree};
 pub use repair::{Repaired, repair};
+pub use reports::{FileReport, IndexDetail, StallReport};
 pub use status::{Condition, IndexReport, LevelReport, Metrics};
 pub use transactions::SnapshotAge;
 

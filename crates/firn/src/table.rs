@@ -37,7 +37,7 @@ pub use statistics::{
 pub use write_rows::{RowScratch, WriteFlags, WriteOutcome};
 
 use crate::base::row_count::RowCount;
-use crate::base::{Error, ErrorKind, Result};
+use crate::base::{Error, ErrorKind, IndexId, Result};
 use crate::catalog::{
     Catalog, Counter, Counters, Difference, TableEntry, TableLocking, TableSchema,
     autoincrement_counter, hidden_row_counter,
@@ -281,6 +281,13 @@ impl Table {
     }
 
     /// Secondary indexes with their numbers.
+    /// The ids of all indexes that the table has now.
+    pub fn index_ids(&self) -> Vec<IndexId> {
+        let current = self.current();
+        let secondaries = Self::secondaries(&current).map(|(_, index)| index.id());
+        std::iter::once(current.clustered.id()).chain(secondaries).collect()
+    }
+
     fn secondaries(current: &TableIds) -> impl Iterator<Item = (usize, &IndexInfo)> {
         let clustered = current.clustered.id();
         let all = current.indexes.iter().enumerate();

@@ -10,6 +10,7 @@
 
 mod l0;
 mod l0_overlap;
+mod within;
 
 use super::drop_rule::{RetiredIndexes, droppable};
 use super::level_targets::LevelTargets;
@@ -22,6 +23,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 pub use l0_overlap::l0_depth;
+pub use within::{RestOrder, bytes_not_at_rest, pick_within};
 
 const LAST: u8 = LAST_LEVEL as u8;
 

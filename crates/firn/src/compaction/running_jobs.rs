@@ -183,6 +183,12 @@ impl RunningJobs {
         self.jobs.iter().any(|(ticket, _)| *ticket != QUARANTINED)
     }
 
+    /// Whether a running job reads or writes keys of `range`, in any level.
+    pub fn is_busy_in(&self, range: &KeyRange) -> bool {
+        let mut jobs = self.jobs.iter();
+        jobs.any(|(ticket, zone)| *ticket != QUARANTINED && zone.range.overlaps(range))
+    }
+
     /// Whether a running job reads or writes keys of `range` in `level`, or a file in quarantine
     /// has such keys there.
     pub fn works_on(&self, level: u8, range: &KeyRange) -> bool {

@@ -15,13 +15,16 @@
 pub(super) mod blob_gc;
 mod file_splitters;
 mod full_disk;
+mod job_history;
 mod load_host;
 mod memory_limit;
+mod optimize;
 mod prefix_extractors;
 mod pressure;
 mod threads;
 
 pub use blob_gc::BlobReport;
+pub use job_history::JobReport;
 pub(super) use load_host::{BulkLoadHost, install_found};
 pub(super) use memory_limit::MemoryArbiter;
 pub use memory_limit::MemoryReport;
@@ -50,6 +53,7 @@ use crate::version::{Edit, FileHandle, FileMeta, Flushable, IngestedRun, Version
 use crate::wal::{SegmentId, Wal};
 use crate::write::{Pipeline, StallGate};
 use blob_gc::BlobGc;
+use job_history::JobHistory;
 use parking_lot::{Condvar, Mutex};
 use prefix_extractors::LatePrefixExtractors;
 use pressure::pressure;
@@ -85,6 +89,7 @@ pub(super) struct BackgroundWork {
     pub pipeline: Arc<Pipeline>,
     pub stall: Arc<StallGate>,
     pub counters: BackgroundStats,
+    pub(in crate::db) history: JobHistory,
     /// The rate limit on background I/O. Flushes are charged to it and never wait; compactions,
     /// loads and blob collection wait.
     pub limiter: Arc<RateLimiter>,
@@ -148,6 +153,7 @@ impl BackgroundWork {
             pipeline,
             stall,
             counters: BackgroundStats::default(),
+            history: JobHistory::default(),
             tombstone_reports: Arc::default(),
             memory,
             blobs,
@@ -325,7 +331,7 @@ impl BackgroundWork {
             in_reserve,
             ..self.job_context(&handover)
         };
-        let started = self.env.monotonic_micros();
+        let (started, begun_us) = (self.env.monotonic_micros(), self.env.wall_micros());
         let mut source = memtable.iter();
         let snapshots = self.live_snapshots();
         let (files, stats) = compaction::flush(context, &mut source, &snapshots, &self.retired())?;
@@ -340,6 +346,7 @@ impl BackgroundWork {
         self.install(edit, &[flushed], &[])?;
         let took_us = self.env.monotonic_micros().saturating_sub(started);
         self.stall.flushed(stats.written_bytes, took_us);
+        self.history.add_flush(&stats, begun_us, took_us);
         self.counters.flushes.fetch_add(1, Ordering::Relaxed);
         self.counters
             .flushed_bytes
@@ -380,7 +387,7 @@ impl BackgroundWork {
     pub(super) fn compact_once(&self, rest: RestGoal) -> Result<bool> {
         self.health.check()?;
         let retired = self.retired();
-        let Some((version, job, ticket)) = self.pick(&retired, rest) else {
+        let Some(picked) = self.pick(&retired, rest) else {
             // A job of another thread may be failing for want of room.
             if !self.running.lock().is_busy() {
                 self.health.set_full(FullDisk::Compaction, false);
@@ -388,6 +395,16 @@ impl BackgroundWork {
             self.forget_retired(&retired)?;
             return Ok(false);
         };
+        self.compact(picked, &retired)?;
+        Ok(true)
+    }
+
+    /// Runs a job that [`Self::pick_by`] has returned.
+    fn compact(
+        &self,
+        (version, job, ticket): (Arc<Version>, Job, u64),
+        retired: &RetiredIndexes,
+    ) -> Result<()> {
         let handover = CacheHandover::default();
         // Only jobs that writers may wait for measure how fast L0 can be emptied.
         let drains = job.reason == JobReason::Size;
@@ -395,7 +412,10 @@ impl BackgroundWork {
             self.stall.job_begins();
         }
         self.extra.begins(&job);
-        let done = self.run(&version, &job, &retired, &handover);
+        let (started, begun_us) = (self.env.monotonic_micros(), self.env.wall_micros());
+        let done = self.run(&version, &job, retired, &handover);
+        let took_us = self.env.monotonic_micros().saturating_sub(started);
+        self.history.add_job(&job, done.as_ref(), begun_us, took_us);
         self.health.note(FullDisk::Compaction, &done);
         self.end(ticket, &job, done.as_ref().err());
         self.extra.ends(&job);
@@ -419,7 +439,7 @@ impl BackgroundWork {
         self.counters
             .reused_bytes
             .fetch_add(stats.reused_bytes, Ordering::Relaxed);
-        Ok(true)
+        Ok(())
     }
 
     /// Ends a job. A damaged input is left out of all compactions until the next open: otherwise
@@ -455,11 +475,21 @@ impl BackgroundWork {
     /// The next job and the version it was picked from. Both are read under `running`, so that the
     /// version contains the result of every job that has left `running`.
     fn pick(&self, retired: &RetiredIndexes, rest: RestGoal) -> Option<(Arc<Version>, Job, u64)> {
+        self.pick_by(retired, rest, compaction::pick)
+    }
+
+    /// As [`Self::pick`], with another choice of the job.
+    fn pick_by(
+        &self,
+        retired: &RetiredIndexes,
+        rest: RestGoal,
+        choose: impl Fn(&PickerContext<'_>) -> Option<Job>,
+    ) -> Option<(Arc<Version>, Job, u64)> {
         let mut running = self.running.lock();
         let version = self.versions.current();
         let oldest_read = self.live_snapshots().oldest();
         let reported = self.tombstone_reports.open(oldest_read);
-        let job = compaction::pick(&PickerContext {
+        let job = choose(&PickerContext {
             version: &version,
             options: &self.options,
             running: &running,

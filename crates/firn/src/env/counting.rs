@@ -4,7 +4,7 @@ use super::{
     AlignedBuf, AppendFile, Env, FileUsage, LogFile, PrefetchBatch, PrefetchMethod, PrefetchStats,
     ReadFile, SpanFile,
 };
-use crate::base::Result;
+use crate::base::{Result, read_meter};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -95,6 +95,7 @@ impl Env for CountingEnv {
         Ok(Arc::new(CountingRead {
             inner,
             counters: Arc::clone(&self.counters),
+            clock: Arc::clone(&self.inner),
         }))
     }
     fn open_direct(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
@@ -102,6 +103,7 @@ impl Env for CountingEnv {
         Ok(Arc::new(CountingRead {
             inner,
             counters: Arc::clone(&self.counters),
+            clock: Arc::clone(&self.inner),
         }))
     }
     fn prefetch_method(&self) -> (PrefetchMethod, PrefetchStats) {
@@ -184,17 +186,22 @@ impl AppendFile for CountingAppend {
 struct CountingRead {
     inner: Arc<dyn ReadFile>,
     counters: Arc<IoStats>,
+    clock: Arc<dyn Env>,
 }
 
 impl ReadFile for CountingRead {
     fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         self.counters.read(buf.len());
-        self.inner.read_exact_at(offset, buf)
+        let begun = self.clock.monotonic_micros();
+        let done = self.inner.read_exact_at(offset, buf);
+        read_meter::count_file_read(self.clock.monotonic_micros().saturating_sub(begun));
+        done
     }
     fn size(&self) -> Result<u64> {
         self.inner.size()
     }
     fn prefetch(&self, offset: u64, len: u64, reads: &mut PrefetchBatch) {
+        read_meter::count_prefetch();
         self.inner.prefetch(offset, len, reads);
     }
 }

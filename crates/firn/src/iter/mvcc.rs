@@ -6,7 +6,7 @@ use super::merge::MergeIter;
 use super::tombstone_reports::TombstoneReports;
 use crate::base::key::{SEQNO_COMMITTED_MAX, SEQNO_MAX, UNCOMMITTED_BIT};
 use crate::base::key_range::KeyRange;
-use crate::base::{Error, ErrorKind, InternalIterator, Kind, Result, Seqno, Value};
+use crate::base::{Error, ErrorKind, InternalIterator, Kind, Result, Seqno, Value, read_meter};
 use saved_entry::SavedEntry;
 use std::sync::Arc;
 
@@ -421,6 +421,7 @@ impl<I: InternalIterator> MvccIter<I> {
     /// Counts a skipped entry: the one under the inner cursor, if there is one.
     fn count_skip(&mut self) -> Result<()> {
         self.skipped += 1;
+        read_meter::count_passed_over();
         if self.skipped.is_multiple_of(SKIPS_BETWEEN_CHECKS) {
             self.check()?;
         }

@@ -13,7 +13,7 @@ use super::index::{BlockPosition, Index, Partition};
 use super::properties::Properties;
 use super::{CachedBlock, SstBlockCache};
 use crate::base::key::SEQNO_MAX;
-use crate::base::{Error, InternalKey, Result, Seqno, Value, checksum};
+use crate::base::{Error, InternalKey, Result, Seqno, Value, checksum, read_meter};
 use crate::cache::{BlockKey, KeyHash, Pin};
 use crate::env::{PrefetchBatch, ReadFile};
 pub use open::OpenHints;
@@ -469,6 +469,7 @@ impl SstReader {
         fill: bool,
         read: impl FnOnce() -> Result<Block>,
     ) -> Result<Arc<Block>> {
+        read_meter::count_block();
         let load = || Ok(CachedBlock::Block(Arc::new(read()?)));
         match self
             .cache

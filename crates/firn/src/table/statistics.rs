@@ -53,6 +53,12 @@ impl IndexSums {
         self.entries.saturating_sub(self.deletes)
     }
 
+    /// Estimated bytes in files of the entries that are no entries of the `rows` rows.
+    fn free_bytes(&self, rows: u64) -> u64 {
+        let dead = u128::from(self.entries.saturating_sub(rows));
+        (u128::from(self.stored_bytes) * dead / u128::from(self.entries.max(1))) as u64
+    }
+
     /// `sum` counts bytes of all stored versions of all rows. Returns the share of the newest
     /// versions, if there are so many `rows`.
     fn live_share(&self, sum: u64, rows: u64) -> u64 {
@@ -138,6 +144,8 @@ pub struct TableStatistics {
     pub blob_bytes: u64,
     /// Bytes of the secondary indexes in files and memtables.
     pub index_bytes: u64,
+    /// Estimated bytes in files that old versions and deletions take, in all indexes.
+    pub free_bytes: u64,
     /// Time of creation, in microseconds since 1970.
     pub created_micros: u64,
 }
@@ -168,9 +176,13 @@ impl Table {
             (sums, bytes)
         };
         let (clustered, data_bytes) = of(&current.clustered);
-        let index_bytes = Self::secondaries(&current)
-            .map(|(_, index)| of(index).1)
-            .sum();
+        let mut free_bytes = clustered.free_bytes(rows);
+        let mut index_bytes = 0;
+        for (_, index) in Self::secondaries(&current) {
+            let (sums, bytes) = of(index);
+            index_bytes += bytes;
+            free_bytes += sums.free_bytes(rows);
+        }
         let blob_bytes = match self.candidates.is_empty() {
             true => 0,
             false => out_of_line_bytes(super_version, id, rows, || self.catalog.list("")),
@@ -181,6 +193,7 @@ impl Table {
             data_bytes,
             blob_bytes,
             index_bytes,
+            free_bytes,
             created_micros: current.entry.created_micros,
         }
     }

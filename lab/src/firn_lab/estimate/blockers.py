@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
-from firn_lab.errors import LabError
-from firn_lab.estimate.schema import Query, Table, quoted
+from firn_lab.estimate.schema import Query, Table
 
 # FIRN refuses indexes over these collations, because their sort keys order text differently from
 # their comparisons.
@@ -19,28 +17,28 @@ _INDEXES = {
     "FULLTEXT": "FULLTEXT index {}",
     "SPATIAL": "SPATIAL index {}",
     "RTREE": "SPATIAL index {}",
-    # InnoDB has no hash index. The server reports the index type HASH for a UNIQUE index whose
-    # values are too long for a key.
-    "HASH": "index {}: UNIQUE over more bytes than a key takes",
 }
-_OVERLAPS = re.compile(r"KEY (?:`((?:[^`]|``)*)` )?\(.*WITHOUT OVERLAPS\)")
-_REFUSED_TYPES = {"SEQUENCE": "a sequence", "SYSTEM VERSIONED": "system versioning"}
+# FIRN has the index, but its size is not estimated. InnoDB has no hash index: the server reports
+# the index type HASH for a UNIQUE index whose values are too long for a key.
+_ALLOWED = {"HASH"}
+_REFUSED_TYPES = {"SYSTEM VERSIONED": "system versioning"}
 
 
-def blockers(query: Query, table: Table, keys: dict[tuple[str, str], list[str]]) -> tuple[str, ...]:
+def blockers(table: Table, keys: dict[tuple[str, str], list[str]]) -> tuple[str, ...]:
     """The reasons why FIRN refuses one table, as text. `keys` is the result of `foreign_keys`."""
     place = (table.database, table.name)
     found = list(keys.get(place, []))
     if table.kind in _REFUSED_TYPES:
         return (_REFUSED_TYPES[table.kind], *found)
     for name, kind in table.left_out_kinds:
+        if kind in _ALLOWED:
+            continue
         form = _INDEXES.get(kind, "index {}: over an expression")
         found.append(form.format(name))
     for index in table.indexes:
         for column, _ in index.parts:
             if column.collation in _COLLATIONS:
                 found.append(f"index {index.name}: collation {column.collation}")
-    found.extend(_without_overlaps(query, *place))
     return tuple(dict.fromkeys(found))
 
 
@@ -75,13 +73,3 @@ def of_server(query: Query) -> tuple[str, ...]:
 def _values(query: Query, statement: str, names: set[str]) -> dict[str, str]:
     rows: Sequence[Sequence[Any]] = query(statement, ())
     return {str(name).lower(): str(value).upper() for name, value in rows if name in names}
-
-
-def _without_overlaps(query: Query, database: str, name: str) -> list[str]:
-    try:
-        rows = query(f"SHOW CREATE TABLE {quoted(database)}.{quoted(name)}", ())
-    except LabError:
-        return []  # The user lacks the privilege; reading the rows will report it.
-    lines = str(rows[0][1]).splitlines()
-    found = [match for match in map(_OVERLAPS.search, lines) if match]
-    return [f"index {match[1] or 'PRIMARY'}: WITHOUT OVERLAPS" for match in found]

@@ -65,7 +65,7 @@ def estimate(
     for table, size_told, reads in zip(found, stored, allot(found, limits), strict=True):
         by_statistics = table.data_bytes + table.index_bytes
         size = by_statistics if size_told is None else size_told
-        why = blockers(query, table, keys)
+        why = blockers(table, keys)
         nothing = TableEstimate(
             table.full_name, table.rows, size, Prediction(0.0, 0.0), blockers=why
         )

@@ -269,3 +269,42 @@ fn idle_jobs_must_be_worth_what_they_rewrite() {
     alone.rest = RestGoal::WhereItPays;
     assert_eq!(alone.picked(), (JobKind::Compact, 6, vec![1]));
 }
+
+#[test]
+fn only_the_ranges_asked_for_are_brought_to_rest() {
+    let c = case(&[
+        (0, 2, 3, 0, 9, 50),
+        (0, 1, 2, 20, 29, 50),
+        (6, 0, 1, 0, 10, 100),
+        (6, 0, 4, 11, 30, 100),
+    ]);
+    let context = PickerContext {
+        version: &c.version,
+        options: &c.options,
+        running: &c.running,
+        retired: &c.retired,
+        oldest_read: 100,
+        reported: &[],
+        rest: RestGoal::Complete,
+    };
+    let order = |from, to, until| RestOrder {
+        ranges: vec![KeyRange {
+            smallest: user_key(1, from),
+            largest: user_key(1, to),
+        }],
+        until,
+    };
+    let picked = |order: &RestOrder| -> Option<Vec<u64>> {
+        let job = pick_within(&context, order)?;
+        assert_eq!((job.kind, job.output_level), (JobKind::Compact, 6));
+        Some(job.files().map(|(_, f)| f.file_id).collect())
+    };
+    assert_eq!(picked(&order(25, 40, 100)), Some(vec![2, 4]));
+    assert_eq!(picked(&order(0, 0, 100)), Some(vec![3, 1]));
+    assert_eq!(picked(&order(31, 40, 100)), None);
+    // Written after the work began.
+    assert_eq!(picked(&order(0, 40, 4)), None);
+    assert_eq!(bytes_not_at_rest(&context, &order(25, 40, 100)), 50);
+    assert_eq!(bytes_not_at_rest(&context, &order(0, 40, 100)), 100);
+    assert_eq!(bytes_not_at_rest(&context, &order(0, 40, 4)), 0);
+}

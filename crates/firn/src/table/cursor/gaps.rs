@@ -9,18 +9,18 @@
 //!   above its first entry.
 //! - A primary key that is sought whole, by `=` or as the first of `>=`, and found, has no gap
 //!   locked before it. If it is not found, its gap is locked.
-//! - Below REPEATABLE READ it is the same without gaps.
+//! - Below REPEATABLE READ it is the same without gaps. So it is in a scan that guards its keys.
 //!
 //! For each gap: lock it, and search the uncommitted keys of others in it. If there is one, it is
 //! the next entry: lock the gap up to it only, wait for its row, and look again. Then check that
 //! nobody has committed into the gap since the scan read it.
 
 use super::vacant_range::VacantRange;
-use super::{Cursor, Resume, copy};
+use super::{Cursor, KeyImage, Resume, copy};
 use crate::base::{IndexId, Result};
 use crate::read::{Freshness, range_changed_since};
 use crate::table::neighbours::{Neighbours, after, index_bounds};
-use crate::txn::{GapGrant, Nearest, Transaction};
+use crate::txn::{GapGrant, LockMode, Nearest, Transaction};
 
 /// The gaps that a locking scan has passed.
 pub(super) struct GapScan {
@@ -38,6 +38,8 @@ pub(super) struct GapScan {
     /// Looks for the entries beside a key.
     neighbours: Neighbours,
     vacant: VacantRange,
+    /// The keys that [`Cursor::guard`] has locked begin with this.
+    guard: Option<Vec<u8>>,
 }
 
 /// The next step of a scan that has passed a gap.
@@ -60,6 +62,7 @@ impl GapScan {
             newly: None,
             neighbours: Neighbours::new(),
             vacant: VacantRange::default(),
+            guard: None,
         }
     }
 
@@ -67,6 +70,7 @@ impl GapScan {
     pub(super) fn close(&mut self) {
         self.begun = false;
         self.on = false;
+        self.guard = None;
         self.vacant.forget();
         self.neighbours.close();
     }
@@ -100,18 +104,47 @@ impl GapScan {
     }
 }
 
-/// Locks a range, if the isolation level wants it.
-fn lock_gap(txn: &Transaction, lower: &[u8], upper: &[u8]) -> GapGrant {
-    match txn.locks_gaps() {
-        true => txn.lock_gap(lower, upper),
-        false => GapGrant::Before,
-    }
-}
-
 impl Cursor {
     /// Whether the scan locks gaps.
     pub(super) fn locks_gaps(&self, txn: &Transaction) -> bool {
-        self.fetch.is_locking() && txn.locks_gaps()
+        self.fetch.is_locking() && txn.locks_gaps() && self.gaps.guard.is_none()
+    }
+
+    /// Locks all keys that begin with `key` as one thing, exclusively and until the transaction
+    /// ends. The scan then reads these keys only, and locks no gaps: a writer that guards its keys
+    /// in the same way has to wait. It still waits for rows, and for keys that others have inserted
+    /// and not committed.
+    ///
+    /// The guard has its own name in the lock table, `key` without the columns that follow, which
+    /// is no key of an entry. [`Cursor::reset`] ends its effect on the cursor.
+    ///
+    /// # Errors
+    /// Those of lock waits. `InvalidArgument` if the key image is not one of the index.
+    pub fn guard(&mut self, txn: &Transaction, key: KeyImage<'_>) -> Result<()> {
+        let mut guard = self.gaps.guard.take().unwrap_or_default();
+        guard.clear();
+        self.fetch.index().seek_prefix(key.image, &mut guard)?;
+        txn.lock(&guard, LockMode::Exclusive, None)?;
+        self.gaps.guard = Some(guard);
+        Ok(())
+    }
+
+    /// Whether the scan reads the entry or key `key` at all.
+    fn reads(&self, key: &[u8], within_prefix: bool) -> bool {
+        (!within_prefix || key.starts_with(&self.prefix))
+            && self
+                .gaps
+                .guard
+                .as_deref()
+                .is_none_or(|guard| key.starts_with(guard))
+    }
+
+    /// Locks a range, if the scan locks gaps.
+    fn lock_gap(&self, txn: &Transaction, lower: &[u8], upper: &[u8]) -> GapGrant {
+        match self.locks_gaps(txn) {
+            true => txn.lock_gap(lower, upper),
+            false => GapGrant::Before,
+        }
     }
 
     fn index_id(&self) -> IndexId {
@@ -141,9 +174,9 @@ impl Cursor {
     /// uncommitted inserts, and the entry is in its range.
     fn passes_freely(&self, txn: &Transaction, within_prefix: bool) -> bool {
         let entry = self.scan.entries().user_key();
-        !txn.locks_gaps()
+        !self.locks_gaps(txn)
             && (self.passes_uncommitted() || !txn.others_insert(self.index_id()))
-            && (!within_prefix || entry.starts_with(&self.prefix))
+            && self.reads(entry, within_prefix)
             && (self.end.is_empty() || entry < &self.end[..])
     }
 
@@ -173,7 +206,7 @@ impl Cursor {
                 self.gaps.go_on(&self.prefix, true);
                 return Ok(GapStep::Read);
             }
-            if txn.locks_gaps() {
+            if self.locks_gaps(txn) {
                 let neighbours = &mut self.gaps.neighbours;
                 let lower = neighbours.gap_below(txn, index, &self.sought)?;
                 self.gaps.set_edge(&lower, true);
@@ -188,14 +221,15 @@ impl Cursor {
             false => lower.clone(),
         };
         let upper = entry.clone().unwrap_or_else(|| index_bounds(index).1);
-        let matches = |key: &[u8]| !within_prefix || key.starts_with(&self.prefix);
-        let reads = entry.as_deref().is_some_and(matches);
+        let reads = entry
+            .as_deref()
+            .is_some_and(|key| self.reads(key, within_prefix));
         if upper < lower && reads {
             // The scan has waited for this entry, and has gone back to it.
             return Ok(GapStep::Read);
         }
         let end = if reads { after(&upper) } else { upper.clone() };
-        let grant = lock_gap(txn, &lower, &end);
+        let grant = self.lock_gap(txn, &lower, &end);
         let of_other = match self.passes_uncommitted() {
             true => None,
             false => self.gaps.vacant.first_key(txn, index, &from, &upper)?,
@@ -206,7 +240,7 @@ impl Cursor {
                 txn.unlock_gap(&key, &end);
                 self.gaps.newly = Some((lower, key.clone()));
             }
-            return match matches(&key) {
+            return match self.reads(&key, within_prefix) {
                 true => self.await_key_of_other(txn, &key, true),
                 false => Ok(GapStep::End),
             };
@@ -260,11 +294,11 @@ impl Cursor {
             return self.lock_gap_below(txn, entry.as_deref(), within_prefix);
         }
         // The keys between the last entry and this one, or the gap above the first.
-        let upper = match begins && txn.locks_gaps() {
+        let upper = match begins && self.locks_gaps(txn) {
             true => self.gaps.neighbours.gap_above(txn, index, &from)?,
             false => from.clone(),
         };
-        let grant = lock_gap(txn, &above, &upper);
+        let grant = self.lock_gap(txn, &above, &upper);
         let of_other = match self.passes_uncommitted() {
             true => None,
             false => self.gaps.vacant.last_key(txn, index, &above, &from)?,
@@ -306,10 +340,10 @@ impl Cursor {
         };
         let reads = !within_prefix || entry.starts_with(&self.prefix);
         let end = if reads { after(entry) } else { entry.to_vec() };
-        if !txn.locks_gaps() {
+        if !self.locks_gaps(txn) {
             self.gaps.set_edge(entry, false);
         }
-        while txn.locks_gaps() {
+        while self.locks_gaps(txn) {
             let lower = self.gaps.neighbours.gap_below(txn, index, entry)?;
             let grant = txn.lock_gap(&lower, &end);
             if grant == GapGrant::Newly && reads {
@@ -346,7 +380,7 @@ impl Cursor {
     /// Whether others may have committed keys from `lower` to below `upper` that the scan does not
     /// see.
     fn is_changed(&self, txn: &Transaction, lower: &[u8], upper: &[u8]) -> bool {
-        if !txn.locks_gaps() {
+        if !self.locks_gaps(txn) {
             return false;
         }
         let point = self.scan.point();
@@ -429,7 +463,7 @@ impl Cursor {
         let row_key = self.fetch.row_key_of_entry(entry)?;
         let lock = self.fetch.lock().wait_for(txn, &row_key)?;
         let newly = lock.is_some_and(|granted| granted.newly);
-        if newly && self.fetch.on_clustered() && !txn.locks_gaps() {
+        if newly && self.fetch.on_clustered() && !self.locks_gaps(txn) {
             txn.unlock(&row_key);
         }
         Ok(GapStep::End)

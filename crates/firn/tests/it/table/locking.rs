@@ -15,7 +15,7 @@ fn place(index: usize, (id, (k, _)): (i32, (i32, i32))) -> (i32, i32) {
 }
 
 impl World {
-    fn begin_at(&mut self, isolation: Isolation) -> Transaction {
+    pub(super) fn begin_at(&mut self, isolation: Isolation) -> Transaction {
         let mut txn = self.db.new_transaction(self.db.new_owner(0));
         self.statement += 1;
         txn.begin_statement(self.statement, isolation, 0, false);

@@ -1,0 +1,332 @@
+//! Reports on indexes, files, jobs, delays and memory, for `information_schema`; and what a thread
+//! has read.
+
+use crate::database::firn_db;
+use crate::error::{firn_status, guard, guard_value};
+use firn::base::read_meter::thread_reads;
+use std::ffi::{CString, c_char, c_void};
+use std::ptr::null;
+
+fn c_text(text: &str) -> CString {
+    CString::new(text.replace('\0', " ")).unwrap_or_default()
+}
+
+/// What is stored of an index.
+#[repr(C)]
+pub struct firn_index_detail {
+    /// `database/table`.
+    pub table_name: *const c_char,
+    /// Name of the index.
+    pub index_name: *const c_char,
+    /// Its id.
+    pub id: u64,
+    /// Whether rows may not agree in all its parts.
+    pub unique: bool,
+    /// Whether it holds the rows.
+    pub clustered: bool,
+    /// Number of declared parts; 0 for a hidden key.
+    pub parts: u64,
+    /// Entries, deletions and old versions included.
+    pub entries: u64,
+    /// Deletions.
+    pub deletes: u64,
+    /// The part of the entries that is in memtables.
+    pub entries_in_memory: u64,
+    /// Bytes before compression.
+    pub raw_bytes: u64,
+    /// Bytes in files.
+    pub stored_bytes: u64,
+}
+
+/// Calls `each` for every index of every table.
+///
+/// # Safety
+/// `db` is open; `each` calls no function of the core.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_list_index_details(
+    db: *const firn_db,
+    each: unsafe extern "C" fn(context: *mut c_void, info: *const firn_index_detail),
+    context: *mut c_void,
+) -> firn_status {
+    guard(|| {
+        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        for one in unsafe { firn_db::get(db) }?.index_details() {
+            let (table, index) = (c_text(&one.table), c_text(&one.index));
+            let info = firn_index_detail {
+                table_name: table.as_ptr(),
+                index_name: index.as_ptr(),
+                id: one.id,
+                unique: one.unique,
+                clustered: one.clustered,
+                parts: one.parts,
+                entries: one.sums.entries,
+                deletes: one.sums.deletes,
+                entries_in_memory: one.entries_in_memory,
+                raw_bytes: one.sums.raw_bytes,
+                stored_bytes: one.sums.stored_bytes,
+            };
+            // SAFETY: callback and context are the host's and stay valid during the call.
+            unsafe { each(context, &info) };
+        }
+        Ok(())
+    })
+}
+
+/// A table file.
+#[repr(C)]
+pub struct firn_file_info {
+    /// Name in the directory of the database.
+    pub name: *const c_char,
+    /// Its level.
+    pub level: u64,
+    /// Position of its run in the level, 0 for the newest.
+    pub run: u64,
+    /// Stored bytes.
+    pub size: u64,
+    /// Entries, deletions and old versions included.
+    pub entries: u64,
+    /// Deletions.
+    pub deletes: u64,
+    /// Entries that a newer one of the same file hides.
+    pub superseded: u64,
+    /// Bytes before compression.
+    pub raw_bytes: u64,
+    /// Number of indexes with entries in the file.
+    pub indexes: u64,
+    /// Smallest seqno.
+    pub min_seqno: u64,
+    /// Largest seqno.
+    pub max_seqno: u64,
+    /// Smallest key in words.
+    pub smallest: *const c_char,
+    /// Largest key in words.
+    pub largest: *const c_char,
+}
+
+/// Calls `each` for every table file.
+///
+/// # Safety
+/// `db` is open; `each` calls no function of the core.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_list_files(
+    db: *const firn_db,
+    each: unsafe extern "C" fn(context: *mut c_void, info: *const firn_file_info),
+    context: *mut c_void,
+) -> firn_status {
+    guard(|| {
+        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        for one in unsafe { firn_db::get(db) }?.file_reports() {
+            let name = c_text(&one.name);
+            let (smallest, largest) = (c_text(&one.smallest), c_text(&one.largest));
+            let info = firn_file_info {
+                name: name.as_ptr(),
+                level: u64::from(one.level),
+                run: one.run,
+                size: one.size,
+                entries: one.entries,
+                deletes: one.deletes,
+                superseded: one.superseded,
+                raw_bytes: one.raw_bytes,
+                indexes: one.indexes,
+                min_seqno: one.min_seqno,
+                max_seqno: one.max_seqno,
+                smallest: smallest.as_ptr(),
+                largest: largest.as_ptr(),
+            };
+            // SAFETY: callback and context are the host's and stay valid during the call.
+            unsafe { each(context, &info) };
+        }
+        Ok(())
+    })
+}
+
+/// A flush or compaction that has ended.
+#[repr(C)]
+pub struct firn_job_info {
+    /// Number since the database was opened.
+    pub number: u64,
+    /// `flush`, `compact`, `move` or `drop`.
+    pub kind: *const c_char,
+    /// The reason for which it was picked; empty for a flush.
+    pub reason: *const c_char,
+    /// Newest level of its inputs; -1 for a memtable.
+    pub from_level: i64,
+    /// Level of its output.
+    pub to_level: u64,
+    /// Files read, moved or dropped.
+    pub files_in: u64,
+    /// Files written.
+    pub files_out: u64,
+    /// Stored bytes read.
+    pub read_bytes: u64,
+    /// Stored bytes written.
+    pub written_bytes: u64,
+    /// The part of them that was copied in whole blocks.
+    pub reused_bytes: u64,
+    /// Entries read.
+    pub entries_in: u64,
+    /// Entries written.
+    pub entries_out: u64,
+    /// When it began, microseconds since 1970.
+    pub begun_us: u64,
+    /// How long it took, microseconds.
+    pub took_us: u64,
+    /// The error with which it ended, or NULL.
+    pub error: *const c_char,
+}
+
+/// Calls `each` for the last 200 flushes and compactions, oldest first.
+///
+/// # Safety
+/// `db` is open; `each` calls no function of the core.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_list_jobs(
+    db: *const firn_db,
+    each: unsafe extern "C" fn(context: *mut c_void, info: *const firn_job_info),
+    context: *mut c_void,
+) -> firn_status {
+    guard(|| {
+        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        for one in unsafe { firn_db::get(db) }?.job_reports() {
+            let (kind, reason) = (c_text(one.kind), c_text(one.reason));
+            let error = one.error.as_deref().map(c_text);
+            let info = firn_job_info {
+                number: one.number,
+                kind: kind.as_ptr(),
+                reason: reason.as_ptr(),
+                from_level: one.from_level.map_or(-1, i64::from),
+                to_level: u64::from(one.to_level),
+                files_in: one.files_in,
+                files_out: one.files_out,
+                read_bytes: one.stats.read_bytes,
+                written_bytes: one.stats.written_bytes,
+                reused_bytes: one.stats.reused_bytes,
+                entries_in: one.stats.entries_in,
+                entries_out: one.stats.entries_out,
+                begun_us: one.begun_us,
+                took_us: one.took_us,
+                error: error.as_ref().map_or(null(), |error| error.as_ptr()),
+            };
+            // SAFETY: callback and context are the host's and stay valid during the call.
+            unsafe { each(context, &info) };
+        }
+        Ok(())
+    })
+}
+
+/// A named pair of numbers: a reason for delays with their number and microseconds, or a user of
+/// memory with its bytes and their limit.
+#[repr(C)]
+pub struct firn_named_pair {
+    /// Name.
+    pub name: *const c_char,
+    /// Number of delays, or bytes.
+    pub first: u64,
+    /// Microseconds, or the limit in bytes; 0 for no limit.
+    pub second: u64,
+}
+
+/// # Safety
+/// `each` and `context` are the host's and valid.
+unsafe fn pass_pairs(
+    pairs: &[(&str, u64, u64)],
+    each: unsafe extern "C" fn(context: *mut c_void, info: *const firn_named_pair),
+    context: *mut c_void,
+) {
+    for (name, first, second) in pairs {
+        let name = c_text(name);
+        let info = firn_named_pair {
+            name: name.as_ptr(),
+            first: *first,
+            second: *second,
+        };
+        // SAFETY: callback and context are the host's and stay valid during the call.
+        unsafe { each(context, &info) };
+    }
+}
+
+/// Calls `each` for every reason for which writers are delayed.
+///
+/// # Safety
+/// `db` is open; `each` calls no function of the core.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_list_stalls(
+    db: *const firn_db,
+    each: unsafe extern "C" fn(context: *mut c_void, info: *const firn_named_pair),
+    context: *mut c_void,
+) -> firn_status {
+    guard(|| {
+        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        let reports = unsafe { firn_db::get(db) }?.stall_reports();
+        let pairs: Vec<_> = reports
+            .iter()
+            .map(|one| (one.reason, one.count, one.total_us))
+            .collect();
+        // SAFETY: callback and context are the host's and stay valid during the call.
+        unsafe { pass_pairs(&pairs, each, context) };
+        Ok(())
+    })
+}
+
+/// Calls `each` for every user of memory, and for `total`.
+///
+/// # Safety
+/// `db` is open; `each` calls no function of the core.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_list_memory(
+    db: *const firn_db,
+    each: unsafe extern "C" fn(context: *mut c_void, info: *const firn_named_pair),
+    context: *mut c_void,
+) -> firn_status {
+    guard(|| {
+        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        let memory = unsafe { firn_db::get(db) }?.memory();
+        let pairs = [
+            ("memtables", memory.memtables, 0),
+            ("write sets", memory.write_sets, 0),
+            ("indexes, filters and dictionaries", memory.pinned, 0),
+            (
+                "block cache",
+                memory.block_cache,
+                memory.block_cache_capacity,
+            ),
+            ("row cache", memory.row_cache, memory.row_cache_capacity),
+            ("total", memory.total(), memory.limit),
+        ];
+        // SAFETY: callback and context are the host's and stay valid during the call.
+        unsafe { pass_pairs(&pairs, each, context) };
+        Ok(())
+    })
+}
+
+/// What a thread has read since it began.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub struct firn_reads {
+    /// Blocks looked up, in the block cache or in a file.
+    pub blocks: u64,
+    /// Reads of files.
+    pub file_reads: u64,
+    /// Time of these reads, microseconds.
+    pub file_read_us: u64,
+    /// Reads of files that were requested ahead.
+    pub prefetched: u64,
+    /// Entries passed over: old versions, deletions, and entries that are too new.
+    pub passed_over: u64,
+}
+
+/// What the calling thread has read so far. The difference of two answers is what the calls between
+/// them have read.
+#[unsafe(no_mangle)]
+pub extern "C" fn firn_thread_reads() -> firn_reads {
+    guard_value(firn_reads::default(), || {
+        let reads = thread_reads();
+        firn_reads {
+            blocks: reads.blocks,
+            file_reads: reads.file_reads,
+            file_read_us: reads.file_read_us,
+            prefetched: reads.prefetched,
+            passed_over: reads.passed_over,
+        }
+    })
+}
