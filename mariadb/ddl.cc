@@ -9,6 +9,8 @@
 #include "backup.h"
 #include "ddl_callbacks.h"
 #include "errors.h"
+#include "foreign_keys.h"
+#include "lock_timeout.h"
 #include "table_definition.h"
 #include "sql_alter.h"
 
@@ -67,17 +69,41 @@ bool joins_partitioned_table(THD* thd, const char* path) {
   return thd_sql_command(thd) == SQLCOM_ALTER_TABLE && strstr(name, "#P#") && strncmp(name, "#sql", 4) != 0;
 }
 
-/*
-  Whether the statement has foreign keys. key_list has the parsed keys, those of an altered table
-  included. The server leaves the check to the engine.
-*/
-bool wants_foreign_key(const HA_CREATE_INFO* info) {
-  if (!info->alter_info) return false;
-  List_iterator_fast<Key> keys(info->alter_info->key_list);
-  while (const Key* key = keys++)
-    if (key->type == Key::FOREIGN_KEY) return true;
-  return false;
+/* Refuses foreign keys of a temporary table as InnoDB does. */
+int refuse_in_temporary_table(THD* thd, const TABLE* form) {
+  push_warning_printf(thd, Sql_condition::WARN_LEVEL_WARN, HA_ERR_CANNOT_ADD_FOREIGN,
+                      "%s table `%s`.`%s` with foreign key constraint failed. Temporary tables can't have foreign key "
+                      "constraints.",
+                      thd_sql_command(thd) == SQLCOM_ALTER_TABLE ? "Alter " : "Create ", form->s->db.str,
+                      form->s->table_name.str);
+  return HA_ERR_CANNOT_ADD_FOREIGN;
 }
+
+/* The last component of a table's name in the core's catalog, as SQL has it. */
+class TableText {
+ public:
+  explicit TableText(const char* path) {
+    char schema[firn::kSchemaNameSize];
+    firn::decode_table_name(firn::TableName(path).c_str(), schema, name_);
+  }
+  const char* c_str() const { return name_; }
+
+ private:
+  char name_[firn::kTableNameSize];
+};
+
+/* The session that a DDL statement waits in, and how long; none outside of a connection. */
+struct DdlWait {
+  explicit DdlWait(THD* thd) {
+    if (!thd) return;
+    if (firn::Session* own = firn::Session::get(thd)) session = own->core();
+    timeout_us = firn::lock_timeout_us(thd);
+    checks = firn::checks_foreign_keys(thd);
+  }
+  firn_session* session = nullptr;
+  uint64_t timeout_us = 0;
+  bool checks = false;
+};
 
 }  // namespace
 
@@ -97,8 +123,10 @@ const char* key_without_guard(const TABLE* form) {
 int ha_firn::create(const char* name, TABLE* form, HA_CREATE_INFO* info) {
   THD* thd = ha_thd();
   if (!firn::database) return HA_ERR_INITIALIZATION;
+  if (info->tmp_table() && firn::adds_foreign_keys(info->alter_info)) return refuse_in_temporary_table(thd, form);
   if (info->tmp_table()) return refuse("TEMPORARY");
-  if (wants_foreign_key(info)) return refuse("FOREIGN KEY");
+  if (form->versioned() && firn::adds_foreign_keys(info->alter_info))
+    return refuse("FOREIGN KEY of a table with system versioning");
   if (firn::galera_is_on(thd)) return refuse("Galera replication (wsrep_on)");
   if (const char* what = firn::key_without_guard(form)) return refuse(what);
   if (info->data_file_name || info->index_file_name)
@@ -111,9 +139,13 @@ int ha_firn::create(const char* name, TABLE* form, HA_CREATE_INFO* info) {
     firn::note_binlog_position();
     const LEX_CUSTRING& version = form->s->tabledef_version;
     const bool known = !joins_partitioned_table(thd, name);
-    const firn_status status = firn_create_table(firn::database, firn::TableName(name).c_str(), definition.get(),
-                                                 image.bytes(), known ? image.length() : 0, version.str,
-                                                 known ? version.length : 0, MY_MAX(info->auto_increment_value, 1ULL));
+    const firn::TableName table(name);
+    const firn::ForeignKeyRequest foreign_keys(thd, table.c_str(), form, info->alter_info, false);
+    const firn_status status =
+        firn_create_table(firn::database, table.c_str(), definition.get(), image.bytes(), known ? image.length() : 0,
+                          version.str, known ? version.length : 0, MY_MAX(info->auto_increment_value, 1ULL),
+                          foreign_keys.get());
+    if (status == FIRN_FOREIGN_KEY) return foreign_keys.report_create();
     return firn::to_server_error(status);
   } catch (const std::bad_alloc&) {
     return HA_ERR_OUT_OF_MEM;
@@ -122,21 +154,24 @@ int ha_firn::create(const char* name, TABLE* form, HA_CREATE_INFO* info) {
 
 int ha_firn::delete_table(const char* name) {
   if (!firn::database) return HA_ERR_INITIALIZATION;
-  firn::note_binlog_position();
-  return firn::to_server_error(firn_drop_table(firn::database, firn::TableName(name).c_str()));
+  return firn::drop_table_of_statement(name);
 }
 
 int ha_firn::rename_table(const char* from, const char* to) {
   if (!firn::database) return HA_ERR_INITIALIZATION;
   firn::note_binlog_position();
-  return firn::to_server_error(
-      firn_rename_table(firn::database, firn::TableName(from).c_str(), firn::TableName(to).c_str()));
+  const DdlWait wait(ha_thd());
+  return firn::to_server_error(firn_rename_table(
+      firn::database, firn::TableName(from).c_str(), firn::TableName(to).c_str(), TableText(from).c_str(),
+      TableText(to).c_str(), wait.session, wait.checks, wait.timeout_us));
 }
 
 int ha_firn::truncate() {
   park();
   firn::note_binlog_position();
-  return firn::to_server_error(firn_truncate_table(firn::database, firn::TableName(m_path).c_str()));
+  const DdlWait wait(ha_thd());
+  return firn::to_server_error(
+      firn_truncate_table(firn::database, firn::TableName(m_path).c_str(), wait.session, wait.timeout_us));
 }
 
 void ha_firn::update_create_info(HA_CREATE_INFO* info) {

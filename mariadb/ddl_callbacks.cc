@@ -4,6 +4,7 @@
 #include "backup.h"
 #include "ha_firn.h"
 #include "errors.h"
+#include "foreign_keys.h"
 #include "log.h"
 
 #include <new>
@@ -69,7 +70,7 @@ void drop_tables(const char* prefix, bool (*wanted)(const char*), const char* wh
   }
   for (const std::string& name : names) {
     note_binlog_position();
-    const firn_status status = firn_drop_table(database, name.c_str());
+    const firn_status status = firn_drop_table(database, name.c_str(), false, false);
     if (status == FIRN_OK)
       sql_print_information("FIRN: dropped table '%s': %s", name.c_str(), why);
     else if (status != FIRN_NO_TABLE)
@@ -79,8 +80,7 @@ void drop_tables(const char* prefix, bool (*wanted)(const char*), const char* wh
 
 int drop_table(handlerton*, const char* path) {
   if (!database) return HA_ERR_NO_SUCH_TABLE;
-  note_binlog_position();
-  return to_server_error(firn_drop_table(database, TableName(path).c_str()));
+  return drop_table_of_statement(path);
 }
 
 /*

@@ -80,7 +80,7 @@ void hide_from_databases(const char* directory) {
 int init(void* plugin) {
   hton = static_cast<handlerton*>(plugin);
   hton->create = create_handler;
-  hton->flags = HTON_SUPPORTS_EXTENDED_KEYS | HTON_TEMPORARY_NOT_SUPPORTED | HTON_REQUIRES_CLOSE_AFTER_TRUNCATE |
+  hton->flags = HTON_SUPPORTS_EXTENDED_KEYS | HTON_SUPPORTS_FOREIGN_KEYS | HTON_TEMPORARY_NOT_SUPPORTED | HTON_REQUIRES_CLOSE_AFTER_TRUNCATE |
                 HTON_TRUNCATE_REQUIRES_EXCLUSIVE_USE;
   hton->show_status = show_status;
   set_transaction_callbacks(hton);

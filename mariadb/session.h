@@ -88,6 +88,13 @@ class Session {
   /* The core's text of the last failure. */
   const char* message() const { return message_; }
 
+  /*
+    The foreign key of the last failure: the referencing table as the core's catalog names it, and
+    the name of the key, or of the index that a cascade found a duplicate in.
+  */
+  const char* broken_table() const { return broken_table_; }
+  const char* broken_key() const { return broken_key_; }
+
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
@@ -131,7 +138,11 @@ class Session {
   CommitPhase phase_ = CommitPhase::kActive;
   bool load_failed_ = false;
   uint32_t duplicate_index_ = 0;
+  int note_foreign_key();
+
   char message_[512] = "";
+  char broken_table_[FN_REFLEN] = "";
+  char broken_key_[NAME_LEN + 1] = "";
 };
 
 }  // namespace firn

@@ -3,15 +3,18 @@
 
 use crate::database::firn_db;
 use crate::error::{firn_status, guard};
+use crate::foreign_keys::{ddl_session, firn_foreign_key_request, foreign_key_request};
 use crate::pointers::{borrow_bytes, name};
 use crate::schema::{firn_table_def, table_schema};
+use crate::session::firn_session;
 use firn::base::Error;
-use firn::catalog::NewTable;
+use firn::catalog::{NewTable, TableRename};
 use firn::table::Table;
 use std::ffi::{CString, c_char, c_void};
 
 /// Creates a table: atomic and durable. The core stores `frm` and `version` for the server and does
-/// not read them. `autoincrement` is the first AUTO_INCREMENT value of the table.
+/// not read them. `autoincrement` is the first AUTO_INCREMENT value of the table. `foreign_keys` may
+/// be NULL for a table without.
 ///
 /// # Safety
 /// The pointers are valid for what they name.
@@ -25,6 +28,7 @@ pub unsafe extern "C" fn firn_create_table(
     version: *const u8,
     version_len: usize,
     autoincrement: u64,
+    foreign_keys: *const firn_foreign_key_request,
 ) -> firn_status {
     guard(|| {
         // SAFETY: the handle is live: the host frees it only after its last call with it.
@@ -47,7 +51,10 @@ pub unsafe extern "C" fn firn_create_table(
             version,
             created_micros,
         };
-        db.catalog().create(table_name, definition)?;
+        // SAFETY: NULL, or a request that stays valid during the call.
+        let request = unsafe { foreign_key_request(foreign_keys) }?;
+        db.catalog()
+            .create_referencing(table_name, definition, &request)?;
         if autoincrement > 1 {
             let table = Table::open(db.catalog(), table_name, schema, &[])?;
             table.set_autoincrement(autoincrement, 0, db.context())?;
@@ -56,7 +63,9 @@ pub unsafe extern "C" fn firn_create_table(
     })
 }
 
-/// Drops a table: atomic and durable. `FIRN_NO_TABLE` if there is none.
+/// Drops a table: atomic and durable. `FIRN_NO_TABLE` if there is none. `FIRN_FOREIGN_KEY` if
+/// `checks` is set and a foreign key of another table refers to it; with `whole_database`, those of
+/// its own database do not count.
 ///
 /// # Safety
 /// The pointers are valid for what they name.
@@ -64,17 +73,25 @@ pub unsafe extern "C" fn firn_create_table(
 pub unsafe extern "C" fn firn_drop_table(
     db: *const firn_db,
     table_name: *const c_char,
+    checks: bool,
+    whole_database: bool,
 ) -> firn_status {
     guard(|| {
         // SAFETY: the handle is live: the host frees it only after its last call with it; the
         // strings end with a NUL byte and stay valid during the call.
         let (db, table_name) = unsafe { (firn_db::get(db)?, name(table_name)?) };
-        db.catalog().drop_table(table_name)?;
+        // SAFETY: no session is passed.
+        let ddl = unsafe { ddl_session(std::ptr::null_mut(), checks, 0) };
+        db.catalog()
+            .drop_unreferenced(table_name, &ddl, whole_database)?;
         Ok(())
     })
 }
 
-/// Renames a table: atomic and durable.
+/// Renames a table with its foreign keys: atomic and durable. Foreign keys that refer to it follow,
+/// unless `to` is the name of a copy in a copying ALTER. `from_text` and `to_text` are the names as
+/// SQL has them, without the database. The call waits as a DDL statement of `session`, which may be
+/// NULL, for at most `lock_timeout_us`.
 ///
 /// # Safety
 /// The pointers are valid for what they name.
@@ -83,18 +100,33 @@ pub unsafe extern "C" fn firn_rename_table(
     db: *const firn_db,
     from: *const c_char,
     to: *const c_char,
+    from_text: *const c_char,
+    to_text: *const c_char,
+    session: *mut firn_session,
+    checks: bool,
+    lock_timeout_us: u64,
 ) -> firn_status {
     guard(|| {
         // SAFETY: the handle is live: the host frees it only after its last call with it; the
         // strings end with a NUL byte and stay valid during the call.
         let (db, from, to) = unsafe { (firn_db::get(db)?, name(from)?, name(to)?) };
-        db.catalog().rename(from, to)?;
+        // SAFETY: the strings end with a NUL byte, the session is NULL or this thread's.
+        let rename = unsafe {
+            TableRename {
+                session: ddl_session(session, checks, lock_timeout_us),
+                from_text: name(from_text)?,
+                to_text: name(to_text)?,
+            }
+        };
+        db.catalog().rename_referencing(from, to, &rename)?;
         Ok(())
     })
 }
 
 /// Empties a table: atomic and durable. Its AUTO_INCREMENT values start anew. Open handles of the
-/// table stay valid and see the empty table.
+/// table stay valid and see the empty table. If foreign keys refer to it, the call waits for
+/// transactions that rely on its indexes, as a DDL statement of `session`, which may be NULL, for at
+/// most `lock_timeout_us`.
 ///
 /// # Safety
 /// The pointers are valid for what they name.
@@ -102,12 +134,16 @@ pub unsafe extern "C" fn firn_rename_table(
 pub unsafe extern "C" fn firn_truncate_table(
     db: *const firn_db,
     table_name: *const c_char,
+    session: *mut firn_session,
+    lock_timeout_us: u64,
 ) -> firn_status {
     guard(|| {
         // SAFETY: the handle is live: the host frees it only after its last call with it; the
         // strings end with a NUL byte and stay valid during the call.
         let (db, table_name) = unsafe { (firn_db::get(db)?, name(table_name)?) };
-        db.catalog().truncate(table_name)?;
+        // SAFETY: NULL, or a live session of this thread.
+        let ddl = unsafe { ddl_session(session, false, lock_timeout_us) };
+        db.catalog().truncate_referenced(table_name, &ddl)?;
         Ok(())
     })
 }

@@ -16,11 +16,15 @@ pub const FIRN_WRITE_LOCK_DUPLICATE_X: u32 = 1;
 /// Flag: do not check keys of unique secondary indexes. The caller guarantees that they are unique.
 pub const FIRN_WRITE_NO_UNIQUE_SECONDARY_CHECK: u32 = 4;
 
-fn write_flags(flags: u32) -> WriteFlags {
+/// Flag: neither check foreign keys nor let their actions follow.
+pub const FIRN_WRITE_NO_FOREIGN_KEYS: u32 = 8;
+
+pub(crate) fn write_flags(flags: u32) -> WriteFlags {
     WriteFlags {
         lock_duplicate_exclusive: flags & FIRN_WRITE_LOCK_DUPLICATE_X != 0,
         private: false,
         skip_unique_secondary: flags & FIRN_WRITE_NO_UNIQUE_SECONDARY_CHECK != 0,
+        skip_foreign_keys: flags & FIRN_WRITE_NO_FOREIGN_KEYS != 0,
     }
 }
 
@@ -166,6 +170,7 @@ pub unsafe extern "C" fn firn_delete(
     table: *const firn_table,
     record: *const u8,
     reference: *const u8,
+    flags: u32,
 ) -> firn_status {
     guard(|| {
         // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
@@ -182,7 +187,7 @@ pub unsafe extern "C" fn firn_delete(
                     txn,
                     record,
                     row_id(reference),
-                    WriteFlags::default(),
+                    write_flags(flags),
                     scratch,
                 )
             }

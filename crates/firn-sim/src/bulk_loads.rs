@@ -21,7 +21,7 @@ use firn::backup::RecoveryTarget;
 use firn::base::blob_buf::BlobBuf;
 use firn::base::options::CommitDurability;
 use firn::base::{Error, Result};
-use firn::catalog::{ColumnSchema, IndexPart, IndexSchema, NewTable, PartSchema, TableSchema};
+use firn::catalog::{ColumnSchema, DdlSession, IndexPart, IndexSchema, NewTable, PartSchema, TableSchema};
 use firn::db::Db;
 use firn::env::fault::{CallClass, Errno, Fault};
 use firn::env::{Env, FaultEnv, MemEnv};
@@ -341,7 +341,7 @@ impl LoadRun {
             self.undone();
             return Ok(());
         }
-        IndexBuild::commit(&mut [&mut build], b"frm", b"2")?;
+        IndexBuild::commit(&mut [&mut build], b"frm", b"2", &DdlSession::default())?;
         self.done();
         self.stats.changes += 1;
         Ok(())

@@ -492,7 +492,6 @@ ALGORITHMS_DIFFER = {
 # Clauses that FIRN refuses under every algorithm, with the error.
 REFUSED = {
     ("wide", "ADD FULLTEXT KEY n1 (tx)"): 1214,
-    ("wide", "ADD CONSTRAINT FOREIGN KEY (i) REFERENCES base_wide (id)"): 1478,
 }
 
 # Clauses without ALGORITHM, and clauses that need no comma before it.

@@ -84,6 +84,8 @@ pub struct Transaction {
     wrote: bool,
     /// The slots of [`super::ActiveInserts`] that list the transaction.
     inserting: u64,
+    /// The entries of [`super::ReferencedTables`] that count the transaction.
+    referenced: Vec<IndexId>,
     /// Keys of hidden rows, and the mark of the write set when each was hidden. A rollback to this
     /// mark or an earlier one shows the row again.
     hidden: BTreeMap<Box<[u8]>, Savepoint>,
@@ -128,6 +130,7 @@ impl Transaction {
             mark,
             wrote: false,
             inserting: 0,
+            referenced: Vec::new(),
             hidden: BTreeMap::new(),
             counters: Vec::new(),
             changed_rows: 0,
