@@ -28,7 +28,7 @@ use std::thread;
 fn schema(names: &[&str], keys: &[(&str, bool, u32)]) -> TableSchema {
     let columns = names.iter().zip(0..).map(|(name, i)| {
         let int = ColumnKind::Fixed { len: 4 };
-        column(i + 1, name, int, 1 + 4 * i)
+        column(i + 1, name, int, 1 + 4 * i as usize)
     });
     let indexes = keys.iter();
     TableSchema {
