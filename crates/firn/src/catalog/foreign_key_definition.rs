@@ -140,8 +140,11 @@ impl CatalogState {
                 number += 1;
                 format!("{}{GENERATED}{number}", request.table_text)
             });
-            if keys.iter().any(|other| other.name == key.name) {
-                let violation = ForeignKeyViolation::Definition;
+            if let Some(other) = keys.iter().find(|other| other.name == key.name) {
+                let violation = match other.inherited {
+                    true => ForeignKeyViolation::NameIsTaken,
+                    false => ForeignKeyViolation::Definition,
+                };
                 return Err(broken(violation, table, &key.name, String::new()));
             }
             let dropped = request.dropped.iter();
@@ -344,8 +347,7 @@ fn fits(
     parent: Option<&TableSchema>,
 ) -> Result<()> {
     let bad = || {
-        let text = format!("foreign key {} does not fit the new definition", key.name);
-        broken(ForeignKeyViolation::Definition, table, &key.name, text)
+        broken(ForeignKeyViolation::Definition, table, &key.name, String::new())
     };
     let own = leading_index(schema, &key.column_names(), None).map_err(|_| bad())?;
     if let Some(parent) = parent {
@@ -387,15 +389,17 @@ impl Definition<'_> {
             inherited: new.inherited,
         };
         for column in &mut key.columns {
-            column.name = self.column(self.schema, &column.name)?;
+            let missing = ForeignKeyViolation::Definition;
+            column.name = self.column(self.schema, &column.name, missing)?;
         }
         self.check_virtual(&key)?;
         if new.inherited {
             return Ok(key);
         }
         let own = self.own_index(&key)?;
-        let is_self = new.parent == self.table || self.request.replaces.as_ref() == Some(&new.parent);
-        let stored: Option<Arc<TableEntry>> = match is_self && self.request.replaces.is_none() {
+        // The table that a copy replaces counts with its old indexes, as in InnoDB.
+        let is_self = new.parent == self.table;
+        let stored: Option<Arc<TableEntry>> = match is_self {
             true => None,
             false => self.known.table_or_swapped(&new.parent).cloned(),
         };
@@ -419,10 +423,13 @@ impl Definition<'_> {
             None => {}
             Some(parent) => {
                 for column in &mut key.columns {
-                    column.referenced = self.column(parent, &column.referenced)?;
+                    let missing = ForeignKeyViolation::NoReferencedIndex;
+                    column.referenced = self.column(parent, &column.referenced, missing)?;
                 }
                 let like = Some((self.schema, own));
-                leading_index(parent, &key.parent_column_names(), like).map_err(|trouble| {
+                let fresh = if is_self { self.fresh } else { &[] };
+                let names = key.parent_column_names();
+                leading_index_but(parent, &names, like, fresh).map_err(|trouble| {
                     self.index_trouble(ForeignKeyViolation::NoReferencedIndex, &trouble)
                 })?;
             }
@@ -432,11 +439,16 @@ impl Definition<'_> {
     }
 
     /// The name of a column as the table has it.
-    fn column(&self, schema: &TableSchema, name: &str) -> Result<String> {
+    fn column(
+        &self,
+        schema: &TableSchema,
+        name: &str,
+        missing: ForeignKeyViolation,
+    ) -> Result<String> {
         match schema.find_column(name) {
             Some(column) => Ok(schema.columns[column].name.clone()),
             None => Err(self.fails(
-                ForeignKeyViolation::Definition,
+                missing,
                 &format!("foreign key {{}} constraint failed. Column {name} was not found."),
             )),
         }

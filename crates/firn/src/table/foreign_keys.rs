@@ -43,8 +43,10 @@ use std::sync::Arc;
 pub(crate) struct ForeignKeys {
     /// Those of which the table is the referencing one, by name.
     own: Vec<OwnKey>,
-    /// Those that refer to the table, by their ids.
+    /// Those that refer to the table and find an index of it, by their ids.
     referencing: Vec<ReferencingKey>,
+    /// A foreign key refers to the table, be there an index or not.
+    is_referenced: bool,
 }
 
 /// A foreign key as an error names it.
@@ -185,6 +187,7 @@ impl ForeignKeys {
         let own = own.map(|key| OwnKey::resolve(catalog, entry, key));
         let mut keys = Self {
             own: own.collect::<Result<_>>()?,
+            is_referenced: !referencing.is_empty(),
             referencing: Vec::new(),
         };
         for (child, key) in referencing {
@@ -196,7 +199,7 @@ impl ForeignKeys {
 
     /// Whether a foreign key refers to the table.
     pub(super) fn is_referenced(&self) -> bool {
-        !self.referencing.is_empty()
+        self.is_referenced
     }
 }
 
