@@ -278,7 +278,8 @@ ForeignKeyRequest::ForeignKeyRequest(THD* thd, const char* name, TABLE* form, Al
     : m_thd(thd), m_form(form), m_name(name) {
   m_request.alters = thd_sql_command(thd) == SQLCOM_ALTER_TABLE;
   m_request.checks = checks_foreign_keys(thd);
-  m_request.strict = thd->is_strict_mode();
+  /* InnoDB looks for columns that cannot take NULL from a cascade only when it creates a table. */
+  m_request.strict = !in_place && thd->is_strict_mode();
   const TABLE_SHARE* share = form->s;
   m_request.table_label = keep(quoted(thd, share->db.str, share->db.length) + "." +
                                quoted(thd, share->table_name.str, share->table_name.length));
