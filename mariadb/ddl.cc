@@ -141,6 +141,8 @@ int ha_firn::create(const char* name, TABLE* form, HA_CREATE_INFO* info) {
     const bool known = !joins_partitioned_table(thd, name);
     const firn::TableName table(name);
     const firn::ForeignKeyRequest foreign_keys(thd, table.c_str(), form, info->alter_info, false);
+    if (form->versioned() && foreign_keys.replaces_referenced())
+      return refuse("system versioning of a table that foreign keys refer to");
     const firn_status status =
         firn_create_table(firn::database, table.c_str(), definition.get(), image.bytes(), known ? image.length() : 0,
                           version.str, known ? version.length : 0, MY_MAX(info->auto_increment_value, 1ULL),

@@ -357,6 +357,12 @@ void ForeignKeyRequest::add(const char* name, TABLE* form, const Foreign_key* ke
   m_keys.push_back(key);
 }
 
+bool ForeignKeyRequest::replaces_referenced() const {
+  unsigned count = 0;
+  if (m_request.replaces) (void)firn_list_foreign_keys(database, m_request.replaces, true, count_key, &count);
+  return count != 0;
+}
+
 /* The definition of the foreign key that the core calls `name`. */
 const Foreign_key* ForeignKeyRequest::definition_of(const char* name) const {
   for (const Foreign_key* key : m_keys)

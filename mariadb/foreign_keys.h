@@ -29,7 +29,8 @@ class ForeignKeyRequest {
   ForeignKeyRequest& operator=(const ForeignKeyRequest&) = delete;
 
   const firn_foreign_key_request* get() const { return &m_request; }
-  bool adds() const { return !m_added.empty(); }
+  /* Whether the table is to replace one that foreign keys refer to. */
+  bool replaces_referenced() const;
 
   /*
     The core has refused the foreign keys (FIRN_FOREIGN_KEY). Adds InnoDB's warning and returns the

@@ -53,6 +53,9 @@ CREATES = {
         "CREATE TABLE x (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES parent (id)) "
         "WITH SYSTEM VERSIONING"
     ),
+    "foreign key to a table with system versioning": (
+        "CREATE TABLE x (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES versioned (id))"
+    ),
     "cascade into a table with an index on a virtual column": (
         "CREATE TABLE x (p INT, v INT AS (p + 1) VIRTUAL, KEY (v), "
         "FOREIGN KEY (p) REFERENCES parent (id) ON DELETE CASCADE)"
@@ -68,11 +71,13 @@ CREATES = {
 @pytest.mark.parametrize("feature", CREATES)
 def test_create_table_refuses(connection: pymysql.Connection[Any], feature: str) -> None:
     assert _error(connection, f"CREATE TABLE parent (id INT PRIMARY KEY) ENGINE={ENGINE}")[0] == 0
+    versioned = f"CREATE TABLE versioned (id INT PRIMARY KEY) ENGINE={ENGINE} WITH SYSTEM VERSIONING"
+    assert _error(connection, versioned)[0] == 0
     _refused(connection, f"{CREATES[feature]} ENGINE={ENGINE}")
-    assert _tables(connection) == {"parent"}
+    assert _tables(connection) == {"parent", "versioned"}
     # The name is free, so nothing was left behind.
     assert _error(connection, f"CREATE TABLE x (id INT) ENGINE={ENGINE}") == (0, "")
-    assert _error(connection, "DROP TABLE x, parent") == (0, "")
+    assert _error(connection, "DROP TABLE x, parent, versioned") == (0, "")
 
 
 ALTERS = {

@@ -6,7 +6,8 @@
 
 use crate::error::{firn_status, guard};
 use crate::row_writes::{
-    FIRN_WRITE_NO_FOREIGN_KEYS, FIRN_WRITE_NO_UNIQUE_SECONDARY_CHECK, inserted, outcome, record_of, with_scratch,
+    FIRN_WRITE_NO_FOREIGN_KEYS, FIRN_WRITE_NO_UNIQUE_SECONDARY_CHECK, inserted, outcome, record_of,
+    with_scratch,
 };
 use crate::session::{bulk_position, firn_session, session_mut};
 use crate::table::firn_table;
@@ -51,9 +52,7 @@ pub unsafe extern "C" fn firn_bulk_insert(
         if flags & FIRN_WRITE_NO_FOREIGN_KEYS == 0 {
             // SAFETY: the caller promises that blob columns of the record point to their bytes.
             unsafe {
-                whole
-                    .table
-                    .check_loaded(&mut session.transaction, record)?;
+                whole.table.check_loaded(&mut session.transaction, record)?;
             }
         }
         let load = load_of(session, whole, flags & FIRN_BULK_ONE_BY_ONE != 0)?;

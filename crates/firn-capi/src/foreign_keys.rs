@@ -8,8 +8,8 @@ use crate::session::{firn_session, session_mut};
 use crate::table::firn_table;
 use firn::base::Error;
 use firn::catalog::{
-    DdlSession, ForeignKey, ForeignKeyColumn, ForeignKeyRequest, NewForeignKey,
-    ReferentialAction, TableEntry,
+    DdlSession, ForeignKey, ForeignKeyColumn, ForeignKeyRequest, NewForeignKey, ReferentialAction,
+    TableEntry,
 };
 use std::ffi::{CString, c_char, c_void};
 
@@ -249,10 +249,15 @@ pub unsafe extern "C" fn firn_list_foreign_keys(
         };
         for (child, key) in keys {
             let parent = catalog.table_or_swapped(&key.parent);
-            report(&child, &key, parent.as_ref().map(|(entry, _)| &**entry), |info| {
-                // SAFETY: callback and context are the host's and stay valid during the call.
-                unsafe { each(context, info) }
-            });
+            report(
+                &child,
+                &key,
+                parent.as_ref().map(|(entry, _)| &**entry),
+                |info| {
+                    // SAFETY: callback and context are the host's and stay valid during the call.
+                    unsafe { each(context, info) }
+                },
+            );
         }
         Ok(())
     })

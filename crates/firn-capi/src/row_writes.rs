@@ -183,13 +183,7 @@ pub unsafe extern "C" fn firn_delete(
             // call, and the caller promises that blob columns of the record point to their bytes.
             unsafe {
                 let txn = &mut session.transaction;
-                table.delete(
-                    txn,
-                    record,
-                    row_id(reference),
-                    write_flags(flags),
-                    scratch,
-                )
+                table.delete(txn, record, row_id(reference), write_flags(flags), scratch)
             }
         })?;
         Ok(())

@@ -21,7 +21,9 @@ use firn::backup::RecoveryTarget;
 use firn::base::blob_buf::BlobBuf;
 use firn::base::options::CommitDurability;
 use firn::base::{Error, Result};
-use firn::catalog::{ColumnSchema, DdlSession, IndexPart, IndexSchema, NewTable, PartSchema, TableSchema};
+use firn::catalog::{
+    ColumnSchema, DdlSession, IndexPart, IndexSchema, NewTable, PartSchema, TableSchema,
+};
 use firn::db::Db;
 use firn::env::fault::{CallClass, Errno, Fault};
 use firn::env::{Env, FaultEnv, MemEnv};

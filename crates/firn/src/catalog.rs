@@ -26,7 +26,8 @@ pub use key_description::KeyDescription;
 pub use object_image::{ObjectImage, ServerObjectKind};
 pub use referencing_ddl::{DdlSession, TableRename};
 pub use schema::{
-    CollationSchema, Collations, ColumnSchema, Difference, IndexPart, IndexSchema, PartSchema, TableSchema,
+    CollationSchema, Collations, ColumnSchema, Difference, IndexPart, IndexSchema, PartSchema,
+    TableSchema,
 };
 pub use table_entry::{IndexEntry, TableEntry};
 pub use tables::{Catalog, NewTable};

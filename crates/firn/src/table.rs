@@ -142,7 +142,14 @@ impl Table {
                 return Err(Error::new(ErrorKind::DefinitionDiffers, message));
             }
         };
-        Self::over(catalog, name, schema, defaults, (entry, generation), warning)
+        Self::over(
+            catalog,
+            name,
+            schema,
+            defaults,
+            (entry, generation),
+            warning,
+        )
     }
 
     /// The table called `name` by its stored definition. The host need not have it open.

@@ -238,7 +238,17 @@ impl Server {
                 // SAFETY: `raw` is open; the name is static; `with_definition` keeps the
                 // definition's pointers valid; NULL images have length 0.
                 let made = unsafe {
-                    firn_create_table(raw, name.as_ptr(), definition, null(), 0, null(), 0, 1, null())
+                    firn_create_table(
+                        raw,
+                        name.as_ptr(),
+                        definition,
+                        null(),
+                        0,
+                        null(),
+                        0,
+                        1,
+                        null(),
+                    )
                 };
                 if made != FIRN_TABLE_EXISTS {
                     ok(made)?;

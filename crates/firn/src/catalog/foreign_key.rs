@@ -144,7 +144,9 @@ fn take_string(input: &mut &[u8]) -> Option<String> {
 
 /// The database of a table's name.
 pub(super) fn database_of(table: &str) -> &str {
-    table.split_once('/').map_or(table, |(database, _)| database)
+    table
+        .split_once('/')
+        .map_or(table, |(database, _)| database)
 }
 
 /// Whether the server has given the name to a copy of a table in the middle of DDL.

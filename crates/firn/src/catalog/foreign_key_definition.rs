@@ -7,9 +7,9 @@
 use super::catalog_state::CatalogState;
 use super::foreign_key::{ForeignKey, ForeignKeyColumn, ReferentialAction, is_copy};
 use super::key_columns::{IndexTrouble, leading_index, leading_index_but};
+use super::referencing_ddl::TableRename;
 use super::schema::TableSchema;
 use super::table_entry::TableEntry;
-use super::referencing_ddl::TableRename;
 use crate::base::{Error, ForeignKeyError, ForeignKeyViolation, Result};
 use std::sync::Arc;
 
@@ -149,7 +149,9 @@ impl CatalogState {
             }
             let dropped = request.dropped.iter();
             let taken = self.is_foreign_key(table, &key.name)
-                && !dropped.into_iter().any(|name| name.eq_ignore_ascii_case(&key.name));
+                && !dropped
+                    .into_iter()
+                    .any(|name| name.eq_ignore_ascii_case(&key.name));
             if !key.inherited && taken {
                 let violation = ForeignKeyViolation::NameIsTaken;
                 return Err(broken(violation, table, &key.name, String::new()));
@@ -237,7 +239,11 @@ impl CatalogState {
                 continue;
             }
             let mut child = (*child).clone();
-            for key in child.foreign_keys.iter_mut().filter(|key| key.parent == from) {
+            for key in child
+                .foreign_keys
+                .iter_mut()
+                .filter(|key| key.parent == from)
+            {
                 key.parent.clone_from(&to);
             }
             following.push(child);
@@ -347,7 +353,12 @@ fn fits(
     parent: Option<&TableSchema>,
 ) -> Result<()> {
     let bad = || {
-        broken(ForeignKeyViolation::Definition, table, &key.name, String::new())
+        broken(
+            ForeignKeyViolation::Definition,
+            table,
+            &key.name,
+            String::new(),
+        )
     };
     let own = leading_index(schema, &key.column_names(), None).map_err(|_| bad())?;
     if let Some(parent) = parent {
@@ -355,6 +366,35 @@ fn fits(
         leading_index(parent, &key.parent_column_names(), like).map_err(|_| bad())?;
     }
     Ok(())
+}
+
+/// Whether the server's definition image is that of a table with system versioning: its second
+/// section has a field for the period of the rows.
+fn is_versioned(frm: &[u8]) -> bool {
+    const HEAD: usize = 64;
+    const PERIOD_FOR_SYSTEM_TIME: u8 = 4;
+    let len = |at: usize| {
+        let bytes = frm.get(at..at + 2)?;
+        Some(usize::from(u16::from_le_bytes(bytes.try_into().ok()?)))
+    };
+    let end = HEAD + len(4).unwrap_or(0);
+    let mut at = HEAD;
+    while at + 1 < end.min(frm.len()) {
+        let (tag, short) = (frm[at], usize::from(frm[at + 1]));
+        at += 2;
+        if tag == PERIOD_FOR_SYSTEM_TIME {
+            return true;
+        }
+        at += match short {
+            // A long field has its length in the next two bytes.
+            0 => match len(at) {
+                Some(long) => 2 + long,
+                None => return false,
+            },
+            short => short,
+        };
+    }
+    false
 }
 
 /// A new foreign key in its surroundings.
@@ -421,6 +461,20 @@ impl Definition<'_> {
                 ));
             }
             None => {}
+            Some(_)
+                if stored
+                    .as_ref()
+                    .is_some_and(|entry| is_versioned(&entry.frm)) =>
+            {
+                let parent = &new.parent_label;
+                return Err(self.fails(
+                    ForeignKeyViolation::Definition,
+                    &format!(
+                        "with foreign key {{}} constraint failed. FIRN does not support references to {parent}, which \
+                         has system versioning."
+                    ),
+                ));
+            }
             Some(parent) => {
                 for column in &mut key.columns {
                     let missing = ForeignKeyViolation::NoReferencedIndex;

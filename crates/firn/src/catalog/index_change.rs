@@ -118,7 +118,11 @@ impl Catalog {
         }
         // Self-references name columns on both sides.
         let (name, new) = (entry.name.clone(), &entry.schema);
-        for key in entry.foreign_keys.iter_mut().filter(|key| key.parent == name) {
+        for key in entry
+            .foreign_keys
+            .iter_mut()
+            .filter(|key| key.parent == name)
+        {
             for column in &mut key.columns {
                 if let Some(position) = old.schema.find_column(&column.referenced)
                     && let Some(renamed) = new.columns.get(position)

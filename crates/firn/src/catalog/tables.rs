@@ -7,9 +7,9 @@
 use super::CATALOG_INDEX;
 use super::catalog_state::{CatalogState, RETIRED, TABLE};
 use super::counters::{Counter, Counters, INDEX_IDS};
-use super::index_owners::IndexOwners;
 use super::foreign_key::is_copy;
 use super::foreign_key_definition::ForeignKeyRequest;
+use super::index_owners::IndexOwners;
 use super::referencing_ddl::TableRename;
 use super::schema::{Collations, TableSchema};
 use super::table_entry::{IndexEntry, TableEntry};
@@ -22,8 +22,8 @@ use crate::write::{Batch, CommitRecord, Pipeline};
 use parking_lot::{Mutex, RwLock};
 use std::any::Any;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// The definition of a new table.
 pub struct NewTable<'a> {
@@ -430,12 +430,7 @@ impl Catalog {
     /// Those of [`Self::rename`]; `ForeignKey` if the table is a copy and does not fit the foreign
     /// keys of the table that it replaces; `LockTimeout` and `Interrupted` while transactions rely
     /// on the indexes of a table that is swapped out.
-    pub fn rename_referencing(
-        &self,
-        from: &str,
-        to: &str,
-        rename: &TableRename<'_>,
-    ) -> Result<()> {
+    pub fn rename_referencing(&self, from: &str, to: &str, rename: &TableRename<'_>) -> Result<()> {
         let swap_out = !is_copy(from) && is_copy(to);
         let closed = match swap_out {
             true => self.close_referenced(from, &rename.session)?,

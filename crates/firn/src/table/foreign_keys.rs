@@ -25,8 +25,8 @@ mod key_map;
 mod referenced_row;
 mod referencing_rows;
 
-pub use check::check_foreign_keys;
 pub(super) use cascade::{CascadeLink, CascadeStep};
+pub use check::check_foreign_keys;
 pub(super) use referenced_row::NewReferences;
 pub(super) use referencing_rows::RowChange;
 
@@ -170,7 +170,10 @@ impl KeyName {
 }
 
 fn positions(schema: &TableSchema, names: &[&str]) -> Option<Vec<usize>> {
-    names.iter().map(|name| schema.column_called(name)).collect()
+    names
+        .iter()
+        .map(|name| schema.column_called(name))
+        .collect()
 }
 
 impl ForeignKeys {
@@ -256,11 +259,7 @@ impl Parent {
         Ok(Self::Found(ReferencedIndex {
             other: OtherIndex::new(&parent, number)?,
             identity,
-            map: KeyMap::new(
-                (&entry.schema, own),
-                (&parent.schema, number),
-                names.len(),
-            )?,
+            map: KeyMap::new((&entry.schema, own), (&parent.schema, number), names.len())?,
         }))
     }
 }

@@ -15,7 +15,9 @@ use crate::base::blob_buf::BlobBuf;
 use crate::base::key::index_prefix;
 use crate::base::key_range::prefix_successor;
 use crate::base::{Error, IndexId, Result};
-use crate::catalog::{Catalog, DdlSession, ForeignKeyRequest, IndexChange, IndexEntry, IndexOrigin, TableSchema};
+use crate::catalog::{
+    Catalog, DdlSession, ForeignKeyRequest, IndexChange, IndexEntry, IndexOrigin, TableSchema,
+};
 use crate::ingest::{IndexLoad, LoadFailure, LoadLimits, LoadProgress, Uniqueness};
 use crate::iter::{MergeIter, MvccIter, ReadAt};
 use crate::read::{self, ReadPoint, ScanRange, scan_sources};

@@ -197,7 +197,9 @@ mod tests {
         let ddl = {
             let tables = Arc::clone(&tables);
             thread::spawn(move || {
-                tables.await_free(3, &LockOwner::new(0, 0), LONG_US).unwrap();
+                tables
+                    .await_free(3, &LockOwner::new(0, 0), LONG_US)
+                    .unwrap();
                 tables.open(3);
             })
         };

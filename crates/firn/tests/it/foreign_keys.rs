@@ -252,7 +252,10 @@ fn the_deleter_searches_the_latest_commit() {
         world.insert_child(&mut other, 1, 1).unwrap();
         other.commit().unwrap();
         let result = world.delete_parent(&mut txn, 1);
-        assert_eq!(violation(&result), Some(ForeignKeyViolation::RowIsReferenced));
+        assert_eq!(
+            violation(&result),
+            Some(ForeignKeyViolation::RowIsReferenced)
+        );
         txn.rollback().unwrap();
         // A writer that comes while the deleter searches waits for it.
         let mut txn = world.begin(0);
@@ -318,7 +321,10 @@ fn no_index_is_replaced_under_a_reference() {
     assert!(world.is_whole());
     let mut txn = world.begin(0);
     let result = world.delete_parent(&mut txn, 1);
-    assert_eq!(violation(&result), Some(ForeignKeyViolation::RowIsReferenced));
+    assert_eq!(
+        violation(&result),
+        Some(ForeignKeyViolation::RowIsReferenced)
+    );
 }
 
 /// Threads insert and delete on both sides, with deadlocks and rollbacks. No committed row refers to
@@ -326,10 +332,7 @@ fn no_index_is_replaced_under_a_reference() {
 #[test]
 fn no_interleaving_leaves_an_orphan() {
     for (seed, referenced) in ALL.into_iter().enumerate() {
-        for action in [
-            ReferentialAction::Restrict,
-            ReferentialAction::Cascade,
-        ] {
+        for action in [ReferentialAction::Restrict, ReferentialAction::Cascade] {
             let world = Arc::new(World::new(action, referenced));
             let threads = (0..4).map(|number| {
                 let world = Arc::clone(&world);
@@ -364,7 +367,11 @@ fn no_interleaving_leaves_an_orphan() {
             });
             let threads: Vec<_> = threads.collect();
             threads.into_iter().for_each(|one| one.join().unwrap());
-            assert_eq!(world.orphans(), Vec::<String>::new(), "{referenced:?} {action:?}");
+            assert_eq!(
+                world.orphans(),
+                Vec::<String>::new(),
+                "{referenced:?} {action:?}"
+            );
         }
     }
 }

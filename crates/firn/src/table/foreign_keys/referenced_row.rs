@@ -4,10 +4,10 @@ use super::column_values::{differs, is_null};
 use super::referencing_rows::first_entry;
 use super::{CascadeLink, Identity, OwnKey, Parent, ReferencedIndex};
 use crate::base::ForeignKeyViolation::NoReferencedRow;
+use crate::base::Result;
 use crate::base::key::{INDEX_ID_LEN, index_prefix};
 use crate::base::key_range::make_successor;
 use crate::base::pause_points::{self, PausePoint};
-use crate::base::Result;
 use crate::table::neighbours::Neighbours;
 use crate::table::{Table, TableIds};
 use crate::txn::{LockMode, Nearest, Transaction};
@@ -50,8 +50,7 @@ impl Table {
             }
             if let Some((old, moves)) = row.old {
                 let mut columns = own.columns.iter();
-                let changes =
-                    columns.any(|&at| differs(&self.schema.columns[at], old, row.record));
+                let changes = columns.any(|&at| differs(&self.schema.columns[at], old, row.record));
                 if !changes && !(moves && own.index.is_some()) {
                     continue;
                 }
@@ -78,7 +77,9 @@ impl Table {
         entry: &[u8],
     ) -> Result<()> {
         if let Some(found) = self.try_reference(txn, current.generation, own, entry)? {
-            return found.then_some(()).ok_or_else(|| own.name.error(NoReferencedRow));
+            return found
+                .then_some(())
+                .ok_or_else(|| own.name.error(NoReferencedRow));
         }
         for _ in 0..LOOKS_MAX {
             let now = self.current();
@@ -88,7 +89,9 @@ impl Table {
                 return Ok(());
             };
             if let Some(found) = self.try_reference(txn, now.generation, own, entry)? {
-                return found.then_some(()).ok_or_else(|| own.name.error(NoReferencedRow));
+                return found
+                    .then_some(())
+                    .ok_or_else(|| own.name.error(NoReferencedRow));
             }
         }
         Err(own.name.error(NoReferencedRow))
@@ -244,4 +247,3 @@ impl ReferencedIndex {
         Neighbours::new().lock_gap_around(txn, index, key, &beyond)
     }
 }
-

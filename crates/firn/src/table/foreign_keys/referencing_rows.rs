@@ -33,12 +33,7 @@ pub(in crate::table) struct RowChange<'a> {
 
 /// Entries from `lower` on that begin with `prefix`, at the latest commit and with the own writes; at
 /// most `max`.
-fn entries(
-    txn: &Transaction,
-    prefix: &[u8],
-    lower: &[u8],
-    max: usize,
-) -> Result<Vec<Vec<u8>>> {
+fn entries(txn: &Transaction, prefix: &[u8], lower: &[u8], max: usize) -> Result<Vec<Vec<u8>>> {
     let range = ScanRange {
         lower: lower.to_vec(),
         upper: prefix_successor(prefix),
@@ -93,7 +88,11 @@ impl Table {
         let Some(keys) = &current.foreign_keys else {
             return Ok(());
         };
-        for key in keys.referencing.iter().filter(|key| Some(key.index) == number) {
+        for key in keys
+            .referencing
+            .iter()
+            .filter(|key| Some(key.index) == number)
+        {
             let changes = |new| {
                 let mut columns = key.columns.iter();
                 columns.any(|&at| differs(&self.schema.columns[at], change.old, new))
@@ -143,7 +142,8 @@ impl Table {
             };
             let row_key = child.other.row_key(&entry)?;
             let granted = txn.lock(&row_key, LockMode::Shared, None)?;
-            if granted.newly && first_entry(txn, prefix, &entry)?.is_none_or(|first| first != entry) {
+            if granted.newly && first_entry(txn, prefix, &entry)?.is_none_or(|first| first != entry)
+            {
                 txn.unlock(&row_key);
             }
             from.truncate(0);
@@ -204,7 +204,10 @@ impl Table {
             return Ok(());
         }
         let row_id = match table.has_hidden_key() {
-            true => row_key[INDEX_ID_LEN..].try_into().ok().map(u64::from_be_bytes),
+            true => row_key[INDEX_ID_LEN..]
+                .try_into()
+                .ok()
+                .map(u64::from_be_bytes),
             false => None,
         };
         let flags = WriteFlags {
@@ -228,7 +231,15 @@ impl Table {
         // SAFETY: `read_row` succeeded, so blob columns of `record` point into `blobs`; those of
         // `changed` are the same, because foreign keys have no blobs.
         let written = unsafe {
-            table.update_by(txn, &record, &changed, row_id, flags, &mut scratch, Some(step))
+            table.update_by(
+                txn,
+                &record,
+                &changed,
+                row_id,
+                flags,
+                &mut scratch,
+                Some(step),
+            )
         }?;
         match written {
             WriteOutcome::Duplicate { index } => {
@@ -237,7 +248,10 @@ impl Table {
                     table: key.name.table.clone(),
                     name: table.schema.indexes[index].name.clone(),
                 };
-                Err(Error::foreign_key(error, "a cascade leads to a duplicate key"))
+                Err(Error::foreign_key(
+                    error,
+                    "a cascade leads to a duplicate key",
+                ))
             }
             _ => Ok(()),
         }
@@ -254,7 +268,9 @@ impl Table {
         change: RowChange<'_>,
     ) -> Option<Vec<u8>> {
         let mut changed = record.to_vec();
-        let cascades = change.new.filter(|_| key.on_update == ReferentialAction::Cascade);
+        let cascades = change
+            .new
+            .filter(|_| key.on_update == ReferentialAction::Cascade);
         let parts = &table.schema.entry_parts(child.number);
         for (at, &(column, chars)) in child.columns.iter().enumerate() {
             let to = &table.schema.columns[column];
