@@ -40,7 +40,7 @@ SYSBENCH_TABLE = (
 
 @dataclass(frozen=True)
 class Step:
-    """Costs of one statement: times, bytes written and memory."""
+    """The costs of one statement: times, bytes written and memory."""
 
     seconds: float
     settle_seconds: float
@@ -58,7 +58,7 @@ class Step:
 
 
 class Bench:
-    """One data directory; each step restarts the server for one engine."""
+    """A server with one data directory. Each step of the benchmark restarts it for one engine."""
 
     def __init__(self, chosen: argparse.Namespace) -> None:
         self.memory = chosen.memory << 20
@@ -104,7 +104,8 @@ class Bench:
         with contextlib.closing(self.server.connect("bench", read_timeout=36000)) as connection:
             with connection.cursor() as cursor:
                 if engine == "ROCKSDB":
-                    # Without these settings MyRocks cannot hold a large transaction in memory.
+                    # MyRocks can execute a large transaction only with these settings, which commit
+                    # parts of it early.
                     cursor.execute("SET rocksdb_bulk_load_allow_unsorted = 1, rocksdb_commit_in_the_middle = 1")
                 cursor.execute(statement)
             connection.commit()
@@ -127,7 +128,7 @@ class Bench:
             busy = (
                 after.processor_seconds - before.processor_seconds > 0.1
                 or after.written_bytes - before.written_bytes > MIB
-                # Files may be deleted gradually.
+                # An engine at rest has also finished deleting files, which it may do gradually.
                 or abs(after_bytes - before_bytes) > MIB
             )
             quiet = 0 if busy else quiet + 1
@@ -173,7 +174,7 @@ def groups(text: str) -> str:
 
 
 def write_rows(path: Path, rows: int, seed: int) -> None:
-    """Rows of a sysbench table in key order, for LOAD DATA."""
+    """Writes the rows of a sysbench table in key order to a file for LOAD DATA."""
     source = random.Random(seed)
     with path.open("w") as file:
         for number in range(1, rows + 1):
@@ -183,7 +184,7 @@ def write_rows(path: Path, rows: int, seed: int) -> None:
 
 
 def shuffle(path: Path, out: Path) -> None:
-    """The lines of `path` in random order, which is the same in every run."""
+    """Writes the lines of `path` in random order to `out`; the order is the same in every run."""
     source = random.Random(2)
     lines = path.read_bytes().splitlines(keepends=True)
     source.shuffle(lines)
@@ -192,7 +193,7 @@ def shuffle(path: Path, out: Path) -> None:
 
 
 def loads(chosen: argparse.Namespace) -> None:
-    """Loads in order and shuffled, a change of the engine, an index."""
+    """Measures loads in key order and shuffled, a change of the engine, and a new index."""
     bench = Bench(chosen)
     ordered, shuffled = scratch_root() / "ordered.tsv", scratch_root() / "shuffled.tsv"
     try:
@@ -226,7 +227,10 @@ def loads(chosen: argparse.Namespace) -> None:
 
 
 def transaction(chosen: argparse.Namespace) -> None:
-    """One INSERT … SELECT, one UPDATE of everything and its rollback, one that is committed."""
+    """Measures huge transactions: INSERT … SELECT, and UPDATE of all rows.
+
+    The UPDATE runs twice: it is rolled back, then committed.
+    """
     bench = Bench(chosen)
     rows = scratch_root() / "rows.tsv"
     try:
@@ -320,7 +324,7 @@ class Clients:
 
 
 def values(chosen: argparse.Namespace) -> None:
-    """Large values: loaded, read, updated at random; bytes written per byte updated, and space."""
+    """Measures large values: load, reads, random updates, bytes written per byte updated, space."""
     bench = Bench(chosen)
     try:
         bench.start("InnoDB")

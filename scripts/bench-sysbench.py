@@ -65,7 +65,7 @@ def options(engine: str, memory: int, direct: bool) -> list[str]:
             *(["--firn-direct-reads=ON"] if direct else []),
         ]
     if engine == "ROCKSDB":
-        # Usual tuning: LZ4 in the upper levels, ZSTD in the last one, filters.
+        # The usual tuning of MyRocks: LZ4 in the upper levels, ZSTD in the last one, filters.
         return [
             *shared,
             f"--rocksdb-block-cache-size={memory}",
@@ -88,7 +88,7 @@ SETTLE_SECONDS_MAX = 240
 
 @dataclass(frozen=True)
 class Run:
-    """One run of one workload: transactions per second, and the costs of each."""
+    """One run of one workload: transactions per second, and costs per transaction."""
 
     speed: float
     processor_us: float
@@ -137,7 +137,7 @@ class Engine:
         return self.server.process.pid
 
     def freeze(self) -> None:
-        """Stops the server with SIGSTOP."""
+        """Freezes the server with SIGSTOP; its caches stay warm."""
         os.kill(self._pid(), signal.SIGSTOP)
 
     def thaw(self) -> None:
@@ -196,7 +196,7 @@ def machine() -> str:
 
 
 def row(what: str, engines: list[Engine], form: str, value: Callable[[Engine], float | None]) -> str:
-    """A table row: a value per engine, and ratios to InnoDB."""
+    """A row of the results in Markdown: a value for each engine, then the ratios to InnoDB."""
     values = {engine.name: value(engine) for engine in engines}
     base = values.get("InnoDB")
     cells = [what, *("" if v is None else format(v, form) for v in values.values())]

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Checks that the plugin's undefined symbols exist. The linker cannot: a plugin may leave symbols to
 # the server, so a missing function looks like one of the server's. Each symbol must be exported by
-# the installed server, or come from a shared library (those have versions).
+# the installed server, or come from a shared library (whose symbols have versions).
 #   scripts/check-symbols.sh <plugin.so>
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"

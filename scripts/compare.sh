@@ -56,7 +56,7 @@ watch_alter() {
   [ ! -t 1 ] || printf '\r%-50s\r' ''
 }
 
-# Creates both tables again.
+# Drops both tables and creates them anew: sysbench's in InnoDB, and its converted copy.
 load_tables() {
   local alter began actual
   sql "DROP DATABASE IF EXISTS demo_innodb; DROP DATABASE IF EXISTS demo_firn;

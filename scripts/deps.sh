@@ -33,7 +33,7 @@ packages_of() {
 
 missing_of() {
   local package
-  # dpkg-query fails if it does not know one of the names, but still answers for the others.
+  # dpkg-query fails if it does not know one of the packages, but still lists the other ones.
   { dpkg-query -W -f='${db:Status-Status} ${Package}\n' "$@" 2>/dev/null || true; } | sed -n 's/^installed //p' >"$have"
   for package in $(printf '%s\n' "$@" | sort -u); do
     grep -qx -- "$package" "$have" || echo "$package"

@@ -21,11 +21,12 @@ installed=$(package_version mariadb-server-core)
 [ -n "$installed" ] || installed=$(package_version libmariadbd-dev)
 wanted="${MARIADB_SRC:-package} $installed"
 
-# The files that the compiler needs, and the engine that the tests of the layout check build.
+# Members of the source archive: the files that the compiler needs, and the example engine, which
+# the tests of the layout check compile.
 members=('*/include' '*/sql' '*/libmariadb/include' '*/wsrep-lib/include' '*/wsrep-lib/wsrep-API/v26'
   '*/storage/example' '*/COPYING')
 
-# The private configuration has the same mirrors as for binaries, as deb-src.
+# Configures apt for source packages, from the mirrors that the machine uses for binary packages.
 private_apt() {
   mkdir -p "$private/state/lists/partial" "$private/cache/archives/partial"
   apt-get indextargets --format 'deb-src $(REPO_URI) $(CODENAME) $(COMPONENT) # $(ORIGIN)' 'Created-By: Packages' \

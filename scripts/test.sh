@@ -16,7 +16,8 @@ step() { # step NAME COMMAND...
   say "$name: $*"
   if ! "$@" 2>&1 | tee "$log"; then
     status=FAILED failed=1
-    # Lines that cargo, rustc, pytest and our scripts print for errors; else the end of the log.
+    # The reasons are the lines that cargo, rustc, pytest and our scripts print for errors, or the
+    # end of the log if there are none.
     reasons+=("== $name" "$(grep -E -A3 '^(error|FAILED |ERROR )|[.]{3} FAILED$|panicked at|^FATAL' "$log" | tail -40 | grep . || tail "$log")")
   fi
   results+=("$(printf '%-6s  %4d s  %s' "$status" $((SECONDS - began)) "$name")")
@@ -38,7 +39,7 @@ sql_tests() {
   scripts/venv.sh tests/requirements.txt && PATH=$FIRN_ROOT/.venv/bin:$PATH tests/sql/run -n 2 --dist loadfile
 }
 
-# With InnoDB only; make lab-test also converts tables to FIRN, which takes minutes.
+# Tests the lab with InnoDB only; make lab-test also converts tables to FIRN, which takes minutes.
 lab_tests() { scripts/lab.sh install && scripts/lab.sh test --ignore=tests/test_conversions.py; }
 
 step "packages" scripts/deps.sh test

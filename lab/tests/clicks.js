@@ -1,4 +1,4 @@
-// Simulates a reader of the report; the test dumps the page afterwards.
+// Clicks through the report like a reader and logs the changes; the test then reads the log.
 const log = {};
 const cells = (n) => [...document.querySelectorAll("#table tbody tr")].map((row) => row.children[n].textContent);
 const head = [...document.querySelectorAll("#table th")].findIndex((th) => th.textContent === "median");

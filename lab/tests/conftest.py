@@ -38,11 +38,13 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session", autouse=True)
 def quick_servers(template: Path) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        # InnoDB takes a second or two to write its last page; only tests with `real_rest` wait.
+        # InnoDB takes a second or two to come to rest after its last write; only tests with the
+        # fixture `real_rest` wait for that.
         patch.setattr(
             private.PrivateTarget, "_await_quiet", lambda self, seconds_max: RestState(0.0)
         )
-        # Avoid that a server on a copy of the template recreates its log.
+        # Keep InnoDB's log at the size that it has in the template, so that no server recreates its
+        # log.
         patch.setattr(engine, "LOG_MIN", SMALL.memory_bytes)
         patch.setattr(ssd, "SAMPLE_BYTES", 1 << 20)
         # Other tests in parallel would count as other work on the machine.
@@ -54,7 +56,7 @@ def quick_servers(template: Path) -> Iterator[None]:
 
 @pytest.fixture
 def real_rest(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Restores the real wait for rest, with a short period of quiet."""
+    """Makes servers wait until they are really at rest, but with a short period of quiet."""
     monkeypatch.setattr(private.PrivateTarget, "_await_quiet", AWAIT_QUIET)
     monkeypatch.setattr(private, "QUIET_SECONDS", 0.03)
 
@@ -117,7 +119,10 @@ def innodb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
 
 
 def made(target: Target, name: str, sink: Heard | None = None, **fields: Any) -> Workload:
-    """A loaded workload. Keyword arguments that are no fields of Params are its options."""
+    """A workload whose data is loaded on the target.
+
+    Keyword arguments that are no fields of Params are options of the workload.
+    """
     known = {key: fields.pop(key) for key in ("scale", "threads", "seconds", "seed")
              if key in fields}  # fmt: skip
     options = {key: str(value) for key, value in fields.items()}

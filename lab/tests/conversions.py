@@ -12,7 +12,8 @@ def words(seed: int, count: int) -> str:
     return "CONCAT_WS(' ', " + ", ".join(WORDS.format(seed + n) for n in range(count)) + ")"
 
 
-# Name: the text after CREATE TABLE name, and FIRN's reasons to refuse the table.
+# By name of the table: the text after the name in CREATE TABLE, and FIRN's reasons to refuse the
+# table.
 REFUSED: dict[str, tuple[str, tuple[str, ...]]] = {
     "plain": ("(id INT PRIMARY KEY, t TEXT, g POINT, KEY t (t(20)))", ()),
     "parent": (
@@ -50,7 +51,8 @@ REFUSED: dict[str, tuple[str, tuple[str, ...]]] = {
     "history": ("(id INT PRIMARY KEY) WITH SYSTEM VERSIONING", ("system versioning",)),
 }
 
-# Name: the text after CREATE TABLE name, and the SELECT of its rows; {n} is their number.
+# By name of the table: the text after the name in CREATE TABLE, and the SELECT that gives its rows;
+# {n} stands for their number.
 TABLES: dict[str, tuple[str, str]] = {
     "sbtest": (
         "(id INT NOT NULL PRIMARY KEY, k INT NOT NULL, c CHAR(120) NOT NULL, pad CHAR(60) NOT NULL,"

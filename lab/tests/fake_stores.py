@@ -16,14 +16,14 @@ MACHINE = {"processor": "Abacus", "cores": 2, "memory_bytes": 8 << 30, "file_sys
 TPS = FigureKind("1/s", "higher")
 MS = FigureKind("ms")
 BYTES = FigureKind("B")
-# Data bytes of the targets.
+# Bytes of the tables on each target.
 SIZES = {"innodb": 90e6, "firn": 30e6, "</script><b>evil": 60e6}
 SPEED = {"innodb": 100.0, "firn": 150.0, "</script><b>evil": 101.0}
 
 EVIL = "</script><b>evil"
-# Factors of the jitter by round, equal on all targets: a drift.
+# Factors of `jitter` in each round, the same on all targets: a drift of the machine.
 FACTORS = (0.0, -1.0, 1.0) * 5
-# One target has noise of its own, so that its ratio does not differ from 1 significantly.
+# Noise of the one target whose ratio to the reference must not differ significantly from 1.
 OWN = {EVIL: (0.0, -0.08, 0.08)}
 
 
@@ -36,8 +36,8 @@ def fill(
 ) -> int:
     """Writes a run: a thread sweep of 15 blocks, and a case of three rounds with its own headline.
 
-    One of FIRN's rounds in that case failed. Rounds deviate by `jitter` from the median, alike in
-    each block.
+    One of FIRN's rounds in the latter case failed. Rounds deviate by up to `jitter` from the
+    median, alike on all targets of a block.
     """
     writer = Writer(path, SystemClock())
     command = ["firn-lab", "run", "a b"]

@@ -12,16 +12,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-# Moments per second.
+# Simulated moments per second.
 STEPS = 10
 
 
 @dataclass(frozen=True)
 class Machine:
-    """Parameters of a machine.
+    """Parameters of a machine. `drift` and `noise` are standard deviations of the logarithm.
 
-    `drift`: standard deviation; `drift_seconds`: time constant; `noise`: of a second; `bursts`: per
-    minute; `burst_seconds`: average length; `burst_depth`: largest loss of throughput.
+    `drift_seconds`: time constant of the drift; `noise` is that of a second's mean; `bursts`:
+    number per minute; `burst_seconds`: average length; `burst_depth`: largest fraction of
+    throughput that a burst takes.
     """
 
     drift: float = 0.05
@@ -42,7 +43,7 @@ MACHINES = {
 
 
 def throughput(machine: Machine, seconds: float, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Throughput at each moment, around 1."""
+    """The throughput at each moment, which varies around 1."""
     count = int(seconds * STEPS)
     keep = float(np.exp(-1 / (machine.drift_seconds * STEPS)))
     steps = rng.normal(0, machine.drift * (1 - keep**2) ** 0.5, count)

@@ -27,7 +27,7 @@ def test_a_regression_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str
     lines = capsys.readouterr().out.splitlines()
     (line,) = [line for line in lines if "threads=8" in line and " tps " in line]
     assert "firn" in line and "×0.667" in line and line.rstrip().endswith("worse")
-    # Two rounds prove nothing.
+    # Two rounds are too few for a verdict.
     (line,) = [line for line in lines if "list threads=1" in line]
     assert line.rstrip().endswith("unclear")
     assert not any("innodb" in line for line in lines)
@@ -74,7 +74,7 @@ def test_what_was_taken_once_is_no_regression(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("workload", "code"), [("oltp_insert", 0), ("oltp_update_index", 1)])
 def test_more_rows_are_no_regression(tmp_path: Path, workload: str, code: int) -> None:
-    """The second run inserted four times as many rows."""
+    """The second run inserted four times as many rows, so its sizes cannot be compared."""
     path = tmp_path / "x.sqlite"
     for speed in (200.0, 800.0):
         run = fake_stores.fill(path, speed={"firn": 150.0}, end="")
@@ -99,7 +99,8 @@ def test_settled_figures_stand_for_those_of_the_round(tmp_path: Path) -> None:
         found = changes(collect(store, 1), collect(store, 2), 0.05)
     written = {each.figure: each.verdict for each in found if "written" in each.figure
                and each.case == "oltp_update_index"}  # fmt: skip
-    # A settled figure is measured once, so it has no interval.
+    # The settled figure replaces the one without deferred work. It is measured once, so it has no
+    # interval and cannot be unclear.
     assert written == {"settled_device_written_bytes_per_transaction": "worse"}
 
 

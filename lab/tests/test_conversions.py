@@ -22,9 +22,10 @@ from firn_lab.targets.engine import EngineTarget, find_plugin
 from firn_lab.workloads import Params, make_workload
 
 ROWS = 20000
-# These tables need more rows to reach half a MiB.
+# Tables that need more rows than ROWS to reach half a MiB.
 MORE_ROWS = dict.fromkeys(("orders", "events", "logs", "sparse"), 100_000)
-# From this size on the prediction itself must be good, not only its error bound.
+# The prediction of a table of this size or more must be close to the truth; that of a smaller table
+# need only be within its error bound.
 LARGE_BYTES = 512 << 10
 # Reads every table in ranges, like a table that is too large to be read whole.
 RANGES = Limits(sample_bytes=512 << 10, scan_bytes=0)
@@ -70,7 +71,10 @@ def predicted(server: Target, name: str, limits: Limits) -> TableEstimate:
 
 
 def wait_until_gone(server: Target, before: int) -> None:
-    """Waits until compactions have removed dropped rows, which would count for the next table."""
+    """Waits until compactions have removed the rows of a dropped table.
+
+    Otherwise their bytes would count for the next table.
+    """
     deadline = time.monotonic() + 20
     while (server.data_bytes() or 0) > before + 6144 and time.monotonic() < deadline:
         server.rest(10)
@@ -90,7 +94,10 @@ def converted(server: Target, name: str) -> int:
 
 
 def require_good(found: TableEstimate, real: int) -> None:
-    """Checks the error bound; a larger table that was read whole must be within a tenth."""
+    """Checks that the truth lies within the error bound of the estimate.
+
+    If the table is large and was read whole, the prediction must be within a tenth of the truth.
+    """
     off = abs(found.firn.bytes - real)
     assert off <= found.firn.error, (found, real)
     if found.read_whole and real >= LARGE_BYTES:
@@ -132,7 +139,7 @@ def test_within_the_bound_of_tables_of_workloads(
         require_good(found, converted(server, name))
 
 
-# The last table has blobs, whose file stays for a while.
+# The table with blobs comes last, because its blob file stays for a while after DROP TABLE.
 @pytest.mark.parametrize("name", conversions.TABLES)
 def test_within_the_bound_of_the_conversion(server: Target, name: str) -> None:
     make, rows = conversions.TABLES[name]

@@ -72,7 +72,7 @@ def test_every_transaction_is_counted_once() -> None:
     assert {part.name for part in outcome.parts} == {"even", "odd"}
     assert (outcome.errors, outcome.retries) == (0, 0)
     assert outcome.seconds >= 2.2
-    # Three sessions of 5 ms cannot do more than 600 a second.
+    # Three sessions whose transactions take 5 ms cannot do more than 600 a second.
     assert 3 <= outcome.transactions <= 600 * outcome.seconds
     assert outcome.latency is not None
     assert outcome.latency.p50_ms >= 5
@@ -125,7 +125,8 @@ def test_what_lost_against_another_is_repeated_and_counted() -> None:
     outcome = drive(params, "round 0", Heard(), lambda number: Steady(fails))
     assert outcome.errors == 0
     assert outcome.transactions > 5
-    # Two attempts succeed, the third fails and is repeated.
+    # Two attempts in a row succeed, the third one fails and is repeated, so there is a retry for
+    # every two transactions.
     assert outcome.retries in (outcome.transactions // 2, outcome.transactions // 2 - 1)
 
 
@@ -171,7 +172,7 @@ def _children() -> set[str]:
 
 
 def test_no_process_is_left_when_a_session_dies() -> None:
-    # Other tests of this process may have left children that have ended or that stay by intention.
+    # Earlier tests in this process may have left children, dead or alive, which do not count.
     before = _children()
 
     def session(number: int) -> Steady:
@@ -182,7 +183,7 @@ def test_no_process_is_left_when_a_session_dies() -> None:
     with pytest.raises(LabError, match="was killed"):
         drive(Params(lead_seconds=0, threads=3, seconds=30), "round 0", Heard(), session)
     names = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in _children() - before]
-    # Only the guard stays.
+    # Only the guard process is left.
     assert all(b"-I\0-S\0-c" in name for name in names)
 
 
@@ -252,7 +253,8 @@ def test_what_never_wins_is_given_up_after_the_end(monkeypatch: pytest.MonkeyPat
     session = Steady(loses)
     driver._loop(told.send, session, Random(1), 5.0)
     (kind,) = told.reports[-1].kinds.values()
-    # The retries at 10, 20 … 60 s fail; at 70 s the retry limit, a minute after the end, is over.
+    # Retries begin at 10, 20 … 60 s and fail. There is no retry at 70 s, more than a minute after
+    # the end of the round at 5 s.
     assert (kind.errors, kind.retries, session.attempts) == (1, 6, 7)
 
 

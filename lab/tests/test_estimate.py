@@ -79,7 +79,8 @@ def test_planes_hold_differences_where_these_are_small() -> None:
     found = split(items, 4)
     assert found[0] == 0b1111
     assert len(found) == 1 + 4 * 16
-    # The last byte increases by one.
+    # The last byte grows by one from item to item, so its plane stores the first byte and
+    # differences of 1.
     assert found[1 + 48 :] == bytes([0xE8]) + b"\1" * 15
     noise = [bytes(random.Random(n).randbytes(2)) for n in range(16)]
     assert split(noise, 2)[0] == 0
@@ -115,7 +116,8 @@ def test_trials_find_what_compresses_best() -> None:
         for tuning in (Tuning(), Tuning(True), Tuning(long_matches=True), best)
     }
     assert sizes[best] <= min(sizes.values()) * 1.01
-    # Ten random bytes as hexadecimal digits: half of the bytes are information.
+    # The rows have ten random bytes as twenty hexadecimal digits, which compression can at best
+    # halve.
     assert sum(store(blocks, 1 << 20).sizes) / 4000 == pytest.approx(11.5, abs=1.5)
 
 
@@ -128,7 +130,7 @@ def test_noise_is_stored_as_it_is() -> None:
 
 
 def test_a_dictionary_is_stored_compressed() -> None:
-    """The dictionary consists of hexadecimal digits, half of whose bytes are information."""
+    """The dictionary consists of hexadecimal digits, which compression halves."""
     chance = random.Random(1)
     words = [chance.randbytes(32).hex().encode() for _ in range(200)]
     blocks = cut(

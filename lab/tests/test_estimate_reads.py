@@ -54,7 +54,7 @@ def test_a_few_tables_are_read_as_if_there_were_no_bound() -> None:
     assert (large.whole, middle.whole, small.whole) == (False, True, True)
     assert large.sample_bytes == Limits.sample_bytes
     assert middle.bytes == 200 * MIB
-    # Two indexes, and the pages in which runs end.
+    # 4 MiB for each of two indexes, and in addition the pages in which the runs end.
     assert 8 * MIB < large.bytes < 12 * MIB
 
 
@@ -103,7 +103,7 @@ def test_beginnings_of_values_cost_a_page_for_each_row() -> None:
 
 
 def test_huge_rows_do_not_make_a_sample_huge() -> None:
-    """Eight runs of four rows of a MiB; the number of runs by bytes alone would be 85."""
+    """The sample has eight runs of four rows of 1 MiB; runs of the usual size would be 85."""
     assert range_bytes(table("t", 9000, row=MIB), 4 * MIB) < 33 * MIB
 
 
@@ -113,7 +113,7 @@ def test_a_count_is_charged() -> None:
 
 
 def test_keys_far_apart_are_not_counted_twice() -> None:
-    """Keys are multiples of 40, in runs of four: four keys have three gaps."""
+    """Keys are multiples of 40, in runs of four rows: four keys have three gaps."""
     sampler = Sampler(lambda statement, values: [(40, 20000)], table("t", 1), Limits(), READS)
     runs = [[(n, (str(start + n * 40),)) for n in range(4)] for start in range(40, 20000, 2000)]
     index = table("t", 1).primary

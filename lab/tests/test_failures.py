@@ -48,11 +48,11 @@ def test_a_server_that_dies_is_left_out(laboratory: Laboratory) -> None:
     assert statuses(laboratory) == {"innodb": ["ok", "failed"], "innodb-compressed": ["ok"] * 3}
     (failure,) = [data for kind, data in laboratory.events if kind == "failure"]
     assert failure["target"] == "innodb"
-    # Rounds that will not run are not waited for.
+    # The estimate of the time left does not count the rounds of the target that failed.
     last = [data for kind, data in laboratory.events if kind == "step"][-1]
     assert last["done"] == last["steps_total"]
     assert last["seconds_left"] == 0
-    # Its data is removed, its log is kept.
+    # The data of the failed target is removed, its log is kept.
     kept = laboratory.directory / "run-1" / "innodb.log"
     assert str(kept) in failure["message"]
     assert "ready for connections" in kept.read_text()
@@ -142,7 +142,8 @@ def test_a_server_that_cannot_be_parked_is_left_out(
 
 
 def test_what_ends_no_run(laboratory: Laboratory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A closed terminal, data that may not fit, other work, leftovers of an interrupted start."""
+    """No run ends because of a closed terminal, data that may not fit, other work on the machine,
+    or leftovers of an interrupted start."""
 
     def listen(kind: str, data: object) -> None:
         raise BrokenPipeError
@@ -183,7 +184,8 @@ def _no_plugin(library: str) -> Path:
     raise TargetError("no plugin here")
 
 
-# firn-lab with the shortcuts of these tests: the first argument is the fresh data directory.
+# A program that is firn-lab with the shortcuts of these tests. Its first argument is the fresh data
+# directory.
 PROGRAM = """
 import shutil, signal, sys
 # The tests may have been started in the background, or by nohup: nothing is ignored here.
@@ -203,7 +205,10 @@ sys.exit(main())
 
 
 def command(directory: Path, template: Path) -> subprocess.Popen[str]:
-    """firn-lab on two targets, one of which is always frozen, after a round on each."""
+    """Starts firn-lab on two targets, and waits until each had a round.
+
+    From then on at least one of the two servers is frozen at any time.
+    """
     process = subprocess.Popen(
         [sys.executable, "-c", PROGRAM, str(template),
          "run", "oltp_point_select:rows=100,tables=1", "--targets", *BOTH, "--memory", "32",
@@ -240,7 +245,7 @@ def test_ctrl_c_keeps_the_rounds_and_leaves_nothing(
         assert len(store.rounds(1)) >= 2
 
 
-# A lab whose children never end: sessions of the load driver, or shares of a load.
+# A lab whose children never end. They are sessions of the load driver, or shares of a load.
 CHILDREN = """
 import os, sys, time, types
 from firn_lab.workloads.base import Params
@@ -270,7 +275,7 @@ def test_a_lab_that_is_killed_takes_its_children_along(how: str) -> None:
     assert lab.stdout is not None
     assert [lab.stdout.readline() for _ in range(2)] == ["works\n"] * 2
     children = [pid for pid in tree(lab.pid) if pid != lab.pid]
-    # Two children and the guard.
+    # Two children of the lab, and the guard.
     assert len(children) == 3
     lab.kill()
     lab.wait()

@@ -1,4 +1,4 @@
-"""Literals, statements of bounded length, and loads that fail."""
+"""Filling tables: literals, INSERTs of bounded length, and loads that fail."""
 
 from __future__ import annotations
 

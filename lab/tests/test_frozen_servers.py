@@ -51,7 +51,7 @@ def test_a_frozen_server_can_be_ended(tmp_path: Path, end: str) -> None:
         getattr(target, end)()
         assert target.pid is None and not Path(f"/proc/{pid}").exists()
         if end != "destroy":
-            # It starts like a server that was never frozen.
+            # The server starts like one that was never frozen.
             target.start()
             assert target.query("SELECT 1", database="") == [(1,)]
     finally:

@@ -20,10 +20,11 @@ from firn_lab.intervals import (
 )
 from firn_lab.runner.blocks import Blocks
 
-# Of 200 runs, a sound 95 % interval almost never misses more than a tenth.
+# Number of simulated runs for each machine. If the 95 % intervals are sound, almost never less than
+# HELD_MIN of them contain the truth.
 RUNS = 200
 HELD_MIN = 0.90
-# Blocks of four minutes, at 0.6 s per round.
+# Number of blocks that fit into four minutes of rounds of 0.6 s.
 BLOCKS = 200
 
 
@@ -46,7 +47,7 @@ def test_the_interval_holds_the_truth(name: str, effect: float) -> None:
 
 @pytest.mark.parametrize("name", ["calm", "shared", "restless"])
 def test_stopping_early_costs_little_of_it(name: str) -> None:
-    """A case ends as soon as its interval is narrow enough, which selects intervals that are too
+    """A case ends as soon as its interval is narrow enough, which favours intervals that are too
     narrow by chance."""
     held = concluded = taken = 0
     for seed in range(RUNS):
@@ -70,8 +71,11 @@ def test_stopping_early_costs_little_of_it(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["shared", "restless", "busy"])
 def test_short_rounds_know_more_after_the_same_time(name: str) -> None:
-    """Compares rounds of 2 s with a lead of 1.25 s, to start a load driver, with rounds of 0.5 s
-    whose clients stay connected."""
+    """Compares long rounds with short ones.
+
+    The long rounds last 2 s after a lead of 1.25 s, in which a load driver starts; the short ones
+    last 0.5 s, because their clients stay connected.
+    """
 
     def width(count: int, measured: float, lead: float) -> float:
         widths = []
@@ -148,7 +152,7 @@ def test_blocks_of_a_case() -> None:
     }
     assert case.concluded(0.025)
     case.leave_out("innodb")
-    # The reference is now the first of the remaining targets.
+    # Without InnoDB, the first of the remaining targets is the reference.
     assert {n: each.value for n, each in case.ratios().items()} == {"rocksdb": pytest.approx(0.25)}
     alone = Blocks(["firn"], "higher", {"firn": dict.fromkeys(range(12), 5.0)})
     assert alone.concluded(0.025) and alone.ratios() == {}

@@ -51,7 +51,8 @@ def run_of(path: Path, ratios: list[float], cpu: float = 1.0) -> Path:
         ([0.95, 0.96] * 10, "0.98", "missed", 1),
         ([0.90, 1.06] * 10, "0.98", "undecided", 3),
         ([1.2] * 2, "0.98", "undecided", 3),  # Two blocks prove nothing.
-        ([1.0] * 17 + [0.2] * 3, "0.98", "undecided", 3),  # All blocks together miss the limit.
+        # The typical block meets the limit, but all blocks together miss it.
+        ([1.0] * 17 + [0.2] * 3, "0.98", "undecided", 3),
     ],
 )
 def test_a_limit_is_met_by_the_lower_end(
@@ -69,7 +70,7 @@ def test_a_limit_is_met_by_the_lower_end(
 
 
 def test_costs_are_turned(tmp_path: Path) -> None:
-    """A tenth less processor time gives the ratio 1.11."""
+    """A cost is judged by reference ÷ target: a tenth less processor time gives the ratio 1.11."""
     store = run_of(tmp_path / "x.sqlite", [1.0] * 15, cpu=0.9)
     with Reader(store) as reader:
         (found,) = judge(collect(reader), 1.1, "cpu_us_per_transaction")

@@ -125,7 +125,8 @@ def test_memory_that_processes_share_counts_once() -> None:
 def test_what_an_engine_puts_off_is_counted_until_it_rests(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    counts = [(0, 0), (100, 1000), (300, 5000)]  # At the start, after the round, at rest.
+    # (read, written) bytes at the start, after the round, at rest
+    counts = [(0, 0), (100, 1000), (300, 5000)]
     monkeypatch.setattr(device, "process_io", lambda pid: counts[0])
     target = SimpleNamespace(pids=[1], data_dir=tmp_path)
     probe = device.Device().begin(target)  # type: ignore[arg-type]
@@ -158,10 +159,13 @@ def test_what_is_owed_is_told_as_a_part_of_the_work() -> None:
 
 
 def test_switches_of_threads_that_end_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Thread 2 ends and another one reuses its id; thread 3 is new."""
+    """The kernel's counts of threads in four looks.
+
+    Thread 2 ends and another thread reuses its id; thread 3 is new.
+    """
     looks = iter(
         [
-            {1: (100, 10), 2: (50, 0)},  # At the start: earlier switches do not count.
+            {1: (100, 10), 2: (50, 0)},  # Switches before the first look do not count.
             {1: (110, 11), 2: (70, 0)},
             {1: (110, 11), 2: (5, 0), 3: (7, 2)},
             {1: (120, 13), 3: (7, 2)},
@@ -215,7 +219,7 @@ def test_a_compressing_ssd_keeps_noise_and_shrinks_text(tmp_path: Path) -> None:
     assert (
         0 < small["ssd_16k_bytes"] < small["ssd_8k_bytes"] < small["ssd_4k_bytes"] < len(text) / 20
     )
-    # Half of the chunks are read, so the estimate is of the same order.
+    # Every second chunk is read, so the estimate is only roughly right.
     sampled = compressed_tree_bytes(tmp_path, 1 << 20)
     assert (1 << 20) * 0.9 < sampled["ssd_4k_bytes"] < (1 << 20) * 2.1
     assert compressed_tree_bytes(tmp_path / "sub" / "none", 1) == dict.fromkeys(both, 0)
@@ -230,7 +234,7 @@ def test_the_command_for_any_tree(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert cli.main(["ssd", tree, file, "--sample-mib", "0"]) == 0
     _, whole, one = capsys.readouterr().out.splitlines()
     assert whole.split()[1:6] == ["2", "2.00", "MiB", "2.00", "MiB"]
-    # Noise does not shrink and zeros almost vanish: half of the bytes remain.
+    # Half of the bytes are noise, which does not shrink, and half are zeros, which almost vanish.
     assert whole.count("MiB (50%)") == 3 and one.count("KiB (") == 3 and "1.00 MiB" in one
     assert cli.main(["ssd", none]) == 1
     assert f"{none}: No such file or directory" in capsys.readouterr().err

@@ -105,7 +105,7 @@ def test_charts_are_drawn_and_tables_sorted(page_text: str, tmp_path: Path) -> N
     assert page.root.get("data-ready") == "yes", page.root
     assert "data-error" not in page.root, page.root
     log = json.loads(page.log)
-    # Three cases on three targets, with whiskers; one curve per target.
+    # Three cases on three targets give nine bars with intervals; each target has one curve.
     assert log["results"] == {"bars": 9, "curves": 0, "bad": 0}
     assert log["threads"] == {"bars": 0, "curves": 3, "bad": 0}
     assert log["seconds"] == {"bars": 0, "curves": 45, "bad": 0}
@@ -113,7 +113,8 @@ def test_charts_are_drawn_and_tables_sorted(page_text: str, tmp_path: Path) -> N
     assert log["latency"]["bars"] == 9 and log["latency"]["bad"] == 0
     assert log["resources"]["bars"] == 9 and log["space"]["bars"] == 9
     assert log["price"]["bars"] == 9 and log["tables"]["bars"] == 3
-    # First relative to the reference, with intervals; then plain numbers.
+    # The page first shows ratios to the reference with intervals; after a click it shows plain
+    # numbers.
     for text in ("More is better.", "×1.00 · 800/s", "×1.50 (1.50…1.50) · 1,200/s"):
         assert text in log["relative"]
     assert re.search(r"×1\.0\d \(0\.9\d…1\.0\d\) · 808/s", log["relative"])

@@ -26,7 +26,7 @@ from firn_lab.targets.dsn import redacted
 from firn_lab.targets.mysql import buffered
 from firn_lab.workloads import WORKLOADS, Params, make_workload
 
-# Saved before the fixtures of the tests replace it.
+# The real function, kept here because a fixture replaces it for every test.
 CORES = ForeignLoad.cores
 
 
@@ -104,7 +104,7 @@ def test_every_case_of_the_plans_can_be_made_and_is_there_once() -> None:
 
 
 def test_quick_has_blocks_enough_in_its_fifteen_minutes(tmp_path: Path) -> None:
-    """Loads, warm-up and coming to rest take two and a half minutes of them."""
+    """Loads, warm-up and rests take two and a half of the fifteen minutes."""
     plan = PLANS["quick"]
     assert (plan.minutes, plan.within, len(plan.targets)) == (15, 0.025, 3)
     blocks = [3 * round_seconds(each) for each in prepare_plan(plan, tmp_path).workloads]
@@ -116,7 +116,8 @@ def test_full_takes_slices(tmp_path: Path) -> None:
     parts = prepare_plan(plan, tmp_path)
     assert len(parts.targets) == 7
     for each in parts.workloads:
-        # Enough blocks for a conclusion, in much less than a slice.
+        # A case has time for enough blocks, and ends long before a slice of the run (two hours)
+        # does.
         if each.timed:
             blocks = case_seconds(plan, each, 7) / (7 * round_seconds(each))
             assert blocks >= BLOCKS_MIN
@@ -160,7 +161,7 @@ def test_a_password_stays_out_of_the_record(tmp_path: Path) -> None:
         ("dsn:mysql://me@host:40", "dsn:mysql://me@host:40"),
         ("dsn:mysql://me@host:40?name=a:b@c", "dsn:mysql://me@host:40?name=a:b@c"),
         ("oltp_insert:threads=3", "oltp_insert:threads=3"),
-        # Texts that cannot be parsed.
+        # Texts that are no valid dsn, so that it is uncertain where the password ends.
         ("dsn:mysql://me:secret@host?foo=1", "dsn:mysql://me:…@host?foo=1"),
         ("dsn:mysql://me:se/cret@host", "dsn:mysql://me:…@host"),
         ("dsn:mysql://me:x@se/cret@host", "dsn:mysql://me:…@host"),
@@ -210,7 +211,7 @@ def test_fair_is_fair_and_unfair_is_told() -> None:
     assert rules(durable=None) == ["durability"]
     assert rules(buffered=True) == rules(buffered=None) == ["page-cache"]
     assert rules(isolation="read committed") == rules(isolation=None) == ["isolation"]
-    # An unknown setting may differ.
+    # A setting that a server does not report may differ, so it counts as a breach.
     assert alike(durable=None) == ["durability"]
     assert alike(isolation=None) == ["isolation"]
     assert alike(buffered=None) == ["page-cache"]
@@ -242,14 +243,15 @@ def test_what_the_lab_starts_is_no_other_work(monkeypatch: pytest.MonkeyPatch) -
     watched = ForeignLoad()
     spin = "import time\nwhile time.process_time() < 0.3: pass"
     subprocess.run([sys.executable, "-c", spin], check=True)
-    # Both clocks have ticks of 10 ms.
+    # The child's time counts for the lab; what is left are rounding errors of clocks with ticks of
+    # 10 ms.
     assert watched.cores() < 0.2
     other = 1000.0
     assert watched.cores() > 10
 
 
 def test_work_of_the_processors_is_seen() -> None:
-    """A computing process counts as one core, or as half of one on a busy machine."""
+    """A process that computes keeps one core busy, or half of one on a busy machine."""
     with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as process:
         assert busy_cores(0.3) > 0.4
         process.kill()

@@ -19,7 +19,8 @@ HERE = Prices("here", hour=3.6, gb_month=0.1, million_ios=0.2, io_kib=16)
 
 
 def test_cost_of_work_and_space() -> None:
-    # At 1000/s a million takes 1000 s, which cost 0.001 each; a transaction has two I/Os.
+    # At 1000/s a million transactions take 1000 s, and the machine costs 0.001 a second. A
+    # transaction has two I/Os.
     found = cost(HERE, tps=1000, ios_each=2, space_ratio=0.25)
     assert found.per_million == pytest.approx(1.0 + 0.4)
     assert found.per_tb_month == pytest.approx(25)
@@ -104,7 +105,7 @@ def test_costs_of_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_space_is_compared_at_the_same_moment(tmp_path: Path) -> None:
-    """FIRN did not come to rest, so both targets count as after the updates."""
+    """FIRN has no size at rest, so the sizes after the updates are compared for both targets."""
     path = tmp_path / "x.sqlite"
     run = fake_stores.fill(path, speed={"innodb": 100.0, "firn": 150.0}, end="")
     writer = Writer(path, SystemClock())
@@ -130,7 +131,7 @@ def test_space_is_compared_at_the_same_moment(tmp_path: Path) -> None:
 def test_space_of_more_rows_is_no_space_of_the_engine(
     tmp_path: Path, workload: str, ratio: float
 ) -> None:
-    """FIRN inserted three times as many rows, so the sizes after the load count."""
+    """FIRN inserted three times as many rows, so the sizes after the load are compared."""
     path = tmp_path / "x.sqlite"
     run = fake_stores.fill(path, speed={"innodb": 100.0, "firn": 300.0}, end="")
     fake_stores.grow(path, run, workload, {"innodb": 200.0, "firn": 600.0})
@@ -143,7 +144,10 @@ def test_space_of_more_rows_is_no_space_of_the_engine(
 
 
 def test_what_a_price_rests_on_is_doubted(tmp_path: Path) -> None:
-    """Two targets whose ratio is not significant, which matters only if the machine costs."""
+    """The break-even of two targets rests on a ratio that is not significant.
+
+    That matters only if the machine has a price.
+    """
     fake_stores.fill(tmp_path / "x.sqlite")
     for hour, doubted in ((1.0, True), (0.0, False)):
         prices = [Prices("here", hour=hour, gb_month=0.1, million_ios=0.2)]

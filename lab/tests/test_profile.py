@@ -17,7 +17,7 @@ from firn_lab.profile.perf import Frame, Sample, parse
 
 KERNEL = "[kernel.kallsyms]"
 SERVER = "/usr/sbin/mariadbd"
-# Lines of frames begin with a tab, heads end with a space.
+# The output of perf: lines of frames begin with a tab, the first line of a sample with a space.
 SCRIPT = "\n".join(
     (
         "  501    1003009 ",
@@ -49,7 +49,8 @@ def test_what_perf_prints_is_read() -> None:
 @pytest.mark.parametrize(
     ("frames", "expected"),
     [
-        # The innermost cause counts: a reader that yields the processor, and one that copies.
+        # The innermost function with a cause counts: one reader yields the processor, another one
+        # copies.
         (["__schedule", "unix_stream_read_generic", "__x64_sys_recvfrom"], "kernel: switch"),
         (["copy_user_generic", "unix_stream_read_generic"], "kernel: network"),
         (["_raw_spin_unlock_irqrestore", "try_to_wake_up", "sock_def_readable"], "kernel: switch"),
@@ -62,7 +63,7 @@ def test_what_perf_prints_is_read() -> None:
     ],
 )
 def test_the_kernel_is_grouped_by_cause(frames: list[str], expected: str) -> None:
-    # Frames outside the kernel are no cause.
+    # Frames outside the kernel give no cause.
     stack = [(name, KERNEL) for name in frames]
     assert group(of(*stack, ("fsync", "/lib/libc.so.6"))) == expected
 
@@ -104,7 +105,7 @@ def profiles() -> list[Profile]:
     server, engine = of(("JOIN::exec", SERVER)), of(("firn::wal::append", "/x/ha_firn.so"))
     wait = of(("schedule", KERNEL))
     innodb.add([server, server, wait, wait], 400.0, 20.0, 10)
-    # The weight of a round is its time, not its number of samples.
+    # A round counts by its processor time, not by its number of samples.
     firn.add([server], 300.0, 5.0, 10)
     firn.add([engine] * 50, 100.0, 5.0, 10)
     return [innodb, firn]

@@ -14,7 +14,7 @@ from firn_lab.intervals import Interval
 from firn_lab.proof.record import FIGURES, HEAD, ProofRun, read
 from firn_lab.proof.summary import draw, found, page, passed, sound
 
-BLOCKS = 160  # As many as a run of four minutes has.
+BLOCKS = 160  # As many blocks as a run of four minutes has.
 
 
 def written(path: Path, runs: int, truth: float = 1.0, machine: str = "calm") -> Path:

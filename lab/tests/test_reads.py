@@ -1,4 +1,4 @@
-"""Users, scans, lookups and TPC-H, small and on InnoDB."""
+"""The workloads users, scan, lookup and TPC-H, small and on InnoDB."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_users(innodb: Target) -> None:
     workload = made(innodb, "users", rows=2000)
     outcome = run_round(workload, innodb)
     assert {part.name for part in outcome.parts} == {"by_key", "by_email", "covered", "first_20"}
-    # "covered" is a covering scan.
+    # The access "covered" is a covering scan, which reads the index alone.
     plan = innodb.query("EXPLAIN SELECT state_id, city FROM users WHERE country_id = 3 LIMIT 20")
     assert "Using index" in plan[0][-1]
     innodb.query("DELETE FROM users WHERE id = 7")
@@ -134,7 +134,7 @@ def test_a_query_that_takes_too_long_is_given_up(tpch: TpcH, innodb: Target) -> 
         outcome = tpch.measure(innodb, SystemClock(), Heard(), 0)
     assert outcome.errors > 10
     assert outcome.transactions + outcome.errors == 22
-    # Only a timeout is accepted as an error of a query.
+    # The workload accepts only a timeout as an error of a query.
     innodb.query("RENAME TABLE region TO hidden")
     with pytest.raises(pymysql.err.ProgrammingError, match="region"):
         measure(tpch, innodb)

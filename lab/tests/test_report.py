@@ -58,14 +58,14 @@ def test_the_table_has_the_fields_columns(store: Path) -> None:
         "| rw threads=8 rows=5 | firn | 8 | 12,000 | 240,000 | 10.0 | 1,200 (1,140…1,260) "
         "| 0.83 | 1.67 | 2.50 | 50.0 | 3.00 | 15 | 30 | 15 |"
     ) in text
-    # A drift of all targets cancels in the ratio.
+    # A drift that affects all targets alike cancels in the ratio.
     assert (
         "| rw threads=8 rows=5 | firn | tps | ×1.500 (1.500…1.500) | ±0.0% | concluded at ±2.5% "
         "| 15 | ×1.500 (1.500…1.500) | ×1.000 (1.000…1.000) | ×1.000 (1.000…1.000) |"
     ) in text
     assert "**Not concluded**" in text
     assert "**Not run**\n\n- list on postgresql: MySQL protocol only" in text
-    # It is not listed again as a broken rule.
+    # The case that PostgreSQL does not support is not listed as unfair, too.
     assert "unfair" not in text.partition("**Not run**")[2]
     assert "- memory: memory differs" in text
     assert "| rw data | at rest" not in text and "| rw data | rest | firn | 28.6 MiB |" in text
@@ -89,7 +89,8 @@ def test_what_is_not_concluded_is_said(store: Path) -> None:
 
 
 def test_stalls_in_a_few_blocks_are_told(store: Path) -> None:
-    """In two of fifteen blocks one target almost stalls, which a typical block hides."""
+    """In two of fifteen blocks one target almost stalls, which the ratio of a typical block
+    hides."""
     writer = Writer(store, SystemClock())
     case = writer.case(1, "rw", "stalls", "more", "tps", Params())
     with Reader(store) as reader:
@@ -249,7 +250,10 @@ def test_sizes_of_more_rows_are_not_drawn_side_by_side(store: Path) -> None:
 
 
 def test_what_was_put_off_counts(store: Path) -> None:
-    """One of three rounds has a compaction: the mean counts, and the work after the rounds."""
+    """One of three rounds has a compaction.
+
+    The mean of the rounds counts, not the median, and so does the work after the last round.
+    """
     fake_stores.grow(store, 1, "oltp_update_index", fake_stores.SPEED, (41e3, 8e3, 8e3), 25e3)
     reader, report = report_of(store)
     with reader:
@@ -261,7 +265,7 @@ def test_what_was_put_off_counts(store: Path) -> None:
     assert bar.ratio == single(1.0), "there are no blocks of it"
     written = each.figures["device_written_bytes_per_transaction"]
     assert written.value == pytest.approx(19e3) and written.count == 3
-    # All bytes divided by all transactions.
+    # The result is all bytes divided by all transactions.
     assert mean([10.0, 1.0], [1.0, 9.0]) == Interval(1.9, 1.9, 1.9, 2)
     assert mean([4.0, 6.0], [0.0, 0.0]) == Interval(5.0, 5.0, 5.0, 2)
     assert mean([], []) is None
@@ -278,7 +282,7 @@ def test_pictures_have_ratios_with_intervals(store: Path) -> None:
 
 
 def test_tables_are_shown_with_all_files(store: Path) -> None:
-    """Rows that are only in the log: the tables keep their size, the files grow."""
+    """Rows that are only in the log make the files grow, but not the tables."""
     writer = Writer(store, SystemClock())
     for target, size in ((1, 125.0), (2, 222.0)):
         files = {"data_bytes": (size * 2**19, fake_stores.BYTES),

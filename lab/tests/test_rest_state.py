@@ -37,7 +37,7 @@ def test_innodb_at_rest_has_written_every_page(innodb: EngineTarget) -> None:
     usual = {name: innodb.variables()[name] for name in RUSH}
     assert usual["innodb_io_capacity"] != RUSH["innodb_io_capacity"]
     make_dirty(innodb)
-    # The purge may make pages dirty again, but not endlessly.
+    # InnoDB's purge may make pages dirty again after a rest, but not for ever.
     assert any(innodb.rest(120.0).owes == "" and dirty_pages(innodb) == 0 for _ in range(5))
     assert {name: innodb.variables()[name] for name in RUSH} == usual
 
@@ -53,7 +53,7 @@ def test_a_server_that_does_not_come_to_rest_says_what_it_owes(
 
 
 def test_writes_alone_are_no_rest(innodb: EngineTarget, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An engine that does not report pending work, and that writes without much computing."""
+    """A server is not at rest if its engine reports no pending work, but writes."""
     written = iter(range(0, 1 << 40, 1 << 20))
     monkeypatch.setattr(EngineTarget, "owes", lambda self: None)
     monkeypatch.setattr(EngineTarget, "_written_bytes", lambda self: next(written))
@@ -73,7 +73,7 @@ def test_a_run_tells_of_servers_that_were_not_at_rest(
     case = parse_case("tiny", Params(threads=1, seconds=0.2, warm_seconds=0))
     plan = Plan("test", "", (case,), ("engine:innodb",), blocks=2, budget=SMALL)
     assert laboratory.run(plan)[0] == "ok"
-    # After the load, after the rounds of the case, and at the end of the dataset.
+    # The lab waits for rest after the load, after the rounds of the case, and at the end.
     assert limits == [240] * 3
     with laboratory.reader() as store:
         told = [warning.message for warning in store.warnings(1) if warning.rule == "rest"]

@@ -1,4 +1,5 @@
-"""A run in slices: each continues where the last one ended, and all are one run."""
+"""A run that several calls execute, one slice each: every slice continues where the last one
+ended."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from firn_lab.store import Reader, Writer
 from firn_lab.workloads import Params
 
 BASE = Params(threads=1, seconds=0.1, lead_seconds=0.05, warm_seconds=0)
-# Each case has its own tables.
+# Each of these cases has tables of its own.
 CASES = tuple(parse_case(f"tiny:scale={n}", BASE) for n in (1, 2, 3))
 PLAN = Plan("slices", "", CASES, ("engine:innodb",), blocks=2, budget=SMALL)
 
@@ -44,7 +45,7 @@ class Steps:
 def one_slice(
     laboratory: Laboratory, plan: Plan, minutes_a_case: int, limit: float
 ) -> tuple[str, str]:
-    """Runs a slice in which every case takes this many minutes."""
+    """Runs one slice, a call with `--resume`, in which every case takes this many minutes."""
     clock = Steps()
 
     def listen(kind: str, data: object) -> None:
@@ -66,7 +67,7 @@ def test_a_slice_ends_before_a_case_that_would_be_too_long(laboratory: Laborator
     assert ended == ("paused", "2 cases are left: go on with --resume")
     with Reader(laboratory.store) as store:
         assert [len(store.rounds(1, case.id)) for case in store.cases(1)] == [2, 0, 0]
-    # The next slice adds its results to the same run.
+    # The next call adds its results to the same run.
     assert one_slice(laboratory, PLAN, 71, limit)[0] == "paused"
     assert one_slice(laboratory, PLAN, 71, limit) == ("ok", "")
     with Reader(laboratory.store) as store:
@@ -83,7 +84,7 @@ def test_a_slice_ends_before_a_case_that_would_be_too_long(laboratory: Laborator
 def test_blocks_of_a_case_that_was_broken_off_count(
     laboratory: Laboratory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second round is interrupted; the next slice begins with it."""
+    """The second round is interrupted; the next call with `--resume` begins with it."""
     case = parse_case("tiny:fail=interrupt", BASE)
     plan = Plan("broken", "", (case,), ("engine:innodb",), blocks=3, budget=SMALL)
     assert laboratory.run(plan)[0] == "interrupted"

@@ -18,7 +18,7 @@ from firn_lab.runner.blocks import order
 from firn_lab.store import Reader
 from firn_lab.workloads import Params
 
-# sysbench does not report the second in which it ends.
+# `bulk_insert` runs for two seconds, because sysbench does not report the second in which it ends.
 CASES = (
     "oltp_point_select:tables=2",
     "oltp_read_write:tables=2,zipf=0.9",
@@ -84,10 +84,11 @@ def test_each_round_has_its_figures_and_series(store: Reader) -> None:
                 "device_written_bytes", "errors", "retries", "switches_per_transaction",
                 "forced_switches_per_transaction", "other_cores"}
                 <= set(round_.figures))  # fmt: skip
-        # An INSERT of many rows counts as many transactions.
+        # In `bulk_insert` every row counts as a transaction, so there may be few switches per
+        # transaction.
         waits = 0.5 if seconds[round_.case] == 1 else 0.0
         assert round_.figures["switches_per_transaction"] > waits
-        # The seconds exclude the lead.
+        # The measured seconds exclude the lead.
         assert round_.figures["seconds"] == pytest.approx(seconds[round_.case], abs=0.9)
         assert round_.figures["tps"] > 0
         assert round_.figures["resident_peak_bytes"] > 32 << 20
@@ -133,7 +134,7 @@ def test_space_is_taken_after_load_after_updates_and_at_rest(
         assert sum(tables) == innodb > 2 * 500 * 200
         assert 0 < state[second.id, moment, "data_bytes"] < innodb
         assert state[first.id, moment, "ssd_4k_bytes"] > 0
-    # Both targets have the same rows.
+    # Both targets export the same rows, hence the same bytes.
     exports = {state[t.id, "load", "csv_bytes"] for t in (first, second)}
     assert len(exports) == 1
     assert state[first.id, "load", "load_seconds"] > 0
@@ -183,7 +184,7 @@ def test_the_summary_names_value_and_ratio(store: Reader) -> None:
 
 
 def test_workloads_of_our_own_are_recorded_with_their_figures(laboratory: Laboratory) -> None:
-    """One of the workloads kills and restarts the server while the measures run."""
+    """One of the two workloads kills and restarts the server while the measures watch it."""
     base = Params(threads=2, seconds=0.5, lead_seconds=0.2, warm_seconds=0)
     texts = ("tpcc:warehouses=1,scale=0.01", "recovery:rows=1000,log_mb=1")
     cases = tuple(parse_case(text, base) for text in texts)
@@ -198,7 +199,7 @@ def test_workloads_of_our_own_are_recorded_with_their_figures(laboratory: Labora
             for round_ in rounds:
                 assert round_.status == "ok"
                 assert round_.figures[case.headline] > 0
-                # Figures per transaction exist only for workloads with transactions.
+                # Only a workload that counts transactions has figures per transaction.
                 counted = case.workload == "tpcc"
                 assert ("tps" in round_.figures) == counted
                 assert ("cpu_us_per_transaction" in round_.figures) == counted

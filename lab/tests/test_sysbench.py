@@ -131,10 +131,11 @@ def test_rows_are_drawn_by_zipf(exponent: float, tmp_path: Path) -> None:
     weights = [rank**-exponent for rank in range(1, rows + 1)]
     for first in (1, 10, 100):
         expected = sum(weights[:first]) / sum(weights)
-        # Five standard deviations, plus a little: ranking by draws favours lucky rows.
+        # Five standard deviations, and a little more, because rows with lucky draws get the first
+        # ranks.
         slack = 5 * (expected * (1 - expected) / draws) ** 0.5 + 0.02
         assert sum(counts[:first]) / draws == pytest.approx(expected, abs=slack)
-    # The popular rows are not adjacent.
+    # The popular rows are spread over the table.
     popular = [row for row, _ in Counter(drawn).most_common(10)]
     assert max(popular) - min(popular) > rows / 10
 
@@ -187,7 +188,7 @@ def test_clients_that_stay_have_the_same_draws_on_every_target(
             workload.measure(target, SystemClock(), Heard(), number)
     assert len(seeds) == 2, "they stay"
     assert seeds[0][1] == seeds[1][1]
-    # After an error new clients come with other draws.
+    # After an error the workload connects new clients, which draw from another seed.
     workload.leave(targets[0])
     for number in (2, 3):
         with pytest.raises(TargetError):
@@ -205,7 +206,7 @@ def clients_of(target: Target) -> int:
 
 
 def test_clients_wait_between_rounds(innodb: Target) -> None:
-    """Every transaction belongs to a round, all are counted, and no client reconnects."""
+    """Every transaction belongs to one round and is counted, and no client connects again."""
     workload = made(innodb, "oltp_read_write", seconds=0.3, threads=3, tables=1, rows=1000)
     workload.warm(innodb, SystemClock())
     own = clients_of(innodb)
@@ -244,7 +245,7 @@ def test_clients_whose_statement_fails_say_so(innodb: Target) -> None:
     innodb.query("DROP TABLE sbtest1")
     with pytest.raises(TargetError, match="sbtest1"):
         workload.measure(innodb, SystemClock(), Heard(), 1)
-    # New clients fail as well.
+    # The clients that connect after the failure fail, too.
     with pytest.raises(TargetError, match="sbtest1"):
         workload.measure(innodb, SystemClock(), Heard(), 2)
 
@@ -271,7 +272,7 @@ def test_every_round_of_deletes_finds_all_rows(innodb: Target) -> None:
 
     for number in range(2):
         workload.warm(innodb, SystemClock())
-        # The first round finds the tables as they were loaded.
+        # Before the first round the tables are as they were loaded, so `prepare` has nothing to do.
         assert workload.prepare(innodb, Heard()) == (number > 0)
         assert rows() == 20_000
         workload.measure(innodb, SystemClock(), Heard(), number)

@@ -72,7 +72,7 @@ def test_nurand_draws_as_its_formula_says(a: int, low: int, high: int) -> None:
         chosen = ranked[:count]
         share = sum(exact[value] for value in chosen) / total
         assert near(sum(drawn[value] for value in chosen), DRAWS, share)
-    # The distribution is far from uniform.
+    # A tenth of the values gets far more than a tenth of the draws.
     assert sum(exact[value] for value in ranked[: size // 10]) / total > 0.2
 
 
@@ -226,7 +226,7 @@ def test_a_payment_by_last_name_takes_the_one_in_the_middle(tpcc: Tpcc, innodb: 
         "SELECT c_id, c_balance, c_payment_cnt FROM customer WHERE c_w_id = 2 AND c_d_id = 1 "
         "AND c_last = 'PRIPRIPRI' ORDER BY c_first"
     )
-    # The position n/2, rounded up and counted from one.
+    # The customer that the specification selects: position n/2, rounded up and counted from one.
     number, balance, payments = rows[-(-len(rows) // 2) - 1]
     client = session(tpcc, innodb)
     client.transaction(Payment(1, 5, 2, 1, "PRIPRIPRI", Decimal("12.50"), NOW))()

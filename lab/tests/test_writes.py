@@ -1,4 +1,4 @@
-"""Shop, blobs, inserts, loads, operations and recovery, small and on InnoDB."""
+"""The workloads shop, blobs, insert, load_time, operations and recovery, small and on InnoDB."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_round_of_the_shop(shop: Shop, innodb: Target) -> None:
     outcome = run_round(shop, innodb)
     counts = {part.name: part.count for part in outcome.parts}
     assert set(counts) >= {"login", "browse", "purchase"}
-    # Three of five visits browse.
+    # Three of five transactions browse.
     assert 0.4 < counts["browse"] / outcome.transactions < 0.8
     assert outcome.figures["orders_per_minute"] > 0
     # A second round must register other names.
@@ -61,7 +61,8 @@ def test_a_purchase_of_what_is_sold_out_leaves_nothing(shop: Shop, innodb: Targe
 
     before = state()
     client = ShopSession(innodb.connect(autocommit=False), shop.sizes)
-    # The last products of a purchase are sold out, after stock of others was taken already.
+    # The last products that a purchase wants are sold out, after it has taken others from the
+    # stock.
     innodb.query("UPDATE inventory SET in_stock = in_stock - 1000 WHERE product > 10")
     kinds = {client._purchase(Random(seed))() for seed in range(20)}
     assert kinds == {"sold_out"}

@@ -38,7 +38,8 @@ class TinySession:
 
 @WORKLOADS.register("tiny")
 class Tiny(Workload):
-    """`fail`: the failure in the second round on the target named by `on`."""
+    """A small table. `fail` is the kind of failure in the second round on the target named by
+    `on`."""
 
     summary = "for tests"
     options = {"fail": "", "on": "innodb"}

@@ -84,7 +84,8 @@ class Crate:
         return (*own, word) if (*own, word) in self.files else aliases.get(word)
 
     def _step(self, module: Module | None, word: str) -> Module | None:
-        """The module of a path segment; None if the word is an item of the previous module."""
+        """The module that the next word of a path names; None if the word is an item of
+        `module`."""
         if module is None:
             return None
         if word == "super":
@@ -111,7 +112,7 @@ class Crate:
         aliases: dict[str, Module],
         first: bool = True,
     ) -> tuple[int, list[Module]]:
-        """The position after the tree, and the modules that it names."""
+        """Parses a `use` tree. Returns the position after it, and the modules that it names."""
         found: list[Module] = []
         last: Module | None = module
         while at < len(words) and words[at] not in (",", ";", "}"):

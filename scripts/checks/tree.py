@@ -39,7 +39,7 @@ def wide_comments() -> Iterator[str]:
 
 
 def circles(crate: Crate) -> Iterator[tuple[str, ...]]:
-    """Sets of files in one folder that depend on each other, directly or through one another."""
+    """Sets of files in one folder that depend on each other, directly or by way of others."""
     folders: dict[Module, dict[Module, set[Module]]] = defaultdict(dict)
     for module in crate.files:
         if len(module) > 1 and module[-1] != "tests":
@@ -56,7 +56,7 @@ def circles(crate: Crate) -> Iterator[tuple[str, ...]]:
 
 
 def _groups(edges: dict[Module, set[Module]]) -> Iterator[list[Module]]:
-    """Strongly connected components of more than one (Tarjan's algorithm)."""
+    """Strongly connected components of more than one module (Tarjan's algorithm)."""
     index: dict[Module, int] = {}
     low: dict[Module, int] = {}
     stack: list[Module] = []
@@ -83,7 +83,7 @@ def _groups(edges: dict[Module, set[Module]]) -> Iterator[list[Module]]:
 
 
 def circle_trouble() -> Iterator[str]:
-    """New circles, and listed ones that no longer exist."""
+    """Messages about circles that `circles.txt` lacks, and about listed ones that are gone."""
     found = set()
     for src in sorted(ROOT.glob("crates/*/src")):
         for circle in circles(Crate(src)):

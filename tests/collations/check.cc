@@ -68,7 +68,7 @@ class Check {
 
   void append_character(Bytes* out) {
     uchar buffer[8];
-    /* Most characters of the old Asian character sets are not in the list. */
+    /* Random bytes: the list lacks most characters of the old Asian character sets. */
     if (cs_->mbmaxlen > 1 && !(cs_->state & MY_CS_UNICODE) && below(2)) {
       const uchar two[] = {uchar(0x81 + below(0x7e)), uchar(0x40 + below(0xbf))};
       if (my_ci_charlen(cs_, two, two + 2) == 2) out->insert(out->end(), two, two + 2);
@@ -79,7 +79,7 @@ class Check {
     if (below(64) == 0) code = below(0x110000);
     const int len = my_ci_wc_mb(cs_, code, buffer, buffer + sizeof(buffer));
     if (len > 0) out->insert(out->end(), buffer, buffer + len);
-    /* Single-byte character sets also have bytes without a code point in the list. */
+    /* A single-byte character set may lack the character: take any byte instead. */
     else if (cs_->mbmaxlen == 1)
       out->push_back(uchar(below(256)));
   }

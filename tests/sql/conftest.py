@@ -14,7 +14,7 @@ from server import ENGINE, Server, ServerError, remove_scratch
 
 @pytest.fixture(scope="session", autouse=True)
 def scratch() -> Iterator[None]:
-    """Removes the data directories at the end of the run."""
+    """Removes the data directories at the end of the test run."""
     yield
     remove_scratch()
 
@@ -39,13 +39,16 @@ def _serve(options: list[str], load_engine: bool = True) -> Server:
 
 
 class SharedServer:
-    """The session's server. If a test crashes it, the next test restarts it."""
+    """The server that all tests of a pytest session share.
+
+    If a test crashes it, the next test restarts it.
+    """
 
     def __init__(self) -> None:
         self.server: Server | None = None
 
     def get(self) -> Server:
-        """A running server."""
+        """The running server, which is started if necessary."""
         if self.server is not None and not self.server.running():
             self.server.process = None
             self.server.start()
@@ -56,7 +59,7 @@ class SharedServer:
 
 @pytest.fixture(scope="session")
 def shared_server() -> Iterator[SharedServer]:
-    """The holder of the session's server."""
+    """Holds the server that all tests share."""
     holder = SharedServer()
     yield holder
     if holder.server is not None:
@@ -65,7 +68,7 @@ def shared_server() -> Iterator[SharedServer]:
 
 @pytest.fixture
 def server(shared_server: SharedServer) -> Server:
-    """The session's server, for tests that change nothing global."""
+    """The server that all tests share, for tests that change nothing global."""
     return shared_server.get()
 
 

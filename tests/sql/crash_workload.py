@@ -25,7 +25,7 @@ ACCOUNTS = 40
 BALANCE = 1000
 LIVE = 5
 
-# Table: (definition, secondary indexes, order by primary key).
+# By table: the columns and indexes of its definition.
 TABLES = {
     "account": (
         "id INT PRIMARY KEY, balance BIGINT NOT NULL, note VARCHAR(40), KEY by_balance (balance)"
@@ -46,7 +46,7 @@ INDEXES = {
     "part": ["by_seq"],
     "live": ["by_client"],
 }
-# Columns that each index covers, so that a query reads its entries and not the rows.
+# By index: the columns that it covers, so that a query for them reads index entries and not rows.
 COVERED = {
     "by_balance": "balance, id",
     "by_k": "k, seq, client",
@@ -152,7 +152,7 @@ def write_until(server: Server, clients: list[Client], kill: threading.Event) ->
 
 
 def rows(server: Server, sql: str) -> list[tuple[Any, ...]]:
-    """All rows of a query in the workload's database."""
+    """All rows that a query in the workload's database returns."""
     connection = server.connect(DATABASE)
     try:
         with connection.cursor() as cursor:

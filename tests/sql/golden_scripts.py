@@ -229,7 +229,10 @@ class Player:
             return ["waits"]
 
     def _wakened(self, step: Step) -> list[str]:
-        """Results of waits that this step ended. Expected ones get time to arrive."""
+        """The results of other sessions' statements whose waits this step has ended, as lines.
+
+        The results that the script expects get more time to arrive.
+        """
         lines: list[str] = []
         expected = {line.split(": ")[0] for line in step.expected if ": " in line}
         for name in sorted(self.waiting):
@@ -244,7 +247,7 @@ class Player:
         return lines
 
     def _deadlock(self, future: Future[list[str]], line: str) -> list[str]:
-        """`line` if the cycle was broken as specified, otherwise the actual results."""
+        """`line` if the deadlock ended as it says, otherwise the results that the sessions got."""
         cycle = {"": future}
         for name in line.removeprefix("deadlock with ").split(", "):
             cycle[name] = self.waiting.pop(name)

@@ -33,13 +33,13 @@ from server import REPOSITORY, Server, scratch_root
 CLIENTS = 8
 LISTS = 2
 ROWS = 6
-# Numbers of lists per round; no number is used twice.
+# Lists get numbers that are never used again: those of a round begin at a multiple of this.
 ROUND = 100
 COLUMNS = (
     "list INT NOT NULL, pos INT NOT NULL, amount BIGINT NOT NULL, "
     "log VARCHAR(15000) CHARACTER SET ascii NOT NULL, pad MEDIUMTEXT CHARACTER SET ascii"
 )
-# Table: (definition, index that orders a list).
+# By table: its definition, and the index that orders its lists.
 TABLES = {
     "p": (f"id BIGINT NOT NULL, {COLUMNS}, PRIMARY KEY (list, pos)", "PRIMARY"),
     "s": (f"id BIGINT PRIMARY KEY, {COLUMNS}, KEY lp (list, pos)", "lp"),
@@ -48,17 +48,18 @@ TABLES = {
         "lp",
     ),
 }
-# The column that identifies a row; in u the primary key changes.
+# By table: the column that identifies a row. In table u that is not the primary key, which changes.
 NAME = {"p": "id", "s": "id", "u": "name"}
 LEVELS = {"RC": "READ COMMITTED", "RR": "REPEATABLE READ", "SR": "SERIALIZABLE"}
 POS_MAX = 2_000_000_000
-# With 16 of these values a transaction exceeds the smallest memory limit and spills.
+# Characters of a large value: a transaction of 16 such values exceeds the smallest limit on a
+# transaction's memory and spills.
 LARGE = 80_000
-# Errors after which the connection is unusable: lost, killed, the server shuts down.
+# Errors after which a session is over: the connection is lost or killed, or the server shuts down.
 GONE = (0, 2006, 2013, 2014, 1053, 1927, 1080)
 KILLED = (1317, 1969, 3024)
 TIMEOUT, DEADLOCK = 1205, 1213
-# Upper limit of a statement's time; it waits for a lock for two seconds at most.
+# Longest time of a statement in seconds; a statement waits for a lock for two seconds at most.
 STATEMENT_SECONDS_MAX = 40
 EXPECTED = (*GONE, *KILLED, TIMEOUT, DEADLOCK, 1062, 1305, 1193)
 
@@ -66,13 +67,13 @@ Row = tuple[int, int, int, int, str]
 
 
 def now() -> int:
-    """The clock of all histories, in microseconds."""
+    """Microseconds of a clock that never goes back, which all clients share."""
     return time.monotonic_ns() // 1000
 
 
 @functools.cache
 def judge_binary() -> Path:
-    """The path of the judge, built from `crates/firn-history`."""
+    """Builds the judge, the program `firn-history`, and returns its path."""
     command = ["cargo", "build", "--quiet", "--release", "-p", "firn-history"]
     subprocess.run(command, cwd=REPOSITORY, check=True)
     target = Path(os.environ.get("CARGO_TARGET_DIR", "target"))
@@ -80,12 +81,12 @@ def judge_binary() -> Path:
 
 
 class Gone(Exception):
-    """The connection ended."""
+    """The session's connection has ended."""
 
 
 @dataclass(frozen=True)
 class RowList:
-    """A list: its number, its table, and the index that orders it."""
+    """A list: its number, its table, the index that orders it, and whether it is the bank."""
 
     number: int
     table: str
@@ -95,23 +96,24 @@ class RowList:
 
 @dataclass
 class Shared:
-    """State that the clients of a round share."""
+    """State that all clients of a round share."""
 
     level: str
     places: list[RowList]
     ids: Iterator[int]
     elements: Iterator[int]
-    # Whether a scan that waited skips rows that appeared behind it (InnoDB).
+    # Whether a scan that has waited for a lock goes on from its position, and so misses rows that
+    # have appeared at positions that it has passed (InnoDB).
     onward: bool = False
     unexpected: list[str] = field(default_factory=list)
-    # Tables whose UPDATE … ORDER BY pos DESC reads the index backwards.
+    # Tables in which UPDATE … ORDER BY pos DESC reads the index backwards instead of sorting.
     backwards: set[str] = field(default_factory=set)
     connections: dict[int, int] = field(default_factory=dict)
     life: int = 0
 
 
 def noted(rows: list[Row]) -> list[dict[str, Any]]:
-    """Rows in the judge's form."""
+    """Rows in the form in which the judge reads them."""
     return [
         {"id": i, "list": k, "pos": pos, "amount": amount, "log": [int(e) for e in log.split(",")]}
         for i, k, pos, amount, log in rows
@@ -119,7 +121,7 @@ def noted(rows: list[Row]) -> list[dict[str, Any]]:
 
 
 class Client:
-    """A sequence of sessions, and the record of their transactions."""
+    """A client: one session after another, and the record of their transactions."""
 
     def __init__(self, number: int, server: Server, shared: Shared, rng: Random) -> None:
         self.number = number
@@ -129,7 +131,7 @@ class Client:
         self.connection: pymysql.Connection[Any] | None = None
         self.history: list[dict[str, Any]] = []
         self.txn: dict[str, Any] = {}
-        # Rows read last, by list, from which single-row statements choose.
+        # By list: the rows that this client read last, from which its single-row statements choose.
         self.known: dict[int, list[Row]] = {}
         self.pad = "''"
         self.last_noted = 0
@@ -176,7 +178,7 @@ class Client:
             with self.connection.cursor() as cursor:
                 count = cursor.execute(sql)
                 if "RETURNING" in sql and cursor.description is None:
-                    # The server answers like this to a DELETE that was killed during planning.
+                    # A DELETE … RETURNING without a result was killed while the server planned it.
                     raise pymysql.err.OperationalError(KILLED[0], "killed, and answered OK")
                 return list(cursor.fetchall()), count
         except pymysql.err.MySQLError as error:
@@ -187,7 +189,7 @@ class Client:
                 raise Gone from error
             raise
         except (OSError, AttributeError, IndexError, ValueError) as error:
-            # PyMySQL raises these if the connection is cut within a packet.
+            # PyMySQL raises an error of these kinds if the connection is cut within a packet.
             raise Gone from error
 
     def statement(self, sql: str, note: dict[str, Any]) -> list[Row]:
@@ -216,18 +218,19 @@ class Client:
     def scan(
         self, place: RowList, bounds: tuple[int, int], order: int
     ) -> tuple[str, dict[str, Any]]:
-        """The condition for a range, and its record."""
+        """The condition that selects a range of positions, and its form in the record."""
         where = f"list = {place.number} AND pos BETWEEN {bounds[0]} AND {bounds[1]}"
         return where, {"list": place.number, "from": bounds[0], "to": bounds[1], "order": order}
 
     def columns(self, place: RowList) -> str:
-        """The columns to read."""
+        """The columns that a read of the list selects."""
         return f"{NAME[place.table]}, list, pos, amount, log"
 
     def point(self, place: RowList, row: Row) -> tuple[str, dict[str, Any]]:
-        """The condition for one row, and its record."""
+        """The condition that selects one row, and its form in the record."""
         if place.table == "p":
-            # In p the position is the key, so another row may have replaced this one.
+            # In table p the position is the key, so the condition may find a row that has replaced
+            # this one.
             return self.scan(place, (row[2], row[2]), 1)
         return f"{NAME[place.table]} = {row[0]}", {"id": row[0]}
 
@@ -271,7 +274,7 @@ class Client:
         tail: str = "",
         new_id: int | None = None,
     ) -> None:
-        """An UPDATE that appends its element to the log."""
+        """An UPDATE that appends a unique number, its element, to the column `log` of the rows."""
         element = next(self.shared.elements)
         moved = f", list = {to[0]}, pos = {to[1]}" if to else ""
         added = f", amount = amount + {add}" if add else ""
@@ -295,7 +298,8 @@ class Client:
         descending = order < 0
         where, scan = self.scan(place, self.range_of(place), order)
         if self.rng.random() < 0.25:
-            # Other rows of the range are read and locked, and unlocked again at READ COMMITTED.
+            # The statement also reads and locks the other rows of the range; at READ COMMITTED it
+            # unlocks them again.
             where += f" AND {NAME[place.table]} % 2 = 0"
             scan["even"] = True
         tail = "ORDER BY list DESC, pos DESC" if descending else ""
@@ -330,7 +334,8 @@ class Client:
             return self.append_to_row(place)
         where, scan = self.scan(place, (row[2], row[2]), 1)
         new = next(self.shared.ids)
-        # Above or below all existing keys.
+        # The new key is above or below all existing ones, or always above if scans miss rows that
+        # appear behind them.
         new_id = new if self.shared.onward or self.rng.random() < 0.5 else -new
         return self.update(place, where, scan, new_id=new_id)
 
@@ -353,14 +358,15 @@ class Client:
         self.statement(sql, {"do": "insert", "row": row})
 
     def position(self, unique: int) -> int:
-        """A position that no other row has, except a row that replaces it."""
+        """A position that is unique to a row; only a row that replaces it gets the same one."""
         return self.rng.randrange(1000) * 2_000_000 + unique % 2_000_000
 
     def delete(self, place: RowList) -> None:
-        """Deletes a row or two, then inserts one.
+        """Deletes a row or two of the list, then inserts one.
 
-        The inserted row proves that the transaction committed: without it, a deletion could not be
-        told from rows that never existed. It comes last, so that the deletion does not cover it.
+        The inserted row proves that the transaction committed. Without it, the judge could not tell
+        a deleted row from one that never existed. It comes last, so that the deletion does not
+        cover it.
         """
         rows = self.known.get(place.number)
         if rows and len(rows) > 2:
@@ -370,7 +376,10 @@ class Client:
         self.insert(place)
 
     def delete_range(self, place: RowList, bounds: tuple[int, int]) -> list[Row]:
-        """A DELETE. Without a hint the server may read the list's index or the rows."""
+        """Deletes the rows of a range.
+
+        Without a hint the server chooses whether to read the list's index or the rows.
+        """
         where, scan = self.scan(place, bounds, 1 if place.table == "p" else 0)
         sql = f"DELETE FROM {place.table} WHERE {where} RETURNING {self.columns(place)}"
         return self.statement(sql, {"do": "delete", "scan": scan, "rows": []})
@@ -409,11 +418,11 @@ class Client:
     # Work.
 
     def any_place(self) -> RowList:
-        """A list that is not the bank."""
+        """A random list other than the bank."""
         return self.rng.choice([place for place in self.shared.places if not place.bank])
 
     def single(self) -> None:
-        """Runs a statement that is a transaction by itself."""
+        """Runs one statement, which is a transaction by itself."""
         acts: list[Callable[[RowList], None]] = [self.read, self.read, self.append, self.insert]
         place = self.rng.choice(self.shared.places)
         act = self.read if place.bank else self.rng.choice(acts)
@@ -426,7 +435,7 @@ class Client:
             outcome = "unknown"
             raise
         except pymysql.err.MySQLError as error:
-            # The kill may arrive after the commit.
+            # A killed statement may have committed before the kill arrived.
             outcome = "unknown" if error.args[0] in KILLED else "failed"
         finally:
             op = self.txn["ops"][-1]
@@ -460,10 +469,10 @@ class Client:
                 except pymysql.err.MySQLError as error:
                     code = error.args[0]
                     if code == DEADLOCK:
-                        # The server has rolled back the whole transaction.
+                        # A deadlock makes the server roll the whole transaction back.
                         return self.finish("failed", (self.txn["ops"][-1]["begin"], now()))
-                    # Roll back incomplete operations: half a transfer, a savepoint whose rollback
-                    # is missing, a deletion without its insert.
+                    # Roll back if an operation is half done: a transfer that only took, a savepoint
+                    # whose rollback is missing, a deletion without its insert.
                     half = name in ("savepoint", "transfer", "delete", "replace")
                     if code in KILLED or half or self.rng.random() < 0.5:
                         return self.roll_back()
@@ -523,10 +532,11 @@ class Client:
         self.connection = None
 
     def look(self) -> None:
-        """Reads all lists: between two lives of the server, and at the end."""
+        """Reads all lists, after each restart of the server and at the end of the round."""
         self.connect()
         for engine in ("firn", "innodb"):
-            # A killed session may still be rolling back.
+            # The rollback of a killed session may still hold locks, so wait for them a minute at
+            # most.
             with contextlib.suppress(pymysql.err.MySQLError):
                 self.execute(f"SET SESSION {engine}_lock_wait_timeout = 60")
         for lock in ("", "FOR UPDATE"):
@@ -549,7 +559,7 @@ class Client:
 
 
 class Run:
-    """Rounds on one server."""
+    """Rounds of concurrent clients on one server, each round with lists of its own."""
 
     def __init__(self, server: Server, engine: str, level: str, rng: Random) -> None:
         self.server, self.engine, self.level, self.rng = server, engine, level, rng
@@ -605,7 +615,7 @@ class Run:
         return self.judge([txn for c in [*clients, observer] for txn in c.history], shared)
 
     def find_backwards(self, shared: Shared) -> None:
-        """Finds the tables whose UPDATE in descending order reads backwards, without a sort."""
+        """Notes the tables whose UPDATE in descending order reads backwards instead of sorting."""
         for place in shared.places:
             asked = (
                 f"EXPLAIN UPDATE history.{place.table} FORCE INDEX ({place.index}) SET pad = '' "

@@ -50,7 +50,7 @@ class ServerError(Exception):
 
 
 def require_engine(engine: str = ENGINE) -> None:
-    """Raises ServerError if FIRN is under test and its plugin is not built."""
+    """Raises ServerError if FIRN is the engine to test and its plugin is not built."""
     if engine.upper() == "FIRN" and not PLUGIN.is_file():
         raise ServerError(
             f"{PLUGIN} does not exist: build the plugin with 'make', or name another engine "
@@ -75,7 +75,7 @@ def _template() -> Path:
         f"--datadir={directory}",
         "--auth-root-authentication-method=normal",
         "--skip-test-db",
-        # The host's name may not resolve.
+        # Do without host names: the machine's own name may not resolve.
         "--skip-name-resolve",
         "--force",
         f"--user={_user()}",

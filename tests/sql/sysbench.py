@@ -25,7 +25,7 @@ WORKLOADS = [
 
 
 class SysbenchError(Exception):
-    """sysbench failed; the message is its output."""
+    """sysbench ended with an error; the message is its output."""
 
 
 @dataclass

@@ -41,12 +41,12 @@ PARSE_ERROR = 1064
 
 
 def _cheapest(outcomes: dict[str, Outcome]) -> str:
-    """The cheapest supported algorithm, or 'none'."""
+    """The cheapest algorithm that an engine supports, or 'none'."""
     return next((each for each in ALGORITHMS[:4] if supported(outcomes[each])), "none")
 
 
 class Matrix:
-    """The tables of one run on a server of its own. Collects all differences."""
+    """The tables of one run of the test on a server of its own; it collects all differences."""
 
     def __init__(self, server: Server) -> None:
         self.server = server
@@ -64,7 +64,7 @@ class Matrix:
             self.problems.append(f"{what}: {mismatch}")
 
     def clause(self, name: str, base: str, clause: str) -> None:
-        """Runs one clause under every algorithm. The last table is kept."""
+        """Runs one clause under every algorithm. The table stays as the last algorithm left it."""
         alters = self.alters
         alters.make(name, BASES[base])
         outcomes: tuple[dict[str, Outcome], dict[str, Outcome]] = ({}, {})
@@ -91,7 +91,10 @@ class Matrix:
         self.tables.append(name)
 
     def judged(self, altered: Altered, name: str) -> None:
-        """Compares both engines after a statement whose algorithm both support."""
+        """Compares the engines after an ALTER whose algorithm both of them support.
+
+        If an engine does not support it, its error must name another algorithm to try.
+        """
         if not all(supported(outcome) for outcome in altered.outcomes):
             for outcome in altered.outcomes:
                 if not supported(outcome) and "Try ALGORITHM" not in outcome.message:
@@ -104,7 +107,11 @@ class Matrix:
             self.usable(name if self.alters.shown(name, 0) else "renamed")
 
     def usable(self, name: str) -> None:
-        """Checks that the table opens, is the same on both, takes writes, and still is the same."""
+        """Checks that an altered table is usable and the same on both engines.
+
+        The table must open without a warning, equal the other engine's, take writes, and still be
+        equal.
+        """
         if not self.alters.shown(name, 0):
             return
         self.alters.opens_without_warning(name)
@@ -131,7 +138,10 @@ class Matrix:
         self.tables.append(name)
 
     def alter_alike(self, name: str, base: str, clauses: list[str], algorithm: str) -> None:
-        """Runs clauses on both; an engine that is known not to support the algorithm copies."""
+        """Runs clauses in one ALTER on both engines.
+
+        If only one engine supports the algorithm, as `differences` allows, the other one copies.
+        """
         table = f"{{db}}.{name}"
         altered = self.alters.alter(statement(table, ", ".join(clauses), algorithm))
         able = [supported(outcome) for outcome in altered.outcomes]
@@ -151,7 +161,7 @@ class Matrix:
                     raise Mismatch(f"a copy fails: {other.error} {other.message}")
 
     def restart(self, check: Callable[[str], None]) -> None:
-        """Checks all kept tables after a restart."""
+        """Restarts the server and checks all tables that the clauses left."""
         pair = self.alters.pair
         pair.close()
         self.server.restart()

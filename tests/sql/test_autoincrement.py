@@ -81,7 +81,8 @@ def test_prepared_rows_keep_the_counter(own_server: Callable[..., Server]) -> No
     session.close()
     server.crash_and_recover()
     with contextlib.closing(server.connect("ai")) as session, session.cursor() as cursor:
-        # As in InnoDB, which waits in vain for a table lock.
+        # The prepared transaction blocks the ALTER, as in InnoDB, where it waits in vain for a
+        # table lock.
         with pytest.raises(pymysql.err.OperationalError) as refused:
             cursor.execute("ALTER TABLE t AUTO_INCREMENT = 1")
         assert refused.value.args[0] == 1205

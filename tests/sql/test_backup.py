@@ -45,7 +45,7 @@ def firn(*arguments: object, code: int = 0) -> Any:
 
 
 def back_up(server: Server, target: Path | str) -> Any:
-    """Takes a backup of a running server."""
+    """Takes a backup of a running server; returns the tool's report."""
     return firn("backup", target, "--socket", server.socket, "--user", "root")
 
 
@@ -60,14 +60,15 @@ def restored(own_server: Callable[..., Server], target: Path, backup: str, *opti
 
 
 def dump(server: Server, *databases: str) -> list[str]:
-    """All rows, sorted, and the definitions without AUTO_INCREMENT, which is not compared."""
+    """All rows, sorted, and all definitions without their AUTO_INCREMENT, which may differ."""
     command = ["mariadb-dump", "--no-defaults", f"--socket={server.socket}", "-uroot"]
     command += ["--skip-extended-insert", "--skip-comments", "--skip-dump-date", "--triggers"]
     done = subprocess.run(
         [*command, "--databases", *databases], capture_output=True, text=True, check=True
     )
     lines = re.sub(r" AUTO_INCREMENT=\d+", "", done.stdout).splitlines()
-    # Without a primary key the rows come in their physical order, so sort them.
+    # mariadb-dump prints the rows of a table without a primary key in their physical order, so sort
+    # them.
     return sorted(lines, key=lambda line: line if line.startswith("INSERT") else "")
 
 
@@ -119,7 +120,10 @@ class Ddl:
 
 
 class Judge:
-    """A server that applies a binary log, position by position."""
+    """A second server that executes the binary log up to one position after another.
+
+    Its contents are the truth for each position.
+    """
 
     def __init__(self, server: Server, log: Path) -> None:
         self.server = server
@@ -127,7 +131,7 @@ class Judge:
         self.at = 4
 
     def advance(self, position: int) -> None:
-        """Applies the log from the last position to this one."""
+        """Executes the binary log from the last position to this one."""
         if position == self.at:
             return
         read = ["mariadb-binlog", "--no-defaults", f"--start-position={self.at}"]
@@ -139,7 +143,7 @@ class Judge:
 
 
 class Load:
-    """Writers, sysbench among them, and DDL in parallel."""
+    """The load during backups: writing clients, sysbench, and DDL, at the same time."""
 
     def __init__(self, server: Server, rng: Random) -> None:
         self.server = server
@@ -223,7 +227,7 @@ def test_each_backup_is_the_state_at_its_position(
     print(f"sent {sent}, writers waited {[round(ms, 1) for ms in pauses]} ms")
     print(f"sysbench: {[round(each) for each in load.per_second]} transactions a second")
     objects = [path for path in target.rglob("*") if path.is_file() and path.suffix != ".json"]
-    # Each object was sent once, by the first backup that contains it.
+    # Backups share objects: each object was sent once, by the first backup that contains it.
     assert sum(sent) == sum(path.stat().st_size for path in objects), (sent, objects)
     assert not list((server.data / "#firn").glob("checkpoint*"))
 
@@ -232,7 +236,7 @@ def test_each_backup_is_the_state_at_its_position(
         assert report["position"]["binlog_file"] == "bin.000001"
         judge.advance(report["position"]["binlog_pos"])
         copy = restored(own_server, target, report["id"])
-        # A backup does not contain tables of other engines.
+        # A backup contains no tables of other engines.
         judge.server.query("DROP TABLE IF EXISTS ddl.inno")
         expect_same(dump(copy, *databases), dump(judge.server, *databases), report["id"])
         for row in copy.query(
@@ -311,7 +315,7 @@ def test_a_dump_in_one_transaction_is_the_state_at_its_position(
     command += ["--single-transaction", "--master-data=2", "--order-by-primary"]
     command += ["--skip-dump-date", "--databases", crash_workload.DATABASE]
     load = Load(server, rng)
-    # The tables that are dumped keep their definitions; other tables change.
+    # The DDL changes only tables that are not dumped.
     with load:
         for _ in range(3):
             time.sleep(0.4)

@@ -43,7 +43,8 @@ def test_option_files_do_not_change_what_is_sent(
         file.write_text(f"[client]\nsocket={server.socket}\nuser={user}\n[mariadb]\n{options}\n")
         return str(firn("backup", target, "--defaults-file", file, code=code))
 
-    # BACKUP STAGE fails, which must end the backup.
+    # The user may not execute BACKUP STAGE. The option `force` tells clients to go on after an
+    # error, but the backup must fail.
     error = run("force", "weak", 4)
     assert "RELOAD" in error, error
     assert not checkpoints(server)
@@ -98,7 +99,10 @@ def test_names_that_files_have_otherwise(own_server: Callable[..., Server], tmp_
 
 @contextlib.contextmanager
 def stuck_bucket(stuck: threading.Event) -> Iterator[dict[str, str]]:
-    """A bucket that accepts small objects and never answers when SST files are sent."""
+    """Serves a bucket that never answers a request that sends a file of the database.
+
+    `stuck` is set by the first such request.
+    """
     ended = threading.Event()
 
     class Handler(BaseHTTPRequestHandler):
@@ -154,7 +158,7 @@ def test_what_a_killed_backup_leaves_goes(
             try:
                 assert stuck.wait(WAIT_SECONDS_MAX)
                 assert len(checkpoints(server)) == 1
-                # A second backup must not remove the checkpoint in use.
+                # A second backup must not remove the checkpoint that the first one reads.
                 back_up(server, tmp_path / "beside")
                 assert len(checkpoints(server)) == 1
             finally:
@@ -222,11 +226,12 @@ def test_large_values_are_sent_once(
         put(number, 400_000)
     first = take()
     assert first >= 16_000_000
-    # A file that grew is not sent again, except for the piece with its old end.
+    # Only the new part of a blob file that grew is sent, with the piece that contains its old end.
     put(100, 400_000)
     grown = take()
     assert grown < first // 2, (first, grown)
-    # Garbage between live values becomes holes, or the values move to another file.
+    # Delete every second value: the blob gc punches holes between the others, or moves them to
+    # another file.
     for number in range(0, 40, 2):
         del values[number]
         server.query("DELETE FROM d.t WHERE id = %s", (number,))
@@ -236,7 +241,7 @@ def test_large_values_are_sent_once(
     size = sum(file.stat().st_size for file in (target / "files").iterdir())
     whole = firn("backups", target)[-1]["bytes"]
     print(f"sent {first}, {grown}; {taken} in blob files, {whole} in the backup, {size} in all")
-    # Rewrite all values.
+    # Rewrite the values that are left.
     for number in range(1, 40, 2):
         put(number, 200_000)
     take()
@@ -246,7 +251,7 @@ def test_large_values_are_sent_once(
         assert rows(copy) == state, backup
         assert copy.query("CHECK TABLE d.t EXTENDED")[0][3] == "OK"
         copy.destroy()
-    # A fresh target gets the allocated bytes of the files, not their length.
+    # The first backup to a target sends the allocated bytes of the files, without their holes.
     fresh = back_up(server, tmp_path / "fresh")
     allocated = sum(
         file.stat().st_blocks * 512

@@ -1,4 +1,5 @@
-"""The binary log takes statements and rows at the isolation levels, and in the form, of InnoDB."""
+"""FIRN's changes enter the binary log as InnoDB's do, at each isolation level and in each
+format."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ FORMATS = ["STATEMENT", "MIXED", "ROW"]
 STATEMENTS = [
     "INSERT INTO # VALUES (1, 10), (2, 20), (3, 30)",
     "UPDATE # SET v = v + 1 WHERE id > 1",
-    # Not deterministic: MIXED logs rows.
+    # The result of RAND() is not deterministic, so MIXED logs rows.
     "UPDATE # SET v = RAND() * 1000 WHERE id = 1",
     "INSERT INTO # SELECT id + 10, v FROM # AS source WHERE id < 3",
     "DELETE FROM # WHERE id = 3",
@@ -31,7 +32,7 @@ STATEMENTS = [
 
 
 def _run(session: pymysql.Connection[Any], statement: str) -> tuple[int, int]:
-    """The error number, or 0, and the number of rows."""
+    """The error number of a statement (0 if it succeeds), and the number of its rows."""
     with session.cursor() as cursor:
         try:
             return 0, cursor.execute(statement)
@@ -83,6 +84,7 @@ def _compare(server: Server, level: str, binlog_format: str) -> None:
     for innodb, firn in zip(told["InnoDB"], told[ENGINE], strict=True):
         assert innodb == firn, f"{level}, {binlog_format}"
     refused = [number for _, number, _, _ in told[ENGINE] if number]
-    # Below REPEATABLE READ, statements are not safe to log: the server says so for both engines.
+    # At READ COMMITTED and READ UNCOMMITTED, the server refuses to log changes as statements, for
+    # both engines.
     below = level.startswith("READ")
     assert (1665 in refused) == (below and binlog_format == "STATEMENT"), refused

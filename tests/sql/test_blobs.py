@@ -1,4 +1,4 @@
-"""Values out of line: answers as InnoDB's, at lengths around the threshold, also after kills."""
+"""Blobs: InnoDB's answers for values of lengths around the threshold, also after kills."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from server import ENGINE, IS_FIRN, Server
 
 THRESHOLD = 4096
 LENGTHS = [0, 1, 255, 4000, 4095, 4096, 4097, 9000, 16384, 40000, 65535, 300000, 1 << 20]
-# Columns and the length of their longest value.
+# By column: the length of its longest value.
 COLUMNS = {
     "tb": 255,
     "b": 65535,

@@ -18,7 +18,8 @@ from server import ENGINE, IS_FIRN, Server
 pytestmark = pytest.mark.skipif(not IS_FIRN, reason="about FIRN's loads")
 
 ROWS = 20_000
-# A load gets the same memory limit.
+# A limit on the memory of a transaction, which applies to bulk loads, too: some thousand rows
+# exceed it.
 LITTLE_MEMORY = "--loose-firn-txn-memory-limit=1M"
 
 # Columns of many kinds, and keys in ascending, descending and random order.
@@ -80,7 +81,7 @@ def check(connection: pymysql.Connection[Any], table: str) -> None:
 
 
 def image(connection: pymysql.Connection[Any], table: str) -> list[tuple[Any, ...]]:
-    """Count and checksum of the rows, and their count by each index."""
+    """The checksum of a table's rows, and their number as each index finds it."""
     found = run(connection, f"CHECKSUM TABLE {table} EXTENDED")
     names = dict.fromkeys(row[2] for row in run(connection, f"SHOW INDEX FROM {table}"))
     hints = ["USE INDEX ()", *(f"FORCE INDEX ({name})" for name in names)]
@@ -89,7 +90,7 @@ def image(connection: pymysql.Connection[Any], table: str) -> list[tuple[Any, ..
 
 
 def files(server: Server) -> list[str]:
-    """Temporary sort files; a load that has ended has none."""
+    """Temporary files of bulk loads; a load that has ended leaves none."""
     return [path.name for path in (server.data / "#firn").glob("*.sort")]
 
 
@@ -118,7 +119,7 @@ def test_alter_from_innodb_and_back(
     assert image(session, "t") == before
     check(session, "t")
     assert not files(bulk_server)
-    # A second copy reads the result of the first.
+    # The second copy reads the files that the first one wrote.
     run(session, "ALTER TABLE t FORCE, ALGORITHM=COPY")
     assert image(session, "t") == before
     run(session, "ALTER TABLE t ENGINE=InnoDB")
@@ -191,13 +192,14 @@ def test_duplicates_are_reported_as_innodb_does(
             f"INSERT INTO {table} SELECT {order} AS n, {order}, 7, "
             f"CONCAT('Ünique ', {order}), MD5({order}) FROM seq_1_to_3000",
         )
-        # A copy of row 1234 with another primary key.
+        # Add a copy of row 1234 with another primary key, which the unique index of the ALTER must
+        # reject.
         run(
             session,
             f"INSERT INTO {table} SELECT 5000, a, b, UPPER(s), t FROM {table} WHERE id = 1234",
         )
         outcomes.append(error_of(session, f"ALTER TABLE {table} {change}, ALGORITHM=COPY"))
-        # The table must be unchanged.
+        # The failed ALTER must have left the table unchanged.
         assert run(session, f"SELECT COUNT(*) FROM {table}") == [(3001,)]
         run(
             session,
@@ -320,7 +322,7 @@ def test_kill_leaves_nothing(bulk_server: Server, session: pymysql.Connection[An
 def sst_bytes(server: Server) -> int:
     total = 0
     for path in (server.data / "#firn").glob("*.sst"):
-        # A compaction may remove it meanwhile.
+        # A compaction may delete the file between the listing and the call of stat.
         with contextlib.suppress(FileNotFoundError):
             total += path.stat().st_size
     return total

@@ -35,7 +35,7 @@ STEPS = 14
 
 
 class Schedule:
-    """Chooses statements."""
+    """Chooses random statements for the sessions."""
 
     def __init__(self, rng: Random) -> None:
         self.rng = rng
@@ -58,7 +58,8 @@ class Schedule:
         index, column = self.rng.choice([("PRIMARY", "id"), ("v", "v"), ("u", "u")])
         order = self.rng.choice(["", "", f"ORDER BY {column}", f"ORDER BY {column} DESC"])
         limit = self.rng.choice(["", "", "LIMIT 1"]) if order else ""
-        # In a secondary index, a NOWAIT that fails at the row has locked the entry in InnoDB.
+        # NOWAIT is left out for secondary indexes: if it fails at the row, InnoDB keeps the lock of
+        # the index entry and FIRN keeps nothing.
         lock = self.rng.choice(LOCKS if column == "id" else LOCKS[:-1])
         return (
             f"SELECT id, w FROM t FORCE INDEX ({index}) WHERE {self._where(column)} "
@@ -101,7 +102,7 @@ class Schedule:
 def _first(session: str, level: str) -> list[Step]:
     return [
         Step(session, f"SET SESSION TRANSACTION ISOLATION LEVEL {level}"),
-        # FIRN has none; InnoDB locks fewer rows with it.
+        # FIRN has no index condition pushdown, with which InnoDB locks fewer rows.
         Step(session, "SET optimizer_switch = 'index_condition_pushdown=off'"),
     ]
 
@@ -130,10 +131,10 @@ def _difference(server: Server, database: str, script: Script) -> str | None:
 
 
 def _is_about_a_deadlock(difference: str) -> bool:
-    """InnoDB finds a deadlock at this step.
+    """Whether the engines differ at a step where InnoDB finds a deadlock, which is allowed.
 
-    FIRN may choose another victim, or find none: entries of secondary indexes have no locks of
-    their own, and the upgrade of a shared lock goes before requests that wait for it.
+    FIRN may choose another victim, or find no deadlock: entries of secondary indexes have no locks
+    of their own, and the upgrade of a shared lock goes before requests that wait for it.
     """
     lines = [line.strip() for line in difference.splitlines()]
     return any(line.startswith("expected") and "1213" in line for line in lines)
@@ -154,7 +155,7 @@ def test_random_schedules_agree_with_innodb(
         _fresh(server, database)
         difference = _difference(server, database, script)
         if difference and not _is_about_a_deadlock(difference):
-            # Record the same statements again, with more time for each.
+            # Record the same statements on InnoDB again, with more time for each.
             monkeypatch.setattr(golden_scripts, "WAIT_SECONDS", 1.0)
             _fresh(server, database)
             for step in script.steps:
@@ -162,7 +163,7 @@ def test_random_schedules_agree_with_innodb(
             try:
                 Player(server, "InnoDB", database, record=True).play(script)
             except AssertionError:
-                difference = None  # Now another session waits: the first recording was too fast.
+                difference = None  # Now another session waits, so the first recording was too fast.
             else:
                 _fresh(server, database)
                 difference = _difference(server, database, script)

@@ -16,7 +16,7 @@ from server import ENGINE, Server
 CLIENTS = 8
 ROUNDS = int(os.environ.get("FIRN_TEST_CRASH_ROUNDS", "20"))
 
-# Small enough that rows are flushed and compacted while the clients write.
+# Sizes so small that the server flushes and compacts while the clients write.
 SMALL = [
     "--loose-firn-memtable-size=1048576",
     "--loose-firn-wal-segment-size=4194304",
@@ -35,12 +35,12 @@ MIXED = ALL_TESTED | {"live": "InnoDB", "account": "InnoDB"}
 
 
 def new_clients(rng: Random) -> list[Client]:
-    """Writers that have written nothing yet."""
+    """Clients that have not written anything yet."""
     return [Client(number, Random(rng.randrange(2**30))) for number in range(CLIENTS)]
 
 
 def kill_under_load(server: Server, clients: list[Client], rng: Random) -> None:
-    """Writes for a random time, then kills the server."""
+    """Lets the clients write for a random time, then kills the server."""
     kill = threading.Event()
     timer = threading.Timer(rng.uniform(0.1, 0.9), kill.set)
     timer.start()

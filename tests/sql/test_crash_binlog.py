@@ -32,9 +32,12 @@ VALUE = re.compile(r"^###   @(\d)=(\S+)")
 
 
 def logged_transactions(files: list[Path]) -> list[tuple[int, int]]:
-    """(client, transaction) of every row that a complete logged transaction puts into `ledger`."""
+    """The transactions that the binary log has completely, as (client, number).
+
+    Both come from the row that each transaction inserts into `ledger`.
+    """
     command = ["mariadb-binlog", "--no-defaults", "--base64-output=DECODE-ROWS", "-v"]
-    # The last event may be torn: the tool prints everything before it, then reports an error.
+    # The last event may be torn: mariadb-binlog prints everything before it, then reports an error.
     done = subprocess.run(
         [*command, *map(str, files)], capture_output=True, text=True, errors="replace", check=False
     )
@@ -71,7 +74,7 @@ def test_binary_log_and_engine_agree_after_a_kill(
         kill_under_load(server, clients, rng)
         recover(server, rng)
         crash_workload.verify(server, clients)
-        # A restart begins a new file; the earlier ones are complete.
+        # The server begins a new binary log file at each start; the earlier files are complete.
         files = [path for path in sorted(server.data.glob("bin.0*")) if path not in read]
         logged += logged_transactions(files)
         read |= set(files[:-1])

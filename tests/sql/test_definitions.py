@@ -48,7 +48,7 @@ def _image(connection: pymysql.Connection[Any], name: str) -> tuple[tuple[Any, .
 
 
 def _take_definition(connection: pymysql.Connection[Any], server: Server, to: str, of: str) -> None:
-    """Replaces the definition of table `to` by that of table `of`, without the server."""
+    """Copies the definition file of table `of` over that of `to`, behind the server's back."""
     _run(connection, "FLUSH TABLES")
     database = server.data / "definitions"
     shutil.copyfile(database / f"{of}.frm", database / f"{to}.frm")
@@ -127,7 +127,7 @@ def test_a_harmless_difference_is_a_warning(started: Server) -> None:
         assert _run(connection, "SELECT g FROM a WHERE id = 300") == ((301,),)
     assert _run(connection, "CHECK TABLE a EXTENDED")[0][3] == "OK"
     image = _image(connection, "a")
-    # An index change stores the server's current definition; so does a copy.
+    # ALTER TABLE stores the server's definition of the table in the engine, in place and as a copy.
     _run(connection, "ALTER TABLE a DROP INDEX k, ALGORITHM=INPLACE")
     _run(connection, "FLUSH TABLES")
     assert _image(connection, "a") == image

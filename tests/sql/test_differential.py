@@ -23,8 +23,8 @@ SECONDS = float(os.environ.get("FIRN_TEST_SECONDS", "60"))
 SHRINK_SECONDS_MAX = float(os.environ.get("FIRN_TEST_SHRINK_SECONDS", "60"))
 RESTART_EVERY = 12
 
-# Do not sync commits, because other tests cover kills and power cuts. With a small memtable rows
-# are flushed within one run.
+# Options of the server. Commits are not synced, because other tests cover kills and power cuts. A
+# small memtable makes the server flush within one run of the test.
 OPTIONS = [
     "--innodb-flush-log-at-trx-commit=0",
     "--loose-firn-flush-log-at-trx-commit=0",
@@ -33,7 +33,7 @@ OPTIONS = [
 ]
 
 
-# The server's sort keys of these contradict its comparison, so the engine refuses such indexes.
+# Collations whose sort keys contradict their comparison, so the engine refuses indexes over them.
 CONTRADICTORY = {
     "big5_chinese_ci",
     "big5_chinese_nopad_ci",
@@ -73,12 +73,13 @@ def test_random_statements_agree_with_innodb(
 
 
 def _run(pair: Pair, program: Program) -> str:
-    """The mismatch with everything needed to repeat it, or ''."""
+    """Runs a random program. Returns the mismatch with everything needed to repeat it, or ''."""
     try:
         program.run()
     except Failure as failure:
         return str(shrink(pair, failure, SHRINK_SECONDS_MAX))
-    except (pymysql.err.Error, ServerError) as error:  # The server is gone: only the log is left.
+    # The server is gone, so the log of statements cannot be shrunk.
+    except (pymysql.err.Error, ServerError) as error:
         last = "\n".join(f"  {sql};" for sql, _ in program.log)
         tail = pair.server.log_tail()
         return f"FIRN_TEST_SEED={program.seed}: {error!r} after\n{last}\nerror log:\n{tail}"

@@ -21,7 +21,7 @@ from server import IS_FIRN, Server
 
 ROUNDS = int(os.environ.get("FIRN_TEST_FULL_DISK_ROUNDS", "2"))
 DISK_MIB = 192
-# Enough rows that the tables have files of their own, which can be deleted without a rewrite.
+# Rows of a table: so many that it has files of its own, which a DROP can delete without a rewrite.
 ROWS = {"FIRN": 25_000, "InnoDB": 2_000}
 RESUME_SECONDS_MAX = 60.0
 
@@ -52,7 +52,7 @@ def small_disk(server: Server) -> Iterator[Path]:
 
 
 def fill(disk: Path) -> None:
-    """Takes every free byte. The server may free some afterwards."""
+    """Fills the disk to the last free byte. The server may free some bytes afterwards."""
     with (disk / "filler").open("ab", buffering=0) as filler:
         for size in (1 << 20, 4096, 512, 1):
             with contextlib.suppress(OSError):
@@ -61,7 +61,7 @@ def fill(disk: Path) -> None:
 
 
 def free(disk: Path) -> int:
-    """Free bytes."""
+    """Free bytes of the disk."""
     return shutil.disk_usage(disk).free
 
 
@@ -82,7 +82,10 @@ def tables(server: Server, number: int) -> None:
 
 
 def write_until_refused(server: Server, disk: Path, last: int) -> int:
-    """Inserts rows, one per commit, until the disk is full. Returns the last acknowledged one."""
+    """Inserts rows, one per commit, until the disk is full.
+
+    Returns the id of the last acknowledged row.
+    """
     with contextlib.closing(server.connect("full")) as connection, connection.cursor() as cursor:
         for _ in range(40_000):
             try:
@@ -97,19 +100,22 @@ def write_until_refused(server: Server, disk: Path, last: int) -> int:
 
 
 def kept(server: Server) -> tuple[int, int]:
-    """Number and highest id of the rows, whose count must agree by index and by scan."""
+    """Number of rows in `kept` and their highest id.
+
+    A count by index and one by scan must agree.
+    """
     count, highest = server.query("SELECT COUNT(*), MAX(id) FROM full.kept")[0]
     assert count == server.query("SELECT COUNT(*) FROM full.kept WHERE v = REPEAT('r', 900)")[0][0]
     return count, highest
 
 
 def condition(server: Server) -> str:
-    """Value of the status variable."""
+    """The engine's condition, as the status variable shows it."""
     return dict(server.query("SHOW GLOBAL STATUS LIKE 'Firn_condition'"))["Firn_condition"]
 
 
 def health(server: Server) -> str:
-    """The condition, which the status variable and SHOW ENGINE FIRN STATUS must agree on."""
+    """The engine's condition. The status variable and SHOW ENGINE FIRN STATUS must agree on it."""
     while True:
         before = condition(server)
         text = server.query("SHOW ENGINE FIRN STATUS")[0][2]
@@ -121,16 +127,15 @@ def health(server: Server) -> str:
 
 
 def exits(server: Server, engine: str, number: int) -> dict[str, str]:
-    """Runs DELETE, TRUNCATE and DROP; returns the result of each."""
+    """Frees space by DELETE, TRUNCATE and DROP; returns for each "done" or its error."""
     statements = {
         "DELETE": f"DELETE FROM {engine}_deleted_{number} WHERE id <= {ROWS[engine]}",
         "TRUNCATE": f"TRUNCATE {engine}_emptied_{number}",
         "DROP": f"DROP TABLE {engine}_dropped_{number}",
     }
     if engine == "InnoDB":
-        # TRUNCATE fails for lack of space for the new file, and after the kill that follows InnoDB
-        # 10.11.19 does not start ("Missing FILE_CREATE, FILE_DELETE or FILE_MODIFY before
-        # FILE_CHECKPOINT").
+        # InnoDB's TRUNCATE finds no space for its new file. After a kill, InnoDB 10.11.19 then does
+        # not start ("Missing FILE_CREATE, FILE_DELETE or FILE_MODIFY before FILE_CHECKPOINT").
         del statements["TRUNCATE"]
     done = {}
     with contextlib.closing(server.connect("full")) as connection, connection.cursor() as cursor:
@@ -152,7 +157,7 @@ def wait_for(what: str, met: object) -> None:
 
 
 def resumes(server: Server, row: int) -> bool:
-    """Whether a row can be written."""
+    """Whether the engine accepts a new row."""
     try:
         server.query("INSERT INTO full.kept VALUES (%s, REPEAT('r', 900))", (row,))
     except pymysql.err.MySQLError as error:
@@ -179,9 +184,10 @@ def test_a_full_disk_leaves_the_exits_open() -> None:
 
 
 def one_round(server: Server, disk: Path, number: int, last: int) -> int:
-    """Fills the disk, frees space in each way, restarts on a full disk after a kill, and writes."""
+    """Fills the disk, frees space in each way, kills the server, and restarts it on a full disk."""
     tables(server, number)
-    # The server logs drops in a file of its own; create its blocks before the disk is full.
+    # The server has a log file of its own for DROP; make it allocate its blocks before the disk is
+    # full.
     server.query("CREATE TABLE full.warm (id INT PRIMARY KEY) ENGINE=FIRN")
     server.query("DROP TABLE full.warm")
     assert health(server) == "good"
@@ -196,12 +202,12 @@ def one_round(server: Server, disk: Path, number: int, last: int) -> int:
     assert set(firn.values()) == {"done"}, firn
     assert server.query(f"SELECT COUNT(*) FROM full.FIRN_deleted_{number}") == ((0,),)
     assert server.query(f"SELECT COUNT(*) FROM full.FIRN_emptied_{number}") == ((0,),)
-    # Check this before InnoDB frees any space.
+    # Wait for the space that FIRN gives back, before InnoDB frees any.
     wait_for("no room came back", lambda: free(disk) > 1 << 20)
     innodb = exits(server, "InnoDB", number)
     assert set(innodb.values()) == {"done"}, innodb
 
-    # Other files take the freed space, and the server is killed.
+    # Kill the server, and let another file take all free space before it starts again.
     server.kill()
     fill(disk)
     server.start()

@@ -22,7 +22,7 @@ from server import IS_FIRN, Server
 
 SECONDS = float(os.environ.get("FIRN_TEST_HISTORY_SECONDS", "20"))
 ROUND_SECONDS = 4.0
-# Small limits make memtables switch and large transactions spill. The binary log makes each commit
+# Small limits make memtables freeze and large transactions spill. The binary log makes each commit
 # a two-phase commit.
 SMALL = [
     "--loose-firn-memtable-size=1048576",
@@ -32,7 +32,7 @@ SMALL = [
     "--innodb-lock-wait-timeout=2",
 ]
 BINLOG = ["--log-bin=bin", "--sync-binlog=1", "--binlog-format=ROW", "--server-id=1"]
-# Half an hour writes tens of gigabytes of it.
+# Half an hour writes tens of gigabytes of binary log, so let the server delete old files.
 BINLOG += ["--max-binlog-size=64M", "--binlog-expire-logs-seconds=60"]
 ENGINES = ["FIRN", "InnoDB"] if IS_FIRN else ["InnoDB"]
 
@@ -49,7 +49,7 @@ def engine_server(request: pytest.FixtureRequest) -> Iterator[Server]:
 
 
 def told(verdict: dict[str, Any]) -> str:
-    """The findings of a verdict; its history is kept."""
+    """Text of the findings of a verdict. It keeps the history, at a path that the text names."""
     kept = Path(tempfile.mkdtemp(prefix="firn-history-")) / "history.jsonl"
     shutil.move(verdict["history"], kept)
     lines = [f"{finding['name']}: {finding['story']}" for finding in verdict["findings"]]
@@ -62,8 +62,8 @@ def test_nothing_is_seen_that_the_level_forbids(
     engine_server: Server, engine: str, level: str, seed: int
 ) -> None:
     run = history.Run(engine_server, engine, level, Random(f"{seed} {level}"))
-    # InnoDB only validates the judge, so a short run suffices: its purge sometimes crashes after
-    # kills.
+    # InnoDB only validates the judge, so a short run suffices. Its server is never killed, because
+    # its purge sometimes crashes afterwards.
     seconds = SECONDS if engine == "FIRN" else min(SECONDS, ROUND_SECONDS)
     until = time.monotonic() + seconds
     while time.monotonic() < until:
@@ -76,7 +76,7 @@ def test_nothing_is_seen_that_the_level_forbids(
 
 
 def test_a_driver_that_forgets_a_statement_is_found_out(server: Server, seed: int) -> None:
-    """Driver and judge together detect an error: here a commit that the client denies."""
+    """The judge finds a history wrong in which one commit that succeeded is recorded as failed."""
     run = history.Run(server, "InnoDB", "RC", Random(seed))
     forgetful = run.judge
 

@@ -1,5 +1,5 @@
 # ruff: noqa: F811 (fixtures of another file)
-"""Indexes created, dropped and renamed in place: beside InnoDB, read, killed, crashed."""
+"""Indexes created, dropped and renamed in place: compared with InnoDB, under reads, after kills."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_changes_beside_innodb(
     for engine in ("InnoDB", "FIRN"):
         make(session, f"t_{engine}", KEYS[kind], engine)
         fill(session, f"t_{engine}", 6000)
-        # A new index must not contain deleted rows or old values.
+        # The indexes that follow must not contain deleted rows or old values.
         run(session, f"DELETE FROM t_{engine} WHERE MOD(id, 9) = 0")
         run(session, f"UPDATE t_{engine} SET t = UPPER(t), d = -d WHERE MOD(id, 7) = 0")
     for number, change in enumerate(CHANGES):
@@ -89,7 +89,7 @@ def test_algorithms_and_locks(session: pymysql.Connection[Any]) -> None:
         if not error:
             run(session, "ALTER TABLE a RENAME INDEX x TO xx, ALGORITHM=INSTANT")
             run(session, "ALTER TABLE a DROP INDEX xx, ALGORITHM=INSTANT, LOCK=NONE")
-    # Changes beyond secondary indexes.
+    # Changes to more than secondary indexes need a copy.
     for change in ("ADD COLUMN z INT, ADD INDEX (x)", "DROP PRIMARY KEY, ADD PRIMARY KEY (x)"):
         assert error_of(session, f"ALTER TABLE a {change}, ALGORITHM=INPLACE")[0] == 1845, change
         assert error_of(session, f"ALTER TABLE a {change}, ALGORITHM=COPY")[0] == 0, change
@@ -139,10 +139,10 @@ def test_duplicates(session: pymysql.Connection[Any], change: str) -> None:
             )[0]
             == 1062
         )
-    # Either of the two rows may be reported as the duplicate: their texts differ in case.
+    # The message may name either of the two duplicate rows, whose texts differ in case.
     assert outcomes[0][0] == outcomes[1][0] == 1062
     if change == "(t(8))":
-        # InnoDB reports NULL here.
+        # For this prefix index InnoDB's message names NULL instead of the value.
         assert "'81dc9bdb'" in outcomes[1][1]
     else:
         assert outcomes[0][1].lower() == outcomes[1][1].lower()
@@ -239,7 +239,10 @@ def test_a_prepared_transaction_is_waited_for(own_server: Callable[..., Server])
 def test_nothing_is_copied_beside_a_prepared_transaction(
     own_server: Callable[..., Server],
 ) -> None:
-    """The copy would lack rows; with partitions it could mix old and new ones."""
+    """A copy of the table would lack the rows of the prepared transaction.
+
+    With partitions it could mix old and new rows.
+    """
     server = own_server()
     server.query("CREATE DATABASE bulk")
 
@@ -357,7 +360,8 @@ def test_a_crash_leaves_the_old_table_or_the_new_one(own_server: Callable[..., S
             thread.join()
         server.start()
         assert not files(server)
-        # The server may leave its list of partitions after it removed a definition.
+        # The server may leave the file with the list of partitions (.par) when it removes a
+        # definition.
         assert not [path for path in (server.data / "bulk").glob("#sql*") if path.suffix != ".par"]
         with contextlib.closing(server.connect("bulk")) as connection:
             for name in "kp":

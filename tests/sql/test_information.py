@@ -46,7 +46,7 @@ def test_show_table_status(server: Server, database: str) -> None:
     )[0]
     assert row[0].upper() == ENGINE.upper()
     assert ROWS / 2 <= row[1] <= ROWS * 2
-    # Compressed; these rows compress well.
+    # The data length is that after compression, and these rows compress well.
     assert ROWS * 5 <= row[2] <= ROWS * 2000
     assert row[3] > 0
     assert row[4] > ROWS
@@ -91,7 +91,7 @@ def test_rows_per_key_are_known_without_analyze(server: Server, database: str) -
                 server.query(f"EXPLAIN SELECT * FROM {database}.{table} WHERE {condition}")[0]
                 for table in ("t", "innodb")
             ]
-            # Access type and index; InnoDB may filter by a second index.
+            # Compare access type and index; InnoDB may filter by a second index, which is cut off.
             ways = [(plan[3].split("|")[0], plan[5].split("|")[0]) for plan in plans]
             assert ways[0] == ways[1], plans
 
@@ -203,7 +203,8 @@ def test_install_soname_on_a_running_server(own_server: Callable[..., Server]) -
     with session.cursor() as cursor:
         cursor.execute("INSTALL SONAME 'ha_firn'")
         cursor.execute("SHOW WARNINGS")
-        # The server's list of directories that are no databases cannot be extended at runtime.
+        # The server reads only at its start which directories are no databases, so installing the
+        # engine at runtime gives a note.
         notes = [text for level, _, text in cursor.fetchall() if level == "Note"]
     session.close()
     assert len(notes) == 1
@@ -229,7 +230,8 @@ def test_install_soname_on_a_running_server(own_server: Callable[..., Server]) -
         cursor.execute("SHOW WARNINGS")
         assert not [row for row in cursor.fetchall() if row[0] == "Note"]
     session.close()
-    # The server frees the list when it ends.
+    # When the server ends, it frees its list of ignored directories, to which the engine has added
+    # its own.
     server.stop()
     assert "signal" not in server.log()
 
@@ -305,7 +307,7 @@ def test_table_rows_are_rows_and_not_versions(own_server: Callable[..., Server])
         run("INSERT INTO t VALUES (3, 1), (4, 1), (1, 1)")
     assert _table_rows(server, "t") == 10
 
-    # A transaction that ends in another session than its own.
+    # A prepared transaction whose outcome comes from another session.
     run("XA START 'y'", "DELETE FROM t WHERE id < 3", "XA END 'y'", "XA PREPARE 'y'")
     session.close()
     assert _table_rows(server, "t") == 10
@@ -313,7 +315,7 @@ def test_table_rows_are_rows_and_not_versions(own_server: Callable[..., Server])
     assert _table_rows(server, "t") == 8
     session = server.connect("d")
     run("XA START 'z'", "INSERT INTO t VALUES (1, 1), (2, 2)", "XA END 'z'", "XA PREPARE 'z'")
-    # The log has some thousand versions of these rows.
+    # Recovery replays some thousand versions of these rows from the log.
     server.crash_and_recover()
     session = server.connect("d")
     assert _table_rows(server, "t") == 8
@@ -363,7 +365,8 @@ def test_values_out_of_line_count(own_server: Callable[..., Server]) -> None:
     whole = 60 * 20000
     for step in ("memtable", "updates", "file", "restart"):
         if step == "updates":
-            # Updated rows keep their values, so their references are written again.
+            # The updates do not change the large values, so they write only references to them
+            # again.
             for _ in range(5):
                 server.query("UPDATE d.large SET v = v + 1")
         elif step == "file":
@@ -396,7 +399,8 @@ def test_a_small_memory_limit_is_raised_and_never_none(own_server: Callable[...,
             (str(64 << 20), 64 << 20),
         ):
             cursor.execute("SET sql_mode = ''")
-            # Warnings remain until a statement reads a table.
+            # The server clears the warnings of earlier statements only when a statement reads a
+            # table.
             cursor.execute("SELECT 1 FROM mysql.db")
             cursor.execute(f"SET GLOBAL firn_memory_limit = {asked}")
             warnings = cursor.execute("SHOW WARNINGS") and cursor.fetchall()

@@ -77,7 +77,7 @@ def connect(large: Server) -> Iterator[Callable[[], Session]]:
 
 
 def _row_locks(server: Server) -> tuple[int, int, int]:
-    """Number of locked rows, number of those in sorted sets, bytes of the sets."""
+    """The number of locked rows, how many of them are in sorted sets, and the bytes of the sets."""
     text = server.query("SHOW ENGINE FIRN STATUS")[0][2]
     found = re.search(r"rows locked (\d+), (\d+) of them .* sets of (\d+) bytes", text)
     assert found, text
@@ -88,11 +88,12 @@ LARGE = {
     "update": "UPDATE {t} SET n = n + 1",
     "delete": "DELETE FROM {t}",
     "select for update": "SELECT COUNT(*) FROM (SELECT id FROM {t} FOR UPDATE) x",
-    # The odd numbers.
+    # The statement inserts the odd numbers between the existing rows.
     "insert select": "INSERT INTO {t} SELECT 2 * seq - 1, 7 FROM seq_1_to_{rows}",
 }
 
-# Statements of another session meanwhile, each in its own transaction, which is rolled back.
+# Statements of another session while the large transaction is open. Each is in a transaction of its
+# own, which is rolled back.
 OTHERS = [
     "SELECT n FROM {t} WHERE id = {rows} FOR UPDATE NOWAIT",
     "SELECT n FROM {t} WHERE id = {rows} LOCK IN SHARE MODE NOWAIT",
@@ -181,13 +182,15 @@ def test_a_deadlock_with_a_large_statement_costs_the_smaller_one(
         _run(session, "SET innodb_lock_wait_timeout = 60")
         if IS_FIRN:
             _run(session, "SET firn_lock_wait_timeout = 60")
-    # The large statement reaches this row last.
+    # Lock the row that the large statement reaches last, so that it waits when it has locked all
+    # others.
     assert _run(other, f"UPDATE {table} SET n = 3 WHERE id = {2 * ROWS}") == 1
     got: list[Any] = []
     sql = f"UPDATE {table} SET n = n + 1"
     thread = threading.Thread(target=lambda: got.append(_run(holder, sql)))
     thread.start()
-    # Once it holds the last row but one, it waits for the last one; then the cycle closes.
+    # When the row before the last one is locked, the large statement waits for the last row; the
+    # other session then closes the cycle.
     probe = f"SELECT n FROM {table} WHERE id = {2 * ROWS - 2} FOR UPDATE NOWAIT"
     while _run(watch, probe) != "error 1205":
         _run(watch, "ROLLBACK")

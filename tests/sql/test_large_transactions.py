@@ -46,7 +46,10 @@ def _start(own_server: Make, *options: str) -> Server:
 
 
 def _both(session: pymysql.Connection[Any], *statements: str) -> None:
-    """Runs statements about table TAB on both engines, with the same results."""
+    """Runs statements on tables of both engines, with the same results.
+
+    TAB stands for the table.
+    """
     for statement in statements:
         outcomes = []
         for table in "fi":
@@ -92,13 +95,13 @@ def _files(server: Server) -> set[Path]:
 
 
 def _spilled(server: Server) -> int:
-    """Number of files that are not in the tree."""
+    """Number of files that are not in the tree, such as those of spills."""
     in_tree = server.query("SELECT SUM(files) FROM information_schema.firn_levels")[0][0] or 0
     return len(_files(server)) - int(in_tree)
 
 
 def _tidy(server: Server) -> None:
-    """Waits until obsolete files are deleted: then all files are in the tree."""
+    """Waits until all obsolete files are deleted, so that every file is in the tree."""
     if not IS_FIRN:
         return
     deadline = time.monotonic() + TIDY_SECONDS_MAX
@@ -192,7 +195,7 @@ def test_rollbacks_of_all_kinds(own_server: Make) -> None:
     _run(session, "ROLLBACK")
     _tidy(server)
     _check(server)
-    # The session ends without COMMIT or ROLLBACK.
+    # End the session without COMMIT or ROLLBACK.
     _run(session, "BEGIN")
     _both(session, "UPDATE TAB SET c = REPEAT('v', 200)")
     session.close()
@@ -272,7 +275,7 @@ def test_a_killed_server(own_server: Make, binlog: bool) -> None:
     _run(session, "COMMIT")
     server.crash_and_recover()
     _check(server)
-    # Recover twice, because recovery rewrites the log.
+    # Recover twice, because the first recovery rewrites the log that the second one reads.
     server.crash_and_recover()
     _check(server)
     server.restart()

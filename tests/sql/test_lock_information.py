@@ -27,7 +27,7 @@ def _thread(session: Session) -> int:
 
 
 def _until(condition: Callable[[], Any]) -> Any:
-    """What `condition` returns once that is true."""
+    """Waits until `condition` returns something true; returns that."""
     begun = time.monotonic()
     while not (value := condition()):
         assert time.monotonic() - begun < 60
@@ -155,7 +155,7 @@ def test_a_transaction_its_locks_and_who_waits_for_it(server: Server, database: 
 
 
 def _deadlock(server: Server, database: str) -> tuple[Session, Session, list[int | None]]:
-    """Two sessions that have locked each other out, and the errors of their last statements."""
+    """Makes two sessions deadlock; returns them, and the error numbers of their last statements."""
     first, second = server.connect(database), server.connect(database)
     _run(first, "BEGIN", "UPDATE t SET v = 0 WHERE id = 1", "UPDATE t SET v = 0 WHERE id = 9")
     _run(second, "BEGIN", "UPDATE t SET v = 0 WHERE id = 5")

@@ -1,4 +1,4 @@
-"""What sessions and tools learn of lock waits: timeouts of InnoDB's variable, the slow log."""
+"""The effect of lock waits on sessions and tools: timeouts by InnoDB's variable, the slow log."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _run(session: pymysql.Connection[Any], *statements: str) -> None:
 
 
 def _table(server: Server, database: str) -> pymysql.Connection[Any]:
-    """A session that has locked the row 1 and the gap behind it."""
+    """Creates `t`; returns a session that has locked the row 1 and the gap behind it."""
     holder = server.connect(database)
     _run(
         holder,
@@ -44,7 +44,7 @@ def test_the_timeout_that_a_tool_sets_for_innodb_counts(
     with pytest.raises(pymysql.err.OperationalError) as caught:
         _run(tool, statement)
     assert caught.value.args[0] == 1205
-    # Far below the 50 seconds of firn_lock_wait_timeout.
+    # The timeout was much shorter than the 50 seconds of firn_lock_wait_timeout.
     assert time.monotonic() - begun < 30
     tool.close()
     holder.close()

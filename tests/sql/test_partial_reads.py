@@ -282,7 +282,8 @@ def test_every_shape_answers_as_innodb_does(server: Server, database: str, seed:
                 answered += isinstance(_same(cursor, statement), list)
                 cursor.execute("SET sql_mode = ''")
         assert answered > 200
-        # Changes that depend on old and on new values must read whole values.
+        # These changes need some old values whole and of others only the length. Both engines must
+        # end with the same rows.
         for statement in (
             "UPDATE # SET b = LEFT(b, 5000), n = LENGTH(t) WHERE id < 9",
             "DELETE FROM # WHERE LENGTH(l) = 4096",
@@ -340,7 +341,7 @@ def _counters(server: Server) -> tuple[int, int]:
     return values["Firn_blobs_read"], values["Firn_blob_bytes_read"]
 
 
-# Statement, blobs read per row, maximum of bytes read.
+# A statement, the number of blobs that it reads per row, and a limit on the bytes that it reads.
 READS = [
     ("SELECT LENGTH(b) FROM t", 0, 0),
     ("SELECT id, OCTET_LENGTH(b) x, BIT_LENGTH(t) FROM t WHERE LENGTH(b) > 5 ORDER BY id", 0, 0),
@@ -357,7 +358,7 @@ READS = [
 ]
 
 
-# Columns with the names of clauses.
+# Statements on a table whose columns have the names of clauses, and the number of blobs read.
 WORDS = [
     ("SELECT LENGTH(b) FROM w WHERE `group` = 1", 0),
     ("SELECT LENGTH(b), `having` FROM w WHERE w.`by` = 1 ORDER BY `distinct`", 0),
@@ -365,7 +366,7 @@ WORDS = [
     ("SELECT LENGTH(b), `having` FROM w WHERE id = 1 HAVING `having` = 1", 1),
     ("SELECT DISTINCT LENGTH(b) FROM w", 1),
     ("SELECT COUNT(DISTINCT id), SUM(LENGTH(b)) FROM w", 1),
-    # In ANSI_QUOTES mode it could be a column.
+    # In the SQL mode ANSI_QUOTES, the text in double quotes could be the name of a column.
     ('SELECT "é", LENGTH(b) FROM w', 1),
     ("SELECT 'é', LENGTH(b) FROM w", 0),
 ]

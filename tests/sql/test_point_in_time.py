@@ -30,7 +30,7 @@ DATABASE = "pit"
 
 @dataclass
 class Point:
-    """A moment at which no session wrote."""
+    """A moment at which no session writes, and the rows and definitions of that moment."""
 
     time: str
     binlog: str
@@ -106,13 +106,16 @@ DDL = [
 
 
 def frm_files(server: Server) -> dict[str, bytes]:
-    """The definition files of the database's tables."""
+    """The contents of the definition files (.frm) of the database's tables."""
     files = (server.data / DATABASE).glob("*.frm")
     return {path.name: path.read_bytes() for path in files if not path.name.startswith("#")}
 
 
 def look(server: Server, what: str) -> Point:
-    """A point later than all previous writes and earlier than all following ones."""
+    """The present state as a Point.
+
+    Its time is later than all previous writes and earlier than all later ones.
+    """
     time.sleep(0.03)
     now = datetime.now()
     file, position = server.query("SHOW MASTER STATUS")[0][:2]
@@ -146,7 +149,7 @@ def restore(
 
 
 def archived(server: Server) -> None:
-    """Waits until everything written so far is in the archive."""
+    """Waits until everything that was written so far is in the log archive."""
     server.query("SET GLOBAL firn_log_archive_timeout = 1")
     time.sleep(3)
     for _ in range(60):
@@ -228,7 +231,10 @@ def test_each_point_is_the_state_at_its_time(
 def test_partitions_that_were_changed_before_the_backup(
     own_server: Callable[..., Server], tmp_path: Path
 ) -> None:
-    """The engine does not see the definition that such an ALTER leaves: the backup's one counts."""
+    """The engine does not see the definition that an ALTER of partitions leaves.
+
+    A restore takes the one from the backup.
+    """
     archive, target = tmp_path / "archive", tmp_path / "backups"
     archive.mkdir()
     server = own_server(*BINLOG, f"--loose-firn-log-archive-dir={archive}")
@@ -262,8 +268,8 @@ def test_partitions_that_were_changed_before_the_backup(
     assert "partitions of" in firn(*words, code=4)["error"]
     server.start()
     back_up(server, target)
-    # After the backup: rows, an ALTER in place, which stores the definition again, and truncated
-    # partitions.
+    # These changes come after the backup: rows, an ALTER in place, which stores the definition
+    # again, and a truncated partition.
     run(
         "INSERT INTO h VALUES (1000, 1)",
         "INSERT INTO t VALUES (0, 0)",
@@ -278,7 +284,7 @@ def test_partitions_that_were_changed_before_the_backup(
     for table in "hirsct":
         assert copy.query(f"CHECK TABLE {DATABASE}.{table} EXTENDED")[-1][3] == "OK"
     copy.destroy()
-    # Partitions that changed after the backup, even with the same names.
+    # Partitions that are reorganized after the backup cannot be restored, even if their names stay.
     run(f"ALTER TABLE s REORGANIZE PARTITION p1, p2 INTO ({less('p1', 60)}, {less('p2', 101)})")
     archived(server)
     words = ["restore", target, "--to", tmp_path / "never", "--archive", archive, "--until-end"]
@@ -296,7 +302,7 @@ def test_what_cannot_be_reached_is_refused(
     )
     back_up(server, target)
     server.query(f"INSERT INTO {DATABASE}.sb VALUES (1, 1, REPEAT('x', 9000))")
-    # The archive directory does not exist, so the log stays.
+    # The directory of the log archive does not exist, so the log is kept.
     server.query("SET GLOBAL firn_log_archive_timeout = 1")
     time.sleep(3)
     status = dict(server.query("SHOW STATUS LIKE 'firn_log_archive%'"))
@@ -329,7 +335,7 @@ def test_what_cannot_be_reached_is_refused(
     time.sleep(3)
     assert "archive of another database" in copy.log()
 
-    # Partitions that the backup does not contain.
+    # Add a partition that the backup does not contain.
     server.query(f"ALTER TABLE {DATABASE}.parts ADD PARTITION PARTITIONS 1")
     archived(server)
     assert f"{DATABASE}.parts" in refused("--until-end", to="p")

@@ -43,7 +43,8 @@ def _tables(connection: pymysql.Connection[Any]) -> set[str]:
 def _refused(connection: pymysql.Connection[Any], sql: str) -> None:
     number, message = _error(connection, sql)
     assert number >= 1000, f"accepted: {sql}"
-    # 1030 and 1296 are generic errors, from a bare handler error number.
+    # 1030 and 1296 are generic errors, which the server makes of a handler's error number without a
+    # text.
     assert number not in (1030, 1296), f"not a clear error: {number} {message}"
     assert len(message) > 15, message
 
@@ -75,7 +76,7 @@ def test_create_table_refuses(connection: pymysql.Connection[Any], feature: str)
     assert _error(connection, versioned)[0] == 0
     _refused(connection, f"{CREATES[feature]} ENGINE={ENGINE}")
     assert _tables(connection) == {"parent", "versioned"}
-    # The name is free, so nothing was left behind.
+    # The refused statement left nothing behind, so the name is free.
     assert _error(connection, f"CREATE TABLE x (id INT) ENGINE={ENGINE}") == (0, "")
     assert _error(connection, "DROP TABLE x, parent, versioned") == (0, "")
 
@@ -172,7 +173,7 @@ def test_a_snapshot_at_serializable_is_for_sessions_of_other_engines_too(
     assert _rows(session, "SELECT * FROM t") == [(1,)]
     assert _error(session, "COMMIT") == (0, "")
     assert _rows(session, "SELECT * FROM other") == [(1,)]
-    # Statements without row locks read the transaction's snapshot.
+    # HANDLER locks no rows; it reads the transaction's snapshot.
     assert _error(session, "START TRANSACTION WITH CONSISTENT SNAPSHOT") == (0, "")
     server.query(f"INSERT INTO {database}.t VALUES (2)")
     assert _error(session, "HANDLER t OPEN") == (0, "")

@@ -7,7 +7,7 @@ from scenario import same_as_innodb
 from server import Server
 
 SCRIPTS = {
-    # The files of the rebuilt table overlap in range.
+    # The files of the rebuilt table overlap in their ranges of keys.
     "ranges_one_after_the_other": """
         CREATE TABLE t (id INT PRIMARY KEY, a INT, b INT NOT NULL, UNIQUE KEY k (id, b), KEY a (a))
         INSERT INTO t SELECT seq * 3, seq, seq % 7 FROM seq_1_to_5000
@@ -303,7 +303,7 @@ SCRIPTS = {
         SELECT id FROM t ORDER BY id
     """,
 }
-# Statements that fail, also on InnoDB: script → {statement: error}.
+# By script: the statements that fail on InnoDB, too, by number, with their errors.
 ERRORS = {
     "indexed_virtual_column": {8: 1062},
     "default_expressions_and_checks": {4: 4025, 5: 4025},

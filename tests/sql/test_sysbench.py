@@ -21,7 +21,10 @@ TABLES = 4
 
 @pytest.fixture(scope="module")
 def load() -> Iterator[tuple[Server, Load]]:
-    """A server with loaded tables that the workloads share, each on the result of the others."""
+    """A server with loaded tables.
+
+    The workloads share it: each runs on the tables that the one before left.
+    """
     problem = ""
     try:
         server = Server(["--loose-firn-memtable-size=4194304", "--max-prepared-stmt-count=100000"])

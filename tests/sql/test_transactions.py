@@ -66,7 +66,8 @@ def test_xa_works_or_is_refused(own_server: Callable[..., Server], end: str, cra
         _run(blocked, "SELECT * FROM t WHERE id = 1 FOR UPDATE NOWAIT")
     assert caught.value.args[0] == 1205
     if IS_FIRN:
-        # The session's metadata locks are gone, but the prepared transaction must block DDL.
+        # The session's metadata locks are gone with it, but its prepared transaction must still
+        # block DDL.
         _run(blocked, "ROLLBACK", "SET lock_wait_timeout = 5")
         for ddl in (
             "DROP TABLE t",
@@ -77,7 +78,8 @@ def test_xa_works_or_is_refused(own_server: Callable[..., Server], end: str, cra
         ):
             with pytest.raises(pymysql.err.MySQLError) as caught:
                 _run(blocked, ddl)
-            # A rename and a change in place have their own errors, which contain the engine's.
+            # A rename (1025) and a change in place (1296) wrap the engine's error, a lock wait
+            # timeout, in one of their own.
             assert caught.value.args[0] in (1025, 1205, 1296), (ddl, caught.value)
     _run(blocked, f"XA {end} 'x1'")
     expected = ((1, 9), (2, 2)) if end == "COMMIT" else ((1, 1),)
@@ -236,11 +238,12 @@ def test_installed_late_it_refuses_what_it_could_do_by_half(
         with pytest.raises(pymysql.err.MySQLError, match="restart the server") as caught:
             _run(session, sql)
         assert caught.value.args[0] == 1235
-    # The branch continues with the other engines, and nothing is lost.
+    # Despite the error, the XA transaction can be committed in the other engines, and loses
+    # nothing.
     _run(session, "XA END 'x'", "XA PREPARE 'x'", "XA COMMIT 'x'")
     assert server.query("SELECT * FROM d.i") == ((1, 1),)
 
-    # A transaction in which another engine has written cannot write here …
+    # FIRN refuses a write in a transaction in which another engine has written …
     _run(session, "BEGIN", "INSERT INTO i VALUES (2, 2)")
     assert _run(session, "SELECT * FROM f FOR UPDATE") == []
     for sql in (
@@ -252,19 +255,19 @@ def test_installed_late_it_refuses_what_it_could_do_by_half(
     _run(session, "COMMIT")
     assert server.query("SELECT COUNT(*) FROM d.f") == ((0,),)
     assert server.query("SELECT COUNT(*) FROM d.i") == ((2,),)
-    # … nor can one statement that writes to both.
+    # … and a single statement that writes to both engines.
     _run(session, "INSERT INTO f VALUES (2, 2)")
     with pytest.raises(pymysql.err.MySQLError, match="restart the server"):
         _run(session, "UPDATE i STRAIGHT_JOIN f ON f.id = i.id SET i.v = 9, f.v = 9")
     assert server.query("SELECT v FROM d.i WHERE id = 2") == ((2,),)
     assert server.query("SELECT v FROM d.f WHERE id = 2") == ((2,),)
-    # Reading the other engine, or writing to only one, still works.
+    # A transaction may read one engine and write to the other.
     _run(session, "BEGIN", "INSERT INTO f SELECT id + 10, v FROM i", "COMMIT")
     _run(session, "BEGIN", "SELECT * FROM f", "INSERT INTO i VALUES (3, 3)", "COMMIT")
     assert server.query("SELECT COUNT(*) FROM d.f") == ((3,),)
     session.close()
 
-    # The remedy that the error names.
+    # Do as the error says: restart the server, which then loads the engine at its start.
     server.load_engine = True
     server.restart(["--plugin-load-add=ha_firn"])
     session = server.connect("d")
@@ -296,7 +299,8 @@ def test_a_prepared_transaction_blocks_others_after_its_session(
 ) -> None:
     """Memory of ended sessions is freed and overwritten, so that a stale pointer fails."""
     monkeypatch.setenv("MALLOC_PERTURB_", "165")
-    # With these options the server accesses the blocker's session, and writes to it.
+    # With these options the server itself accesses the session that blocks the commit, and writes
+    # to it.
     server = own_server(
         "--log-bin=bin", "--server-id=1", "--binlog-format=ROW", "--thread-cache-size=0",
         "--binlog-commit-wait-count=2", "--binlog-commit-wait-usec=1000",
@@ -353,7 +357,7 @@ def test_a_delete_killed_while_it_is_planned_fails(server: Server) -> None:
                 assert error.args[0] == 1317, error
                 ends.append(-1)
             timer.join()
-            # A late kill may hit the rollback.
+            # A kill that comes late may hit the ROLLBACK, so repeat it.
             while True:
                 try:
                     cursor.execute("ROLLBACK")

@@ -83,7 +83,8 @@ def _statements(rng: Random, kind: str) -> list[str]:
         f"UPDATE IGNORE # SET id = 7 WHERE {few} ORDER BY id",
     ]
     if kind != "partitions":
-        # With the key (id, k), conflicts between rows would depend on the order of updates.
+        # Partitioned tables have the primary key (id, k). Whether rows of this UPDATE then conflict
+        # depends on the order in which it changes them.
         statements.append("UPDATE # x, #_h h SET x.k = h.n, h.m = 5 WHERE x.n = h.n AND x.id < 9")
     if kind == "period":
         statements += [
@@ -188,7 +189,7 @@ def test_rows_are_as_innodbs(
             assert cursor.fetchall()[-1][-1] == "OK"
 
 
-# Statement, and number of blobs read.
+# A statement, and the number of blobs that it reads.
 READS = [
     ("UPDATE t SET n = n + 1 WHERE id = 1", 0),
     ("UPDATE t SET n = n + 1", 0),

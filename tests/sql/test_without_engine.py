@@ -49,12 +49,12 @@ class Engine:
             server.options.append(f"--loose-firn-data-dir={self.files}")
 
     def ways(self) -> list[str]:
-        """The ways to remove it."""
+        """The ways to take the engine away from a server."""
         return ["library", "damage", *(["disk"] if self.volume else [])]
 
     @contextlib.contextmanager
     def without(self, way: str) -> Iterator[None]:
-        """Inside, a starting server has no engine, or one that cannot write."""
+        """In the body, a server that starts has no engine, or one that cannot write."""
         if way == "library":
             away = self.library.with_suffix(".away")
             self.library.rename(away)
@@ -107,7 +107,10 @@ def _server(
 
 
 def _use_numbers(server: Server, count: int) -> None:
-    """Runs InnoDB transactions, which reuse the numbers of the earlier run."""
+    """Runs transactions on InnoDB alone.
+
+    The server gives them numbers that the run with the engine has used.
+    """
     server.query("CREATE TABLE IF NOT EXISTS mysql.other (id INT PRIMARY KEY) ENGINE=InnoDB")
     session = server.connect("mysql")
     with session.cursor() as cursor:
@@ -156,7 +159,10 @@ def test_kills_and_starts_without_the_engine(
 
 
 def _commit_and_kill(server: Server, first: int, count: int) -> None:
-    """Commits single rows, and kills the server before the engine's log has all outcomes."""
+    """Commits rows one by one, and kills the server.
+
+    The engine's log does not have the outcomes of all these transactions yet.
+    """
     session = server.connect("d")
     with session.cursor() as cursor:
         for n in range(first, first + count):
@@ -181,7 +187,7 @@ def _small(own_server: Callable[..., Server], *options: str) -> tuple[Server, En
 
 
 def _run_without(server: Server, engine: Engine, *statements: str) -> None:
-    """Runs the server once without the engine."""
+    """Starts and stops the server once without the engine."""
     with engine.without("library"):
         server.start()
         assert not engine.is_there()
@@ -205,7 +211,7 @@ def test_files_of_the_run_come_and_go(own_server: Callable[..., Server], before:
         server.query(before.format(server.query("SHOW MASTER STATUS")[0][0]))
     _commit_and_kill(server, 2, 5)
     _run_without(server, engine)
-    # This start has no binary log, so the server reads none.
+    # Without a binary log of its own, the server does not look into the existing ones.
     server.start(["--skip-log-bin"])
     assert _rows(server) == [1, 2, 3, 4, 5, 6]
     server.stop()
@@ -244,7 +250,8 @@ def test_a_missing_binary_log_is_named_and_can_be_put_back(
             server.start([FORCED])
         for words in (logs[-1].name, "are in doubt", "--tc-heuristic-recover=COMMIT"):
             assert words in str(caught.value)
-    # Without the option that forces the engine, the server starts without it, and loses nothing.
+    # Without the option that requires the engine, the server starts without the engine and keeps
+    # everything.
     server.start()
     assert not engine.is_there()
     server.stop()
@@ -287,7 +294,7 @@ def test_a_server_that_needs_the_engine_does_not_start_without(
         for _ in range(2):
             with pytest.raises(ServerError, match="firn|FIRN"):
                 server.start()
-    # The server ended before it read or wrote a binary log.
+    # The server ended before it read or wrote any binary log.
     assert sorted(server.data.glob("bin.0*")) == logs
     server.start()
     assert _rows(server) == [1, 2, 3, 4, 5]
@@ -297,7 +304,7 @@ def test_a_server_that_needs_the_engine_does_not_start_without(
 def test_without_a_binary_log_nothing_is_left_behind(
     own_server: Callable[..., Server],
 ) -> None:
-    """Transactions prepared in InnoDB and FIRN without a binary log were not acknowledged."""
+    """All acknowledged transactions over InnoDB and FIRN survive, and none stays in doubt."""
     server, engine = _small(own_server, "--innodb-force-recovery=2")
     server.query("CREATE TABLE d.i (id INT PRIMARY KEY) ENGINE=InnoDB")
     session: Any = server.connect("d")

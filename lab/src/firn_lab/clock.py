@@ -8,7 +8,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Monotonic seconds, sleep, and the date for the record."""
+    """Monotonic seconds, a way to sleep, and the present date and time."""
 
     def monotonic(self) -> float: ...
 

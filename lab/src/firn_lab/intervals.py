@@ -30,7 +30,7 @@ INTERVAL_MIN = 3
 RESAMPLES = 2000
 # Confidence level in percent: the interval leaves out 2.5 % below and 2.5 % above.
 LEVEL = 95.0
-# Fraction of the blocks that is left out at either end.
+# Fraction of the blocks that the ratio of a typical block leaves out at either end.
 TRIM = 0.25
 
 Numbers = NDArray[np.float64]

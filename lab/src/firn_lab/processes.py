@@ -21,8 +21,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-# The guard reads lines `+PID` and `-PID`; at the end of the pipe it kills the processes that are
-# still on its list. The start time distinguishes a process from a later one with the same number.
+# The program of the guard. It reads lines `+PID` and `-PID`, which put a process on its list and
+# take it off; at the end of the pipe it kills the processes on the list. The start time
+# distinguishes a process from a later one with the same number.
 _GUARD = r"""
 import os, signal, sys
 def stat(pid):
@@ -66,7 +67,7 @@ class Guard:
         self._tell(f"+{pid}")
 
     def forget(self, pid: int) -> None:
-        """Takes a process off the list after it ended and was reaped."""
+        """Takes a process off the guard's list after it ended and was reaped."""
         self._tell(f"-{pid}")
 
     def leave(self) -> None:
@@ -125,7 +126,7 @@ def end(process: subprocess.Popen[Any]) -> None:
 
 
 def tree(pid: int) -> list[int]:
-    """The process and its descendants."""
+    """The ids of the process and of its descendants."""
     pids = [pid]
     for parent in pids:
         for task in _listing(Path(f"/proc/{parent}/task")):

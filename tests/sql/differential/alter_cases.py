@@ -377,9 +377,9 @@ CLAUSES = {
         MODIFY v VARCHAR(20) WITHOUT SYSTEM VERSIONING""",
 }
 
-# Clauses for which the engines support different algorithms: by the cheapest algorithm of InnoDB
-# and of FIRN. DROP KEY changes only FIRN's catalog. The other clauses need a copy in FIRN until
-# rows carry the schema version that wrote them.
+# Clauses for which FIRN and InnoDB support different algorithms, by the cheapest algorithm of
+# InnoDB and of FIRN. DROP KEY changes only FIRN's catalog. The other clauses need a copy in FIRN
+# until rows carry the schema version that wrote them.
 ALGORITHMS_DIFFER = {
     ("INSTANT", "COPY"): {
         "wide": """
@@ -489,12 +489,12 @@ ALGORITHMS_DIFFER = {
     },
 }
 
-# Clauses that FIRN refuses under every algorithm, with the error.
+# By table and clause: the error with which FIRN refuses the clause under every algorithm.
 REFUSED = {
     ("wide", "ADD FULLTEXT KEY n1 (tx)"): 1214,
 }
 
-# Clauses without ALGORITHM, and clauses that need no comma before it.
+# Clauses that do not take ALGORITHM.
 ALONE = (
     "ADD PARTITION",
     "DROP PARTITION",
@@ -503,6 +503,7 @@ ALONE = (
     "REBUILD",
     "COALESCE",
 )
+# Clauses that need no comma before them.
 UNSEPARATED = ("PARTITION BY", "REMOVE PARTITIONING")
 
 
@@ -516,7 +517,7 @@ def cases() -> list[tuple[str, str]]:
 
 
 def differences() -> dict[tuple[str, str], tuple[str, str]]:
-    """The cheapest algorithms of both engines for a clause and its table, where they differ."""
+    """By table and clause: the cheapest algorithms of InnoDB and of FIRN, where they differ."""
     return {
         (base, clause): algorithms
         for algorithms, bases in ALGORITHMS_DIFFER.items()

@@ -11,10 +11,10 @@ from typing import Any
 from .alter_cases import ALONE, REFUSED, UNSEPARATED, Base, cases
 from .pair import Mismatch, Outcome, Pair, execute
 
-# From the cheapest algorithm to a copy; DEFAULT takes the first supported one.
+# All algorithms, from the cheapest one to a copy; DEFAULT stands for the first supported one.
 ALGORITHMS = ("INSTANT", "NOCOPY", "INPLACE", "COPY", "DEFAULT")
 
-# "This algorithm is not supported", without and with a reason.
+# Errors "this algorithm is not supported", without and with a reason.
 NOT_SUPPORTED = (1845, 1846)
 
 SETTINGS = [
@@ -23,7 +23,8 @@ SETTINGS = [
     "SET sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION'",
 ]
 
-# Statements after an ALTER. If columns are gone or have other types, both engines must fail alike.
+# Statements that write to an altered table. Where its columns are gone or have other types, both
+# engines must fail alike.
 WRITES = """
     INSERT INTO {t} () VALUES ()
     INSERT INTO {t} (id, bi, vc) VALUES (5001, 99001, 'w1'), (5002, 99002, 'w2')
@@ -62,7 +63,7 @@ class Alters:
 
     pair: Pair
     written: int = 0
-    # Whether the next AUTO_INCREMENT values must agree, too.
+    # Whether the next AUTO_INCREMENT values of both tables must agree.
     numbers: bool = True
 
     def make(self, name: str, base: Base) -> None:
@@ -79,7 +80,7 @@ class Alters:
                 raise Mismatch(f"{outcome.message}\n  statement: {sql}")
 
     def alter(self, sql: str) -> Altered:
-        """Runs the statement on both; the caller judges differences."""
+        """Runs a statement on both engines. The caller judges how the outcomes may differ."""
         outcomes = [
             execute(session, self.pair.text(sql, which))
             for which, session in enumerate(self.pair.sessions)
@@ -140,7 +141,8 @@ class Alters:
         return indexes
 
     def opens_without_warning(self, name: str) -> None:
-        """Checks that the stored definition equals the server's."""
+        """Checks that the engine stores the server's definition: the table opens without a
+        warning."""
         self.both(f"FLUSH TABLES {{db}}.{name}")
         outcome = execute(
             self.pair.sessions[1], self.pair.text(f"SELECT 1 FROM {{db}}.{name} LIMIT 1", 1)

@@ -94,7 +94,8 @@ def insert(rng: Random, tables: list[Table]) -> str:
     count = rng.choice([1, 1, 2, 3, 8, 20])
     verb = rng.choice(["INSERT INTO", "INSERT INTO", "INSERT IGNORE INTO", "REPLACE INTO"])
     if _automatic(table) and rng.random() < 0.6:
-        # The number of values that a multi-row statement reserves is up to the engine.
+        # Insert a single row: engines may reserve different numbers of values for a statement of
+        # many rows.
         columns, count, verb = columns[1:], 1, "INSERT INTO"
     elif rng.random() < 0.15:
         columns = [c for c in columns if not c.nullable or rng.random() < 0.6] or columns

@@ -248,11 +248,12 @@ class Types:
         kind = rng.choice(["CHAR", "VARCHAR", "VARCHAR", "TEXT", "ENUM", "SET"])
         family = f"text:{collation}"
         if kind == "CHAR" and ("nopad" in collation or charset in ("ucs2", "utf16", "utf32")):
-            # The server compares NOPAD values padded or stripped, depending on the plan. For the
-            # other charsets InnoDB misses rows in ranges if a value has only ignorable characters.
+            # Take no CHAR here. The server compares NOPAD values padded or stripped, depending on
+            # the plan. In the character sets ucs2, utf16 and utf32, InnoDB misses rows of ranges if
+            # a value has only ignorable characters.
             kind = "VARCHAR"
         if kind in ("ENUM", "SET"):
-            # Members must differ under every collation.
+            # Members of an ENUM or SET must differ from each other under every collation.
             members = ["a", "b", "cd", "x y", "zz"] if kind == "ENUM" else ["a", "b", "cd", "z"]
             sql = f"{kind}({','.join(repr(m) for m in members)}) {suffix}"
             if kind == "ENUM":

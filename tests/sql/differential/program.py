@@ -39,7 +39,10 @@ class Failure(Exception):
 
 @dataclass
 class Program:
-    """A run. Its log holds every statement, so that a replay needs no random numbers."""
+    """A random program that runs on both engines.
+
+    Its log holds every statement, so that a replay needs no random numbers.
+    """
 
     pair: Pair
     seed: int
@@ -70,7 +73,8 @@ class Program:
             f"SET tx_isolation = '{rng.choice(['REPEATABLE-READ', 'READ-COMMITTED'])}'",
         ]
         if "STRICT" not in mode and mode:
-            # Without strict mode a copy rejects old rows that a change in place keeps.
+            # Outside strict mode a copying ALTER rejects old rows that a change in place keeps, so
+            # let both engines copy.
             settings.append("SET alter_algorithm = 'COPY'")
         if switches:
             settings.append(f"SET optimizer_switch = '{switches}'")
@@ -110,7 +114,7 @@ class Program:
             for _ in range(3):
                 self._do(changes.insert(self.rng, [table]), "change")
         if self.rng.random() < BULK_SHARE:
-            # Only one table: a join of two large ones would take too long.
+            # Write many rows to one table only: a join of two large tables would take too long.
             self._do(changes.bulk(self.rng, self.tables[:1]), "change")
 
     def _step(self) -> None:

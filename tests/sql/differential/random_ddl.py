@@ -12,7 +12,7 @@ Change = tuple[str, Callable[[], None]]
 
 
 def alter(rng: Random, types: Types, tables: list[Table]) -> Change:
-    """ALTER TABLE, CREATE or DROP INDEX, RENAME, TRUNCATE."""
+    """A random ALTER TABLE, CREATE or DROP INDEX, RENAME or TRUNCATE."""
     table = rng.choice(tables)
     makers = [add_column, drop_column, add_index, add_index, drop_index, rename, truncate,
               change_primary, widen, rebuild]  # fmt: skip

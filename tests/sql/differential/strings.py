@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
-# Around the pad: characters below a space, trailing spaces, the empty string, case.
+# Strings that compare differently with and without padding: characters below a space, trailing
+# spaces, the empty string, both cases.
 ASCII = [
     "",
     " ",
@@ -167,7 +168,7 @@ UTF8MB4 = [
     "\U0001f468\u200d\U0001f469",
 ]
 
-# Additional strings by character set.
+# By character set: strings to add to the ASCII ones.
 EXTRA = {
     "ascii": [],
     "latin1": LATIN1,

@@ -12,7 +12,7 @@ from firn_lab.cli.numbers import above, at_least
 from firn_lab.errors import UsageError
 from firn_lab.price import Prices, load_catalogue
 
-# Columns of a table in a file or a pipe; wide enough that no cell is cut.
+# Width in characters of output to a file or a pipe; wide enough that no cell of a table is cut.
 WIDTH = 240
 STORE = Path("lab-results/lab.sqlite")
 
@@ -41,7 +41,10 @@ def add_prices(parser: argparse.ArgumentParser, space_alone: bool = False) -> No
 
 
 def prices_of(chosen: argparse.Namespace) -> list[Prices]:
-    """Offers of the catalogue, then the prices of the command line; empty without prices."""
+    """The offers of the price catalogue, and one more offer for prices given as options.
+
+    The list is empty if the command line names neither.
+    """
     offers = load_catalogue(chosen.catalogue) if chosen.catalogue else []
     names = [field.name for field in dataclasses.fields(Prices) if field.name != "name"]
     values = {name: getattr(chosen, name, None) for name in names}

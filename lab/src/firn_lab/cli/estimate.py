@@ -133,7 +133,10 @@ def connect(dsn: str, seconds: float) -> Any:
 
 
 def _is_number(kind: Any) -> bool:
-    """Whether the key of a converter is a server type (decoder), not a Python type (encoder)."""
+    """Whether a key of PyMySQL's converter table belongs to a decoder.
+
+    Decoders are found by the server's type number, encoders by the Python type.
+    """
     return isinstance(kind, int)
 
 

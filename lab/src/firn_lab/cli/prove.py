@@ -34,12 +34,14 @@ NAME = "prove"
 HELP = "what the lab can tell apart: servers beside themselves, and a slower build"
 OUT = Path("docs/results/proofs")
 SPIN = "FIRN_LAB_SPIN_NS"
-# Runs and case per kind. The case of `slower` has one statement a transaction, where it spins.
+# By kind of proof: the number of runs, and the measured case. The slower build spins once per
+# statement, so the case of `slower` has one statement in a transaction.
 DEFAULTS = {
     "same": (20, "oltp_read_write:tables=4,rows=100000"),
     "slower": (5, "oltp_point_select:tables=4,rows=100000"),
 }
-# Blocks of the run that measures how long a transaction takes.
+# Number of blocks (a round on each target) of the calibration, a run that measures how much
+# processor time a transaction takes.
 CALIBRATION_BLOCKS = 60
 BASE = Params(threads=8, seconds=0.5, lead_seconds=0.05, warm_seconds=5)
 
@@ -89,7 +91,10 @@ def _builds(chosen: argparse.Namespace) -> tuple[str, str]:
 
 
 def _plan(chosen: argparse.Namespace, case: Case, targets: tuple[str, ...], number: int) -> Plan:
-    """A plan that uses up its whole time. Each run has its own seed, hence its own rows."""
+    """The plan of one run of the proof, which lasts until its time is over.
+
+    Each run has a seed of its own, hence rows of its own.
+    """
     fields = {"seed": case.params.seed + number}
     case = Case(case.workload, replace_params(case.params, fields, case.params.options))
     return Plan(
@@ -114,7 +119,7 @@ def _measured(plan: Plan, chosen: argparse.Namespace) -> int:
 
 
 def _spin_ns(chosen: argparse.Namespace, case: Case, target: str) -> int:
-    """Nanoseconds of spinning per transaction.
+    """Nanoseconds that the slower build spins in each transaction.
 
     They are a percentage of the processor time that server and load driver use per transaction:
     eight sessions leave no processor idle, so processor time determines throughput. Other load on

@@ -109,11 +109,13 @@ def make_plan(chosen: argparse.Namespace) -> Plan:
             for fields in sweep
         ]
     else:
-        # Values of a workload text win over the options, so the options form the base.
+        # A workload's text (NAME:key=value,…) overrides the options of the command line, so these
+        # options form the base that the text is applied to.
         bases = [replace_params(Params(), fields, {}) for fields in sweep]
         found = [_case(text, base) for text in chosen.what for base in bases]
         plan = Plan("custom", "", ())
-    # A case that sets its own thread count would appear once per sweep value: keep one.
+    # With a sweep over thread counts, a case that sets its own thread count would appear once for
+    # each count; keep it once.
     cases = tuple(case for n, case in enumerate(found) if len(sweep) == 1 or case not in found[:n])
     budget = Budget(
         memory_bytes=(chosen.memory or plan.budget.memory_bytes >> 20) << 20,
@@ -135,7 +137,7 @@ def make_plan(chosen: argparse.Namespace) -> Plan:
 
 
 def _require_sense(plan: Plan) -> None:
-    """Rejects invalid numbers that a case sets itself."""
+    """Raises UsageError if a case of the plan has parameters out of range."""
     for case in plan.cases:
         params = case.params
         if params.threads < 1 or not (0 < params.seconds < inf and 0 < params.scale < inf):
@@ -207,7 +209,10 @@ def promise(plan: Plan, parts: PreparedPlan) -> str:
 
 
 def remove_stale(directory: Path) -> None:
-    """Removes data directories of labs that were killed; the guard has ended their servers."""
+    """Removes the data directories that killed labs left behind.
+
+    The servers of these labs do not run any more, because the guard process ended them.
+    """
     for path in directory.glob("run-*"):
         number = path.name.removeprefix("run-")
         if number.isdigit() and not Path(f"/proc/{number}").exists():

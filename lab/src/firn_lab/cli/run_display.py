@@ -72,7 +72,7 @@ class RunDisplay:
                 self._print(f"{data['target']} is left out: {data['message']}", style="red")
 
     def _round(self, data: Mapping[str, Any]) -> None:
-        """Reports a failed round; `_block` reports the successful ones."""
+        """Prints a failed round. `_block` prints the successful ones."""
         if data["status"] != "ok":
             text = f"block {data['round'] + 1}  {data['case']}  {data['target']}: "
             self._print(f"{text} {data['status']}: {data['message']}", style="red")
@@ -111,7 +111,7 @@ def summary(store: Reader, run: int) -> None:
 
 
 def cell(report: Report, result: Result | None) -> str:
-    """Text of one target's result of a case."""
+    """The headline figure of a case on one target as text, with its ratio to the reference."""
     value = result.headline if result else None
     if result is None or value is None:
         return "–"

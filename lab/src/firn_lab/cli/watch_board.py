@@ -39,9 +39,9 @@ class Board:
     )
     latest: dict[str, Any] = field(default_factory=dict)
     targets: list[str] = field(default_factory=list)
-    # Case, then target: headline figures of the successful rounds.
+    # By case, then by target: the headline figures of the successful rounds.
     results: dict[str, dict[str, list[float]]] = field(default_factory=dict)
-    # Case, then target: the ratio to the reference so far, with its interval.
+    # By case, then by target: the ratio to the reference so far, with its interval.
     ratios: dict[str, dict[str, tuple[float, float, float]]] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -92,7 +92,7 @@ class Board:
             of_case.setdefault(data["target"], []).append(data["figures"][data["headline"]])
 
     def left(self, now: float) -> str:
-        """Time left, as text."""
+        """The estimated time until the run ends, as text."""
         if self.status != "running" or self.ends_at is None:
             return ""
         if self.last_at is not None and now - self.last_at > SILENT_SECONDS:

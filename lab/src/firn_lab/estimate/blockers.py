@@ -9,7 +9,8 @@ from typing import Any
 from firn_lab.errors import LabError
 from firn_lab.estimate.schema import Query, Table, quoted
 
-# Their sort keys order differently from their comparison, or from one level to the next.
+# FIRN refuses indexes over these collations, because their sort keys order text differently from
+# their comparisons.
 _COLLATIONS = {
     "big5_chinese_ci", "big5_chinese_nopad_ci", "latin2_czech_cs", "cp1250_czech_cs",
     "tis620_thai_ci", "tis620_thai_nopad_ci",
@@ -18,7 +19,8 @@ _INDEXES = {
     "FULLTEXT": "FULLTEXT index {}",
     "SPATIAL": "SPATIAL index {}",
     "RTREE": "SPATIAL index {}",
-    # InnoDB reports only long unique indexes as hashes.
+    # InnoDB has no hash index. The server reports the index type HASH for a UNIQUE index whose
+    # values are too long for a key.
     "HASH": "index {}: UNIQUE over more bytes than a key takes",
 }
 _OVERLAPS = re.compile(r"KEY (?:`((?:[^`]|``)*)` )?\(.*WITHOUT OVERLAPS\)")
@@ -26,7 +28,7 @@ _REFUSED_TYPES = {"SEQUENCE": "a sequence", "SYSTEM VERSIONED": "system versioni
 
 
 def blockers(query: Query, table: Table, keys: dict[tuple[str, str], list[str]]) -> tuple[str, ...]:
-    """Reasons for one table, as text; `keys` is the result of `foreign_keys`."""
+    """The reasons why FIRN refuses one table, as text. `keys` is the result of `foreign_keys`."""
     place = (table.database, table.name)
     found = list(keys.get(place, []))
     if table.kind in _REFUSED_TYPES:
@@ -43,7 +45,10 @@ def blockers(query: Query, table: Table, keys: dict[tuple[str, str], list[str]])
 
 
 def foreign_keys(query: Query) -> dict[tuple[str, str], list[str]]:
-    """Reasons by table: a table that has or is the target of a foreign key keeps its engine."""
+    """By table: the foreign keys because of which FIRN refuses the table.
+
+    They are the table's own, and those that refer to it.
+    """
     found: dict[tuple[str, str], list[str]] = {}
     rows = query(
         "SELECT DISTINCT constraint_name, table_schema, table_name, referenced_table_schema, "

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 
 from firn_lab.estimate.entries import Entry, varint
 
-# FIRN's default values.
+# FIRN's defaults: the target size of a data block, the number of entries between restart points,
+# the bytes that a block counts for each entry beside its key and value, and the limits for byte
+# planes (fewest entries of a block, largest length of an item).
 BLOCK_BYTES = 8 << 10
 RESTART_INTERVAL = 16
 ENTRY_OVERHEAD = 3
@@ -22,7 +24,7 @@ PLANE_WIDTH_MAX = 4096
 
 @dataclass(frozen=True)
 class StoredForm:
-    """The raw bytes of a block; `tails_at` is the offset of the tails section."""
+    """The raw bytes of a block; the value tails begin at the offset `tails_at`."""
 
     raw: bytes
     tails_at: int
@@ -69,7 +71,8 @@ def shape(block: Sequence[Entry], tail_planes: bool) -> StoredForm:
         keys, restarts = _prefixed(block)
         head += varint(RESTART_INTERVAL)
     body += keys
-    # A bulk load writes only trailers of 0, which the format omits.
+    # All entries of a bulk-loaded file have the same trailer (seqno and kind), so its blocks have
+    # no array of trailers.
     lengths = _lengths(heads, planes, head), _lengths(tails, planes, head)
     if fixed:
         head += varint(prefix) + varint(width)
@@ -86,7 +89,7 @@ def shape(block: Sequence[Entry], tail_planes: bool) -> StoredForm:
 
 
 def _prefixed(block: Sequence[Entry]) -> tuple[bytes, bytes]:
-    """Prefix-compressed keys, and the array of restart offsets."""
+    """The prefix-compressed keys, and the array of restart offsets."""
     out, restarts, last = bytearray(), bytearray(), b""
     for n, entry in enumerate(block):
         common = shared(last, entry.key)
@@ -99,7 +102,10 @@ def _prefixed(block: Sequence[Entry]) -> tuple[bytes, bytes]:
 
 
 def _lengths(items: Sequence[bytes], planes: bool, head: bytearray) -> bytes:
-    """An array of lengths; equal lengths go into the header instead."""
+    """The lengths of the items as an array.
+
+    If all lengths are equal, `head` gets the length instead and the result is empty.
+    """
     if len({len(item) for item in items}) == 1:
         head += varint(len(items[0]))
         return b""

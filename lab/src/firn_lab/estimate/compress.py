@@ -20,9 +20,11 @@ TRAINING_BYTES_MIN = 8 * DICTIONARY_BYTES
 SAMPLE_BYTES = 1 << 10
 DICTIONARY_TRIALS = 16
 GAIN_MIN = 0.02
-# If trial sizes differ by a smaller fraction, other blocks could reverse the outcome.
+# Tunings whose trial sizes differ by less than this fraction count as equal: on other blocks the
+# larger one may be the smaller.
 TIE = 0.005
-# Header and checksum of a stored block; id of the dictionary.
+# Bytes of header and checksum around a stored block, and of the dictionary id that such a block has
+# in addition if a dictionary compresses it.
 FRAME_BYTES, DICTIONARY_ID_BYTES = 16, 4
 
 Block = Sequence[Entry]
@@ -36,7 +38,7 @@ class Tuning:
 
 
 class Compressor:
-    """Computes stored sizes of blocks."""
+    """Computes the stored sizes of blocks under one tuning."""
 
     def __init__(self, tuning: Tuning, dictionary: bytes | None = None) -> None:
         self.tuning = tuning
@@ -65,11 +67,14 @@ class Compressor:
         return self._kept(raw, size)
 
     def other(self, raw: bytes) -> int:
-        """Stored bytes of a block of another kind: an index, a dictionary."""
+        """Stored bytes of a block that is no data block, such as an index or a dictionary."""
         return self._kept(raw, len(self._context.compress(raw)))
 
     def _kept(self, raw: bytes, size: int) -> int:
-        """Keeps the raw block unless compression saves an eighth."""
+        """The stored size of a block that compression makes `size` bytes long.
+
+        A block is stored compressed only if that saves an eighth.
+        """
         if size <= len(raw) - len(raw) // 8:
             return size + self._frame
         return len(raw) + FRAME_BYTES
@@ -80,7 +85,11 @@ def raw_bytes(block: Block) -> int:
 
 
 def tunings(blocks: Sequence[Block]) -> list[Tuning]:
-    """The best tuning for about eight of the blocks, and those that FIRN may choose instead."""
+    """The tunings that FIRN may choose for these blocks, best first.
+
+    The best one makes about eight of the blocks smallest. The others come within TIE of it: FIRN
+    tries other blocks and may prefer them. Too few bytes for a trial give the default tuning alone.
+    """
     if sum(map(raw_bytes, blocks)) < TRIAL_BYTES_MIN:
         return [Tuning()]
     trial = blocks[:: max(1, len(blocks) // TRIAL_BLOCKS)]
@@ -90,7 +99,7 @@ def tunings(blocks: Sequence[Block]) -> list[Tuning]:
         for long_matches, cut in ((False, False), (False, True), (True, False), (True, True)):
             tuning = Tuning(tail_planes, long_matches, cut)
             compressor = Compressor(tuning)
-            # Of tunings with equal size the first wins.
+            # If two tunings give the same size, the first one wins.
             found.setdefault(sum(compressor.stored(block) for block in shaped), tuning)
     best = min(found)
     return [found[size] for size in sorted(found) if size <= best * (1 + TIE)]
@@ -98,10 +107,10 @@ def tunings(blocks: Sequence[Block]) -> list[Tuning]:
 
 @dataclass(frozen=True)
 class Stored:
-    """Stored sizes of a file's blocks.
+    """The stored sizes of sampled blocks of a file.
 
-    `sizes`: bytes of each block. `dictionary_bytes`: carried once per file. `open`: uncertainty of
-    the sum of the sizes, as a fraction to either side.
+    `sizes`: bytes of each block. `dictionary_bytes`: bytes that the dictionary adds to each file.
+    `open`: uncertainty of the sum of the sizes, as a fraction to either side.
     """
 
     sizes: list[float]
@@ -110,12 +119,14 @@ class Stored:
 
 
 def store(blocks: Sequence[Block], whole_raw_bytes: float) -> Stored:
-    """Sizes of sampled blocks as parts of a file of `whole_raw_bytes`.
+    """The stored sizes of sampled blocks, as parts of one file.
 
-    If FIRN may choose between tunings with and without a dictionary, the result is their mean.
+    `whole_raw_bytes`: bytes of all keys and values of that file before compression. If it is
+    uncertain whether FIRN uses a dictionary, each size is the mean of the two sizes, with a
+    dictionary and without.
     """
     ways = [_store(blocks, tuning, whole_raw_bytes) for tuning in tunings(blocks)]
-    # Keep the best tuning of either kind: with and without a dictionary.
+    # Keep the best tuning with a dictionary and the best one without.
     kinds = list({way.dictionary_bytes > 0: way for way in reversed(ways)}.values())
     if len(kinds) == 1:
         return kinds[0]
@@ -125,18 +136,19 @@ def store(blocks: Sequence[Block], whole_raw_bytes: float) -> Stored:
 
 
 def _store(blocks: Sequence[Block], tuning: Tuning, whole_raw_bytes: float) -> Stored:
-    """Sizes under one tuning.
+    """The sizes of sampled blocks under one tuning.
 
     A dictionary contains pieces of the blocks that trained it, and compresses these better than
     other blocks; the effect is larger in a small sample than in a whole file. Therefore each half
-    of the sample is compressed with its own dictionary and with that of the other half. Its own
-    dictionary gets the weight that the training half has in the whole file.
+    of the sample is compressed twice: with the dictionary trained on itself and with that of the
+    other half. The first result gets the weight that the training blocks have in the whole file.
     """
     shaped = [shape(block, tuning.tail_planes) for block in blocks]
     plain_compressor = Compressor(tuning)
     plain = [float(plain_compressor.stored(block)) for block in shaped]
     raw = sum(len(block.raw) for block in shaped)
-    # Shared prefixes are stored once, so the file is smaller than the sum of its entries.
+    # Blocks store a prefix that keys share only once, so the file's blocks are smaller than the sum
+    # of its keys and values.
     whole = whole_raw_bytes * raw / max(1, sum(map(raw_bytes, blocks)))
     if whole < TRAINING_BYTES_MIN or raw < 2 * SAMPLE_BYTES:
         return Stored(plain, 0)

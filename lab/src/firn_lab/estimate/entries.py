@@ -18,13 +18,13 @@ import zstandard
 from firn_lab.estimate.schema import Column, Index, Table
 from firn_lab.estimate.values import Encode, encoder, is_integer, is_text, is_variable, variable
 
-# FIRN's default of firn_blob_threshold: longer values go to blob files.
+# FIRN's default of firn_blob_threshold: values of this length or more go to blob files.
 BLOB_MIN = 4096
 BLOB_HEADER = 32
 _BLOB = zstandard.ZstdCompressor(level=1)
 _OUT_OF_LINE = ("varchar", "varbinary", "text", "mediumtext", "longtext", "json", "blob",
                 "mediumblob", "longblob")  # fmt: skip
-# These types are big-endian in the record buffer already.
+# Types whose bytes in the record buffer sort like their values already.
 _AS_STORED = ("decimal", "time", "datetime", "timestamp", "bit", "binary", "uuid", "inet6", "inet4")
 
 
@@ -117,7 +117,7 @@ def _reference(column: int, value: bytes, stored: int, offset: int) -> bytes:
     codec = 0 if stored == len(value) else 1
     out = varint(column + 1) + varint(7) + varint((zlib.crc32(value) << 4) + offset & 0xFFFFFFF)
     out += varint(len(value)) + bytes([codec]) + (varint(stored) if codec else b"")
-    # A checksum is random data to a compressor, so use one that does not compress.
+    # A checksum is random data to a compressor, so any hash imitates it that does not compress.
     return out + hashlib.blake2b(value, digest_size=8).digest()
 
 

@@ -12,21 +12,28 @@ from firn_lab.estimate.compress import Block, raw_bytes, store
 from firn_lab.estimate.entries import Entry
 from firn_lab.estimate.sample import Sample
 
-# FIRN aims for this many files in the last level, within these bounds of a file's size.
+# FIRN splits the data of the last level into FILES files, but makes no file larger than
+# FILE_BYTES_MAX or smaller than FILE_BYTES_MIN.
 FILE_BYTES_MAX, FILE_BYTES_MIN, FILES = 32 << 20, 2 << 20, 64
-# Top index, properties and footer of a file, and half of a file system block.
+# Bytes that a file takes beside its blocks: the top of its index, its properties and footer, and on
+# average half of a file system block.
 FILE_EXTRA_BYTES = 600 + 2048
-# Size error per file: a file ends within a file system block.
+# Error of the predicted size per file in bytes: the file may end anywhere within a file system
+# block.
 FILE_ERROR_BYTES = 4096
 FILTER_BITS = 10
-# The error bound covers two standard errors of the sample, and the error of the imitation.
+# The error bound covers this many standard errors of the sample.
 SIGMAS = 2.0
+# Relative error of the prediction that comes from the imitation of FIRN's formats.
 MODEL_ERROR = 0.05
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """Predicted bytes on disk, plus or minus `error`. `raw_bytes`: total of keys and values."""
+    """Predicted bytes on disk, plus or minus `error`.
+
+    `raw_bytes`: bytes of all keys and values before compression.
+    """
 
     bytes: float
     error: float
@@ -35,7 +42,10 @@ class Prediction:
 
 
 def predict(sample: Sample, entries: Sequence[Sequence[Entry]]) -> Prediction:
-    """Predicts one index; `entries` are the encoded runs of the sample."""
+    """Predicts the size of one index. `entries`: the encoded rows of each sampled run.
+
+    A run is a range of neighbouring rows.
+    """
     runs = [_whole_blocks(run, sample.whole) for run in entries]
     runs = [run for run in runs if run]
     blocks = [block for run in runs for block in run]
@@ -43,11 +53,13 @@ def predict(sample: Sample, entries: Sequence[Sequence[Entry]]) -> Prediction:
     if not count or not sample.rows:
         return Prediction(0.0, 0.0)
     whole_raw = sum(map(raw_bytes, blocks)) / count * sample.rows
-    # The raw size of a file depends on its compression; start with a ratio of a third.
+    # The raw size of a file depends on how well it compresses: assume that its blocks shrink to a
+    # third.
     file_raw = min(whole_raw, _file_bytes(whole_raw / 3) * 3)
     stored = store(blocks, file_raw)
     data = sum(stored.sizes) / count * sample.rows
-    # An index entry takes 13 bytes: the separator's own bytes, offset, length and counts.
+    # Each data block has an entry of about 13 bytes in the file's index: the separator without the
+    # prefix that it shares, the block's offset and length, and counts.
     index = sample.rows * len(blocks) / count * 13
     filters = sample.rows * FILTER_BITS / 8
     files = max(1.0, math.ceil(data / _file_bytes(data)))
@@ -61,7 +73,11 @@ def predict(sample: Sample, entries: Sequence[Sequence[Entry]]) -> Prediction:
 
 
 def _whole_blocks(run: Sequence[Entry], whole: bool) -> list[Block]:
-    """Cuts a run into blocks without the last one, which is partial unless `whole`."""
+    """Cuts a run of neighbouring entries into blocks.
+
+    The last block is left out if there are others, because the run ends within it; it is complete
+    only if the run is `whole`, the entire index.
+    """
     blocks: list[Block] = list(cut(run))
     return blocks if whole or len(blocks) < 2 else blocks[:-1]
 
@@ -71,7 +87,10 @@ def _file_bytes(data: float) -> float:
 
 
 def _standard_error(runs: Sequence[Sequence[Block]], sizes: Sequence[float]) -> float:
-    """Relative standard error of the bytes per row, by the jackknife over runs."""
+    """Relative standard error of the bytes per row, by the jackknife.
+
+    The jackknife leaves out one run (a range of neighbouring rows) at a time.
+    """
     totals, counts, at = [], [], 0
     for run in runs:
         totals.append(sum(sizes[at : at + len(run)]))

@@ -15,12 +15,13 @@ from firn_lab.estimate.sample_starts import has_places
 from firn_lab.estimate.schema import Index, Table
 
 PAGE_BYTES = 16 << 10
-# Target size of a run, that is, of a range of neighbouring rows.
+# Target size in bytes of a run, which here is a range of neighbouring rows of an index.
 RUN_BYTES = 48 << 10
 RUN_ROWS_MIN, RUN_ROWS_MAX = 4, 4000
-# With a prefix index the server looks up each row in a page of its own, so runs must be shorter.
+# Largest number of rows in a run of an index over prefixes of columns. The server looks each row up
+# in a page of its own, so such runs must be shorter.
 RUN_ROWS_LOOKED_UP_MAX = 600
-# Fewer runs give no error estimate.
+# Fewest runs of rows that are read of an index, because fewer give no estimate of the error.
 RUNS_MIN = 8
 
 
@@ -28,8 +29,9 @@ RUNS_MIN = 8
 class Limits:
     """Limits of an estimate.
 
-    `sample_bytes`: rows sampled per index. `scan_bytes`: a table up to this size may be read whole,
-    once for each of its indexes. `total_bytes`: reads of all tables together.
+    `sample_bytes`: bytes of rows to sample from each index. `scan_bytes`: a table up to this size
+    may be read whole, once for each of its indexes. `total_bytes`: limit on the bytes that the
+    server reads for all tables together.
     """
 
     sample_bytes: int = 4 << 20
@@ -54,7 +56,10 @@ class ReadBudget:
 
 
 def looks_up(index: Index | None) -> bool:
-    """Whether the server looks up the row for each entry of a secondary index."""
+    """Whether a scan of this secondary index looks up a row for each entry.
+
+    It does if the index holds only prefixes of columns.
+    """
     return index is not None and not index.primary and any(p is not None for _, p in index.parts)
 
 
@@ -67,13 +72,16 @@ def row_bytes(table: Table, index: Index | None) -> float:
 
 
 def run_rows(table: Table, index: Index | None) -> int:
-    """Rows of a run of about RUN_BYTES. Several rows are needed to estimate the key density."""
+    """Number of rows in a run of about RUN_BYTES.
+
+    There are at least RUN_ROWS_MIN, because the density of the keys is estimated from them.
+    """
     most = RUN_ROWS_LOOKED_UP_MAX if looks_up(index) else RUN_ROWS_MAX
     return int(min(most, max(RUN_ROWS_MIN, RUN_BYTES / max(row_bytes(table, index), 12.0))))
 
 
 def run_count(table: Table, index: Index | None, sample_bytes: int) -> int:
-    """Number of runs that add up to about `sample_bytes`."""
+    """Number of runs (ranges of neighbouring rows) that add up to about `sample_bytes`."""
     rows = run_rows(table, index)
     each = rows * (PAGE_BYTES if looks_up(index) else row_bytes(table, index))
     return int(max(RUNS_MIN, sample_bytes // max(RUN_BYTES, each)))
@@ -86,7 +94,10 @@ def whole_bytes(table: Table) -> float:
 
 
 def range_bytes(table: Table, sample_bytes: int, count: bool = False) -> float:
-    """Bytes that the server reads for the runs of every index; a run also reads a partial page."""
+    """Bytes that the server reads for the runs of every index.
+
+    Each run also ends within a page, which is read whole.
+    """
     total = 0.0
     for index in table.indexes:
         rows = run_rows(table, index)
@@ -100,10 +111,11 @@ def range_bytes(table: Table, sample_bytes: int, count: bool = False) -> float:
 
 
 def allot(tables: Sequence[Table], limits: Limits) -> list[ReadBudget]:
-    """A decision for each table, within the limits.
+    """Decides for each table how it is read, within the limits.
 
-    Ranges of all tables come first, with smaller samples if the budget is short. The rest of the
-    budget goes to small tables, which are then read whole: that is exact.
+    The plan that reads only ranges of every table comes first; if the budget is too small for it,
+    the samples become smaller. The rest of the budget goes to the smallest tables, which are then
+    read whole and so counted exactly.
     """
     whole = {n: whole_bytes(table) for n, table in enumerate(tables) if _is_small(table, limits)}
     least = min(limits.sample_bytes, RUNS_MIN * RUN_BYTES)
@@ -143,7 +155,7 @@ def _cheapest(table: Table, whole: float | None, sample_bytes: int, count: bool)
 
 
 def _no_ranges(table: Table) -> str:
-    """The reason why ranges of the table cannot be found; "" if they can."""
+    """The reason why the table cannot be sampled by ranges of its primary key; "" if it can."""
     if table.primary is None:
         return "without a primary key"
     column = table.primary.parts[0][0]
@@ -153,7 +165,10 @@ def _no_ranges(table: Table) -> str:
 def _largest(
     tables: Sequence[Table], found: Sequence[ReadBudget], total_bytes: float
 ) -> list[ReadBudget]:
-    """Keeps as many tables as fit, the largest first, because these determine the total."""
+    """Keeps the decisions for as many tables as `total_bytes` allows; the others are not read.
+
+    The largest tables come first, because they determine the total.
+    """
     kept, room = list(found), total_bytes
     for n in sorted(range(len(tables)), key=lambda n: whole_bytes(tables[n]), reverse=True):
         if found[n].bytes <= room:

@@ -14,13 +14,15 @@ from firn_lab.estimate.read_budget import Limits, ReadBudget, allot
 from firn_lab.estimate.sample import Sampler
 from firn_lab.estimate.schema import Index, Query, Table, tables
 
-# A plausible first index id of FIRN; all keys of an index share theirs.
+# Index id that the estimate uses for a table's first index. A real id is of about this size; its
+# value hardly matters, because all keys of an index begin with the same one.
 FIRST_INDEX_ID = 256
-# If the row count read differs from the statistics by a larger factor, the statistics are stale.
+# InnoDB's statistics count as stale if their number of rows and the number found by reading differ
+# by a larger factor.
 STALE_FACTOR = 1.5
-# InnoDB stores at least this fraction of the bytes of its rows, unless it compresses them.
+# InnoDB stores at least this fraction of the raw bytes of its rows, unless it compresses them.
 STORED_PART_MIN = 0.5
-# Smaller files say little: most of their size is space that InnoDB reserves.
+# The size of a smaller file says little, because InnoDB reserves most of its space.
 FILE_BYTES_TOLD = 4 << 20
 
 
@@ -111,7 +113,7 @@ def is_stale(table: Table, file_bytes: float | None, rows: float, firn: Predicti
     if not table.packed and told < STORED_PART_MIN * firn.raw_bytes:
         return True
     known = min(rows, table.rows), max(rows, table.rows)
-    # A table of a page or two proves nothing.
+    # A row count of a table of a page or two is too rough to prove that the statistics are stale.
     return file_bytes is None and known[1] > 1000 and known[1] > STALE_FACTOR * known[0]
 
 
@@ -141,10 +143,12 @@ def _table(
         found.append(_secondary(sampler, table, index, FIRST_INDEX_ID + 1 + number))
     return primary.rows, Prediction(
         sum(each.bytes for each in found),
-        # The imitation errs in the same direction in all indexes, so errors add up.
+        # The imitation errs in the same direction in all indexes, so their errors add up and do not
+        # cancel.
         min(sum(each.error for each in found), sum(each.bytes for each in found)),
         sum(each.blob_bytes for each in found),
-        # InnoDB's secondary keys differ, but its rows have at least these bytes.
+        # The raw bytes of the rows alone, a lower limit for `is_stale`: secondary keys have other
+        # sizes in InnoDB.
         found[0].raw_bytes,
     )
 
@@ -173,10 +177,10 @@ def file_bytes(query: Query) -> dict[str, float]:
 
 
 def total(found: Sequence[TableEstimate]) -> TableEstimate:
-    """The sum over the tables with a prediction.
+    """The sum over the tables that have a prediction.
 
-    The error is the larger of the root of the sum of squares of the tables' errors, as if they were
-    independent, and half of their plain sum.
+    Its error is the larger of two values: the root of the sum of squares of the tables' errors, as
+    if they were independent, and half of their plain sum.
     """
     good = [each for each in found if not (each.problem or each.stale)]
     errors = [each.firn.error for each in good]

@@ -20,15 +20,17 @@ from firn_lab.estimate.values import expression, is_integer, is_text
 
 # Relative error of InnoDB's row count, used if rows are neither counted nor derived from keys.
 STATISTICS_ERROR = 0.3
-# Relative variance of the key density between two runs: half as much more or less.
+# Relative variance of the density of keys between two runs of rows: its standard deviation is a
+# half.
 DENSITY_VARIANCE = 0.25
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Runs of rows with their row numbers.
+    """Runs of neighbouring rows, each row with its number in the index.
 
-    `whole`: the runs contain the entire index. `rows_error`: relative error of `rows`.
+    `whole`: the runs contain the entire index. `rows_error`: relative error of `rows`, the number
+    of rows of the index.
     """
 
     runs: list[list[tuple[int, tuple[Any, ...]]]]
@@ -38,7 +40,10 @@ class Sample:
 
 
 def columns_of(table: Table, index: Index | None) -> list[Column]:
-    """Columns to read for an index: whole rows, or its parts and those of the primary key."""
+    """Columns to read for an index.
+
+    The primary index needs whole rows, another index its own columns and those of the primary key.
+    """
     if index is None or index.primary:
         return [column for column in table.columns if not column.virtual]
     primary = table.primary.parts if table.primary else ()
@@ -46,7 +51,7 @@ def columns_of(table: Table, index: Index | None) -> list[Column]:
 
 
 class Sampler:
-    """Samples the indexes of one table. `reads` must not have a problem."""
+    """Samples the indexes of one table. `reads` is the table's read budget, without a `problem`."""
 
     def __init__(self, query: Query, table: Table, limits: Limits, reads: ReadBudget) -> None:
         self._query = query
@@ -81,7 +86,8 @@ class Sampler:
         return ", ".join(map(expression, columns)), source, f" ORDER BY {order}"
 
     def _all(self, index: Index | None) -> tuple[str, list[Any]]:
-        """A condition that every row meets and that makes the server walk along the index."""
+        """A condition, with arguments, that every row meets and that makes the server walk along
+        the index."""
         if index is None or index.primary or all(prefix is None for _, prefix in index.parts):
             return "", []
         column = index.parts[0][0]
@@ -99,12 +105,14 @@ class Sampler:
     def _by_scan(self, index: Index | None) -> Sample:
         run = run_rows(self._table, index)
         estimate = max(1, self._table.rows)
-        # InnoDB's row count may be off by half; too many runs are better than only one.
+        # Distance in rows from the start of one run to the start of the next. InnoDB's row count
+        # may be off by half, and then the number of runs is, too.
         step = max(run, estimate // self._run_count(index))
         columns, source, order = self._source(index)
         every, values = self._all(index)
         self._query("SELECT @firn_n := -1", ())
-        # Start at a random offset in each stretch: the first rows of a table are often untypical.
+        # Start at a random offset in each stretch of `step` rows: the first rows of a table are
+        # often untypical.
         shift = self._random.randrange(step - run + 1)
         rows = self._query(
             f"SELECT @firn_n, {columns} FROM {source} "
@@ -133,7 +141,8 @@ class Sampler:
             rows = self._query(
                 f"SELECT {columns} FROM {source} WHERE {condition}{order} LIMIT {limit}", values
             )
-            # Two starts within one gap return the same rows; keep one run.
+            # Two start conditions within the same gap between keys return the same rows; keep one
+            # such run.
             if rows and rows[0] not in firsts:
                 firsts.add(rows[0])
                 runs.append([(number + n, tuple(row)) for n, row in enumerate(rows)])
@@ -147,7 +156,10 @@ class Sampler:
         return Sample(runs, count, error, whole=False)
 
     def _primary_starts(self, index: Index, count: int) -> list[tuple[str, list[Any]]]:
-        """Start conditions, one at a random value in each of `count` stretches of the keys."""
+        """Conditions at which sampled ranges of the primary index start.
+
+        Each of `count` stretches of the keys has one start, at a random value.
+        """
         column = index.parts[0][0]
         name, compare = quoted(column.name), compared(column)
         _, source, order = self._source(index)
@@ -183,10 +195,10 @@ class Sampler:
     def _count(
         self, index: Index, runs: Sequence[Sequence[tuple[int, tuple[Any, ...]]]]
     ) -> tuple[float, float]:
-        """Row count and its relative error.
+        """The table's row count and its relative error.
 
-        The count follows from the density of the keys if the key is one integer, else from InnoDB's
-        statistics.
+        The count follows from the density of the keys if the primary key is one integer, else from
+        InnoDB's statistics. `--count` counts the rows instead.
         """
         if self._limits.count:
             place = f"{quoted(self._table.database)}.{quoted(self._table.name)}"
@@ -199,16 +211,18 @@ class Sampler:
         ((low, high),) = self._query(f"SELECT MIN({name}), MAX({name}) FROM {source}", ())
         at = columns_of(self._table, index).index(column)
         keys = [[int(row[at]) for _, row in run] for run in runs]
-        # The rows up to the next run's first key are assumed to be as dense as the run.
+        # Assume that the keys from a run to the first key of the next run are as dense as the keys
+        # of the run.
         rows, errors = 0.0, 0.0
         firsts = [int(low), *(found[0] for found in keys[1:]), int(high) + 1]
         for found, first, end in zip(keys, firsts[:-1], firsts[1:], strict=True):
-            # n keys have n - 1 gaps. Dividing n by the gaps would overcount a few distant keys.
+            # A run of n keys has n - 1 gaps. The density n / gaps would be too high, most of all
+            # for a few distant keys.
             gaps = found[-1] - found[0]
             density = (len(found) - 1) / gaps if gaps else 1 / max(1, end - first)
             inside = [key for key in found if key < end]
             if len(inside) < len(found):
-                # The run reaches the next run: the count is exact here.
+                # The run overlaps the next one, so the number of keys up to there is exact.
                 rows += len(inside) + density * (found[0] - first)
                 continue
             rows += density * (end - first)

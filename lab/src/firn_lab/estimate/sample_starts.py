@@ -29,7 +29,8 @@ def after(parts: Sequence[tuple[Column, int | None, Any]]) -> tuple[str, list[An
     name, right = quoted(column.name), compared(column)
     if is_integer(column) and value is not None:
         value = int(value)
-    # A prefix part orders only by its characters, so later parts are not ordered within it.
+    # An index over a prefix of a column orders entries only by that prefix. The later columns are
+    # unordered within equal prefixes, so they cannot be part of the condition.
     more = after(rest) if rest and prefix is None else None
     if value is None:
         if more is None:
@@ -50,8 +51,8 @@ def between(
 ) -> list[Any] | None:
     """Distinct values at fractions (0 to 1) of the distance from `low` to `high`, ascending.
 
-    None if the type has no distances. `key_at` returns the first stored value at or after its
-    argument.
+    The result is None if values of the column's type have no distance. `key_at` returns the first
+    stored value at or after its argument.
     """
     if is_integer(column):
         span = int(high) - int(low)
@@ -73,8 +74,8 @@ def _strings(
 ) -> list[Any]:
     """Interpolated strings that use only characters that occur in keys.
 
-    Without that restriction most starts could fall into gaps: in hexadecimal numbers no key lies
-    between "9" and "a".
+    Without that restriction most start values could fall into gaps: in hexadecimal numbers no key
+    lies between "9" and "a".
     """
     common = 0
     while common < min(len(low), len(high)) and low[common] == high[common]:

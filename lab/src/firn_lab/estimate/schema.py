@@ -46,8 +46,9 @@ class Index:
 class Table:
     """A table; row count and bytes come from InnoDB's statistics.
 
-    `indexes`: the primary index comes first. `left_out_kinds`: indexes that FIRN lacks, and their
-    kinds. `kind`: of the table; only base tables are sampled. `packed`: InnoDB compresses it.
+    `indexes`: the primary index comes first. `left_out_kinds`: names and kinds of the indexes that
+    FIRN does not support. `kind`: the type of the table in information_schema; only base tables are
+    sampled. `packed`: InnoDB compresses the table.
     """
 
     database: str
@@ -114,7 +115,8 @@ def _table(query: Query, database: str, name: str, rows: int, data: int, index: 
         "WHERE table_schema = %s AND table_name = %s ORDER BY index_name, seq_in_index",
         (database, name),
     ):
-        # FIRN has no FULLTEXT, SPATIAL or expression indexes, and no hashes of long values.
+        # FIRN has no FULLTEXT, SPATIAL or expression indexes, and no UNIQUE indexes over hashes of
+        # long values.
         if kind != "BTREE" or column not in by_name:
             left_out[str(key)] = str(kind) if column in by_name else "EXPRESSION"
         else:

@@ -64,7 +64,7 @@ def width(column: Column) -> int:
 
 
 def encoder(column: Column) -> Encode:
-    """An encoder to the bytes of a fixed-width column; NULL becomes zeros."""
+    """A function that encodes values of a fixed-width column; NULL becomes zeros."""
     return _FIXED[column.kind](column)
 
 
@@ -84,7 +84,11 @@ def _float(form: str, column: Column) -> Encode:
 
 
 def _decimal(column: Column) -> Encode:
-    """Groups of nine digits, big-endian; inverted if negative, then with the first bit flipped."""
+    """An encoder of DECIMAL values in the server's form.
+
+    The digits are big-endian numbers of up to nine digits each. A negative value has all bytes
+    inverted; then the first bit of any value is flipped.
+    """
     whole, scale = column.precision - column.scale, column.scale
     groups = [whole % 9] * (whole % 9 > 0) + [9] * (whole // 9)
     groups += [9] * (scale // 9) + [scale % 9] * (scale % 9 > 0)
@@ -106,7 +110,7 @@ def _decimal(column: Column) -> Encode:
 
 
 def _numbers(value: Any) -> tuple[list[int], int]:
-    """Numeric fields of a date or time, and its microseconds."""
+    """The numbers in the text of a date or time, and its microseconds."""
     text, _, fraction = str(value).partition(".")
     for separator in "-: ":
         text = text.replace(separator, " ")
@@ -163,7 +167,7 @@ def _year(column: Column) -> Encode:
 
 
 def _choice(column: Column) -> Encode:
-    """ENUM and SET, whose width follows from the number of members."""
+    """An encoder of ENUM and SET values, whose width follows from the number of members."""
     members = column.type_text.count("','") + 1
     if column.kind == "enum":
         size = 1 if members < 256 else 2
@@ -182,7 +186,10 @@ def _binary(column: Column) -> Encode:
 
 
 def _uuid(column: Column) -> Encode:
-    """Stored with the time's high bits first, so that version 1 ids sort by time."""
+    """An encoder of UUIDs in the server's form.
+
+    The groups stand in reverse order, so that version 1 ids sort by time.
+    """
 
     def encode(value: Any) -> bytes:
         parts = [bytes.fromhex(part) for part in str(value).split("-")]

@@ -41,10 +41,10 @@ class Probe(ABC):
         """
 
     def totals(self) -> Mapping[str, float]:
-        """Usage since `begin`, including the lead, by name of the work.
+        """The server's usage since `begin`, including the lead, by name (processor time, bytes …).
 
-        The totals are added up until the server is at rest after the last round; see `settled` of
-        the measure.
+        The runner adds the totals of all rounds and of the rest after them; see the measure's
+        `settled`.
         """
         return {}
 

@@ -26,7 +26,8 @@ class CpuProbe(Probe):
         now = processor_seconds(pids)
         if self._target.pid != self._pid:
             self._pid, self._last = self._target.pid, 0.0
-        # Time of an ending PostgreSQL child is briefly missing, in it and in its parent.
+        # While a PostgreSQL child ends, neither its own count nor its parent's has its time, so
+        # that the sum falls for a moment.
         step = max(0.0, now - self._last)
         self._last = max(self._last, now)
         self._used += step

@@ -20,7 +20,8 @@ from firn_lab.targets.base import Target
 from firn_lab.workloads.base import FigureKind, Outcome
 
 _PROCESS = ("device_read_bytes", "device_written_bytes")
-# Field number in the kernel's block statistics, and the unit of that counter.
+# By figure: the number of its field in the kernel's block statistics, and the factor to the figure
+# (a sector has 512 bytes).
 _DISK = {
     "disk_reads": (0, 1),
     "disk_read_bytes": (2, 512),

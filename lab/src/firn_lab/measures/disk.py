@@ -12,7 +12,7 @@ from firn_lab.workloads.base import FigureKind
 
 @STATE_MEASURES.register("disk")
 class Disk(StateMeasure):
-    """For servers that the lab does not own: only information_schema, no files."""
+    """Takes sizes from information_schema, and the size of all files if the lab owns the server."""
 
     figures = {
         "data_bytes": FigureKind("B"),

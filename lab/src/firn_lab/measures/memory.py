@@ -1,4 +1,4 @@
-"""Resident memory of the server: at the end of the round, and its peak among the seconds.
+"""Resident memory of the server: at the end of the round, and the largest sample of its seconds.
 
 Memory that PostgreSQL's processes share counts once. The exact value (proportional set size) is
 taken only at the end, because the kernel walks all page tables for it. Each second, the largest

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 from firn_lab.targets.base import Settings
 
-# Servers round configured sizes to pages and segments.
+# Relative difference of the servers' memory settings that still counts as equal: servers round
+# sizes, to whole pages for example.
 MEMORY_TOLERANCE = 0.05
-# Memory outside the caches differs between servers; a larger difference counts as unequal.
+# Relative difference of the servers' peak memory that still counts as equal: servers need different
+# amounts outside their caches.
 PEAK_TOLERANCE = 0.25
 # Fraction of the processors that may be busy with other work.
 BUSY_TOLERANCE = 0.1
@@ -47,7 +49,7 @@ def breaches(settings: Mapping[str, Settings]) -> list[Breach]:
 
 
 def _alike(rule: str, what: str, values: Mapping[str, str | None]) -> list[Breach]:
-    """Reports a breach if the values differ or one is unknown."""
+    """A breach of `rule` if the servers' values differ or one is unknown."""
     different = len(set(values.values())) > 1
     if not different and None not in values.values():
         return []
@@ -56,7 +58,8 @@ def _alike(rule: str, what: str, values: Mapping[str, str | None]) -> list[Breac
 
 
 def peak_breaches(peaks: Mapping[str, int]) -> list[Breach]:
-    """Compares the peak memory of the servers over the whole run, which settings do not show."""
+    """A breach if the servers' peak memory over the run differs, which their settings do not
+    show."""
     if len(peaks) < 2 or max(peaks.values()) <= min(peaks.values()) * (1 + PEAK_TOLERANCE):
         return []
     listed = ", ".join(f"{name} {_mib(size)}" for name, size in peaks.items())
@@ -64,7 +67,7 @@ def peak_breaches(peaks: Mapping[str, int]) -> list[Breach]:
 
 
 def busy_breaches(busy: float, cores: int) -> list[Breach]:
-    """Reports other work on the machine before the run starts anything."""
+    """A breach if other programs use the machine before the run starts anything."""
     if busy <= BUSY_TOLERANCE * cores:
         return []
     return [Breach("busy", f"the machine was at other work: {busy:.1f} of {cores} cores")]

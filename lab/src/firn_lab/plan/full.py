@@ -20,7 +20,8 @@ SCRIPTS = (
     "oltp_insert", "oltp_delete", "bulk_insert",
 )  # fmt: skip
 _OWN = Params(threads=16, seconds=1, lead_seconds=0.1, warm_seconds=5)
-# With the cache of 1 GiB, TPC-C with ten warehouses fits, and data of 10 × cache do not.
+# The lab's own workloads. The cache is 1 GiB: the ten warehouses of TPC-C fit into it, and the data
+# of `cache=10` is ten times as large.
 OWN = (
     "tpcc:warehouses=10",
     "tpcc:cache=10",
@@ -46,7 +47,8 @@ OWN = (
 
 def _cases() -> Iterator[Case]:
     for name in SCRIPTS:
-        # The total number of rows is the same: these scripts use one table, the others ten.
+        # Four million rows in all: select_random_points and select_random_ranges have one table,
+        # the other scripts ten. bulk_insert begins with empty tables.
         rows = {"bulk_insert": "", "select_random_points": ":rows=4000000",
                 "select_random_ranges": ":rows=4000000"}.get(name, ":rows=400000")  # fmt: skip
         yield parse_case(f"{name}{rows}", _OWN)

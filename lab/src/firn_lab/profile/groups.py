@@ -13,7 +13,8 @@ from pathlib import Path
 
 from firn_lab.profile.perf import Frame, Sample
 
-# The innermost matching frame decides; if it matches several groups, the first group wins.
+# Causes of time in the kernel, with patterns of function names. The innermost frame that matches
+# any pattern decides; if it matches several causes, the first one wins.
 KERNEL = (
     ("switch", r"schedule|try_to_wake|wake_up|futex|pick_next|dequeue_|enqueue_task|finish_task|"
                r"update_curr|select_task|context_switch|switch_mm|hrtimer_nanosleep|ttwu"),
@@ -29,14 +30,14 @@ KERNEL = (
     ("interrupts", r"sysvec|softirq|handle_irq|irq_exit|irqentry|common_interrupt|rcu_core|tick_"),
     ("files", r"vfs_|do_sys_open|openat|path_|unlink|link_path|ext4|xfs|btrfs|fput|fdget"),
 )  # fmt: skip
-# Functions of libraries that all engines share.
+# Kinds of work in the shared libraries that all engines use, with patterns of function names.
 LIBRARIES = (
     ("allocating", r"malloc|free|calloc|realloc|_int_|tcache|operator new|operator delete|arena|"
                    r"mi_|je_|memalign|unlink_chunk|sysmalloc"),
     ("copying, comparing", r"mem(cpy|move|set|cmp|chr)|str(len|cmp|cpy|chr|n?cmp)|_avx|_sse|_erms"),
     ("locks", r"pthread_(mutex|cond|rwlock)|lll_|mutex|__futex|cond_(wait|signal|timed)"),
 )  # fmt: skip
-# Matched against the beginning of InnoDB's function names.
+# Layers of InnoDB, with patterns that match the beginning of its function names.
 INNODB = (
     ("tree", r"btr_|page_|rec_|cmp_|dtuple|rem0|PageConverter|ibuf_"),
     ("pages and files", r"buf_|fil_|os_|fsp_|IORequest|tpool|io_|flst_|flush_"),
@@ -58,7 +59,8 @@ _RUST = re.compile(r"(?:^|[<& ])firn::(\w+)")
 KERNEL_FILES = ("[kernel.kallsyms]", "[guest.kernel.kallsyms]", "[vdso]")
 
 
-# Debian's server is stripped, and its exported symbols do not include InnoDB's functions.
+# The group of samples without a function name: Debian's server is stripped, and its exported
+# symbols do not include InnoDB's functions.
 UNNAMED = "server, InnoDB: without names"
 
 
@@ -96,7 +98,7 @@ def _cause(sample: Sample) -> str:
 
 
 def _firn(frame: Frame) -> str:
-    """The layer is the top-level module; generic code belongs to its library."""
+    """The layer of a function in FIRN's plugin: a module of the core, or the kind of other code."""
     found = _RUST.search(frame.name)
     if found:
         return found[1]

@@ -48,7 +48,7 @@ class Profile:
         whole = sum(each.weight for each in samples)
         for each in samples:
             name = group(each, plugins)
-            # A round's weight is its processor time, not its number of samples.
+            # A round counts by its processor time, not by its number of samples.
             self.groups[name] += each.weight / whole * cpu_us  # type: ignore[assignment]
             own = self.functions.setdefault(name, Counter())
             own[each.frames[0].name] += each.weight / whole * cpu_us  # type: ignore[assignment]

@@ -15,7 +15,7 @@ from firn_lab.targets import Target
 from firn_lab.workloads import Second, Workload
 
 ROUNDS = 3
-# On a busy machine perf sometimes records nothing of a round, which is then repeated.
+# Attempts to profile a round: on a busy machine perf sometimes records nothing.
 TRIES = 3
 
 

@@ -71,9 +71,9 @@ function spreadText(value, unit) {
   return value.count > 1 ? `${text} (${format(value.low)}…${format(value.high)}, ${value.count} blocks)` : text;
 }
 
-// groups: [{label, values: [{name, colour, spread, text, tip}]}] with spread: {value, low, high,
-// count}. `text` is printed at the bar and `tip` in its tooltip; both default to the value with its
-// interval. `one`: mark the value 1.
+// Draws groups of bars. groups: [{label, values: [{name, colour, spread, text, tip}]}] with spread:
+// {value, low, high, count}. `text` is printed at the bar and `tip` in its tooltip; both default to
+// the value with its interval. `one`: a line marks the value 1.
 function barChart(groups, unit, title, one = false) {
   const left = 300, width = 1120, right = 160, bar = 18;
   const rows = groups.map((group) => group.values.length * (bar + 3) + 16);
@@ -118,8 +118,8 @@ function wrap(text, width) {
   return lines.slice(0, 3);
 }
 
-// curves: [{name, colour, points: [{x, y, low, high}], faint}]. `steps`: the values of x, drawn at
-// equal distances, as for thread counts.
+// Draws curves: [{name, colour, points: [{x, y, low, high}], faint}]. `steps`: the values of x,
+// drawn at equal distances, as for thread counts.
 function lineChart(curves, unit, axis, title, steps = null) {
   const left = 84, width = 1120, height = 380, right = 20, bottom = 44, head = 10;
   const root = canvas(width, height, title);
@@ -160,8 +160,8 @@ function lineChart(curves, unit, axis, title, steps = null) {
   return root;
 }
 
-// heads: [{text, number}]. A cell is text, or {text, value} to sort by value. A click on a head
-// sorts by its column.
+// A table that a click on a head sorts by that column. heads: [{text, number}]. A cell is text, or
+// {text, value} to sort by value.
 function sortable(heads, rows, differs = () => false) {
   const body = make("tbody");
   const value = (cell) => (cell !== null && typeof cell === "object" ? cell.value : cell);
@@ -186,7 +186,7 @@ function sortable(heads, rows, differs = () => false) {
   return make("table", { class: "sortable" }, make("thead", {}, head), body);
 }
 
-// Missing values come last in both directions.
+// Compares two cells of a column. Missing values come last in both directions.
 function order(a, b, up) {
   const none = (each) => each === null || each === undefined;
   if (none(a) || none(b)) return none(a) - none(b);

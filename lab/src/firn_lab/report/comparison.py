@@ -8,8 +8,8 @@ from firn_lab.errors import LabError
 from firn_lab.intervals import INTERVAL_MIN, Interval, single
 from firn_lab.report.data import Report
 
-# Figures compared beside each case's headline, in their settled form if both runs have it. With
-# `every`, all figures are compared.
+# Figures that are compared beside each case's headline. If both runs have the settled form of a
+# figure, which includes deferred work, that form is compared.
 FIGURES = (
     "latency_p95_ms",
     "device_written_bytes_per_transaction",
@@ -42,7 +42,10 @@ class Change:
 
 
 def verdict(before: Interval, after: Interval, better: str, allow: float) -> str:
-    """Compares two estimates; `allow` is a fraction of the value before."""
+    """The verdict on the change between two estimates.
+
+    `allow`: the tolerated change, as a fraction of the value before.
+    """
     plain = exact(before.value, after.value, better, allow)
     few = min(before.count, after.count) < INTERVAL_MIN
     meet = before.low <= after.high and after.low <= before.high
@@ -58,7 +61,7 @@ def exact(before: float, after: float, better: str, allow: float) -> str:
 
 
 def changes(before: Report, after: Report, allow: float, every: bool = False) -> list[Change]:
-    """Compares the runs, in the order of the later one."""
+    """The changes from one run to another, in the order of the later run."""
     kinds = after.store.figure_kinds(after.run.id)
     kinds_before = before.store.figure_kinds(before.run.id)
     old = {(each.case.label, each.target.name): each for each in before.results}
@@ -67,7 +70,7 @@ def changes(before: Report, after: Report, allow: float, every: bool = False) ->
         against = old.get((each.case.label, each.target.name))
         if against is None:
             continue
-        # Use a settled figure only if both runs have it.
+        # Take the settled form of a figure only if both runs have it.
         wanted = [each.settled(name) for name in FIGURES if each.settled(name) in against.figures]
         names = list(dict.fromkeys((each.case.headline, *wanted)))
         names += sorted(set(each.figures) - set(names)) if every else []
@@ -77,7 +80,8 @@ def changes(before: Report, after: Report, allow: float, every: bool = False) ->
             if one is None or other is None or kinds_before.get(name) != kinds[name]:
                 continue
             better = kinds[name].better
-            # A settled figure covers everything until the server was at rest; it is measured once.
+            # A settled figure has one value for all rounds and the work after them, so it has no
+            # interval.
             words = (
                 exact(one.value, other.value, better, allow)
                 if name.startswith("settled_")

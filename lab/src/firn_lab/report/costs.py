@@ -10,8 +10,8 @@ from firn_lab.price import Cost, Prices, break_even, cost, ios
 from firn_lab.report.data import Report, Result
 from firn_lab.store.rows import TargetRow
 
-# Space is compared at rest. If a server did not get there, or if the rounds change the number of
-# rows, the latest moment counts at which both targets hold the same rows.
+# Moments at which space may be compared, best first. If a server did not come to rest, or if rounds
+# change the number of rows, an earlier moment counts at which both targets hold the same rows.
 _MOMENTS = ("rest", "update", "load")
 
 

@@ -14,9 +14,10 @@ from firn_lab.store import Reader
 from firn_lab.store.rows import CaseRow, Round, Run, TargetRow
 from firn_lab.workloads import WORKLOADS
 
-# Shown after the moment of a size that cannot be compared.
+# Text beside a size that cannot be compared between targets, because faster rounds leave other
+# numbers of rows.
 UNLIKE = "rows depend on throughput"
-# Figures of a case on a target over the rounds that count, by name.
+# By name: the figures of one case on one target, from the rounds that count.
 Figures = dict[str, Interval]
 BY_TRANSACTION = "_per_transaction"
 
@@ -36,7 +37,7 @@ class Result:
 
     @property
     def good(self) -> tuple[Round, ...]:
-        """Rounds that count; none if a check found wrong data."""
+        """The rounds with status ok, or none if a check found wrong data."""
         return good(self.rounds)
 
     def by_block(self, name: str) -> dict[int, float]:
@@ -129,7 +130,7 @@ class Report:
             found = ratio(paired(result.by_block(figure), against.by_block(figure)))
         if found is not None:
             return found
-        # The figure was measured once, or after all rounds, so there are no blocks.
+        # The figure has one value instead of a value for each block, so there is no interval.
         one, other = result.figures[figure].value, against.figures[figure].value
         return single(one / other) if one > 0 and other > 0 else None
 
@@ -170,7 +171,10 @@ def good(rounds: Sequence[Round]) -> tuple[Round, ...]:
 
 
 def _figures(rounds: Sequence[Round]) -> Figures:
-    """Medians of the rounds. Figures per transaction come in lumps, so their mean is weighted."""
+    """By name: the median of a figure over the rounds.
+
+    A figure per transaction comes in lumps, so the mean stands for it, weighted by transactions.
+    """
     found = {}
     for name in dict.fromkeys(name for each in rounds for name in each.figures):
         own = [each.figures for each in rounds if name in each.figures]

@@ -21,7 +21,11 @@ _HALO = [patheffects.withStroke(linewidth=2.5, foreground="white")]
 
 @dataclass(frozen=True)
 class Bar:
-    """A bar. `ratio`: to the reference, with its own interval. `note` follows the number."""
+    """A bar of a chart.
+
+    `ratio`: the value relative to the reference, with an interval of its own. `note`: text behind
+    the printed number.
+    """
 
     value: Interval
     ratio: Interval | None = None

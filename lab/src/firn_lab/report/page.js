@@ -55,7 +55,7 @@ function legend() {
 const shown = () => names.filter((name) => !hidden.has(name));
 const single = (value) => ({ value, low: value, high: value, count: 1 });
 
-// The ratio to the reference, with its interval over the blocks.
+// A ratio to the reference as text, with its interval if it has one.
 const ratioText = (ratio) => `×${ratio.value.toFixed(2)}` +
   (ratio.count > 1 ? ` (${ratio.low.toFixed(2)}…${ratio.high.toFixed(2)})` : "");
 const words = (figure) => figure.replaceAll("_", " ");
@@ -82,7 +82,7 @@ function byCase(figure, relative) {
   }).filter((group) => group.values.length);
 }
 
-// Bars of a figure for each case, relative to the reference or as measured.
+// A chart with a group of bars for each case, relative to the reference or as measured.
 function caseChart(id, title, figures) {
   const scales = [["relative", `× ${data.reference}`], ["", "as measured"]];
   const choices = [{ label: "figure", options: figures }];
@@ -137,7 +137,7 @@ const RESOURCES = [
   ["other_cores", "processors at other work within the round"],
 ];
 
-// The figures of the result chart; the headline of most cases comes first.
+// The figures that the result chart offers. The headline of most cases comes first.
 function resultFigures() {
   const heads = data.cases.map((each) => each.headline);
   const often = (figure) => heads.filter((each) => each === figure).length;
@@ -169,7 +169,7 @@ function performanceCharts() {
     });
 }
 
-// A figure over the blocks, which shows drifts and outliers.
+// A chart of a figure block by block (a round on each target), which shows drifts and outliers.
 function blockChart() {
   const there = data.cases.filter((each) => names.some((name) => result(each.id, name)?.good > 2));
   if (!there.length) return;
@@ -248,8 +248,8 @@ function withFiles(each) {
   return format(each.value, "B") + (files ? ` · all files ${format(files.value, "B")}` : "");
 }
 
-// Bars of state figures. `labelOf` returns the group of a figure, or null to leave it out; `textOf`
-// returns the text at its bar.
+// Groups of bars for sizes and times of loads. `labelOf` returns the group of such a figure, or
+// null to leave it out; `textOf` returns the text at its bar.
 function stateGroups(labelOf, textOf = (each) => format(each.value, each.unit)) {
   const groups = new Map();
   for (const each of data.state) {
@@ -287,7 +287,7 @@ function space() {
   document.getElementById("space").append(make("details", {}, make("summary", {}, "All figures, each table too"), sortable(heads, rows)));
 }
 
-// The main table: ratios to the reference.
+// The main table, with the ratios to the reference.
 function ratioTable() {
   if (!data.conclusions.length) return;
   const heads = [{ text: "case" }, { text: "engine" }, { text: "figure" }, { text: `÷ ${data.reference}`, number: true },
@@ -307,7 +307,8 @@ function ratioTable() {
     })));
 }
 
-// The compared figures and the errors come first, so that they are visible without scrolling.
+// The table of all results. The compared figures and the errors come first, so that they are
+// visible without scrolling.
 function resultTable() {
   const latencies = [["latency_average_ms", "average, ms"], ["latency_p95_ms", "95 %, ms"], ["latency_p99_ms", "99 %, ms"]];
   const sizes = [["tps", "transactions/s"], ["transactions"], ["queries"], ["seconds", "time, s"], ["threads"]];

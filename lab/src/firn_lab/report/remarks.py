@@ -8,7 +8,7 @@ from firn_lab.measures import STATE_MEASURES
 from firn_lab.report.conclusions import conclusions, ratio_text
 from firn_lab.report.data import Report
 
-# Parameters of a case on the command line.
+# Parameters of a case that the command to repeat it contains.
 _PARAMS = ("threads", "seconds", "lead_seconds", "warm_seconds", "scale")
 
 

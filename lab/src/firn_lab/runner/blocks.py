@@ -1,4 +1,7 @@
-"""The blocks of a case while it is measured, with the ratios so far and their precision."""
+"""The blocks of a case while it is measured, with the ratios so far and their precision.
+
+A block is one round on each target.
+"""
 
 from __future__ import annotations
 
@@ -22,26 +25,29 @@ def order(names: Sequence[str], seed: int, label: str, number: int) -> list[str]
 
 
 class Blocks:
-    """Headline figures by target and block number."""
+    """Headline figures of one case by target and block number, and the ratios between targets."""
 
     def __init__(
         self, names: Sequence[str], better: str, before: Mapping[str, Mapping[int, float]] = {}
     ) -> None:
-        """`before`: values from earlier slices of the run."""
+        """`before`: the figures that the run measured before it was resumed.
+
+        Its keys are target names, then block numbers.
+        """
         self._reference = reference_of(names)
         self._better = better
         self._values = {name: dict(before.get(name, {})) for name in names}
         self._known: tuple[int, dict[str, Interval]] = (0, {})
-        # If a round failed in the last block of an earlier slice, its number may be used again.
+        # A block in which no round gave a figure is not in `before`, so its number is used again.
         self._next = max((max(each, default=-1) for each in before.values()), default=-1) + 1
 
     @property
     def next(self) -> int:
-        """Number of the next block; blocks without a valid value use up a number, too."""
+        """Number of the next block. A block whose rounds all failed has used up its number, too."""
         return self._next
 
     def close(self, number: int) -> None:
-        """Ends a block, with or without valid values."""
+        """Ends a block, whether or not its rounds gave figures."""
         self._next = number + 1
 
     def add(self, number: int, name: str, value: float) -> None:
@@ -56,8 +62,8 @@ class Blocks:
     def ratios(self) -> dict[str, Interval]:
         """Ratio of each target to the reference, oriented so that more is better.
 
-        The bootstrap is slow, so with many values the ratios are recomputed only after each 5 %
-        more.
+        The bootstrap is slow, so the ratios are computed again only when the number of figures has
+        grown by 5 %.
         """
         at, known = self._known
         now = sum(map(len, self._values.values()))
@@ -82,7 +88,7 @@ class Blocks:
     def concluded(self, within: float) -> bool:
         """Whether every ratio is known to plus or minus this fraction.
 
-        With a single target, the precision of its figure decides.
+        With a single target there is no ratio, and the precision of its figure decides.
         """
         if len(self._values) > 1:
             found: list[Interval | None] = list(self.ratios().values())

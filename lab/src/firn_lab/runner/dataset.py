@@ -149,7 +149,7 @@ class DatasetRun:
         runner.tell("block", {"case": label, "block": number, "ratios": ratios})
 
     def _attempt(self, target: TargetRun, work: Callable[[TargetRun], None]) -> float | None:
-        """Wakes the server, does the work and parks the server; returns the seconds.
+        """Wakes the server, does the work and parks the server; returns the seconds that this took.
 
         If the work fails, the target is left out of this dataset and the result is None. A full
         disk ends the run instead.
@@ -168,10 +168,10 @@ class DatasetRun:
         return clock.monotonic() - began
 
     def _switch(self, target: TargetRun, work: Callable[[TargetRun], None]) -> None:
-        """Wakes or parks the server.
+        """Calls `work`, which wakes or parks the server.
 
-        Unlike in `_explained`, a LabError stays as it is: a server that is not running is expected
-        here.
+        It passes a LabError on unchanged. `_explained` would replace it by the news that the server
+        is dead, but a server that wakes or parks need not be running.
         """
         try:
             with DiskWatch(self._runner.require_space):
@@ -200,9 +200,9 @@ class DatasetRun:
             self._warm = {warm for warm in self._warm if warm[1] != target.id}
 
     def _explained(self, target: TargetRun, work: Callable[[], Any]) -> Any:
-        """Runs the work and turns driver errors into LabError with the real cause.
+        """Does the work. Any error becomes a LabError with the real cause, such as a dead server.
 
-        A disk that fills up interrupts the work, whatever it waits for.
+        A disk that fills up meanwhile interrupts the work, even a statement that runs for an hour.
         """
         try:
             with DiskWatch(self._runner.require_space):
@@ -223,7 +223,8 @@ class DatasetRun:
 
         self._explained(target, load)
         seconds = runner.clock.monotonic() - began
-        # Before the rest, much of the load is only in memory and in the log, not in the size.
+        # Wait for rest before the space is recorded: until then much of the load is only in memory
+        # and in the log, and the tables are too small.
         rest_seconds = self._rest(target, f"{self.dataset} after the load")
         times = {
             "load_seconds": (seconds, LOAD_SECONDS),
@@ -286,7 +287,8 @@ class DatasetRun:
             status, message, failure = "failed", str(error), error
         self._record(case, target, number, started, (status, message), figures, outcome, samples)
         if failure is not None:
-            # One failed round does not exclude the target; a dead server or a full disk does.
+            # A failed round does not exclude its target from the run. Only a dead server excludes
+            # it, and a full disk ends the run.
             if isinstance(failure, TargetDied | DiskFull):
                 raise failure
             runner.failures.append(f"{workload.label} on {target.target.name}: {message}")
@@ -304,7 +306,7 @@ class DatasetRun:
         outcome: Outcome | None = None,
         samples: Sequence[tuple[int, str, float]] = (),
     ) -> None:
-        """Stores a round and reports it. `ended`: its status and message."""
+        """Stores a round and reports it. `ended`: the status of the round, and a message."""
         runner, workload = self._runner, case.workload
         status, message = ended
         runner.writer.round(
@@ -340,11 +342,13 @@ class DatasetRun:
             raise CheckFailed("; ".join(wrong))
 
     def _end_case(self, case: CaseRun, target: TargetRun, number: int, settling: Settling) -> None:
-        """After the last round: waits for deferred work, and checks the data."""
+        """Ends a case on one target: waits for work that the engine deferred, and checks the
+        data."""
         workload = case.workload
         workload.leave(target.target)
         if workload.writes and not self._writes_later(case, target):
-            self._state(target, "update", {})  # Take it before the background work finishes.
+            # Record the space before the background work finishes.
+            self._state(target, "update", {})
         if workload.writes:
             self._settle(case, target, settling)
         if workload.timed:
@@ -357,12 +361,13 @@ class DatasetRun:
                 self._record(case, target, number, started, ("wrong", str(error)))
 
     def _settle(self, case: CaseRun, target: TargetRun, settling: Settling) -> None:
-        """Waits for the work that the engine deferred, and adds it to the figures."""
+        """Waits for work that the engine deferred past the last round, and adds it to the
+        figures."""
         runner, label = self._runner, case.workload.label
         measures = _measures(target)
         probes = [measure.begin(target.target) for measure in measures]
         self._rest(target, f"{label} after its rounds")
-        os.sync()  # Include the bytes that the server left in the page cache.
+        os.sync()  # Count the bytes, too, that the server left in the page cache.
         settling.rest_over(totals(probes))
         if not case.workload.counts_transactions:
             return
@@ -382,7 +387,7 @@ class DatasetRun:
             )
 
     def _warm_up(self, case: CaseRun, target: TargetRun) -> None:
-        """Warms the caches, once as long as they stay warm."""
+        """Warms the caches for the case, unless they are still warm from an earlier call."""
         if (case.id, target.id) in self._warm:
             return
         self._phase("warm", target, case=case.workload.label)
@@ -397,7 +402,10 @@ class DatasetRun:
         return done
 
     def _rest(self, target: TargetRun, where: str) -> float:
-        """Waits for the server to come to rest, in seconds; warns if it does not."""
+        """Waits for the server to come to rest; returns the seconds.
+
+        Warns if it is not at rest in time.
+        """
         self._phase("rest", target)
         rest: RestState = self._explained(target, lambda: target.target.rest(REST_SECONDS_MAX))
         if rest.owes:
@@ -454,7 +462,7 @@ class DatasetRun:
         return outcome, figures
 
     def _writes_later(self, case: CaseRun, target: TargetRun) -> bool:
-        """Whether a later case changes the data again."""
+        """Whether a later case of this dataset changes the data again."""
         later = self._cases[self._cases.index(case) + 1 :]
         return any(c.workload.writes and not c.workload.supports(target.target) for c in later)
 
@@ -469,9 +477,10 @@ class DatasetRun:
             )
 
     def _look_at_others(self, case: CaseRun, target: TargetRun, cores: float) -> None:
-        """Warns of other work on the machine.
+        """Warns if other programs used much of the machine during a round.
 
-        For a server that the lab did not start, its own work cannot be told from other work.
+        It does not judge a round on a server that the lab did not start: that server's own
+        processor time would look like the work of another program.
         """
         machine = os.cpu_count() or 1
         if target.target.pids and cores > BUSY_TOLERANCE * machine:
@@ -492,7 +501,7 @@ def _measures(target: TargetRun) -> list[RoundMeasure]:
 
 
 def _better(workload: Workload) -> str:
-    """The better direction of the headline: "higher" or "lower"."""
+    """Whether more or less of the headline figure is better: "higher" or "lower"."""
     kind = OUTCOME_FIGURES.get(workload.headline) or workload.figures[workload.headline]
     return kind.better
 

@@ -16,9 +16,10 @@ LOOK_SECONDS = 1.0
 
 
 class DiskWatch:
-    """Calls `look` every second while entered. A LabError that it raises is raised in the work.
+    """Context manager that calls `look` every second.
 
-    Use it only in the main thread, and never nested: it replaces the handler of SIGUSR1.
+    If `look` raises a LabError, the body of the `with` statement gets it. Use it only in the main
+    thread, and never nested: it replaces the handler of SIGUSR1.
     """
 
     def __init__(self, look: Callable[[], None]) -> None:
@@ -49,6 +50,6 @@ class DiskWatch:
                 return
 
     def _interrupt(self, *signal_and_frame: object) -> None:
-        """The signal handler in the main thread. It spares work that has just ended."""
+        """The signal handler in the main thread. It raises nothing if the body has just ended."""
         if self._found is not None and not self._over.is_set():
             raise self._found

@@ -22,5 +22,6 @@ class ForeignLoad:
         return max(0.0, self._seconds() - self._before) / max(seconds, 1e-9)
 
     def _seconds(self) -> float:
-        # Everything that the lab starts is its descendant; reaped descendants count for the lab.
+        # Every process that the lab starts is its descendant. The time of descendants that it has
+        # reaped is part of the lab's own.
         return machine.busy_seconds() - processor_seconds(tree(os.getpid()))

@@ -50,7 +50,7 @@ def round_seconds(workload: Workload) -> float:
 
 
 def case_seconds(plan: Plan, workload: Workload, targets: int) -> float:
-    """Limit on the time of a case's blocks, if the whole run has no time limit."""
+    """Limit on the seconds in which a case is measured, if the run as a whole has no limit."""
     return min(plan.case_seconds, plan.blocks * targets * round_seconds(workload))
 
 
@@ -69,7 +69,10 @@ def _require_once(what: str, names: Sequence[str]) -> None:
 
 
 def _require_measures(names: Sequence[str]) -> None:
-    """Rejects names that are not costly measures; the others are always taken."""
+    """Raises UsageError for a name that is no costly measure.
+
+    A run takes all other measures anyway.
+    """
     known = [name for name in STATE_MEASURES if STATE_MEASURES[name]().costly]
     unknown = sorted(set(names) - set(known))
     if unknown:

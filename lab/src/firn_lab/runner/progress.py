@@ -16,7 +16,7 @@ class Progress:
     """
 
     def __init__(self, loads: int = 0, cases: Mapping[str, float] = {}) -> None:
-        """`cases`: time limit of each case's blocks, in seconds."""
+        """`loads`: number of loads. `cases`: by label of the case, its time limit in seconds."""
         self._loads = loads
         self._loaded: list[float] = []
         self._cases = dict(cases)
@@ -41,7 +41,7 @@ class Progress:
         return self.loads_left + sum(self._cases.values())
 
     def load_over(self, seconds: float | None) -> None:
-        """Ends a load step; None means that the load failed or was skipped."""
+        """Counts a load as done. `seconds` is None if it failed or was skipped."""
         self.done += 1
         self._loads -= 1
         if seconds is not None:

@@ -1,4 +1,7 @@
-"""Resumes a run in slices: reads the results of its earlier slices."""
+"""Resumes a run that several calls with `--resume` execute, one slice of it each.
+
+This module reads the results of the earlier slices from the store.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +18,14 @@ from firn_lab.store.rows import Run
 
 # A run without an event for this many seconds is presumed dead.
 SILENT_SECONDS = 120
-# States from which a run can be resumed. A dead run that is still `running` was killed.
+# Statuses from which a run can be resumed. If a run is still `running` but its lab is dead, the lab
+# was killed.
 OPEN = ("paused", "interrupted", "aborted", "running")
 
 
 @dataclass(frozen=True)
 class EarlierSlices:
-    """The stored results of a run's earlier slices.
+    """The stored results of a run's earlier slices, that is, of earlier calls with `--resume`.
 
     `targets` and `cases`: ids by target name and by case label. `finished`: labels of finished
     cases. `values`: headline figures by case, target and block number.
@@ -37,7 +41,7 @@ class EarlierSlices:
 
 
 def before(store: Path, plan: Plan, parts: PreparedPlan) -> EarlierSlices | None:
-    """The earlier slices of the plan's last run; None if a new run must begin.
+    """The results of the plan's last run so far; None if a new run must begin.
 
     Raises UsageError if that run has other cases, targets or another budget.
     """

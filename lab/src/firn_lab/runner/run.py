@@ -39,13 +39,14 @@ from firn_lab.store.writer import Writer
 from firn_lab.targets.base import Settings, Target
 from firn_lab.workloads.base import Workload
 
-# A run stops below this much free space, which suffices to clean up.
+# A run stops when less than this space is free, which suffices to clean up.
 FREE_BYTES_MIN = 1 << 30
-# Length of the tail of a failed server's log that is kept.
+# Bytes that are kept of the end of a failed server's log.
 LOG_BYTES_MAX = 1 << 20
 # Signals that end a run cleanly.
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-# With a time limit for the run: reserve per target and case for checks and coming to rest.
+# Seconds that a run with a time limit reserves per target and case, for checks and for coming to
+# rest.
 SETTLE_SECONDS = 4.0
 # Memory of a server beyond its cache, including a share for the rest of the machine.
 SERVER_EXTRA_BYTES = 256 << 20
@@ -68,7 +69,7 @@ class TargetRun:
 
 
 class Runner:
-    """Executes one run, or a slice of one.
+    """Executes one run, or one slice of it: the part that one call with `--resume` does.
 
     `run` returns the status (ok, failed, paused, interrupted or aborted) and a message.
     """
@@ -85,7 +86,10 @@ class Runner:
         before: EarlierSlices | None = None,
         slice_seconds: float | None = None,
     ) -> None:
-        """`before`: results of earlier slices of the run; `slice_seconds`: limit of this slice."""
+        """`before`: results of the run's earlier slices. `slice_seconds`: time limit of this slice.
+
+        A slice is the part of a run that one call with `--resume` executes.
+        """
         self.plan = plan
         self.writer = writer
         self.clock = clock
@@ -94,7 +98,8 @@ class Runner:
         self.progress = Progress()
         self.before = before or EarlierSlices(0)
         self.failures: list[str] = list(self.before.failures)
-        # Number of cases finished in this slice.
+        # Number of cases that this call with `--resume` has finished; earlier calls may have
+        # finished others.
         self.finished = 0
         # Peak resident bytes of each target over all rounds.
         self.peaks: dict[str, int] = {}
@@ -129,7 +134,7 @@ class Runner:
             self.tell("warning", {"rule": rule, "message": message})
 
     def case_seconds(self, case: CaseRun, targets: int) -> float:
-        """Limit on the remaining time of a case's blocks: its share of the time left."""
+        """Limit on the seconds in which this case is measured: its share of the time left."""
         minutes = self.plan.minutes
         if minutes is None:
             return case_seconds(self.plan, case.workload, targets)
@@ -140,10 +145,10 @@ class Runner:
         return max(0.0, left) / max(1, progress.cases_left)
 
     def require_time(self, seconds: float) -> None:
-        """Raises Paused if the slice has fewer seconds left.
+        """Raises Paused if less than `seconds` are left to this slice of the run.
 
-        A slice that has not finished a case goes on regardless; otherwise no slice would get
-        further.
+        A slice is the part of a run that one call with `--resume` executes. A slice that has not
+        finished any case goes on regardless, so that every slice makes progress.
         """
         if self._interrupted:
             raise KeyboardInterrupt
@@ -168,7 +173,10 @@ class Runner:
         )
 
     def park(self, target: Target) -> None:
-        """Frees resources for another target; `thaw` and `start` wake this one."""
+        """Freezes or stops the target, so that another gets the machine.
+
+        `thaw` and `start` wake it.
+        """
         if self.freeze:
             target.freeze()
         else:
@@ -211,9 +219,10 @@ class Runner:
         return status, message
 
     def _interrupt(self, _number: int, _frame: FrameType | None) -> None:
-        """Sets a flag, too: Python drops exceptions from finalizers and callbacks.
+        """Interrupts the run, and sets a flag.
 
-        `require_time` checks the flag before the next block.
+        The flag is needed because Python drops exceptions that a signal handler raises within
+        finalizers and callbacks. `require_time` checks the flag before the next block.
         """
         self._interrupted = True
         raise KeyboardInterrupt

@@ -11,7 +11,7 @@ from firn_lab.clock import Clock
 from firn_lab.measures.base import Probe
 from firn_lab.workloads.base import Outcome, Second
 
-# Second, name and value.
+# A list of samples: the second of the round, the name of the series and the value.
 Samples = list[tuple[int, str, float]]
 Tell = Callable[[str, Mapping[str, Any]], None]
 
@@ -48,9 +48,10 @@ class Sampler:
             values: dict[str, float] = {}
             with self._lock:
                 if self._clock.monotonic() < self._began + self._second + 1:
-                    continue  # The lead ended meanwhile and restarted the count.
+                    continue  # Meanwhile the lead has ended, which restarted the count of seconds.
                 for probe in self._probes:
-                    # The server may end or restart at this moment.
+                    # A probe fails if the server ends or restarts at this moment; the second then
+                    # lacks its values.
                     with contextlib.suppress(OSError):
                         values.update(probe.sample())
                 self.samples += [(self._second, name, value) for name, value in values.items()]

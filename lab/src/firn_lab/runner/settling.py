@@ -17,7 +17,7 @@ OWED_TOLERANCE = 0.1
 
 
 class Settling:
-    """Adds up the totals of probes, by name of the work."""
+    """Adds up the resources that a target uses for a case, by name (processor time, bytes …)."""
 
     def __init__(self) -> None:
         self._used: Counter[str] = Counter()

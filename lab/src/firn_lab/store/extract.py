@@ -7,7 +7,8 @@ from pathlib import Path
 
 from firn_lab.store import schema
 
-# Events that only `watch` needs; their seconds are also in the samples.
+# Kinds of events that are not copied: only `watch` needs them, and the samples also have the
+# seconds.
 PASSING = ("phase", "progress", "second", "step")
 _ROUNDS = "round IN (SELECT id FROM source.rounds WHERE run = :run)"
 _WHICH = {
@@ -17,7 +18,7 @@ _WHICH = {
     "events": f"run = :run AND kind NOT IN ({', '.join(map(repr, PASSING))})",
 }
 
-# Version 1 of the schema has only these columns in `run_ends`.
+# The columns that `run_ends` has in version 1 of the schema, too.
 _COLUMNS = {"run_ends": "run, ended_at, status, message"}
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sqlite3
 
 VERSION = 2
-# Readable versions. In version 1 a run has at most one end.
+# Versions of the schema that this lab can read. In version 1 a run has at most one end.
 READABLE = (1, 2)
 
 TABLES = """

@@ -27,12 +27,14 @@ from firn_lab.targets.mysql import MySqlTarget
 from firn_lab.targets.private import PrivateTarget, allocated_bytes
 
 MIB = 1 << 20
-# Sizes of InnoDB's pool and log when another engine holds the tables.
+# Size of InnoDB's buffer pool if another engine holds the tables.
 SMALL_POOL = 32 * MIB
+# Size of InnoDB's log if another engine holds the tables.
 SMALL_LOG = 16 * MIB
-# Minimum size of InnoDB's log when it holds the tables: the server's default.
+# Minimum size of InnoDB's log if InnoDB holds the tables: the server's default.
 LOG_MIN = 96 * MIB
-# InnoDB flushes slowly by default. These settings speed it up; restore them in reverse order.
+# Settings that make InnoDB flush its dirty pages fast; by default it flushes slowly. They must be
+# restored in reverse order, because innodb_io_capacity may not exceed innodb_io_capacity_max.
 RUSH = {
     "innodb_max_dirty_pages_pct": "0",
     "innodb_io_capacity_max": "20000",
@@ -67,9 +69,9 @@ def firn(budget: Budget) -> list[str]:
 
 
 def rocksdb(budget: Budget) -> list[str]:
-    """Usual tuning: LZ4 in the upper levels, ZSTD in the last one, filters.
+    """MyRocks' options, tuned as usual: LZ4 in the upper levels, ZSTD in the last one, filters.
 
-    The memtables count against the same memory.
+    The memtables and the block cache share the memory of the budget.
     """
     direct = "ON" if budget.direct_io else "OFF"
     memtables = max(8 * MIB, min(256 * MIB, budget.memory_bytes // 8))
@@ -163,7 +165,8 @@ class EngineTarget(PrivateTarget, MySqlTarget):
             "--skip-log-bin",
             "--local-infile=1",
             "--max-connections=400",
-            # Threads must outlive their connections: their counts are read after the last one ends.
+            # Keep the threads of ended connections: their context switches are read after the last
+            # connection has ended.
             "--thread-cache-size=400",
             "--max-prepared-stmt-count=1000000",
             "--table-open-cache=4000",
@@ -176,10 +179,11 @@ class EngineTarget(PrivateTarget, MySqlTarget):
         ]
 
     def _process_options(self) -> dict[str, object]:
-        # A plugin from an unpacked package finds its libraries beside it.
+        # A plugin from an unpacked package needs the libraries that lie beside it in the same
+        # package.
         library = self._variant.library
-        beside = self._find_plugin().parents[2] / "x86_64-linux-gnu" if library else None
-        if beside is None or not beside.is_dir():
+        above = list(self._find_plugin().parents) if library else []
+        if len(above) < 3 or not (beside := above[2] / "x86_64-linux-gnu").is_dir():
             return {}
         return {"env": {**os.environ, "LD_LIBRARY_PATH": str(beside)}}
 
@@ -212,7 +216,10 @@ class EngineTarget(PrivateTarget, MySqlTarget):
             raise TargetError(f"{self.name}: the server runs without engine {engine}\n{tail}")
 
     def rest(self, seconds_max: float = 240.0) -> RestState:
-        """Tells InnoDB and MyRocks to flush; FIRN reaches its resting state by itself."""
+        """Makes InnoDB and MyRocks flush, and waits for rest.
+
+        FIRN reaches its resting state by itself.
+        """
         if self.engine == "rocksdb":
             self.query("SET GLOBAL rocksdb_force_flush_memtable_now = 1", database="")
         usual = self.variables() if self.engine == "innodb" else {}
@@ -267,7 +274,8 @@ class EngineTarget(PrivateTarget, MySqlTarget):
         }[self.engine]
         sizes = {name: int(size) for name, size in self.query(statement, (database,), "")}
         if self.engine == "rocksdb" and sizes:
-            # These sizes are before compression: distribute the size of the files in proportion.
+            # MyRocks reports these sizes before compression. Scale them so that their sum is that
+            # of the files.
             ratio = (self.data_bytes(database) or 0) / max(1, sum(sizes.values()))
             sizes = {name: round(size * ratio) for name, size in sizes.items()}
         return sizes

@@ -12,7 +12,7 @@ import pymysql
 from firn_lab.errors import TargetError
 from firn_lab.targets.base import DATABASE, Address, RestState, Settings, Target
 
-# A server that is silent for longer hangs; loading a large file may take an hour.
+# A server that does not answer for this long counts as hung; loading a large file may take an hour.
 ANSWER_SECONDS_MAX = 7200
 # Variables to record in addition to the engine's own.
 RECORDED = {
@@ -31,7 +31,7 @@ RECORDED = {
     "performance_schema",
     "query_cache_type",
 }
-# By engine: the variables whose sum is its memory, and the variable of its durability.
+# By engine: the variables that add up to its memory, and the variable that decides its durability.
 ENGINES = {
     "innodb": (("innodb_buffer_pool_size",), "innodb_flush_log_at_trx_commit"),
     "firn": (("firn_memory_limit",), "firn_flush_log_at_trx_commit"),
@@ -136,7 +136,10 @@ class MySqlTarget(Target):
                     raise TargetError(f"{verb} {table}: {row[3]}")
 
     def table_bytes(self, database: str = DATABASE) -> dict[str, int]:
-        """Estimates of information_schema; private servers override this with exact sizes."""
+        """Bytes by table as information_schema estimates them.
+
+        Private servers override this with exact sizes.
+        """
         rows = self.query(
             "SELECT table_name, COALESCE(data_length, 0) + COALESCE(index_length, 0) "
             "FROM information_schema.tables WHERE table_schema = %s AND table_type = 'BASE TABLE'",

@@ -18,15 +18,18 @@ from firn_lab.targets.base import RestState, Target
 
 START_SECONDS_MAX = 180.0
 STOP_SECONDS_MAX = 300.0
-# A server that stays idle for this long has no work left; a third suffices if the engine itself
-# reports that it has none. FIRN begins its idle compaction after two seconds.
+# A server that is idle for this long has no work left. A third of the time suffices if the engine
+# itself reports that it has no work. The time exceeds the two seconds after which an idle FIRN
+# begins to compact.
 QUIET_SECONDS = 3.0
-# SIGSTOP takes effect when a thread returns from the kernel, where it may wait for the disk.
+# Limit on the wait for SIGSTOP. A thread stops only when it returns from the kernel, where it may
+# wait for the disk.
 FREEZE_SECONDS_MAX = 10.0
-# Idle means less than this fraction of a core and fewer bytes written per second.
+# An idle server uses less than this fraction of a core.
 QUIET_CORES = 0.1
+# An idle server writes fewer bytes than this per second.
 QUIET_BYTES = 64 << 10
-# A socket's path is limited to 107 characters.
+# Longest path that a socket gets. The kernel's limit is 107 characters.
 SOCKET_LENGTH_MAX = 100
 
 
@@ -46,7 +49,7 @@ class PrivateTarget(Target):
 
     @property
     def pid(self) -> int | None:
-        process = self._process  # Copy it: another thread may be restarting the server.
+        process = self._process  # Copy the attribute: another thread may be restarting the server.
         return process.pid if process is not None else None
 
     @property
@@ -151,7 +154,9 @@ class PrivateTarget(Target):
 
     def freeze(self) -> None:
         if not self._frozen and self._process is not None:
-            self._frozen = True  # Set it first: an interrupt may come before the last signal.
+            # Set the flag first: an interrupt may come before all processes are stopped, and `thaw`
+            # must continue those that are.
+            self._frozen = True
             pids = self.pids
             processes.signal_all(pids, signal.SIGSTOP)
             processes.await_stopped(pids, FREEZE_SECONDS_MAX)

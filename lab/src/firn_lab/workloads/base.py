@@ -114,7 +114,7 @@ class FigureKind:
     """The unit of a figure, and whether more or less of it is better."""
 
     unit: str
-    better: str = "lower"  # or "higher"
+    better: str = "lower"  # "lower" or "higher"
 
 
 class Workload(ABC):
@@ -130,15 +130,15 @@ class Workload(ABC):
     headline: ClassVar[str] = "tps"
     # Whether a round lasts `seconds`; otherwise it lasts as long as its work takes.
     timed: ClassVar[bool] = True
-    # Protocols that it supports.
+    # The protocols of servers on which the workload runs.
     dialects: ClassVar[tuple[Dialect, ...]] = ("mysql", "postgresql")
-    # Whether its transactions are comparable units of work. A list of different statements has
-    # none: then there is no throughput and no figure per transaction.
+    # Whether the workload's transactions are comparable units of work. A list of different
+    # statements has no such unit, so it gets no throughput and no figure per transaction.
     counts_transactions: ClassVar[bool] = True
-    # Whether it changes data. If so, the runner waits for deferred work after the last round and
-    # adds it, and records the space again.
+    # Whether the workload changes data. If so, the runner waits after the last round for the work
+    # that the engine deferred, adds it to the figures, and records the space again.
     writes: ClassVar[bool] = True
-    # Whether rounds preserve the number of rows. If not, faster rounds leave more (or fewer) rows,
+    # Whether rounds preserve the number of rows. If not, faster rounds leave more or fewer rows,
     # and only the space after the load is comparable.
     keeps_rows: ClassVar[bool] = True
 

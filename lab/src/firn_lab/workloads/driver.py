@@ -31,11 +31,11 @@ from firn_lab.sqlerrors import Meaning, meaning
 from firn_lab.workloads.base import Outcome, Params, RoundPart, Second, Sink
 from firn_lab.workloads.child_processes import Child
 
-# After this many consecutive errors a session gives up, because the workload must be wrong.
+# A session gives up after this many errors in a row, because then the workload must be wrong.
 ERRORS_IN_A_ROW_MAX = 100
-# A transaction that still needs retries this long after the end is given up.
+# Seconds after the end of the round after which a transaction gets no further retries.
 RETRY_SECONDS = 60.0
-# A session that is silent for this long beyond the end is considered stuck.
+# A session that is silent for this many seconds after the end of the round is stuck.
 GRACE_SECONDS = 120.0
 
 

@@ -70,7 +70,10 @@ class InsertSession(SqlSession):
 
 @WORKLOADS.register("insert")
 class Insert(SessionWorkload):
-    """`_expected`: row count per target; absent after a round failed, when it is unknown."""
+    """The insert benchmark. `_expected`: the number of rows on each target.
+
+    A target on which a round failed is not in `_expected`, because its number of rows is unknown.
+    """
 
     summary = "the insert benchmark: three secondary indexes, a batch a transaction"
     options = {"rows": "1000000", "batch": "100"}

@@ -19,7 +19,7 @@ def load_file(target: Target, table: str, path: Path, line_end: str = "\n") -> N
                 "LINES TERMINATED BY %s",
                 (str(path), line_end),
             )
-            # LOCAL skips rejected rows with only a warning.
+            # LOAD DATA LOCAL skips rejected rows with only a warning.
             cursor.execute("SHOW WARNINGS LIMIT 1")
             for _, _, message in cursor.fetchall():
                 raise LabError(f"{target.name}: {path.name} into {table}: {message}")

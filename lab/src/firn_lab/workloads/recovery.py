@@ -43,7 +43,7 @@ def content(seed: int, number: int, version: int) -> str:
 
 @WORKLOADS.register("recovery")
 class Recovery(Workload):
-    """`_versions`: by target, the last committed version of each row."""
+    """Measures restarts. `_versions`: by target, the last committed version of each row."""
 
     summary = "restart after a kill with log_mb MiB of rows written, and after a clean stop"
     options = {"rows": "100000", "log_mb": "64"}

@@ -23,7 +23,8 @@ TABLES = ("numbers", "wide")
 
 @dataclass(frozen=True)
 class Step:
-    """`work` returns (found, expected), or None if there is nothing to compare."""
+    """One operation. `work` returns the found and the expected result, or None if there is nothing
+    to compare."""
 
     name: str
     work: Callable[[], tuple[Any, Any] | None]
@@ -34,7 +35,7 @@ def region(number: int) -> str:
 
 
 def in_region(rows: int, at: int) -> int:
-    """Count of the numbers 0 to rows - 1 in a region."""
+    """How many of the numbers 0 to rows - 1 are in the region with the number `at`."""
     return len(range(at, rows, REGIONS))
 
 
@@ -161,7 +162,10 @@ class Steps:
         return found, [in_region(self._rows, at) for at in range(REGIONS)]
 
     def _mirrored(self) -> int:
-        """Count of the rows whose mirror image is in the same region."""
+        """Number of rows whose mirror image is in the same region.
+
+        The mirror image of a row has its id counted from the last row.
+        """
         last = self._rows - 1
         return sum(region(at) == region(last - at) for at in range(self._rows))
 

@@ -14,7 +14,7 @@ from firn_lab.workloads.sql_session import create_table, money, text
 
 CATEGORIES = 16
 ACTORS = 1000
-# Stock of each product that can be sold during the rounds.
+# Stock of each product at the start, from which the rounds sell.
 STOCK = 1000
 OPENED = datetime(2026, 1, 1)
 SHARE_ROWS = 20_000
@@ -149,7 +149,10 @@ def products(seed: int, numbers: range) -> Iterator[Row]:
 
 
 def lines_of(sizes: Sizes, order: int) -> list[tuple[int, int]]:
-    """Products and quantities of an initial order, computed so that every share knows them."""
+    """Products and quantities of an initial order.
+
+    They follow from its number, so that processes that load different tables agree.
+    """
     return [
         ((order * 31 + line * 17) % sizes.products + 1, 1 + (order + line) % 3)
         for line in range(1 + order % 5)
@@ -183,5 +186,5 @@ def inventory(sizes: Sizes) -> Iterator[Row]:
         for product, quantity in lines_of(sizes, order):
             sold[product] += quantity
     for product in range(1, sizes.products + 1):
-        # Initial orders do not reduce the initial stock.
+        # Initial orders count as sales, but do not reduce the initial stock.
         yield product, STOCK, sold[product]

@@ -14,8 +14,8 @@ from firn_lab.workloads.driver import Done
 from firn_lab.workloads.shop.data import ACTORS, CATEGORIES, Sizes, actor, customer, username
 from firn_lab.workloads.sql_session import SqlSession
 
-# In percent. For each purchase one visitor logs in or, in one of five cases, registers, and browses
-# three times.
+# Percentage of each kind of transaction. For each purchase a visitor logs in, or one time in five
+# registers, and browses three times.
 MIX = {"login": 16, "register": 4, "browse": 60, "purchase": 20}
 TAX = Decimal("0.0825")
 

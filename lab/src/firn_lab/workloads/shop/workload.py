@@ -54,7 +54,7 @@ def problems(sizes: Sizes, query: Callable[[str], list[Any]]) -> list[str]:
     )
     if lines != bought:
         wrong.append(f"{lines} lines of orders, {bought} purchases")
-    # Initial orders do not reduce the initial stock.
+    # Initial orders count as sales, but have not reduced the initial stock.
     sold_before = sum(row[2] for row in inventory(sizes))
     together = query("SELECT SUM(in_stock) + SUM(sold) FROM inventory")[0][0]
     if together != STOCK * sizes.products + sold_before:

@@ -20,7 +20,8 @@ from firn_lab.targets.base import DATABASE, Target
 from firn_lab.workloads.base import Outcome, Second, Sink
 
 LUA = Path(__file__).parent
-# After this time beyond the end sysbench is told to end; after twice this time it is killed.
+# Seconds after the end of a run after which sysbench is told to end; after twice that time it is
+# killed.
 GRACE_SECONDS = 120.0
 SCRIPT_DIR = Path("/usr/share/sysbench")
 
@@ -98,7 +99,7 @@ def run_sysbench(
 
 
 def without_lead(outcome: Outcome, told: Sequence[Second], lead: int) -> Outcome:
-    """Subtracts the lead, whose seconds sysbench has reported.
+    """Subtracts the transactions of the lead, whose seconds sysbench has reported one by one.
 
     Raises LabError if the report of a second of the lead is missing, which happens if sysbench was
     late.

@@ -80,7 +80,7 @@ class Sysbench(Workload):
 
     def __init__(self, name: str, params: Params) -> None:
         super().__init__(name, params)
-        # Targets whose tables are unchanged since their load.
+        # Targets whose tables are unchanged since they were loaded.
         self._whole: set[str] = set()
         # By target: the clients that stay connected between rounds.
         self._clients: dict[str, Gated] = {}
@@ -118,7 +118,7 @@ class Sysbench(Workload):
 
     def load(self, target: Target, sink: Sink) -> None:
         if self.name == "bulk_insert":
-            return  # `prepare` creates its tables in each round.
+            return  # `prepare` creates the tables of this script in each round.
         load_tables(target, self.tables, self.rows, self.params.seed, sink)
         target.analyze()
         self._whole.add(target.name)
@@ -178,7 +178,7 @@ class Sysbench(Workload):
         return Gated(target, script, options, environment, self.params.threads, queries)
 
     def _learn(self, outcome: Outcome) -> None:
-        """Learns the queries per transaction, which the gated clients do not count."""
+        """Notes the queries per transaction: clients behind the gate count only transactions."""
         if outcome.transactions:
             self._queries_per_transaction = outcome.queries / outcome.transactions
 
@@ -202,7 +202,7 @@ class Sysbench(Workload):
     def _run(
         self, target: Target, seconds: float, lead: float, use: str, sink: Sink | None
     ) -> Outcome:
-        """Runs sysbench with clients of its own, for whole seconds only, a limit of sysbench."""
+        """Runs sysbench with clients of its own. sysbench measures whole seconds only."""
         script, environment, options = self._program(use)
         whole, lead = max(1, round(seconds)), round(lead)
         return run_sysbench(target, script, options, environment, whole, sink, lead)

@@ -20,7 +20,8 @@ _LINES_HELD = (
     "(SELECT ol_w_id, ol_d_id, COUNT(*) AS held FROM order_line GROUP BY ol_w_id, ol_d_id) AS l"
 )
 
-# Description, and a query for violations: warehouse, district (0: all), two values that differ.
+# By condition: a description, and a query for its violations. A row of the query has the warehouse,
+# the district (0: all), and two values that should be equal.
 CONDITIONS = (
     (
         "1: w_ytd is not the sum of d_ytd",

@@ -68,7 +68,7 @@ def tax(random: Random) -> str:
 
 
 def warehouses(sizes: Sizes, seed: int) -> Iterator[Row]:
-    """Each customer has paid 10.00, which is in the year-to-date sums of warehouse and district."""
+    """Rows of `warehouse`. Each customer has paid 10.00, which its year-to-date sum includes."""
     random = Random(f"warehouse {seed}")
     received = money(1000 * sizes.customers * DISTRICTS)
     for number in range(1, sizes.warehouses + 1):
@@ -94,7 +94,8 @@ def stock(sizes: Sizes, seed: int, warehouse: int) -> Iterator[Row]:
 
 
 def customers(sizes: Sizes, seed: int, warehouse: int, district: int) -> Iterator[Row]:
-    """The first 1000 customers get each last name once, the others get names drawn by NURand."""
+    """Rows of `customer`. The first 1000 get each last name once, the others names drawn by
+    NURand."""
     random = Random(f"customer {seed} {warehouse} {district}")
     constant = constants(seed).last_load
     for number in range(1, sizes.customers + 1):
@@ -138,7 +139,7 @@ def _line_counts(sizes: Sizes, seed: int, warehouse: int, district: int) -> list
 
 
 def orders(sizes: Sizes, seed: int, warehouse: int, district: int) -> Iterator[Row]:
-    """Each customer has one order, in random sequence."""
+    """Rows of `orders`: each customer has one order, in random sequence."""
     random = Random(f"orders {seed} {warehouse} {district}")
     buyers = list(range(1, sizes.customers + 1))
     random.shuffle(buyers)
@@ -154,7 +155,7 @@ def new_orders(sizes: Sizes, seed: int, warehouse: int, district: int) -> Iterat
 
 
 def order_lines(sizes: Sizes, seed: int, warehouse: int, district: int) -> Iterator[Row]:
-    """Delivered lines have an amount of 0."""
+    """Rows of `order_line`. Lines that were delivered have an amount of 0."""
     random = Random(f"order_line {seed} {warehouse} {district}")
     counts = _line_counts(sizes, seed, warehouse, district)
     for order, count in enumerate(counts, 1):

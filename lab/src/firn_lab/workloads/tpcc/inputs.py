@@ -19,7 +19,7 @@ MIX = {"new_order": 45, "payment": 43, "order_status": 4, "delivery": 4, "stock_
 
 @dataclass(frozen=True)
 class Line:
-    """An order line; `item` 0 does not exist."""
+    """One line of a new order. No item has the id 0."""
 
     item: int
     supply_warehouse: int
@@ -37,7 +37,7 @@ class NewOrder:
 
 @dataclass(frozen=True)
 class Payment:
-    """`customer` is a number or a last name."""
+    """Input of the Payment transaction. `customer` is a number or a last name."""
 
     warehouse: int
     district: int
@@ -104,9 +104,9 @@ class Terminals:
                 return StockLevel(warehouse, district, random.randint(10, 20))
 
     def new_order(self, random: Random, warehouse: int, district: int) -> NewOrder:
-        """One of a hundred orders ends with an item that does not exist.
+        """Draws a new order. One of a hundred ends with an item that does not exist.
 
-        One of a hundred lines is supplied by another warehouse.
+        One of a hundred order lines is supplied by another warehouse.
         """
         customer = self._customer_number(random)
         count = random.randint(5, 15)
@@ -121,7 +121,8 @@ class Terminals:
         return NewOrder(warehouse, district, customer, tuple(lines), _now())
 
     def payment(self, random: Random, warehouse: int, district: int) -> Payment:
-        """15 of 100 customers belong to another warehouse; 60 of 100 are found by last name."""
+        """Draws a payment. 15 of 100 customers belong to another warehouse; 60 of 100 are found by
+        last name."""
         remote = random.randint(1, 100) > 85
         home = self._other_warehouse(random, warehouse) if remote else warehouse
         home_district = random.randint(1, DISTRICTS) if remote else district

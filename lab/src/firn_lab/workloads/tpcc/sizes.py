@@ -11,7 +11,8 @@ CUSTOMERS = 3_000
 
 @dataclass(frozen=True)
 class Sizes:
-    """`items`: in total; `customers`: per district, each with one initial order."""
+    """Sizes of the data. `items`: in total; `customers`: per district, each with one initial
+    order."""
 
     warehouses: int
     items: int = ITEMS
@@ -19,7 +20,7 @@ class Sizes:
 
     @property
     def first_new_order(self) -> int:
-        """First order of a district that is not delivered: the last 900 of 3000 are new."""
+        """The first order of a district that is not delivered at the start: 900 of 3000 are not."""
         return self.customers - self.customers * 3 // 10 + 1
 
     @property

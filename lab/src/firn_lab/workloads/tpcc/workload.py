@@ -55,8 +55,11 @@ class Tpcc(SessionWorkload):
 
     @property
     def dataset(self) -> str:
-        """Includes the seed: the last-name constant of the run must keep its distance from that of
-        the load (2.1.6.1), which holds only for the same seed."""
+        """Text that tells which cases share their tables; it includes the seed.
+
+        The last-name constant of the run must keep its distance from that of the load (clause
+        2.1.6.1), which holds only for the same seed.
+        """
         sizes = dataclasses.asdict(self.sizes)
         words = " ".join(f"{name}={count}" for name, count in sizes.items())
         return f"tpcc {words} seed={self.params.seed}"

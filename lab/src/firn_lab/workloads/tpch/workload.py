@@ -76,7 +76,7 @@ def given_up(error: Exception) -> bool:
 
 @WORKLOADS.register("tpch")
 class TpcH(Workload):
-    """`_answers`: by query, the first target that answered and its rows."""
+    """Runs the 22 queries. `_answers`: by query, the first target that answered and its rows."""
 
     summary = "the 22 queries of TPC-H, one stream"
     # sf: the scale factor, 1 is about 1 GB. limit: seconds until a query is aborted.
