@@ -366,9 +366,9 @@ bool ForeignKeyRequest::replaces_referenced() const {
 /* The definition of the foreign key that the core calls `name`. */
 const Foreign_key* ForeignKeyRequest::definition_of(const char* name) const {
   for (const Foreign_key* key : m_keys)
-    if (key->constraint_name.str && !my_strcasecmp(system_charset_info, key->constraint_name.str, name)) return key;
+    if (!key->old && key->constraint_name.str && !my_strcasecmp(system_charset_info, key->constraint_name.str, name)) return key;
   for (const Foreign_key* key : m_keys)
-    if (!key->constraint_name.str) return key;
+    if (!key->old && !key->constraint_name.str) return key;
   return m_keys.empty() ? nullptr : m_keys.front();
 }
 
