@@ -581,7 +581,9 @@ impl Definition<'_> {
         if !actions.iter().any(|action| action.changes_rows()) {
             return Ok(());
         }
-        if self.new.on_generated_base {
+        // A row that a cascade deletes needs no new value.
+        let updates = key.on_update.changes_rows() || key.on_delete == ReferentialAction::SetNull;
+        if self.new.on_generated_base && updates {
             let table = self.table;
             let text = format!(
                 "Create table '{table}' with foreign key constraint failed. Cannot add foreign key constraint placed \

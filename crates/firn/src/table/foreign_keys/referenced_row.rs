@@ -51,7 +51,8 @@ impl Table {
             if let Some((old, moves)) = row.old {
                 let mut columns = own.columns.iter();
                 let changes = columns.any(|&at| differs(&self.schema.columns[at], old, row.record));
-                if !changes && !(moves && own.index.is_some()) {
+                let checks = changes || moves && own.index.is_some();
+                if !checks {
                     continue;
                 }
             }
