@@ -16,6 +16,8 @@
 #include "backup.h"
 #include "ddl_callbacks.h"
 #include "errors.h"
+#include "foreign_keys.h"
+#include "lock_timeout.h"
 #include "table_definition.h"
 #include "table_options.h"
 #include "sql_alter.h"
@@ -25,8 +27,9 @@
 
 namespace {
 
+constexpr alter_table_operations kForeignKeys = ALTER_ADD_FOREIGN_KEY | ALTER_DROP_FOREIGN_KEY;
 constexpr alter_table_operations kMetadata =
-    ALTER_COLUMN_DEFAULT | ALTER_CHANGE_CREATE_OPTION | ALTER_DROP_CHECK_CONSTRAINT | ALTER_INDEX_IGNORABILITY;
+    kForeignKeys | ALTER_COLUMN_NAME | ALTER_COLUMN_DEFAULT | ALTER_CHANGE_CREATE_OPTION | ALTER_DROP_CHECK_CONSTRAINT | ALTER_INDEX_IGNORABILITY;
 constexpr alter_table_operations kFill = ALTER_ADD_NON_UNIQUE_NON_PRIM_INDEX | ALTER_ADD_UNIQUE_INDEX;
 constexpr alter_table_operations kIndexes = kFill | ALTER_DROP_NON_UNIQUE_NON_PRIM_INDEX | ALTER_DROP_UNIQUE_INDEX |
                                             ALTER_RENAME_INDEX | ALTER_INDEX_ORDER | ALTER_CHANGE_INDEX_COMMENT;
@@ -111,6 +114,14 @@ bool report_stage(void* context, uint64_t done, uint64_t total) {
 enum_alter_inplace_result ha_firn::check_if_supported_inplace_alter(TABLE* altered, Alter_inplace_info* info) {
   const alter_table_operations flags = info->handler_flags;
   if (flags & ~(kMetadata | kIndexes | ALTER_PARTITIONED)) return HA_ALTER_INPLACE_NOT_SUPPORTED;
+  if (flags & ALTER_ADD_FOREIGN_KEY) {
+    /* Existing rows are checked while they are copied, as in InnoDB. */
+    if (firn::checks_foreign_keys(ha_thd())) {
+      info->unsupported_reason = my_get_err_msg(ER_ALTER_OPERATION_NOT_SUPPORTED_REASON_FK_CHECK);
+      return HA_ALTER_INPLACE_NOT_SUPPORTED;
+    }
+    if (altered->versioned()) return HA_ALTER_INPLACE_NOT_SUPPORTED;
+  }
   constexpr ulong harmless_options =
       HA_CREATE_USED_AUTO | HA_CREATE_USED_COMMENT | HA_CREATE_USED_DEFAULT_CHARSET | firn::kIgnoredOptions;
   const ulong options = info->create_info->used_fields;
@@ -144,7 +155,22 @@ bool ha_firn::prepare_inplace_alter_table(TABLE* altered, Alter_inplace_info* in
   firn_index_change* change = nullptr;
   try {
     change = plan(m_share->core(), table, altered, info);
+    if (change) {
+      const firn::ForeignKeyRequest foreign_keys(ha_thd(), firn::TableName(m_path).c_str(), altered, info->alter_info,
+                                                 true);
+      const firn_status status = firn_index_change_foreign_keys(change, foreign_keys.get());
+      if (status != FIRN_OK) {
+        firn_index_change_free(change);
+        if (status == FIRN_FOREIGN_KEY)
+          foreign_keys.report_alter();
+        else
+          print_error(firn_error(status), MYF(0));
+        return true;
+      }
+    }
   } catch (const std::bad_alloc&) {
+    firn_index_change_free(change);
+    change = nullptr;
   }
   info->handler_ctx = change ? new (ha_thd()->mem_root) IndexChange(change) : nullptr;
   if (!info->handler_ctx) {
@@ -230,7 +256,8 @@ bool ha_firn::commit_inplace_alter_table(TABLE*, Alter_inplace_info* info, bool 
       const LEX_CUSTRING* frm = table->s->frm_image;
       const LEX_CUSTRING version = firn::version_of(frm);
       status = firn_index_change_commit(firn::database, changes.data(), changes.size(), frm ? frm->str : nullptr,
-                                        frm ? frm->length : 0, version.str, version.length);
+                                        frm ? frm->length : 0, version.str, version.length, m_session->core(),
+                                        firn::checks_foreign_keys(ha_thd()), firn::lock_timeout_us(ha_thd()));
     } catch (const std::bad_alloc&) {
       my_error(ER_OUT_OF_RESOURCES, MYF(0));
       return true;

@@ -82,6 +82,8 @@ int ha_firn::choose_columns() {
   entries by these values.
 */
 void ha_firn::column_bitmaps_signal() {
+  /* create() asks the server which columns generated columns need, before the table is open. */
+  if (!table) return;
   if (table->vfield && table->current_lock == F_WRLCK) {
     for (Field** field = table->vfield; *field; field++)
       if (!(*field)->stored_in_db() && ((*field)->flags & (PART_KEY_FLAG | PART_INDIRECT_KEY_FLAG)))

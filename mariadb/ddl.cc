@@ -9,6 +9,8 @@
 #include "backup.h"
 #include "ddl_callbacks.h"
 #include "errors.h"
+#include "foreign_keys.h"
+#include "lock_timeout.h"
 #include "table_definition.h"
 #include "table_options.h"
 #include "sql_alter.h"
@@ -68,17 +70,41 @@ bool joins_partitioned_table(THD* thd, const char* path) {
   return thd_sql_command(thd) == SQLCOM_ALTER_TABLE && strstr(name, "#P#") && strncmp(name, "#sql", 4) != 0;
 }
 
-/*
-  Whether the statement has foreign keys. key_list has the parsed keys, those of an altered table
-  included. The server leaves the check to the engine.
-*/
-bool wants_foreign_key(const HA_CREATE_INFO* info) {
-  if (!info->alter_info) return false;
-  List_iterator_fast<Key> keys(info->alter_info->key_list);
-  while (const Key* key = keys++)
-    if (key->type == Key::FOREIGN_KEY) return true;
-  return false;
+/* Refuses foreign keys of a temporary table as InnoDB does. */
+int refuse_in_temporary_table(THD* thd, const TABLE* form) {
+  push_warning_printf(thd, Sql_condition::WARN_LEVEL_WARN, HA_ERR_CANNOT_ADD_FOREIGN,
+                      "%s table `%s`.`%s` with foreign key constraint failed. Temporary tables can't have foreign key "
+                      "constraints.",
+                      thd_sql_command(thd) == SQLCOM_ALTER_TABLE ? "Alter " : "Create ", form->s->db.str,
+                      form->s->table_name.str);
+  return HA_ERR_CANNOT_ADD_FOREIGN;
 }
+
+/* The last component of a table's name in the core's catalog, as SQL has it. */
+class TableText {
+ public:
+  explicit TableText(const char* path) {
+    char schema[firn::kSchemaNameSize];
+    firn::decode_table_name(firn::TableName(path).c_str(), schema, name_);
+  }
+  const char* c_str() const { return name_; }
+
+ private:
+  char name_[firn::kTableNameSize];
+};
+
+/* The session that a DDL statement waits in, and how long; none outside of a connection. */
+struct DdlWait {
+  explicit DdlWait(THD* thd) {
+    if (!thd) return;
+    if (firn::Session* own = firn::Session::get(thd)) session = own->core();
+    timeout_us = firn::lock_timeout_us(thd);
+    checks = firn::checks_foreign_keys(thd);
+  }
+  firn_session* session = nullptr;
+  uint64_t timeout_us = 0;
+  bool checks = false;
+};
 
 }  // namespace
 
@@ -93,7 +119,11 @@ int drop_table(const char* path) {
   THD* thd = current_thd;
   Session* session = thd ? Session::find(thd) : nullptr;
   note_binlog_position();
-  return to_server_error(firn_drop_table(database, session ? session->core() : nullptr, TableName(path).c_str()));
+  const bool checks = thd && checks_foreign_keys(thd);
+  const bool whole_database = thd && thd_sql_command(thd) == SQLCOM_DROP_DB;
+  const firn_status status = firn_drop_table(database, session ? session->core() : nullptr, TableName(path).c_str(),
+                                             checks, whole_database);
+  return status == FIRN_FOREIGN_KEY ? HA_ERR_ROW_IS_REFERENCED : to_server_error(status);
 }
 
 bool has_key_checked_by_server(const TABLE* form) {
@@ -109,7 +139,9 @@ bool has_key_checked_by_server(const TABLE* form) {
 int ha_firn::create(const char* name, TABLE* form, HA_CREATE_INFO* info) {
   THD* thd = ha_thd();
   if (!firn::database) return HA_ERR_INITIALIZATION;
-  if (wants_foreign_key(info)) return refuse("FOREIGN KEY");
+  if (info->tmp_table() && firn::adds_foreign_keys(info->alter_info)) return refuse_in_temporary_table(thd, form);
+  if (form->versioned() && firn::adds_foreign_keys(info->alter_info))
+    return refuse("FOREIGN KEY of a table with system versioning");
   if (firn::galera_is_on(thd)) return refuse("Galera replication (wsrep_on)");
   /* A temporary table belongs to its session's transaction, and a sequence to none. */
   if (info->tmp_table() && info->sequence) return refuse("TEMPORARY SEQUENCE");
@@ -130,9 +162,14 @@ int ha_firn::create(const char* name, TABLE* form, HA_CREATE_INFO* info) {
     firn::note_binlog_position();
     const LEX_CUSTRING& version = form->s->tabledef_version;
     const bool known = !joins_partitioned_table(thd, name);
+    const firn::TableName table(name);
+    const firn::ForeignKeyRequest foreign_keys(thd, table.c_str(), form, info->alter_info, false);
+    if (form->versioned() && foreign_keys.replaces_referenced())
+      return refuse("system versioning of a table that foreign keys refer to");
     const firn_status status =
-        firn_create_table(firn::database, firn::TableName(name).c_str(), definition.get(), image.bytes(),
-                          known ? image.length() : 0, version.str, known ? version.length : 0, first_number);
+        firn_create_table(firn::database, table.c_str(), definition.get(), image.bytes(), known ? image.length() : 0,
+                          version.str, known ? version.length : 0, first_number, foreign_keys.get());
+    if (status == FIRN_FOREIGN_KEY) return foreign_keys.report_create();
     return firn::to_server_error(status);
   } catch (const std::bad_alloc&) {
     return HA_ERR_OUT_OF_MEM;
@@ -147,8 +184,10 @@ int ha_firn::delete_table(const char* name) {
 int ha_firn::rename_table(const char* from, const char* to) {
   if (!firn::database) return HA_ERR_INITIALIZATION;
   firn::note_binlog_position();
-  return firn::to_server_error(
-      firn_rename_table(firn::database, firn::TableName(from).c_str(), firn::TableName(to).c_str()));
+  const DdlWait wait(ha_thd());
+  return firn::to_server_error(firn_rename_table(
+      firn::database, firn::TableName(from).c_str(), firn::TableName(to).c_str(), TableText(from).c_str(),
+      TableText(to).c_str(), wait.session, wait.checks, wait.timeout_us));
 }
 
 int ha_firn::truncate() {
@@ -156,7 +195,9 @@ int ha_firn::truncate() {
   firn::Session* session = firn::Session::get(ha_thd());
   if (!session) return HA_ERR_OUT_OF_MEM;
   firn::note_binlog_position();
-  return firn::to_server_error(firn_truncate_table(firn::database, session->core(), firn::TableName(m_path).c_str()));
+  const DdlWait wait(ha_thd());
+  return firn::to_server_error(
+      firn_truncate_table(firn::database, session->core(), firn::TableName(m_path).c_str(), wait.timeout_us));
 }
 
 /*

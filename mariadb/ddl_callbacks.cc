@@ -4,6 +4,7 @@
 #include "backup.h"
 #include "ha_firn.h"
 #include "errors.h"
+#include "foreign_keys.h"
 #include "log.h"
 
 #include <new>
@@ -69,7 +70,7 @@ void drop_tables(const char* prefix, bool (*wanted)(const char*), const char* wh
   }
   for (const std::string& name : names) {
     note_binlog_position();
-    const firn_status status = firn_drop_table(database, nullptr, name.c_str());
+    const firn_status status = firn_drop_table(database, nullptr, name.c_str(), false, false);
     if (status == FIRN_OK)
       sql_print_information("FIRN: dropped table '%s': %s", name.c_str(), why);
     else if (status != FIRN_NO_TABLE)

@@ -4,6 +4,7 @@
 #include "ddl_callbacks.h"
 #include "errors.h"
 #include "table_options.h"
+#include "foreign_keys.h"
 
 #include <mysql/service_thd_error_context.h>
 
@@ -193,7 +194,8 @@ int ha_firn::extra(enum ha_extra_function operation) {
       m_bulk_flags = FIRN_BULK_ONE_BY_ONE;
       [[fallthrough]];
     case HA_EXTRA_BEGIN_COPY:
-      m_bulk = may_load();
+      /* A row may refer to an earlier one, which a load does not find. */
+      m_bulk = may_load() && !firn_refers_to_itself(m_share->core());
       break;
     /* The server calls it at the end of every INSERT … SELECT too, without a begin. */
     case HA_EXTRA_END_COPY:
@@ -230,5 +232,11 @@ void ha_firn::print_error(int error, myf flags) {
 bool ha_firn::get_error_message(int error, String* text) {
   if (error == HA_ERR_INTERNAL_ERROR && m_session && m_session->message()[0])
     text->copy(m_session->message(), uint32(strlen(m_session->message())), system_charset_info);
+  const bool foreign_key =
+      error == HA_ERR_ROW_IS_REFERENCED || error == HA_ERR_NO_REFERENCED_ROW || error == HA_ERR_FK_DEPTH_EXCEEDED;
+  if (foreign_key && m_session && m_session->broken_table()[0]) {
+    text->length(0);
+    firn::append_foreign_key(ha_thd(), text, m_session->broken_table(), m_session->broken_key());
+  }
   return false;
 }

@@ -141,6 +141,15 @@ class ha_firn final : public handler {
   bool inplace_alter_table(TABLE* altered, Alter_inplace_info* info) override;
   bool commit_inplace_alter_table(TABLE* altered, Alter_inplace_info* info, bool commit) override;
 
+  /* foreign keys */
+  char* get_foreign_key_create_info() override;
+  void free_foreign_key_create_info(char* text) override;
+  int get_foreign_key_list(THD* thd, List<FOREIGN_KEY_INFO>* keys) override;
+  int get_parent_foreign_key_list(THD* thd, List<FOREIGN_KEY_INFO>* keys) override;
+  bool referenced_by_foreign_key() const noexcept override;
+  bool can_switch_engines() override;
+  bool get_foreign_dup_key(char* child_table, uint table_size, char* child_key, uint key_size) override;
+
   /* administration */
   int check(THD* thd, HA_CHECK_OPT* options) override;
   int analyze(THD* thd, HA_CHECK_OPT* options) override;

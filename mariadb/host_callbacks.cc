@@ -1,6 +1,7 @@
 /* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
 
 #include "host_callbacks.h"
+#include "collation.h"
 #include "lock_timeout.h"
 #include "log.h"
 
@@ -82,6 +83,11 @@ void wait_ends(void* host) {
 */
 size_t statement(void* host, char* text, size_t size) { return thd_query_safe(static_cast<THD*>(host), text, size); }
 
+const firn_collator* collation(uint32_t id, firn_collation* out) {
+  CHARSET_INFO* cs = get_charset(id, MYF(0));
+  return cs && !describe_collation(cs, out) ? collator() : nullptr;
+}
+
 firn_host make() {
   firn_host host = {};
   host.log = log;
@@ -91,6 +97,7 @@ firn_host make() {
   host.wait_begins = wait_begins;
   host.wait_ends = wait_ends;
   host.statement = statement;
+  host.collation = collation;
   return host;
 }
 

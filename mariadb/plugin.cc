@@ -81,8 +81,8 @@ void hide_from_databases(const char* directory) {
 int init(void* plugin) {
   hton = static_cast<handlerton*>(plugin);
   hton->create = create_handler;
-  hton->flags =
-      HTON_SUPPORTS_EXTENDED_KEYS | HTON_REQUIRES_CLOSE_AFTER_TRUNCATE | HTON_TRUNCATE_REQUIRES_EXCLUSIVE_USE;
+  hton->flags = HTON_SUPPORTS_EXTENDED_KEYS | HTON_SUPPORTS_FOREIGN_KEYS | HTON_REQUIRES_CLOSE_AFTER_TRUNCATE |
+                HTON_TRUNCATE_REQUIRES_EXCLUSIVE_USE;
   hton->show_status = show_status;
   hton->table_options = table_options;
   set_transaction_callbacks(hton);

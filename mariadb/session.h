@@ -101,6 +101,13 @@ class Session {
   /* The core's text of the last failure. */
   const char* message() const { return message_; }
 
+  /*
+    The foreign key of the last failure: the referencing table as the core's catalog names it, and
+    the name of the key, or of the index that a cascade found a duplicate in.
+  */
+  const char* broken_table() const { return broken_table_; }
+  const char* broken_key() const { return broken_key_; }
+
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
@@ -129,6 +136,7 @@ class Session {
   int refuse_second_engine();
   bool is_ordered() const { return phase_ == CommitPhase::kOrdered || phase_ == CommitPhase::kOrderedInBinlog; }
   bool is_real_end(bool all) const { return all || !in_multi_statement_transaction(); }
+  int note_foreign_key();
   void register_with_server();
   /*
     Clears a kill that was meant for an earlier statement; sets it again if the server still reports
@@ -149,6 +157,8 @@ class Session {
   uint64_t noted_query_ = 0;
   uint64_t noted_options_ = 0;
   char message_[512] = "";
+  char broken_table_[FN_REFLEN] = "";
+  char broken_key_[NAME_LEN + 1] = "";
 };
 
 }  // namespace firn

@@ -1,5 +1,6 @@
 /* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
 
+#include "foreign_keys.h"
 #include "status_vars.h"
 
 namespace firn {
@@ -78,6 +79,7 @@ bool show_status(handlerton*, THD* thd, stat_print_fn* print, enum ha_stat_type 
   if (what != HA_ENGINE_STATUS || !database) return false;
   String text;
   firn_status_text(database, append, &text);
+  append_last_foreign_key_error(&text);
   const LEX_CSTRING* engine = hton_name(hton);
   return print(thd, engine->str, engine->length, STRING_WITH_LEN(""), text.ptr(), text.length());
 }

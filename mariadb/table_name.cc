@@ -46,7 +46,11 @@ void decode_table_name(const char* name, char* schema, char* table) {
   const char* slash = strchr(name, '/');
   decode(name, slash ? size_t(slash - name) : 0, schema, kSchemaNameSize);
   const char* rest = slash ? slash + 1 : name;
-  decode(rest, strlen(rest), table, kTableNameSize);
+  /* The server does not encode the names that it gives to copies. */
+  if (is_ddl_leftover(name))
+    strmake(table, rest, kTableNameSize - 1);
+  else
+    decode(rest, strlen(rest), table, kTableNameSize);
 }
 
 bool is_ddl_leftover(const char* name) {

@@ -7,12 +7,18 @@
 
 #include "ha_firn.h"
 #include "errors.h"
+#include "foreign_keys.h"
 
 namespace {
 
-/* SET unique_checks=0: the client guarantees that secondary unique keys are unique. */
+/*
+  SET unique_checks=0: the client guarantees that secondary unique keys are unique.
+  SET foreign_key_checks=0: foreign keys are neither checked nor followed.
+*/
 uint32_t relaxed_checks(THD* thd) {
-  return thd_test_options(thd, OPTION_RELAXED_UNIQUE_CHECKS) ? uint32_t(FIRN_WRITE_NO_UNIQUE_SECONDARY_CHECK) : 0;
+  const bool unique = thd_test_options(thd, OPTION_RELAXED_UNIQUE_CHECKS);
+  return (unique ? uint32_t(FIRN_WRITE_NO_UNIQUE_SECONDARY_CHECK) : 0) |
+         (firn::checks_foreign_keys(thd) ? 0 : uint32_t(FIRN_WRITE_NO_FOREIGN_KEYS));
 }
 
 }  // namespace
@@ -76,7 +82,8 @@ int ha_firn::update_row(const uchar* old_row, const uchar* new_row) {
 int ha_firn::delete_row(const uchar* buf) {
   if (m_session->aborted()) return HA_ERR_ROLLBACK;
   if (int error = may_write()) return error;
-  return firn_error(firn_delete(core_session(), m_share->core(), buf, current_row_id()));
+  const uint32_t flags = relaxed_checks(m_session->thd());
+  return firn_error(firn_delete(core_session(), m_share->core(), buf, current_row_id(), flags));
 }
 
 /* The value in `record`, given or generated, is taken: the next generated value is greater. */

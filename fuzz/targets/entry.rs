@@ -141,6 +141,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
         frm: vec![1; 50],
         version: vec![2; 16],
         created_micros: 1,
+        foreign_keys: Vec::new(),
     };
     let mut record = vec![0; RECORD_LEN as usize];
     record[5..9].copy_from_slice(b"\x03abc");

@@ -100,6 +100,7 @@ impl Database {
             wait_begins: None,
             wait_ends: None,
             statement: None,
+            collation: None,
         };
         let mut database = Self {
             db: null_mut(),
@@ -172,6 +173,7 @@ impl Database {
                 null(),
                 0,
                 0,
+                null(),
             ))?;
             check(firn_table_open(self.db, name, &definition, &mut self.table))
         }

@@ -20,11 +20,26 @@
 // Bytes of a slot that `firn_recover` fills: a 32-bit length in native byte order, then the xid.
 #define FIRN_XID_SLOT 260
 
+// Action without a name: the change is refused.
+#define FIRN_ACTION_RESTRICT 0
+
+// NO ACTION: the change is refused.
+#define FIRN_ACTION_NONE 1
+
+// CASCADE.
+#define FIRN_ACTION_CASCADE 2
+
+// SET NULL.
+#define FIRN_ACTION_SET_NULL 3
+
 // Flag: lock a duplicate exclusively, because the caller is about to replace or update it.
 #define FIRN_WRITE_LOCK_DUPLICATE_X 1
 
 // Flag: do not check keys of unique secondary indexes. The caller guarantees that they are unique.
 #define FIRN_WRITE_NO_UNIQUE_SECONDARY_CHECK 4
+
+// Flag: neither check foreign keys nor let their actions follow.
+#define FIRN_WRITE_NO_FOREIGN_KEYS 8
 
 // Stands for no position.
 #define FIRN_NONE UINT32_MAX
@@ -99,6 +114,8 @@ typedef enum firn_status {
   FIRN_NO_TABLE = 20,
   // The table exists.
   FIRN_TABLE_EXISTS = 21,
+  // A row or a definition breaks a rule of foreign keys: see `firn_last_foreign_key`.
+  FIRN_FOREIGN_KEY = 24,
   // No auto-increment value is left.
   FIRN_AUTOINC_EXHAUSTED = 22,
   // A row or an entry of an index is longer than files can hold.
@@ -173,6 +190,34 @@ typedef enum firn_option {
   // Bytes of log that a recovery may have to replay, about.
   FIRN_OPTION_MAX_WAL_SIZE = 12,
 } firn_option;
+
+// The rule of foreign keys that was broken. The numbers never change.
+typedef enum firn_violation {
+  // A row of another table refers to the row.
+  FIRN_ROW_IS_REFERENCED = 0,
+  // No row has the referenced value.
+  FIRN_NO_REFERENCED_ROW = 1,
+  // A cascade reaches too deep.
+  FIRN_CASCADE_TOO_DEEP = 2,
+  // A cascade makes two rows equal in a unique index, which the name is of.
+  FIRN_DUPLICATE_IN_CHILD = 3,
+  // Another table refers to the table to drop.
+  FIRN_TABLE_IS_REFERENCED = 4,
+  // The name is taken.
+  FIRN_FOREIGN_KEY_NAME_TAKEN = 5,
+  // A foreign key needs the index to drop, which the name is of.
+  FIRN_INDEX_IS_NEEDED = 6,
+  // The table has no index for the foreign key.
+  FIRN_NO_FOREIGN_KEY_INDEX = 7,
+  // The referenced table has no index for the foreign key.
+  FIRN_NO_REFERENCED_INDEX = 8,
+  // The referenced table does not exist.
+  FIRN_NO_REFERENCED_TABLE = 9,
+  // SET NULL of a column that is NOT NULL.
+  FIRN_FOREIGN_KEY_NOT_NULL = 10,
+  // The definition is not allowed for another reason.
+  FIRN_FOREIGN_KEY_DEFINITION = 11,
+} firn_violation;
 
 // Isolation levels.
 typedef enum firn_isolation {
@@ -380,6 +425,57 @@ typedef struct firn_collation {
   uint8_t pad[4];
 } firn_collation;
 
+// Callbacks into the server. They may be called from any thread; any may be NULL.
+typedef struct firn_host {
+  // Writes a line to the error log; severity 0 note, 1 warning, 2 error.
+  void (*log)(int severity, const char *message);
+  // A session is about to wait for a row lock that another session holds. The arguments are the
+  // `host` pointers of both sessions.
+  void (*lock_wait)(void *waiter, void *blocker);
+  // A lock wait begins, on the thread of the waiter, which is going to sleep for at most
+  // `timeout_us` microseconds. Returns the timeout to use instead, in microseconds.
+  uint64_t (*wait_begins)(void *host, uint64_t timeout_us);
+  // A lock wait has ended, on the thread of the waiter.
+  void (*wait_ends)(void *host);
+  // Writes the SQL text that a session executes to `text`, at most `size` bytes. Returns its
+  // length, 0 if there is none or if it cannot be had at once: it must wait for nothing.
+  size_t (*statement)(void *host, char *text, size_t size);
+  // Describes the collation with the server's number `id`. Returns the functions that compute
+  // its weights; NULL if there is no such collation.
+  const struct firn_collator *(*collation)(uint32_t id, struct firn_collation *out);
+} firn_host;
+
+// A column of the record buffer.
+typedef struct firn_column {
+  // Its name, UTF-8.
+  const char *name;
+  // `FIRN_COLUMN_…`.
+  uint32_t kind;
+  // The server's number of its type.
+  uint32_t type_code;
+  // Where it starts in the record buffer.
+  uint32_t offset;
+  // Bytes of a fixed or CHAR column; most bytes of a VARCHAR value; 0 for a blob.
+  uint32_t len;
+  // Bytes of the length of a VARCHAR or blob.
+  uint32_t len_bytes;
+  // Characters of a CHAR column.
+  uint32_t chars;
+  // Checksum of the attributes by which the server interprets the bytes of a value: sign,
+  // decimals, character set, members. 0: unknown.
+  uint32_t interpretation;
+  // Byte of the record buffer with its NULL bit.
+  uint32_t null_offset;
+  // The NULL bit; 0 if it is NOT NULL.
+  uint8_t null_mask;
+  // False for virtual columns.
+  bool stored;
+  // Bytes of one space of a CHAR column: 1, 2 or 4.
+  uint8_t pad_len;
+  // One space of a CHAR column.
+  uint8_t pad[4];
+} firn_column;
+
 // A part of an index.
 typedef struct firn_key_part {
   // Position of the column.
@@ -407,27 +503,6 @@ typedef struct firn_index {
   // Whether two rows may not agree in all parts.
   bool unique;
 } firn_index;
-
-// Callbacks that compute collation weights; called from any thread.
-typedef struct firn_collator {
-  // Writes the weights of the text on a level to `weights`, big-endian, without padding. Sets
-  // `weighed` to the number of bytes of the text that these weights stand for; it is less than
-  // `len` if the byte after them begins no character. Returns the number of bytes written. A
-  // number above `capacity` means that nothing was written and a call with that capacity must
-  // follow.
-  size_t (*sort_key)(const void *handle,
-                     uint32_t level,
-                     const uint8_t *text,
-                     size_t len,
-                     uint8_t *weights,
-                     size_t capacity,
-                     size_t *weighed);
-  // Number of bytes of the first `chars` characters of the text, or of all characters if it has
-  // fewer.
-  size_t (*prefix_len)(const void *handle, const uint8_t *text, size_t len, size_t chars);
-  // Number of characters of the text.
-  size_t (*chars)(const void *handle, const uint8_t *text, size_t len);
-} firn_collator;
 
 // The definition of a table.
 typedef struct firn_table_def {
@@ -807,7 +882,8 @@ extern "C" {
 #endif // __cplusplus
 
 // Inserts a row into the target of a copying ALTER: nobody else sees the table until
-// `firn_bulk_end`. `flags` are `FIRN_BULK_ONE_BY_ONE` and `FIRN_WRITE_NO_UNIQUE_SECONDARY_CHECK`.
+// `firn_bulk_end`. `flags` are `FIRN_BULK_ONE_BY_ONE`, `FIRN_WRITE_NO_UNIQUE_SECONDARY_CHECK` and
+// `FIRN_WRITE_NO_FOREIGN_KEYS`. Foreign keys that the table does not inherit are checked.
 // The other arguments are those of `firn_insert`.
 //
 // # Safety
@@ -1110,7 +1186,8 @@ enum firn_status firn_commit_xid(const struct firn_db *db, const uint8_t *xid, s
 enum firn_status firn_rollback_xid(const struct firn_db *db, const uint8_t *xid, size_t len);
 
 // Creates a table: atomic and durable. The core stores `frm` and `version` for the server and does
-// not read them. `autoincrement` is the first AUTO_INCREMENT value of the table.
+// not read them. `autoincrement` is the first AUTO_INCREMENT value of the table. `foreign_keys` may
+// be NULL for a table without.
 //
 // # Safety
 // The pointers are valid for what they name.
@@ -1121,7 +1198,8 @@ enum firn_status firn_create_table(const struct firn_db *db,
                                    size_t frm_len,
                                    const uint8_t *version,
                                    size_t version_len,
-                                   uint64_t autoincrement);
+                                   uint64_t autoincrement,
+                                   const struct firn_foreign_key_request *foreign_keys);
 
 // Creates a temporary table: neither it nor its rows are logged, and the next start finds nothing
 // of it. `table_name` is used for no other table. Other functions take the table by its name or
@@ -1144,14 +1222,26 @@ enum firn_status firn_drop_table(const struct firn_db *db,
                                  struct firn_session *session,
                                  const char *table_name);
 
-// Renames a table: atomic and durable.
+// Renames a table with its foreign keys: atomic and durable. Foreign keys that refer to it follow,
+// unless `to` is the name of a copy in a copying ALTER. `from_text` and `to_text` are the names as
+// SQL has them, without the database. The call waits as a DDL statement of `session`, which may be
+// NULL, for at most `lock_timeout_us`.
 //
 // # Safety
 // The pointers are valid for what they name.
-enum firn_status firn_rename_table(const struct firn_db *db, const char *from, const char *to);
+enum firn_status firn_rename_table(const struct firn_db *db,
+                                   const char *from,
+                                   const char *to,
+                                   const char *from_text,
+                                   const char *to_text,
+                                   struct firn_session *session,
+                                   bool checks,
+                                   uint64_t lock_timeout_us);
 
 // Empties a table: atomic and durable. Its AUTO_INCREMENT values start anew. Open handles of the
-// table stay valid and see the empty table.
+// table stay valid and see the empty table. If foreign keys refer to it, the call waits for
+// transactions that rely on its indexes, as a DDL statement of `session`, which may be NULL, for at
+// most `lock_timeout_us`.
 //
 // # Safety
 // `session` is a live session of this thread; the pointers are valid for what they name.
@@ -1179,9 +1269,49 @@ enum firn_status firn_table_version(const struct firn_db *db,
                                     size_t cap,
                                     size_t *len);
 
+// The foreign key that the last `FIRN_FOREIGN_KEY` of this thread was about: the referencing table
+// as `database/table`, the name, and the text without prefix, each valid until the next call on
+// this thread. Returns the rule, one of `firn_violation`.
+//
+// # Safety
+// The pointers may be written.
+enum firn_violation firn_last_foreign_key(const char **table, const char **name, const char **text);
+
 // Message of the last call on this thread that failed; "" if there was none. Valid until the next
 // call on this thread.
 const char *firn_last_error(void);
+
+// Makes foreign keys come and go with the commit of an index change. `FIRN_FOREIGN_KEY` if one is
+// not allowed, or if the change drops an index that one needs.
+//
+// # Safety
+// The change is live; `request` is valid as its description says.
+enum firn_status firn_index_change_foreign_keys(struct firn_index_change *change,
+                                                const struct firn_foreign_key_request *request);
+
+// Calls `each` with every foreign key of the table, or, with `referencing`, with every one that
+// refers to it.
+//
+// # Safety
+// The pointers are valid; `each` calls no function of the core.
+enum firn_status firn_list_foreign_keys(const struct firn_db *db,
+                                        const char *table_name,
+                                        bool referencing,
+                                        void (*each)(void *context,
+                                                     const struct firn_foreign_key_info *key),
+                                        void *context);
+
+// Whether a foreign key refers to the table. It takes constant time.
+//
+// # Safety
+// The table is live.
+bool firn_is_referenced(const struct firn_table *table);
+
+// Whether the table has a foreign key that is to be checked and refers to the table itself.
+//
+// # Safety
+// The table is live.
+bool firn_refers_to_itself(const struct firn_table *table);
 
 // Plans to give `table` the indexes of `definition`, which has the columns and the primary key of
 // the table. `from` has for each index of `definition` the number of that index in the table, or
@@ -1224,7 +1354,8 @@ enum firn_status firn_index_change_autoinc(struct firn_index_change *change,
 
 // Commits the changes of several tables (the partitions of one table) at once, with the server's
 // new definition and version: atomic and durable. Open handles of the tables keep the old
-// definition, so the caller closes them.
+// definition, so the caller closes them. If foreign keys refer to a table, it waits for
+// transactions that rely on its indexes, as a DDL statement of `session`, which may be NULL.
 //
 // # Safety
 // The handles are live; `changes` has `count` different ones; the other pointers are valid for
@@ -1235,7 +1366,10 @@ enum firn_status firn_index_change_commit(const struct firn_db *db,
                                           const uint8_t *frm,
                                           size_t frm_len,
                                           const uint8_t *version,
-                                          size_t version_len);
+                                          size_t version_len,
+                                          struct firn_session *session,
+                                          bool checks,
+                                          uint64_t lock_timeout_us);
 
 // Ends a change. If it was not committed, the entries of its new indexes become garbage.
 //
@@ -1323,7 +1457,8 @@ enum firn_status firn_update(struct firn_session *session,
 enum firn_status firn_delete(struct firn_session *session,
                              const struct firn_table *table,
                              const uint8_t *record,
-                             const uint8_t *reference);
+                             const uint8_t *reference,
+                             uint32_t flags);
 
 // Writes the key of one string to `out`, as an index on a VARCHAR column would have it, or, if
 // `chars` is not zero, on a CHAR column of so many characters. Returns the length of the key. If

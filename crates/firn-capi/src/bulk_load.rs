@@ -6,7 +6,8 @@
 
 use crate::error::{firn_status, guard};
 use crate::row_writes::{
-    FIRN_WRITE_NO_UNIQUE_SECONDARY_CHECK, inserted, outcome, record_of, with_scratch,
+    FIRN_WRITE_NO_FOREIGN_KEYS, FIRN_WRITE_NO_UNIQUE_SECONDARY_CHECK, inserted, outcome, record_of,
+    with_scratch,
 };
 use crate::session::{bulk_position, firn_session, session_mut};
 use crate::table::firn_table;
@@ -21,7 +22,8 @@ use std::sync::Arc;
 pub const FIRN_BULK_ONE_BY_ONE: u32 = 2;
 
 /// Inserts a row into the target of a copying ALTER: nobody else sees the table until
-/// `firn_bulk_end`. `flags` are `FIRN_BULK_ONE_BY_ONE` and `FIRN_WRITE_NO_UNIQUE_SECONDARY_CHECK`.
+/// `firn_bulk_end`. `flags` are `FIRN_BULK_ONE_BY_ONE`, `FIRN_WRITE_NO_UNIQUE_SECONDARY_CHECK` and
+/// `FIRN_WRITE_NO_FOREIGN_KEYS`. Foreign keys that the table does not inherit are checked.
 /// The other arguments are those of `firn_insert`.
 ///
 /// # Safety
@@ -46,7 +48,14 @@ pub unsafe extern "C" fn firn_bulk_insert(
             private: true,
             skip_unique_secondary: flags & FIRN_WRITE_NO_UNIQUE_SECONDARY_CHECK != 0,
             validated: false,
+            skip_foreign_keys: true,
         };
+        if flags & FIRN_WRITE_NO_FOREIGN_KEYS == 0 {
+            // SAFETY: the caller promises that blob columns of the record point to their bytes.
+            unsafe {
+                whole.table.check_loaded(&mut session.transaction, record)?;
+            }
+        }
         let load = load_of(session, whole, flags & FIRN_BULK_ONE_BY_ONE != 0)?;
         // SAFETY: the caller promises that blob columns of the record point to their bytes.
         let written = with_scratch(|scratch| unsafe { load.insert(record, how, scratch) })?;

@@ -3,15 +3,17 @@
 
 use crate::database::firn_db;
 use crate::error::{firn_status, guard};
+use crate::foreign_keys::{ddl_session, firn_foreign_key_request, foreign_key_request};
 use crate::pointers::{borrow_bytes, name};
 use crate::schema::{firn_table_def, table_schema};
 use crate::session::{firn_session, session_mut};
 use firn::base::Error;
-use firn::catalog::NewTable;
+use firn::catalog::{NewTable, TableRename};
 use std::ffi::{CString, c_char, c_void};
 
 /// Creates a table: atomic and durable. The core stores `frm` and `version` for the server and does
-/// not read them. `autoincrement` is the first AUTO_INCREMENT value of the table.
+/// not read them. `autoincrement` is the first AUTO_INCREMENT value of the table. `foreign_keys` may
+/// be NULL for a table without.
 ///
 /// # Safety
 /// The pointers are valid for what they name.
@@ -25,6 +27,7 @@ pub unsafe extern "C" fn firn_create_table(
     version: *const u8,
     version_len: usize,
     autoincrement: u64,
+    foreign_keys: *const firn_foreign_key_request,
 ) -> firn_status {
     guard(|| {
         // SAFETY: the handle is live: the host frees it only after its last call with it.
@@ -48,7 +51,10 @@ pub unsafe extern "C" fn firn_create_table(
             created_micros,
         };
         let used = autoincrement.saturating_sub(1);
-        db.catalog().create_numbered(table_name, definition, used)?;
+        // SAFETY: NULL, or a request that stays valid during the call.
+        let request = unsafe { foreign_key_request(foreign_keys) }?;
+        db.catalog()
+            .create_referencing(table_name, definition, used, &request)?;
         Ok(())
     })
 }
@@ -84,8 +90,10 @@ pub unsafe extern "C" fn firn_create_temporary_table(
     })
 }
 
-/// Drops a table: atomic and durable. `FIRN_NO_TABLE` if there is none. `session` is the one that
-/// drops it, or NULL; a temporary table needs it.
+/// Drops a table: atomic and durable. `FIRN_NO_TABLE` if there is none. `FIRN_FOREIGN_KEY` if
+/// `checks` is set and a foreign key of another table refers to it; with `whole_database`, those of
+/// its own database do not count. `session` is the one that drops it, or NULL; a temporary table
+/// needs it.
 ///
 /// # Safety
 /// `session` is NULL or a live session of this thread; the pointers are valid for what they name.
@@ -94,6 +102,8 @@ pub unsafe extern "C" fn firn_drop_table(
     db: *const firn_db,
     session: *mut firn_session,
     table_name: *const c_char,
+    checks: bool,
+    whole_database: bool,
 ) -> firn_status {
     guard(|| {
         // SAFETY: the handle is live: the host frees it only after its last call with it; the
@@ -111,12 +121,18 @@ pub unsafe extern "C" fn firn_drop_table(
             temporary.drop_table(table_name, session.map(|session| &mut session.temporary))?;
             return Ok(());
         }
-        db.catalog().drop_table(table_name)?;
+        // SAFETY: no session is passed.
+        let ddl = unsafe { ddl_session(std::ptr::null_mut(), checks, 0) };
+        db.catalog()
+            .drop_unreferenced(table_name, &ddl, whole_database)?;
         Ok(())
     })
 }
 
-/// Renames a table: atomic and durable.
+/// Renames a table with its foreign keys: atomic and durable. Foreign keys that refer to it follow,
+/// unless `to` is the name of a copy in a copying ALTER. `from_text` and `to_text` are the names as
+/// SQL has them, without the database. The call waits as a DDL statement of `session`, which may be
+/// NULL, for at most `lock_timeout_us`.
 ///
 /// # Safety
 /// The pointers are valid for what they name.
@@ -125,18 +141,33 @@ pub unsafe extern "C" fn firn_rename_table(
     db: *const firn_db,
     from: *const c_char,
     to: *const c_char,
+    from_text: *const c_char,
+    to_text: *const c_char,
+    session: *mut firn_session,
+    checks: bool,
+    lock_timeout_us: u64,
 ) -> firn_status {
     guard(|| {
         // SAFETY: the handle is live: the host frees it only after its last call with it; the
         // strings end with a NUL byte and stay valid during the call.
         let (db, from, to) = unsafe { (firn_db::get(db)?, name(from)?, name(to)?) };
-        db.catalog().rename(from, to)?;
+        // SAFETY: the strings end with a NUL byte, the session is NULL or this thread's.
+        let rename = unsafe {
+            TableRename {
+                session: ddl_session(session, checks, lock_timeout_us),
+                from_text: name(from_text)?,
+                to_text: name(to_text)?,
+            }
+        };
+        db.catalog().rename_referencing(from, to, &rename)?;
         Ok(())
     })
 }
 
 /// Empties a table: atomic and durable. Its AUTO_INCREMENT values start anew. Open handles of the
-/// table stay valid and see the empty table.
+/// table stay valid and see the empty table. If foreign keys refer to it, the call waits for
+/// transactions that rely on its indexes, as a DDL statement of `session`, which may be NULL, for at
+/// most `lock_timeout_us`.
 ///
 /// # Safety
 /// `session` is a live session of this thread; the pointers are valid for what they name.
@@ -145,6 +176,7 @@ pub unsafe extern "C" fn firn_truncate_table(
     db: *const firn_db,
     session: *mut firn_session,
     table_name: *const c_char,
+    lock_timeout_us: u64,
 ) -> firn_status {
     guard(|| {
         // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
@@ -162,7 +194,9 @@ pub unsafe extern "C" fn firn_truncate_table(
             temporary.truncate(table_name, &mut session.temporary)?;
             return Ok(());
         }
-        db.catalog().truncate(table_name)?;
+        // SAFETY: NULL, or a live session of this thread.
+        let ddl = unsafe { ddl_session(session, false, lock_timeout_us) };
+        db.catalog().truncate_referenced(table_name, &ddl)?;
         Ok(())
     })
 }

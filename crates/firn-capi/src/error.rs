@@ -1,6 +1,6 @@
 //! Status codes, the last error of a thread, and the guard that no panic passes.
 
-use firn::base::{Error, ErrorKind};
+use firn::base::{Error, ErrorKind, ForeignKeyViolation};
 use std::cell::RefCell;
 use std::ffi::{CString, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -35,6 +35,8 @@ pub enum firn_status {
     FIRN_NO_TABLE = 20,
     /// The table exists.
     FIRN_TABLE_EXISTS = 21,
+    /// A row or a definition breaks a rule of foreign keys: see `firn_last_foreign_key`.
+    FIRN_FOREIGN_KEY = 24,
     /// No auto-increment value is left.
     FIRN_AUTOINC_EXHAUSTED = 22,
     /// A row or an entry of an index is longer than files can hold.
@@ -63,6 +65,7 @@ use firn_status::*;
 
 thread_local! {
     static LAST_ERROR: RefCell<CString> = RefCell::default();
+    static LAST_FOREIGN_KEY: RefCell<LastForeignKey> = RefCell::default();
 }
 
 /// A result other than success: an expected one, such as the end of a scan, or an error.
@@ -97,6 +100,7 @@ fn status_of(error: &Error) -> firn_status {
         ErrorKind::Interrupted => FIRN_INTERRUPTED,
         ErrorKind::TableDefChanged => FIRN_TABLE_DEF_CHANGED,
         ErrorKind::DefinitionDiffers => FIRN_DEFINITION_DIFFERS,
+        ErrorKind::ForeignKey(_) => FIRN_FOREIGN_KEY,
         ErrorKind::NotFound => FIRN_NO_TABLE,
         ErrorKind::AlreadyExists => FIRN_TABLE_EXISTS,
         ErrorKind::InvalidArgument => FIRN_INVALID,
@@ -105,6 +109,100 @@ fn status_of(error: &Error) -> firn_status {
         ErrorKind::Busy => FIRN_BUSY,
         ErrorKind::ShutDown => FIRN_SHUTDOWN,
     }
+}
+
+/// The foreign key that an error was about.
+#[derive(Default)]
+struct LastForeignKey {
+    table: CString,
+    name: CString,
+    text: CString,
+    violation: firn_violation,
+}
+
+/// The rule of foreign keys that was broken. The numbers never change.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum firn_violation {
+    /// A row of another table refers to the row.
+    #[default]
+    FIRN_ROW_IS_REFERENCED = 0,
+    /// No row has the referenced value.
+    FIRN_NO_REFERENCED_ROW = 1,
+    /// A cascade reaches too deep.
+    FIRN_CASCADE_TOO_DEEP = 2,
+    /// A cascade makes two rows equal in a unique index, which the name is of.
+    FIRN_DUPLICATE_IN_CHILD = 3,
+    /// Another table refers to the table to drop.
+    FIRN_TABLE_IS_REFERENCED = 4,
+    /// The name is taken.
+    FIRN_FOREIGN_KEY_NAME_TAKEN = 5,
+    /// A foreign key needs the index to drop, which the name is of.
+    FIRN_INDEX_IS_NEEDED = 6,
+    /// The table has no index for the foreign key.
+    FIRN_NO_FOREIGN_KEY_INDEX = 7,
+    /// The referenced table has no index for the foreign key.
+    FIRN_NO_REFERENCED_INDEX = 8,
+    /// The referenced table does not exist.
+    FIRN_NO_REFERENCED_TABLE = 9,
+    /// SET NULL of a column that is NOT NULL.
+    FIRN_FOREIGN_KEY_NOT_NULL = 10,
+    /// The definition is not allowed for another reason.
+    FIRN_FOREIGN_KEY_DEFINITION = 11,
+}
+
+fn number_of(violation: ForeignKeyViolation) -> firn_violation {
+    use firn_violation::*;
+    match violation {
+        ForeignKeyViolation::RowIsReferenced => FIRN_ROW_IS_REFERENCED,
+        ForeignKeyViolation::NoReferencedRow => FIRN_NO_REFERENCED_ROW,
+        ForeignKeyViolation::TooDeep => FIRN_CASCADE_TOO_DEEP,
+        ForeignKeyViolation::DuplicateInChild => FIRN_DUPLICATE_IN_CHILD,
+        ForeignKeyViolation::TableIsReferenced => FIRN_TABLE_IS_REFERENCED,
+        ForeignKeyViolation::NameIsTaken => FIRN_FOREIGN_KEY_NAME_TAKEN,
+        ForeignKeyViolation::IndexIsNeeded => FIRN_INDEX_IS_NEEDED,
+        ForeignKeyViolation::NoIndex => FIRN_NO_FOREIGN_KEY_INDEX,
+        ForeignKeyViolation::NoReferencedIndex => FIRN_NO_REFERENCED_INDEX,
+        ForeignKeyViolation::NoReferencedTable => FIRN_NO_REFERENCED_TABLE,
+        ForeignKeyViolation::NotNull => FIRN_FOREIGN_KEY_NOT_NULL,
+        ForeignKeyViolation::Definition => FIRN_FOREIGN_KEY_DEFINITION,
+    }
+}
+
+fn remember_foreign_key(error: &Error) {
+    if let ErrorKind::ForeignKey(broken) = error.kind() {
+        let last = LastForeignKey {
+            table: CString::new(broken.table.as_str()).unwrap_or_default(),
+            name: CString::new(broken.name.as_str()).unwrap_or_default(),
+            text: CString::new(error.message()).unwrap_or_default(),
+            violation: number_of(broken.violation),
+        };
+        LAST_FOREIGN_KEY.set(last);
+    }
+}
+
+/// The foreign key that the last `FIRN_FOREIGN_KEY` of this thread was about: the referencing table
+/// as `database/table`, the name, and the text without prefix, each valid until the next call on
+/// this thread. Returns the rule, one of `firn_violation`.
+///
+/// # Safety
+/// The pointers may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_last_foreign_key(
+    table: *mut *const c_char,
+    name: *mut *const c_char,
+    text: *mut *const c_char,
+) -> firn_violation {
+    LAST_FOREIGN_KEY.with_borrow(|last| {
+        // SAFETY: the out pointers are valid for writes, and only this call refers to their
+        // targets.
+        unsafe {
+            table.write(last.table.as_ptr());
+            name.write(last.name.as_ptr());
+            text.write(last.text.as_ptr());
+        }
+        last.violation
+    })
 }
 
 fn remember(message: &str) {
@@ -119,6 +217,7 @@ pub(crate) fn guard(f: impl FnOnce() -> Result<(), CallOutcome>) -> firn_status 
         Ok(Err(CallOutcome::Status(status))) => status,
         Ok(Err(CallOutcome::Error(error))) => {
             remember(&error.to_string());
+            remember_foreign_key(&error);
             status_of(&error)
         }
         Err(panic) => {

@@ -1,9 +1,12 @@
 //! Callbacks from the core into the server.
 
+use crate::schema::{firn_collation, firn_collator, host_collation};
 use firn::base::event_listener::{EventListener, Severity};
+use firn::catalog::{CollationSchema, Collations};
 use firn::txn::WaitObserver;
 use std::cmp::Ordering;
 use std::ffi::{CString, c_char, c_int, c_void};
+use std::mem::MaybeUninit;
 use std::time::Duration;
 
 /// Callbacks into the server. They may be called from any thread; any may be NULL.
@@ -33,6 +36,10 @@ pub struct firn_host {
     /// length, 0 if there is none or if it cannot be had at once: it must wait for nothing.
     pub statement:
         Option<unsafe extern "C" fn(host: *mut c_void, text: *mut c_char, size: usize) -> usize>,
+    /// Describes the collation with the server's number `id`. Returns the functions that compute
+    /// its weights; NULL if there is no such collation.
+    pub collation:
+        Option<unsafe extern "C" fn(id: u32, out: *mut firn_collation) -> *const firn_collator>,
 }
 
 /// Bytes of an SQL text that reports show.
@@ -56,6 +63,33 @@ impl EventListener for HostLog {
         {
             // SAFETY: the host keeps its callbacks valid while the database is open.
             unsafe { log(severity as c_int, message.as_ptr()) };
+        }
+    }
+}
+
+/// The collations of the server, for tables that it has not opened.
+pub(crate) struct HostCollations {
+    host: firn_host,
+}
+
+impl HostCollations {
+    pub(crate) fn new(host: &firn_host) -> Self {
+        Self { host: *host }
+    }
+}
+
+impl Collations for HostCollations {
+    fn find(&self, id: u32) -> Option<CollationSchema> {
+        let call = self.host.collation?;
+        let mut described = MaybeUninit::<firn_collation>::zeroed();
+        // SAFETY: the host keeps its callbacks valid while the database is open, and writes a whole
+        // description unless it returns NULL. Its collations live as long as the server.
+        unsafe {
+            let functions = call(id, described.as_mut_ptr());
+            if functions.is_null() {
+                return None;
+            }
+            host_collation(described.as_ptr(), functions).ok()
         }
     }
 }

@@ -3,6 +3,7 @@
 use crate::bulk_load::firn_progress;
 use crate::database::firn_db;
 use crate::error::{firn_status, guard, guard_value};
+use crate::foreign_keys::ddl_session;
 use crate::pointers::{borrow_bytes, boxed, unbox};
 use crate::schema::{FIRN_NONE, firn_table_def, table_schema};
 use crate::session::{firn_session, session_mut};
@@ -15,6 +16,12 @@ use std::sync::Arc;
 /// A change of one table's secondary indexes that has begun and is not committed.
 pub struct firn_index_change {
     build: IndexBuild,
+}
+
+impl firn_index_change {
+    pub(crate) fn build(&mut self) -> &mut IndexBuild {
+        &mut self.build
+    }
 }
 
 /// Plans to give `table` the indexes of `definition`, which has the columns and the primary key of
@@ -129,7 +136,8 @@ pub unsafe extern "C" fn firn_index_change_autoinc(
 
 /// Commits the changes of several tables (the partitions of one table) at once, with the server's
 /// new definition and version: atomic and durable. Open handles of the tables keep the old
-/// definition, so the caller closes them.
+/// definition, so the caller closes them. If foreign keys refer to a table, it waits for
+/// transactions that rely on its indexes, as a DDL statement of `session`, which may be NULL.
 ///
 /// # Safety
 /// The handles are live; `changes` has `count` different ones; the other pointers are valid for
@@ -143,6 +151,9 @@ pub unsafe extern "C" fn firn_index_change_commit(
     frm_len: usize,
     version: *const u8,
     version_len: usize,
+    session: *mut firn_session,
+    checks: bool,
+    lock_timeout_us: u64,
 ) -> firn_status {
     guard(|| {
         // SAFETY: the handle is live: the host frees it only after its last call with it.
@@ -166,7 +177,9 @@ pub unsafe extern "C" fn firn_index_change_commit(
                 borrow_bytes(version, version_len),
             )
         };
-        Ok(IndexBuild::commit(&mut builds, frm, version)?)
+        // SAFETY: NULL, or a live session of this thread.
+        let ddl = unsafe { ddl_session(session, checks, lock_timeout_us) };
+        Ok(IndexBuild::commit(&mut builds, frm, version, &ddl)?)
     })
 }
 

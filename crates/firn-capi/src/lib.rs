@@ -11,6 +11,7 @@ pub mod cursor_reads;
 pub mod database;
 pub mod ddl;
 pub mod error;
+pub mod foreign_keys;
 pub mod host_callbacks;
 pub mod index_change;
 mod pointers;

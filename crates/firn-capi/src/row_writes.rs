@@ -16,12 +16,16 @@ pub const FIRN_WRITE_LOCK_DUPLICATE_X: u32 = 1;
 /// Flag: do not check keys of unique secondary indexes. The caller guarantees that they are unique.
 pub const FIRN_WRITE_NO_UNIQUE_SECONDARY_CHECK: u32 = 4;
 
-fn write_flags(table: &firn_table, flags: u32) -> WriteFlags {
+/// Flag: neither check foreign keys nor let their actions follow.
+pub const FIRN_WRITE_NO_FOREIGN_KEYS: u32 = 8;
+
+pub(crate) fn write_flags(table: &firn_table, flags: u32) -> WriteFlags {
     WriteFlags {
         lock_duplicate_exclusive: flags & FIRN_WRITE_LOCK_DUPLICATE_X != 0,
         private: table.is_temporary(),
         skip_unique_secondary: flags & FIRN_WRITE_NO_UNIQUE_SECONDARY_CHECK != 0,
         validated: false,
+        skip_foreign_keys: flags & FIRN_WRITE_NO_FOREIGN_KEYS != 0,
     }
 }
 
@@ -169,6 +173,7 @@ pub unsafe extern "C" fn firn_delete(
     table: *const firn_table,
     record: *const u8,
     reference: *const u8,
+    flags: u32,
 ) -> firn_status {
     guard(|| {
         // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
@@ -181,7 +186,7 @@ pub unsafe extern "C" fn firn_delete(
             // SAFETY: pointer and length describe memory that the host keeps unchanged during the
             // call, and the caller promises that blob columns of the record point to their bytes.
             unsafe {
-                let (txn, how) = (session.transaction_of(whole), write_flags(whole, 0));
+                let (txn, how) = (session.transaction_of(whole), write_flags(whole, flags));
                 table.delete(txn, record, row_id(reference), how, scratch)
             }
         })?;

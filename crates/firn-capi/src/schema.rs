@@ -332,6 +332,18 @@ unsafe fn index_schema(index: &firn_index, collator: *const firn_collator) -> Re
     })
 }
 
+/// A collation that the host describes.
+///
+/// # Safety
+/// As for [`table_schema`].
+pub(crate) unsafe fn host_collation(
+    described: *const firn_collation,
+    functions: *const firn_collator,
+) -> Result<CollationSchema> {
+    // SAFETY: the same promise, passed on.
+    unsafe { collation(described, functions) }
+}
+
 /// # Safety
 /// As for [`table_schema`].
 unsafe fn collation(

@@ -22,7 +22,8 @@ use firn::base::blob_buf::BlobBuf;
 use firn::base::options::CommitDurability;
 use firn::base::{Error, Result};
 use firn::catalog::{
-    ColumnSchema, IndexPart, IndexSchema, NewTable, PartSchema, TableLocking, TableSchema,
+    ColumnSchema, DdlSession, IndexPart, IndexSchema, NewTable, PartSchema, TableLocking,
+    TableSchema,
 };
 use firn::db::Db;
 use firn::env::fault::{CallClass, Errno, Fault};
@@ -344,7 +345,7 @@ impl LoadRun {
             self.undone();
             return Ok(());
         }
-        IndexBuild::commit(&mut [&mut build], b"frm", b"2")?;
+        IndexBuild::commit(&mut [&mut build], b"frm", b"2", &DdlSession::default())?;
         self.done();
         self.stats.changes += 1;
         Ok(())

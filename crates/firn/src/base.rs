@@ -8,6 +8,7 @@ pub mod encryption_envelope;
 pub mod epoch;
 pub mod error;
 pub mod event_listener;
+pub mod foreign_key_error;
 pub mod health;
 pub mod internal_iterator;
 pub mod invariant;
@@ -27,6 +28,7 @@ pub mod wall_clock;
 
 pub use counter::CounterValue;
 pub use error::{Error, ErrorKind, FailureClass, Result};
+pub use foreign_key_error::{ForeignKeyError, ForeignKeyViolation};
 pub use internal_iterator::InternalIterator;
 pub use key::{IndexId, InternalKey, Kind, Seqno};
 pub use value::Value;

@@ -2,11 +2,16 @@
 
 mod catalog_state;
 mod counters;
+pub mod foreign_key;
+mod foreign_key_definition;
 mod index_change;
 mod index_owners;
+mod key_columns;
 mod key_description;
 mod object_image;
 mod prefix_extractors;
+mod references;
+mod referencing_ddl;
 pub mod schema;
 mod server_objects;
 mod table_entry;
@@ -14,11 +19,15 @@ mod tables;
 
 pub use catalog_state::CatalogState;
 pub use counters::{Counter, Counters, INDEX_IDS, autoincrement_counter, hidden_row_counter};
+pub use foreign_key::{ForeignKey, ForeignKeyColumn, ReferentialAction};
+pub use foreign_key_definition::{ForeignKeyRequest, NewForeignKey};
 pub use index_change::{IndexChange, IndexOrigin};
 pub use key_description::KeyDescription;
 pub use object_image::{ObjectImage, ServerObjectKind};
+pub use referencing_ddl::{DdlSession, TableRename};
 pub use schema::{
-    CollationSchema, ColumnSchema, Difference, IndexPart, IndexSchema, PartSchema, TableLocking,
+    CollationSchema, Collations, ColumnSchema, Difference, IndexPart, IndexSchema, PartSchema,
+    TableLocking,
     TableSchema,
 };
 pub use table_entry::{IndexEntry, TableEntry};

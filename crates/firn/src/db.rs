@@ -301,6 +301,7 @@ impl Db {
             locks,
             transactions,
             inserts: ActiveInserts::new(),
+            referenced: Arc::default(),
             snapshots,
             mutable: Arc::clone(&work.options.mutable),
             write_sets: Arc::clone(&write_sets),
@@ -313,6 +314,7 @@ impl Db {
         let catalog = Arc::new(Catalog::load(
             Arc::clone(&cx.pipeline),
             Arc::clone(&cx.prepared),
+            Arc::clone(&cx.referenced),
             counters,
             &cx.super_versions.latest(),
         )?);

@@ -11,6 +11,7 @@ mod bulk_load;
 mod bulk_load_by_row;
 mod check_table;
 mod cursor;
+mod foreign_keys;
 mod index_build;
 mod index_info;
 mod index_scan;
@@ -28,6 +29,7 @@ pub use blob_columns::PartialColumn;
 pub use bulk_load::BulkLoad;
 pub use check_table::{CheckReport, check_stored};
 pub use cursor::{Cursor, KeyImage, SeekMode};
+pub use foreign_keys::check_foreign_keys;
 pub use index_build::IndexBuild;
 pub use read_mode::{LockWait, ReadMode};
 pub use repair_indexes::{IndexFix, IndexRepair, repair_indexes};
@@ -45,6 +47,7 @@ use crate::catalog::{
 use crate::rowcode::{ColumnKind, NullBit, RowFormat};
 use crate::txn::Transaction;
 use arc_swap::ArcSwap;
+use foreign_keys::ForeignKeys;
 use index_info::IndexInfo;
 use std::fmt::Display;
 use std::sync::Arc;
@@ -63,6 +66,8 @@ pub(crate) struct TableIds {
     live_rows: Arc<RowCount>,
     /// Whether the stored definition makes the table optimistic.
     optimistic: bool,
+    /// `None` if no foreign key concerns the table.
+    foreign_keys: Option<Arc<ForeignKeys>>,
 }
 
 /// The bytes that the server expects in the record buffer in a column that is NULL, if they are not
@@ -139,8 +144,44 @@ impl Table {
                 return Err(Error::new(ErrorKind::DefinitionDiffers, message));
             }
         };
+        Self::over(
+            catalog,
+            name,
+            schema,
+            defaults,
+            (entry, generation),
+            warning,
+        )
+    }
+
+    /// The table called `name` by its stored definition. The host need not have it open.
+    ///
+    /// # Errors
+    /// `NotFound`; `Unsupported` if the host does not know a collation of the table.
+    pub(crate) fn open_stored(catalog: &Arc<Catalog>, name: &str) -> Result<Arc<Self>> {
+        catalog.opened(name, || {
+            let generation = catalog.generation();
+            let entry = catalog.get(name)?;
+            let schema = catalog.with_collations(&entry.schema)?;
+            Self::over(catalog, name, schema, &[], (entry, generation), None)
+        })
+    }
+
+    fn over(
+        catalog: &Arc<Catalog>,
+        name: &str,
+        schema: TableSchema,
+        defaults: &[u8],
+        (entry, generation): (Arc<TableEntry>, u64),
+        warning: Option<String>,
+    ) -> Result<Arc<Self>> {
         let format = schema.row_format(&[])?;
+        let foreign_keys = ForeignKeys::resolve(catalog, &entry)?;
         let current = TableIds::new(catalog.counters(), &schema, entry, generation)?;
+        let current = TableIds {
+            foreign_keys,
+            ..current
+        };
         Ok(Arc::new(Self {
             catalog: Arc::clone(catalog),
             name: name.to_owned(),
@@ -270,7 +311,14 @@ impl Table {
             Some(Difference::Stored(_)) => Arc::clone(&current.entry),
             _ => entry,
         };
-        match TableIds::new(self.catalog.counters(), &self.schema, entry, generation) {
+        let next = ForeignKeys::resolve(&self.catalog, &entry).and_then(|foreign_keys| {
+            let next = TableIds::new(self.catalog.counters(), &self.schema, entry, generation)?;
+            Ok(TableIds {
+                foreign_keys,
+                ..next
+            })
+        });
+        match next {
             Ok(next) => {
                 let next = Arc::new(next);
                 self.current.store(Arc::clone(&next));
@@ -317,6 +365,11 @@ impl TableIds {
         hidden_row_counter(self.entry.clustered.id)
     }
 
+    /// Whether a write must look at foreign keys.
+    fn has_foreign_keys(&self, flags: WriteFlags) -> bool {
+        self.foreign_keys.is_some() && !flags.skip_foreign_keys && !flags.private
+    }
+
     /// Counts a changed row. When `txn` commits, `net` is added to the table's number of rows.
     fn count_rows(&self, txn: &mut Transaction, net: i64) {
         txn.count_changed_row();
@@ -348,6 +401,7 @@ impl TableIds {
             live_rows: counters.rows(id),
             optimistic: entry.schema.locking == TableLocking::Optimistic,
             entry,
+            foreign_keys: None,
         })
     }
 }

@@ -8,6 +8,7 @@ mod isolation;
 pub mod lock_table;
 pub mod prepared;
 mod prepared_ending;
+mod referenced_tables;
 mod row_count_deltas;
 pub mod snapshots;
 pub mod transaction;
@@ -24,6 +25,7 @@ pub use lock_table::{
     LockStats, LockTable, WaitInfo, WaitObserver, WaitPolicy,
 };
 pub use prepared::{PreparedTransaction, PreparedTransactions};
+pub use referenced_tables::ReferencedTables;
 pub use snapshots::{Snapshot, SnapshotList};
 pub use transaction::Transaction;
 pub use transaction_context::TransactionContext;

@@ -492,7 +492,6 @@ ALGORITHMS_DIFFER = {
 # By table and clause: the error with which FIRN refuses the clause under every algorithm.
 REFUSED = {
     ("wide", "ADD FULLTEXT KEY n1 (tx)"): 1214,
-    ("wide", "ADD CONSTRAINT FOREIGN KEY (i) REFERENCES base_wide (id)"): 1478,
 }
 
 # Clauses that do not take ALGORITHM.

@@ -87,6 +87,7 @@ fn create(db: &Arc<Db>, next: u64) -> firn_status {
                 std::ptr::null(),
                 0,
                 next,
+                std::ptr::null(),
             )
         };
         forget(handle);
@@ -174,7 +175,7 @@ fn truncates_leave_nothing_behind() {
         let counter = autoincrement_counter(entry.clustered.id);
         db.catalog().persist_counter(counter, 100 + n).unwrap();
         // SAFETY: the handle is live, the name a string.
-        let done = unsafe { firn_truncate_table(handle, session, NAME.as_ptr()) };
+        let done = unsafe { firn_truncate_table(handle, session, NAME.as_ptr(), 0) };
         assert_eq!(done, firn_status::FIRN_OK);
         log.push(db.counters().wal_bytes_written - before);
         if n % 50 == 0 {

@@ -63,6 +63,7 @@ impl Server {
             wait_begins: None,
             wait_ends: None,
             statement: None,
+            collation: None,
         };
         let mut db = std::ptr::null_mut();
         // SAFETY: the pointers are valid.

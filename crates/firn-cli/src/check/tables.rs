@@ -1,4 +1,5 @@
-//! The tables: each row decodes, each index has the entries of the rows and no others.
+//! The tables: each row decodes, each index has the entries of the rows and no others, and each
+//! foreign key finds the row that it refers to.
 
 use super::findings::Findings;
 use crate::output::Output;
@@ -6,7 +7,7 @@ use firn::base::{IndexId, Result};
 use firn::catalog::{CATALOG_INDEX, CatalogState};
 use firn::db::{ReadOnlyDb, ReadOnlyTree};
 use firn::read::ReadPoint;
-use firn::table::check_stored;
+use firn::table::{check_foreign_keys, check_stored};
 use std::collections::BTreeSet;
 
 /// Counts of the tables that were checked.
@@ -55,6 +56,18 @@ pub fn check(
                 let more = report.problem_count - report.problems.len() as u64;
                 if more > 0 {
                     findings.damage(name, None, format!("{more} problems more"));
+                }
+            }
+            Err(error) => findings.error(&error),
+        }
+        match check_foreign_keys(&known, name, point, &|| false) {
+            Ok(report) => {
+                for problem in &report.problems {
+                    findings.warning(name, None, problem);
+                }
+                let more = report.problem_count - report.problems.len() as u64;
+                if more > 0 {
+                    findings.warning(name, None, format!("{more} rows more refer to nothing"));
                 }
             }
             Err(error) => findings.error(&error),

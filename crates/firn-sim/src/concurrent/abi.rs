@@ -240,7 +240,17 @@ impl Server {
                 // SAFETY: `raw` is open; the name is static; `with_definition` keeps the
                 // definition's pointers valid; NULL images have length 0.
                 let made = unsafe {
-                    firn_create_table(raw, name.as_ptr(), definition, null(), 0, null(), 0, 1)
+                    firn_create_table(
+                        raw,
+                        name.as_ptr(),
+                        definition,
+                        null(),
+                        0,
+                        null(),
+                        0,
+                        1,
+                        null(),
+                    )
                 };
                 if made != FIRN_TABLE_EXISTS {
                     ok(made)?;
@@ -509,7 +519,7 @@ impl Cursor<'_, '_> {
     pub(super) fn delete(&mut self) -> Outcome<()> {
         let session = self.session.raw;
         // SAFETY: as for `update`.
-        bug(unsafe { firn_delete(session, self.table, self.record.as_ptr(), null()) })
+        bug(unsafe { firn_delete(session, self.table, self.record.as_ptr(), null(), 0) })
     }
 }
 

@@ -22,6 +22,10 @@ pub(super) fn begin(seed: u64) {
             | PausePoint::GapLocked
             | PausePoint::InsertAllowed
             | PausePoint::Inserted => (10, 500),
+            // Between the locks and the searches of the two sides of a foreign key.
+            PausePoint::ReferenceSought
+            | PausePoint::ReferenceLocked
+            | PausePoint::ReferencesSought => (10, 500),
             // Between a checkpoint's hold and the deletion of a file.
             PausePoint::ObsoleteWanted => (20, 1500),
             // Short, because the thread holds the mutex of the commit pipeline.

@@ -1,5 +1,6 @@
 //! Errors: few public kinds, each telling the caller what to do.
 
+use super::foreign_key_error::ForeignKeyError;
 use std::fmt;
 use std::sync::Arc;
 
@@ -37,6 +38,8 @@ pub enum ErrorKind {
     TableDefChanged,
     /// A table's rows or keys are stored under another definition than the given one.
     DefinitionDiffers,
+    /// A row or a definition breaks a rule of foreign keys.
+    ForeignKey(Box<ForeignKeyError>),
     /// The named object does not exist.
     NotFound,
     /// The named object exists already.
@@ -135,6 +138,11 @@ impl Error {
         }
     }
 
+    /// `ForeignKey`: a row or a definition breaks a rule of foreign keys.
+    pub fn foreign_key(broken: ForeignKeyError, message: impl fmt::Display) -> Self {
+        Self::new(ErrorKind::ForeignKey(Box::new(broken)), message.to_string())
+    }
+
     /// `InvalidArgument`: the caller broke the contract of the call.
     pub fn invalid(message: impl fmt::Display) -> Self {
         Self::new(ErrorKind::InvalidArgument, message.to_string())
@@ -199,6 +207,7 @@ impl ErrorKind {
             Self::Interrupted => "interrupted",
             Self::TableDefChanged => "table definition changed",
             Self::DefinitionDiffers => "table definition differs",
+            Self::ForeignKey(_) => "foreign key",
             Self::NotFound => "not found",
             Self::AlreadyExists => "already exists",
             Self::InvalidArgument => "invalid argument",

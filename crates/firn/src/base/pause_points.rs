@@ -31,6 +31,12 @@ pub enum PausePoint {
     InsertAllowed,
     /// A new key is in the write set; its gap has not been checked again yet.
     Inserted,
+    /// The writer of a referencing row is about to lock the referenced value.
+    ReferenceSought,
+    /// It has locked the value or found none; its row is not written yet.
+    ReferenceLocked,
+    /// A row whose value others may refer to is locked; they are not searched yet.
+    ReferencesSought,
     /// A commit has its seqno and its position in the log's buffer; its entries are in no memtable
     /// yet.
     Sequenced,

@@ -2,6 +2,7 @@
 
 use super::CATALOG_INDEX;
 use super::object_image::{self, OBJECT, ObjectImage, PARTITIONING, ServerObjectKind};
+use super::references::References;
 use super::table_entry::TableEntry;
 use crate::base::key::{INDEX_ID_LEN, index_prefix};
 use crate::base::key_range::prefix_successor;
@@ -25,6 +26,8 @@ pub struct CatalogState {
     pub objects: BTreeMap<(ServerObjectKind, String), ObjectImage>,
     /// The server's `.par` images, by table.
     pub partitionings: BTreeMap<String, ObjectImage>,
+    /// Which tables refer to which.
+    pub(super) references: References,
 }
 
 impl CatalogState {
@@ -65,7 +68,7 @@ impl CatalogState {
                 let name =
                     std::str::from_utf8(rest).map_err(|_| damaged("table name is not UTF-8"))?;
                 let entry = TableEntry::decode(name, seqno, value)?;
-                self.tables.insert(name.to_owned(), Arc::new(entry));
+                self.put_table(Arc::new(entry));
             }
             RETIRED => {
                 let id = rest

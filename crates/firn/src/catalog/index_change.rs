@@ -6,6 +6,8 @@
 //! that names the indexes deletes these records.
 
 use super::counters::autoincrement_counter;
+use super::foreign_key_definition::ForeignKeyRequest;
+use super::referencing_ddl::DdlSession;
 use super::schema::TableSchema;
 use super::table_entry::{IndexEntry, TableEntry};
 use super::tables::{Catalog, SetCounter, put_entry, retired_key};
@@ -35,6 +37,8 @@ pub struct IndexChange<'a> {
     /// The value of the table's AUTO_INCREMENT counter, if that is to change. It goes back only
     /// if no prepared transaction has changed the table.
     pub autoincrement: Option<u64>,
+    /// Foreign keys that come and go.
+    pub foreign_keys: &'a ForeignKeyRequest,
 }
 
 impl Catalog {
@@ -76,17 +80,85 @@ impl Catalog {
         changes: Vec<IndexChange<'_>>,
         frm: &[u8],
         version: &[u8],
+        session: &DdlSession<'_>,
     ) -> Result<()> {
+        let mut closed = Vec::new();
+        let result = self.close_and_change(changes, frm, version, session, &mut closed);
+        closed.iter().for_each(|id| self.referenced().open(*id));
+        result
+    }
+
+    /// Checks that the foreign keys allow a change.
+    ///
+    /// # Errors
+    /// `ForeignKey`; `NotFound` and `InvalidArgument` as [`Self::change_indexes`].
+    pub fn check_index_change(&self, change: IndexChange<'_>, checks: bool) -> Result<()> {
+        let old = self.get(change.table)?;
+        let request = change.foreign_keys;
+        let (mut entry, _) = changed(&old, change, &[], &[])?;
+        self.change_foreign_keys(&old, &mut entry, request, checks)
+    }
+
+    fn change_foreign_keys(
+        &self,
+        old: &TableEntry,
+        entry: &mut TableEntry,
+        request: &ForeignKeyRequest,
+        checks: bool,
+    ) -> Result<()> {
+        let known = self.entries().read();
+        let has = |id| old.indexes.iter().any(|index| index.id == id);
+        let numbers = entry.indexes.iter().enumerate();
+        let fresh = numbers.filter(|(_, index)| !has(index.id));
+        let fresh: Vec<usize> = fresh.map(|(number, _)| number).collect();
+        let keys = known.changed_foreign_keys(old, &entry.schema, request, &fresh)?;
+        entry.foreign_keys = keys;
+        if checks {
+            known.check_needed_indexes(old, entry)?;
+        }
+        // Self-references name columns on both sides.
+        let (name, new) = (entry.name.clone(), &entry.schema);
+        for key in entry
+            .foreign_keys
+            .iter_mut()
+            .filter(|key| key.parent == name)
+        {
+            for column in &mut key.columns {
+                if let Some(position) = old.schema.find_column(&column.referenced)
+                    && let Some(renamed) = new.columns.get(position)
+                {
+                    column.referenced.clone_from(&renamed.name);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn close_and_change(
+        &self,
+        changes: Vec<IndexChange<'_>>,
+        frm: &[u8],
+        version: &[u8],
+        session: &DdlSession<'_>,
+        closed: &mut Vec<IndexId>,
+    ) -> Result<()> {
+        for change in &changes {
+            closed.extend(self.close_referenced(change.table, session)?);
+        }
         let _one = self.changing().lock();
         let mut batch = Batch::new();
         let mut entries = Vec::new();
         let mut gone = Vec::new();
         let mut counters = Vec::new();
+        let mut following = Vec::new();
         for change in changes {
             let old = self.get(change.table)?;
             let value = change.autoincrement.map(|value| (Arc::clone(&old), value));
             counters.extend(value);
-            let (entry, new) = changed(&old, change, frm, version)?;
+            let request = change.foreign_keys;
+            let (mut entry, new) = changed(&old, change, frm, version)?;
+            self.change_foreign_keys(&old, &mut entry, request, session.checks)?;
+            following.extend(self.entries().read().follow_columns(&old, &entry.schema));
             if old.index_ids().len() != entry.index_ids().len() || !new.is_empty() {
                 self.refuse_unsettled(&old)?;
             }
@@ -102,6 +174,9 @@ impl Catalog {
             put_entry(&mut batch, &entry, &new);
             entries.push((entry, new));
         }
+        following
+            .iter()
+            .for_each(|child| put_entry(&mut batch, child, &[]));
         let seqno = self.write_index_change(&batch, &counters)?;
         let mut filling = self.filling().lock();
         entries.iter().flat_map(|(_, new)| new).for_each(|id| {
@@ -109,6 +184,9 @@ impl Catalog {
         });
         drop(filling);
         self.retire_known(&gone, seqno);
+        for child in following {
+            self.install(child, &[], seqno);
+        }
         for (entry, new) in entries {
             self.install(entry, &new, seqno);
         }

@@ -42,6 +42,12 @@ pub struct CollationSchema {
     pub collator: Option<Arc<dyn Collator>>,
 }
 
+/// The collations of the host.
+pub trait Collations: Send + Sync {
+    /// The collation with the host's number `id`.
+    fn find(&self, id: u32) -> Option<CollationSchema>;
+}
+
 /// How the values of a key part are encoded and compared.
 #[derive(Debug, Clone)]
 pub enum PartSchema {
@@ -161,6 +167,41 @@ impl TableSchema {
         let parts = schema.indexes.iter_mut().flat_map(|index| &mut index.parts);
         parts.for_each(IndexPart::stand_in);
         schema
+    }
+
+    /// A copy of a stored definition with the collations of the host.
+    pub(super) fn with_collations(&self, host: Option<&dyn Collations>) -> Result<Self> {
+        let mut schema = self.clone();
+        let parts = schema.indexes.iter_mut().flat_map(|index| &mut index.parts);
+        for part in parts {
+            if let PartSchema::Text(collation) = &mut part.kind
+                && collation.collator.is_none()
+            {
+                let found = host.and_then(|host| host.find(collation.spec.id));
+                let same = found.filter(|found| compare::same_format(&found.spec, &collation.spec));
+                *collation = same.ok_or_else(|| {
+                    let name = &collation.spec.name;
+                    Error::unsupported(format_args!("collation {name} is not as it was"))
+                })?;
+            }
+        }
+        Ok(schema)
+    }
+
+    /// The codec of the first `parts` parts of the keys of entries in index `number`. It finds the
+    /// ends of parts and encodes no text.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the index has fewer parts.
+    pub fn leading_key_codec(&self, number: usize, parts: usize) -> Result<KeyCodec> {
+        let mut all = self.entry_parts(number).into_iter().cloned();
+        let mut leading: Vec<IndexPart> = all.by_ref().take(parts).collect();
+        if leading.len() < parts {
+            return Err(Error::invalid("an index with fewer parts"));
+        }
+        leading.iter_mut().for_each(IndexPart::stand_in);
+        let leading = leading.iter().map(|part| self.key_part(part));
+        KeyCodec::new(self.record_len, leading.collect::<Result<_>>()?)
     }
 
     /// The layout of rows of this version.

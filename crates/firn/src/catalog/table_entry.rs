@@ -1,10 +1,16 @@
 //! The stored form of a table; `docs/formats/catalog.md` has the layout.
 
+use super::foreign_key::{self, ForeignKey};
 use super::schema::TableSchema;
 use crate::base::varint::{put_bytes, put_u64, take_bytes, take_u8, take_u32, take_u64};
 use crate::base::{Error, IndexId, Result, Seqno};
 
 const FORMAT: u8 = 1;
+/// Fields with tags follow the creation time.
+const FORMAT_WITH_FIELDS: u8 = 2;
+
+/// Tag of the foreign keys.
+const FOREIGN_KEYS: u8 = 1;
 
 /// One index of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +38,8 @@ pub struct TableEntry {
     pub version: Vec<u8>,
     /// Creation time, microseconds since 1970.
     pub created_micros: u64,
+    /// Foreign keys of which this is the referencing table, by name.
+    pub foreign_keys: Vec<ForeignKey>,
 }
 
 impl TableEntry {
@@ -51,7 +59,8 @@ impl TableEntry {
     /// commit that writes this entry: they are stored with seqno 0, which decodes as the entry's
     /// own.
     pub fn encode(&self, new: &[IndexId]) -> Vec<u8> {
-        let mut out = vec![FORMAT];
+        let plain = self.foreign_keys.is_empty();
+        let mut out = vec![if plain { FORMAT } else { FORMAT_WITH_FIELDS }];
         let put_index = |out: &mut Vec<u8>, index: &IndexEntry| {
             put_u64(out, u64::from(index.id));
             put_u64(
@@ -72,6 +81,10 @@ impl TableEntry {
         put_bytes(&mut out, &self.version);
         put_bytes(&mut out, &self.frm);
         put_u64(&mut out, self.created_micros);
+        if !self.foreign_keys.is_empty() {
+            out.push(FOREIGN_KEYS);
+            put_bytes(&mut out, &foreign_key::encode(&self.foreign_keys));
+        }
         out
     }
 
@@ -92,10 +105,11 @@ impl TableEntry {
 
     fn take(name: &str, seqno: Seqno, input: &mut &[u8]) -> Result<Self> {
         let bad = || damaged(name);
-        match take_u8(input).ok_or_else(bad)? {
-            FORMAT => {}
+        let has_fields = match take_u8(input).ok_or_else(bad)? {
+            FORMAT => false,
+            FORMAT_WITH_FIELDS => true,
             other => return Err(Error::unsupported(format!("catalog entry format {other}"))),
-        }
+        };
         let index = |input: &mut &[u8]| {
             let id = take_u32(input)?;
             let created = take_u64(input)?;
@@ -117,6 +131,15 @@ impl TableEntry {
         if schema.indexes.len() != indexes.len() {
             return Err(bad());
         }
+        let mut foreign_keys = Vec::new();
+        while has_fields && !input.is_empty() {
+            let tag = take_u8(input).ok_or_else(bad)?;
+            let field = take_bytes(input).ok_or_else(bad)?;
+            match tag {
+                FOREIGN_KEYS => foreign_keys = foreign_key::decode(field).ok_or_else(bad)?,
+                other => return Err(Error::unsupported(format!("catalog entry field {other}"))),
+            }
+        }
         let name = name.to_owned();
         Ok(Self {
             name,
@@ -126,6 +149,7 @@ impl TableEntry {
             frm,
             version,
             created_micros,
+            foreign_keys,
         })
     }
 }

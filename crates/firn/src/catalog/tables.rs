@@ -7,19 +7,23 @@
 use super::CATALOG_INDEX;
 use super::catalog_state::{CatalogState, RETIRED, TABLE};
 use super::counters::{Counter, Counters, INDEX_IDS, autoincrement_counter};
+use super::foreign_key::is_copy;
+use super::foreign_key_definition::ForeignKeyRequest;
 use super::index_owners::IndexOwners;
-use super::schema::TableSchema;
+use super::referencing_ddl::TableRename;
+use super::schema::{Collations, TableSchema};
 use super::table_entry::{IndexEntry, TableEntry};
 use crate::base::key::index_prefix;
 use crate::base::{CounterValue, Error, ErrorKind, IndexId, Kind, Result, Seqno, Value};
 use crate::keycode::KeyPrefixExtractor;
 use crate::read::ReadPoint;
-use crate::txn::PreparedTransactions;
+use crate::txn::{PreparedTransactions, ReferencedTables};
 use crate::write::{Batch, CommitRecord, Pipeline};
 use parking_lot::{Mutex, RwLock};
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::any::Any;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// The definition of a new table.
 pub struct NewTable<'a> {
@@ -33,6 +37,13 @@ pub struct NewTable<'a> {
     pub created_micros: u64,
 }
 
+/// Tables that the layer above has opened by the stored definition, as of one generation.
+#[derive(Default)]
+struct OpenedTables {
+    generation: u64,
+    by_name: HashMap<String, Arc<dyn Any + Send + Sync>>,
+}
+
 /// The catalog of a database.
 ///
 /// A change holds `changing` from its check to its install: it writes one batch, waits until that
@@ -44,12 +55,16 @@ pub struct NewTable<'a> {
 pub struct Catalog {
     pipeline: Arc<Pipeline>,
     prepared: Arc<PreparedTransactions>,
+    referenced: Arc<ReferencedTables>,
+    /// The host's collations, for tables that the host has not opened.
+    collations: OnceLock<Arc<dyn Collations>>,
     counters: Arc<Counters>,
     known: RwLock<CatalogState>,
     /// Grows with every change.
     generation: AtomicU64,
     /// Serializes changes.
     changing: Mutex<()>,
+    opened: Mutex<OpenedTables>,
     /// Index owners, for [`crate::base::prefix_extractor::KeyShapes`].
     owners: Mutex<IndexOwners>,
     /// Indexes that are being filled, and the ends of their key parts.
@@ -125,6 +140,7 @@ impl Catalog {
     pub fn load(
         pipeline: Arc<Pipeline>,
         prepared: Arc<PreparedTransactions>,
+        referenced: Arc<ReferencedTables>,
         counters: Arc<Counters>,
         point: &ReadPoint,
     ) -> Result<Self> {
@@ -135,10 +151,13 @@ impl Catalog {
         Ok(Self {
             pipeline,
             prepared,
+            referenced,
+            collations: OnceLock::new(),
             counters,
             known: RwLock::new(known),
             generation: AtomicU64::new(0),
             changing: Mutex::new(()),
+            opened: Mutex::default(),
             owners: Mutex::default(),
             filling: Mutex::default(),
             kept: Mutex::default(),
@@ -244,6 +263,55 @@ impl Catalog {
         &self.known
     }
 
+    pub(super) fn referenced(&self) -> &ReferencedTables {
+        &self.referenced
+    }
+
+    /// The table called `name` as `open` has opened it in this generation of the catalog.
+    ///
+    /// # Errors
+    /// Those of `open`.
+    pub fn opened<T: Any + Send + Sync>(
+        &self,
+        name: &str,
+        open: impl FnOnce() -> Result<Arc<T>>,
+    ) -> Result<Arc<T>> {
+        let generation = self.generation();
+        {
+            let mut opened = self.opened.lock();
+            if opened.generation != generation {
+                *opened = OpenedTables {
+                    generation,
+                    by_name: HashMap::new(),
+                };
+            }
+            let known = opened.by_name.get(name).map(Arc::clone);
+            if let Some(Ok(table)) = known.map(Arc::downcast) {
+                return Ok(table);
+            }
+        }
+        let table = open()?;
+        let mut opened = self.opened.lock();
+        if opened.generation == generation {
+            let table: Arc<dyn Any + Send + Sync> = table.clone();
+            opened.by_name.insert(name.to_owned(), table);
+        }
+        Ok(table)
+    }
+
+    /// Makes the host's collations known. Further calls have no effect.
+    pub fn set_collations(&self, collations: Arc<dyn Collations>) {
+        let _ = self.collations.set(collations);
+    }
+
+    /// A copy of `schema`, which is a stored one, with the host's collations.
+    ///
+    /// # Errors
+    /// `Unsupported` if the host does not have a collation, or has another version of it.
+    pub fn with_collations(&self, schema: &TableSchema) -> Result<TableSchema> {
+        schema.with_collations(self.collations.get().map(|all| &**all))
+    }
+
     pub(super) fn changing(&self) -> &Mutex<()> {
         &self.changing
     }
@@ -273,25 +341,32 @@ impl Catalog {
     /// `AlreadyExists`; `Unsupported` if the index ids are used up; those of a commit (`NoSpace`,
     /// `Poisoned`, `ShutDown`, `Io`).
     pub fn create(&self, name: &str, definition: NewTable<'_>) -> Result<Arc<TableEntry>> {
-        self.create_numbered(name, definition, 0)
+        self.create_referencing(name, definition, 0, &ForeignKeyRequest::default())
     }
 
-    /// As [`Self::create`], with `used` as the last AUTO_INCREMENT value that counts as used. Table
-    /// and value are one commit: after a crash there is no table that begins at another value.
+    /// Creates a table with foreign keys. `used` is the last AUTO_INCREMENT value that counts as
+    /// used. Table and value are one commit: after a crash there is no table that begins at another
+    /// value.
     ///
     /// # Errors
-    /// Those of [`Self::create`].
-    pub fn create_numbered(
+    /// Those of [`Self::create`]; `ForeignKey` if a foreign key is not allowed, or if one that
+    /// refers to the new table does not fit it.
+    pub fn create_referencing(
         &self,
         name: &str,
         definition: NewTable<'_>,
         used: u64,
+        request: &ForeignKeyRequest,
     ) -> Result<Arc<TableEntry>> {
         let _one = self.changing.lock();
         if self.known.read().tables.contains_key(name) {
             let message = format!("table {name} exists already");
             return Err(Error::new(ErrorKind::AlreadyExists, message));
         }
+        let known = self.known.read();
+        let foreign_keys = known.foreign_keys_of(name, &definition.schema, request)?;
+        known.check_referencing(name, &definition.schema, request.checks)?;
+        drop(known);
         let (indexes, clustered) = self.new_indexes(&definition.schema)?;
         let entry = TableEntry {
             name: name.to_owned(),
@@ -301,6 +376,7 @@ impl Catalog {
             frm: definition.frm.to_vec(),
             version: definition.version.to_vec(),
             created_micros: definition.created_micros,
+            foreign_keys,
         };
         let new = entry.index_ids();
         let mut batch = Batch::new();
@@ -321,19 +397,33 @@ impl Catalog {
     /// `NotFound`; `LockTimeout` if a prepared transaction has changed the table; those of a commit
     /// (`NoSpace`, `Poisoned`, `ShutDown`, `Io`).
     pub fn drop_table(&self, name: &str) -> Result<()> {
+        self.drop_if(name, |_| Ok(()))
+    }
+
+    pub(super) fn drop_if(
+        &self,
+        name: &str,
+        allows: impl FnOnce(&CatalogState) -> Result<()>,
+    ) -> Result<()> {
         let _one = self.changing.lock();
         let entry = self.get_settled(name)?;
+        allows(&self.known.read())?;
         let mut batch = Batch::new();
         batch.add(&table_key(name), Kind::Delete, Value::EMPTY);
         retire(&mut batch, &entry);
         let seqno = self.write_retirement(&batch, &format!("drop table {name}"))?;
         let mut known = self.known.write();
-        known.tables.remove(name);
+        let swapped_out = is_copy(name) || known.is_referenced(name);
+        known.remove_table(name);
         known
             .retired
             .extend(entry.index_ids().into_iter().map(|id| (id, seqno)));
         self.counters.forget(entry.clustered.id);
         self.generation.fetch_add(1, Ordering::Release);
+        drop(known);
+        if swapped_out {
+            self.referenced.open(entry.clustered.id);
+        }
         Ok(())
     }
 
@@ -342,6 +432,40 @@ impl Catalog {
     /// # Errors
     /// Those of [`Self::drop_table`]; `AlreadyExists` if there is a table `to`.
     pub fn rename(&self, from: &str, to: &str) -> Result<()> {
+        self.rename_referencing(from, to, &TableRename::default())
+    }
+
+    /// Renames a table with its foreign keys, and makes those that refer to it follow, unless it is
+    /// swapped out for a copy.
+    ///
+    /// # Errors
+    /// Those of [`Self::rename`]; `ForeignKey` if the table is a copy and does not fit the foreign
+    /// keys of the table that it replaces; `LockTimeout` and `Interrupted` while transactions rely
+    /// on the indexes of a table that is swapped out.
+    pub fn rename_referencing(&self, from: &str, to: &str, rename: &TableRename<'_>) -> Result<()> {
+        let swap_out = !is_copy(from) && is_copy(to);
+        let closed = match swap_out {
+            true => self.close_referenced(from, &rename.session)?,
+            false => None,
+        };
+        let renamed = self.rename_now(from, to, rename, swap_out);
+        match (&renamed, closed) {
+            (Err(_), Some(closed)) => self.referenced.open(closed),
+            // The table is in its place again, or another one is: both may be relied on.
+            (Ok(Some(swapped)), _) => self.referenced.open(*swapped),
+            _ => {}
+        }
+        renamed.map(|_| ())
+    }
+
+    /// Returns the clustered index of the table that had been swapped out of the name `to`.
+    fn rename_now(
+        &self,
+        from: &str,
+        to: &str,
+        rename: &TableRename<'_>,
+        swap_out: bool,
+    ) -> Result<Option<IndexId>> {
         let _one = self.changing.lock();
         let entry = self.get_settled(from)?;
         if self.known.read().tables.contains_key(to) {
@@ -358,15 +482,37 @@ impl Catalog {
             renamed.frm.clear();
             renamed.version.clear();
         }
+        let following = match is_copy(to) {
+            true => Vec::new(),
+            false => {
+                let known = self.known.read();
+                let following = known.follow_rename(from, &mut renamed, rename);
+                known.check_renamed(from, &renamed, rename.session.checks)?;
+                following
+            }
+        };
         let mut batch = Batch::new();
         batch.add(&table_key(from), Kind::Delete, Value::EMPTY);
         put_entry(&mut batch, &renamed, &[]);
+        following
+            .iter()
+            .for_each(|child| put_entry(&mut batch, child, &[]));
         self.write(&batch, &format!("rename table {from} to {to}"))?;
         let mut known = self.known.write();
-        known.tables.remove(from);
-        known.tables.insert(to.to_owned(), Arc::new(renamed));
+        let swapped = known.swapped_out(to).map(|old| old.clustered.id);
+        match swap_out {
+            true => known.swap_out(from),
+            false => {
+                known.tables.remove(from);
+                known.forget_references(&entry);
+            }
+        }
+        for table in following {
+            known.put_table(Arc::new(table));
+        }
+        known.put_table(Arc::new(renamed));
         self.generation.fetch_add(1, Ordering::Release);
-        Ok(())
+        Ok(swapped)
     }
 
     /// Empties a table: it gets new index ids, and the old ones retire.
@@ -374,6 +520,10 @@ impl Catalog {
     /// # Errors
     /// Those of [`Self::drop_table`]; `Unsupported` if the index ids are used up.
     pub fn truncate(&self, name: &str) -> Result<Arc<TableEntry>> {
+        self.truncate_now(name)
+    }
+
+    pub(super) fn truncate_now(&self, name: &str) -> Result<Arc<TableEntry>> {
         let _one = self.changing.lock();
         let old = self.get_settled(name)?;
         let (indexes, clustered) = self.new_indexes(&old.schema)?;
@@ -537,10 +687,7 @@ impl Catalog {
             index.created = seqno;
         }
         let entry = Arc::new(entry);
-        self.known
-            .write()
-            .tables
-            .insert(entry.name.clone(), Arc::clone(&entry));
+        self.known.write().put_table(Arc::clone(&entry));
         self.generation.fetch_add(1, Ordering::Release);
         entry
     }

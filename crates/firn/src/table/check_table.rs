@@ -36,7 +36,7 @@ pub struct CheckReport {
 }
 
 impl CheckReport {
-    fn problem(&mut self, words: String) {
+    pub(super) fn problem(&mut self, words: String) {
         self.problem_count += 1;
         if self.problems.len() < PROBLEMS_MAX {
             self.problems.push(words);

@@ -15,7 +15,9 @@ use crate::base::blob_buf::BlobBuf;
 use crate::base::key::index_prefix;
 use crate::base::key_range::prefix_successor;
 use crate::base::{Error, IndexId, Result};
-use crate::catalog::{Catalog, IndexChange, IndexEntry, IndexOrigin, TableSchema};
+use crate::catalog::{
+    Catalog, DdlSession, ForeignKeyRequest, IndexChange, IndexEntry, IndexOrigin, TableSchema,
+};
 use crate::ingest::{IndexLoad, LoadFailure, LoadLimits, LoadProgress, Uniqueness};
 use crate::iter::{MergeIter, MvccIter, ReadAt};
 use crate::read::{self, ReadPoint, ScanRange, scan_sources};
@@ -45,6 +47,7 @@ pub struct IndexBuild {
     /// The value of the AUTO_INCREMENT counter from the commit on, if that changes.
     autoincrement: Option<u64>,
     committed: bool,
+    foreign_keys: ForeignKeyRequest,
 }
 
 impl IndexBuild {
@@ -72,6 +75,7 @@ impl IndexBuild {
             filled: false,
             autoincrement: None,
             committed: false,
+            foreign_keys: ForeignKeyRequest::default(),
         })
     }
 
@@ -79,6 +83,27 @@ impl IndexBuild {
     /// does.
     pub fn set_autoincrement(&mut self, next: u64, largest: u64) {
         self.autoincrement = Some(last_used(next, largest));
+    }
+
+    /// Makes foreign keys come and go with the commit. Checks that the change is allowed.
+    ///
+    /// # Errors
+    /// `ForeignKey`.
+    pub fn set_foreign_keys(&mut self, request: ForeignKeyRequest) -> Result<()> {
+        self.foreign_keys = request;
+        let origins = self.from.iter().map(|from| match from {
+            Some(number) => IndexOrigin::Old(*number),
+            None => IndexOrigin::New(IndexId::MAX),
+        });
+        let change = IndexChange {
+            table: &self.table.name,
+            indexes: origins.collect(),
+            schema: self.schema.clone(),
+            autoincrement: None,
+            foreign_keys: &self.foreign_keys,
+        };
+        let checks = self.foreign_keys.checks;
+        self.table.catalog.check_index_change(change, checks)
     }
 
     fn new_numbers(&self) -> Vec<usize> {
@@ -233,13 +258,18 @@ impl IndexBuild {
     ///
     /// # Errors
     /// Those of a commit of the catalog; `InvalidArgument` if new indexes were not filled.
-    pub fn commit(changes: &mut [&mut IndexBuild], frm: &[u8], version: &[u8]) -> Result<()> {
+    pub fn commit(
+        changes: &mut [&mut IndexBuild],
+        frm: &[u8],
+        version: &[u8],
+        session: &DdlSession<'_>,
+    ) -> Result<()> {
         let Some(catalog) = changes.first().map(|c| Arc::clone(&c.table.catalog)) else {
             return Ok(());
         };
         let planned = changes.iter().map(|change| change.planned());
         let planned = planned.collect::<Result<Vec<_>>>()?;
-        catalog.change_indexes(planned, frm, version)?;
+        catalog.change_indexes(planned, frm, version, session)?;
         changes
             .iter_mut()
             .for_each(|change| change.committed = true);
@@ -260,6 +290,7 @@ impl IndexBuild {
             indexes: origins.collect::<Result<_>>()?,
             schema: self.schema.clone(),
             autoincrement: self.autoincrement,
+            foreign_keys: &self.foreign_keys,
         })
     }
 

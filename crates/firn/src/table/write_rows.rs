@@ -11,6 +11,7 @@
 //! read point, and noted for the validation of the commit.
 
 use super::blob_columns::{LargeValue, same_bytes, unchanged};
+use super::foreign_keys::{CascadeLink, CascadeStep, NewReferences, RowChange};
 use super::index_info::IndexInfo;
 use super::neighbours::Neighbours;
 use super::{Table, TableIds, corrupt};
@@ -34,6 +35,8 @@ pub struct WriteFlags {
     pub skip_unique_secondary: bool,
     /// The commit validates the write, which locks nothing. [`Table`] sets it in its own copy.
     pub validated: bool,
+    /// Foreign keys are neither checked nor followed.
+    pub skip_foreign_keys: bool,
 }
 
 impl WriteFlags {
@@ -119,6 +122,7 @@ struct RowUpdate<'a> {
     /// The row is newer than the snapshot: each index gets an own entry, even an equal one.
     newer: bool,
     flags: WriteFlags,
+    link: &'a CascadeLink<'a>,
 }
 
 /// The key of a row to insert.
@@ -215,6 +219,12 @@ impl Table {
         flags: WriteFlags,
         scratch: &mut RowScratch,
     ) -> Result<WriteOutcome> {
+        let link = CascadeLink::new(None, self.name(), false);
+        let references = NewReferences { record, old: None };
+        if current.has_foreign_keys(flags) {
+            let primary = self.primary_number();
+            self.check_references(txn, current, primary, row_key, references, &link)?;
+        }
         // The row first: while a unique check waits, others must meet it in the clustered index.
         let new = NewRow { row_key, row_id };
         // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
@@ -230,6 +240,10 @@ impl Table {
             scratch.new_value.clear();
             // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
             unsafe { index.entry_value(record, &mut scratch.new_value) }?;
+            if current.has_foreign_keys(flags) {
+                let entry = &scratch.new_entry;
+                self.check_references(txn, current, Some(number), entry, references, &link)?;
+            }
             let claims = index.unique && !parts.has_null && !flags.skip_unique_secondary;
             let declared_len = claims.then_some(parts.declared_len);
             if !self.insert_entry(txn, declared_len, row_key, flags, scratch)? {
@@ -382,6 +396,25 @@ impl Table {
         flags: WriteFlags,
         scratch: &mut RowScratch,
     ) -> Result<WriteOutcome> {
+        // SAFETY: blob columns of the records point to their bytes: the same promise, passed on.
+        unsafe { self.update_by(txn, old, new, row_id, flags, scratch, None) }
+    }
+
+    /// As [`Self::update`], by the statement or by a step of a cascade.
+    ///
+    /// # Safety
+    /// As for [`Self::update`].
+    #[allow(clippy::too_many_arguments)] // One row and all that belongs to it.
+    pub(super) unsafe fn update_by(
+        &self,
+        txn: &mut Transaction,
+        old: &[u8],
+        new: &[u8],
+        row_id: Option<u64>,
+        flags: WriteFlags,
+        scratch: &mut RowScratch,
+        by: Option<CascadeStep<'_>>,
+    ) -> Result<WriteOutcome> {
         self.check_record(old)?;
         self.check_record(new)?;
         txn.before_write()?;
@@ -396,9 +429,10 @@ impl Table {
         }
         let mark = txn.savepoint();
         let keys = (&old_key[..], &new_key[..]);
+        let link = CascadeLink::new(by, self.name(), false);
         scratch.claimed.number = 0;
         // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
-        let done = unsafe { self.update_at(txn, &current, old, new, keys, flags, scratch) };
+        let done = unsafe { self.update_at(txn, &current, old, new, keys, flags, scratch, &link) };
         if matches!(done, Ok(WriteOutcome::Done { .. })) {
             scratch.claimed.keep(txn, flags);
         } else {
@@ -418,6 +452,7 @@ impl Table {
         (old_key, new_key): (&[u8], &[u8]),
         flags: WriteFlags,
         scratch: &mut RowScratch,
+        link: &CascadeLink<'_>,
     ) -> Result<WriteOutcome> {
         let live = &txn.context().mutable;
         // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
@@ -466,8 +501,25 @@ impl Table {
                 )
             };
         }
+        let change = RowChange {
+            old,
+            new: Some(new),
+            flags,
+        };
+        let follows = current.has_foreign_keys(flags);
         if old_key != new_key {
             txn.delete(old_key)?;
+        }
+        if follows {
+            let primary = self.primary_number();
+            self.check_referencing(txn, current, primary, old_key, change, link)?;
+            let references = NewReferences {
+                record: new,
+                old: Some((old, old_key != new_key)),
+            };
+            self.check_references(txn, current, primary, new_key, references, link)?;
+        }
+        if old_key != new_key {
             let new_row = NewRow {
                 row_key: new_key,
                 row_id: None,
@@ -496,10 +548,12 @@ impl Table {
             new: (new, new_key),
             newer,
             flags,
+            link,
         };
         for (number, index) in Self::secondaries(current) {
             // SAFETY: the caller promises that blob columns of both records point to their bytes.
-            let unique = unsafe { self.update_entry(txn, index, &update, scratch) }?;
+            let unique =
+                unsafe { self.update_entry(txn, current, (number, index), &update, scratch) }?;
             if !unique {
                 return Ok(WriteOutcome::Duplicate { index: number });
             }
@@ -529,7 +583,8 @@ impl Table {
     unsafe fn update_entry(
         &self,
         txn: &mut Transaction,
-        index: &IndexInfo,
+        current: &TableIds,
+        (number, index): (usize, &IndexInfo),
         update: &RowUpdate<'_>,
         scratch: &mut RowScratch,
     ) -> Result<bool> {
@@ -538,6 +593,7 @@ impl Table {
             new: (new, new_key),
             newer,
             flags,
+            link,
         } = *update;
         scratch.old_value.clear();
         scratch.new_value.clear();
@@ -551,6 +607,21 @@ impl Table {
             )
         };
         let same_entry = scratch.old_entry == scratch.new_entry;
+        let follows = current.has_foreign_keys(flags);
+        let change = RowChange {
+            old,
+            new: Some(new),
+            flags,
+        };
+        let references = NewReferences {
+            record: new,
+            old: Some((old, !same_entry)),
+        };
+        if same_entry && follows {
+            let (gone, entry) = (&scratch.old_entry, &scratch.new_entry);
+            self.check_referencing(txn, current, Some(number), gone, change, link)?;
+            self.check_references(txn, current, Some(number), entry, references, link)?;
+        }
         if same_entry && scratch.old_value == scratch.new_value && !newer {
             return Ok(true);
         }
@@ -568,6 +639,11 @@ impl Table {
         txn.delete(&scratch.old_entry)?;
         if index.unique && !moves && !before.has_null && flags.locks() {
             lock_around_old_entry(txn, index.id(), &scratch.old_entry[..before.declared_len])?;
+        }
+        if follows {
+            let (gone, entry) = (&scratch.old_entry, &scratch.new_entry);
+            self.check_referencing(txn, current, Some(number), gone, change, link)?;
+            self.check_references(txn, current, Some(number), entry, references, link)?;
         }
         let claims = index.unique && moves && !after.has_null && !flags.skip_unique_secondary;
         let declared_len = claims.then_some(after.declared_len);
@@ -589,6 +665,23 @@ impl Table {
         flags: WriteFlags,
         scratch: &mut RowScratch,
     ) -> Result<()> {
+        // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
+        unsafe { self.delete_by(txn, record, row_id, flags, scratch, None) }
+    }
+
+    /// As [`Self::delete`], by the statement or by a step of a cascade.
+    ///
+    /// # Safety
+    /// As for [`Self::delete`].
+    pub(super) unsafe fn delete_by(
+        &self,
+        txn: &mut Transaction,
+        record: &[u8],
+        row_id: Option<u64>,
+        flags: WriteFlags,
+        scratch: &mut RowScratch,
+        by: Option<CascadeStep<'_>>,
+    ) -> Result<()> {
         self.check_record(record)?;
         txn.before_delete()?;
         let current = self.current();
@@ -599,8 +692,10 @@ impl Table {
         claim_old_row(txn, &row_key, flags)?;
         let mark = txn.savepoint();
         scratch.claimed.number = 0;
+        let link = CascadeLink::new(by, self.name(), true);
         // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
-        let done = unsafe { self.delete_at(txn, &current, record, &row_key, flags, scratch) };
+        let done =
+            unsafe { self.delete_at(txn, &current, record, &row_key, flags, scratch, &link) };
         if done.is_err() {
             txn.rollback_to(mark);
             scratch.claimed.give_back(txn, flags);
@@ -610,6 +705,8 @@ impl Table {
         done
     }
 
+    /// Deletes the row first, so that a cascade that comes back to it finds it gone.
+    #[allow(clippy::too_many_arguments)] // One row and all that belongs to it.
     unsafe fn delete_at(
         &self,
         txn: &mut Transaction,
@@ -618,11 +715,23 @@ impl Table {
         row_key: &[u8],
         flags: WriteFlags,
         scratch: &mut RowScratch,
+        link: &CascadeLink<'_>,
     ) -> Result<()> {
+        let follows = current.has_foreign_keys(flags);
+        let change = RowChange {
+            old: record,
+            new: None,
+            flags,
+        };
         if !flags.validated {
             self.hide_if_newer(txn, row_key)?;
         }
-        for (_, index) in Self::secondaries(current) {
+        txn.delete(row_key)?;
+        if follows {
+            let primary = self.primary_number();
+            self.check_referencing(txn, current, primary, row_key, change, link)?;
+        }
+        for (number, index) in Self::secondaries(current) {
             // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
             let parts = unsafe { entry_key(index, record, row_key, &mut scratch.old_entry) }?;
             if index.unique {
@@ -631,8 +740,11 @@ impl Table {
                 self.lock_unique(txn, declared, parts.has_null, flags, claimed)?;
             }
             txn.delete(&scratch.old_entry)?;
+            if follows {
+                let entry = &scratch.old_entry;
+                self.check_referencing(txn, current, Some(number), entry, change, link)?;
+            }
         }
-        txn.delete(row_key)?;
         current.count_rows(txn, -1);
         Ok(())
     }

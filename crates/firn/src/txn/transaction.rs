@@ -97,6 +97,8 @@ pub struct Transaction {
     wrote: bool,
     /// The slots of [`super::ActiveInserts`] that list the transaction.
     inserting: u64,
+    /// The entries of [`super::ReferencedTables`] that count the transaction.
+    referenced: Vec<IndexId>,
     hidden: HiddenRows,
     /// Locks that go with the writes that have taken them, at a rollback.
     write_locks: WriteLocks,
@@ -145,6 +147,7 @@ impl Transaction {
             mark,
             wrote: false,
             inserting: 0,
+            referenced: Vec::new(),
             hidden,
             write_locks: WriteLocks::default(),
             counters: Vec::new(),

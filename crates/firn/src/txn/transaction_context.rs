@@ -3,6 +3,7 @@
 use super::active_inserts::ActiveInserts;
 use super::lock_table::LockTable;
 use super::prepared::PreparedTransactions;
+use super::referenced_tables::ReferencedTables;
 use super::snapshots::SnapshotList;
 use super::transaction_list::TransactionList;
 use crate::base::memory_tracker::MemoryTracker;
@@ -27,6 +28,8 @@ pub struct TransactionContext {
     pub transactions: Arc<TransactionList>,
     /// Transactions with uncommitted inserts, for scans that lock gaps.
     pub inserts: ActiveInserts,
+    /// Referenced tables of foreign keys that transactions rely on.
+    pub referenced: Arc<ReferencedTables>,
     /// Live snapshots; compaction keeps the versions that they see.
     pub snapshots: Arc<SnapshotList>,
     /// Options that may change while the database is open.

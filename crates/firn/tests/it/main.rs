@@ -7,6 +7,7 @@ mod db;
 mod distinct;
 mod estimates;
 mod fixture_v1;
+mod foreign_keys;
 mod full_disk_commit;
 mod full_disk_deletes;
 mod fuzz;

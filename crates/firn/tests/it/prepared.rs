@@ -4,7 +4,7 @@
 use super::schema::{column, int_index, open_or_create};
 use firn::base::options::Options;
 use firn::base::{ErrorKind, Result};
-use firn::catalog::{TableLocking, TableSchema};
+use firn::catalog::{DdlSession, TableLocking, TableSchema};
 use firn::db::Db;
 use firn::env::fault::{CallClass, Errno, Fault};
 use firn::env::{Env, FaultEnv, MemEnv};
@@ -156,7 +156,7 @@ fn changes_of_the_table(db: &Arc<Db>) -> Vec<(&'static str, Result<()>)> {
     let mut dropped = schema();
     dropped.indexes.pop();
     let mut build = IndexBuild::new(table, db.context(), dropped, vec![Some(0)]).unwrap();
-    let index = IndexBuild::commit(&mut [&mut build], b"", b"");
+    let index = IndexBuild::commit(&mut [&mut build], b"", b"", &DdlSession::default());
     vec![
         ("drop an index", index),
         ("rename", catalog.rename("d/t", "d/u")),

@@ -89,6 +89,7 @@ fn known() -> CatalogState {
         frm: Vec::new(),
         version: Vec::new(),
         created_micros: 0,
+        foreign_keys: Vec::new(),
     };
     let hidden = TableEntry {
         name: "d/h".to_owned(),

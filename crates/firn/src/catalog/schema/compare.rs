@@ -252,7 +252,7 @@ impl IndexPart {
 
 /// Whether two collations encode to the same bytes. The table of simple weights does not count,
 /// since it is only a shortcut.
-fn same_format(a: &CollationSpec, b: &CollationSpec) -> bool {
+pub(super) fn same_format(a: &CollationSpec, b: &CollationSpec) -> bool {
     (a.id, &a.name, a.pad, &a.levels) == (b.id, &b.name, b.pad, &b.levels)
         && (a.weight_len, a.form, a.char_filled) == (b.weight_len, b.form, b.char_filled)
 }

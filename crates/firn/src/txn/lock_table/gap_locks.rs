@@ -344,7 +344,8 @@ impl GapLockTable {
                     slot.owners.fetch_add(1, Ordering::SeqCst);
                 }
                 match own.ranges.last_mut() {
-                    Some((_, last)) if *last == lower => {
+                    // The end of an index is the begin of the next one.
+                    Some((first, last)) if *last == lower && index_of(first) == index => {
                         last.clear();
                         last.extend_from_slice(upper);
                     }

@@ -99,6 +99,9 @@ impl Transaction {
         }
         // Release read locks, as InnoDB does: the transaction does not read any more.
         self.cx.locks.release_reads(&self.owner);
+        // Its new rows are listed as uncommitted, so a deleter of the rows that they refer to meets
+        // them without the released locks.
+        self.rely_on_nothing();
         Ok(())
     }
 
@@ -299,6 +302,7 @@ impl Transaction {
         // committed.
         self.forget_inserts();
         self.cx.locks.release_all(&self.owner);
+        self.rely_on_nothing();
         self.owner.set_changed_rows(0);
         self.changed_rows = 0;
         self.row_counts.clear();

@@ -26,6 +26,39 @@ impl Transaction {
         self.cx.locks.release(&self.owner, key);
     }
 
+    /// Relies on the indexes of the referenced table with clustered index `table` until the end of
+    /// the transaction: DDL that would replace them waits. Returns whether the transaction did not
+    /// rely on it before. The caller then looks again whether the table has these indexes.
+    ///
+    /// # Errors
+    /// `LockTimeout` and `Interrupted` while DDL changes the indexes.
+    pub fn rely_on(&mut self, table: IndexId) -> Result<bool> {
+        if self.referenced.contains(&table) {
+            return Ok(false);
+        }
+        while !self.cx.referenced.enter(table) {
+            self.await_referenced(table)?;
+        }
+        self.referenced.push(table);
+        Ok(true)
+    }
+
+    /// Waits until no DDL changes the indexes of the referenced table with clustered index `table`.
+    ///
+    /// # Errors
+    /// `LockTimeout`, `Interrupted`.
+    pub fn await_referenced(&self, table: IndexId) -> Result<()> {
+        let referenced = &self.cx.referenced;
+        referenced.await_open(table, &self.owner, self.lock_timeout_us)
+    }
+
+    /// Ends what [`Self::rely_on`] has begun.
+    pub(super) fn rely_on_nothing(&mut self) {
+        for table in self.referenced.drain(..) {
+            self.cx.referenced.leave(table);
+        }
+    }
+
     /// Waits at the write stall gate. Each statement passes the gate once, before its first write.
     ///
     /// # Errors

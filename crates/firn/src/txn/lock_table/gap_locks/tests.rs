@@ -190,3 +190,19 @@ fn a_wait_for_a_gap_ends_with_its_time_and_with_a_kill() {
     assert_eq!(*error.kind(), crate::base::ErrorKind::Interrupted);
     assert!(table.waits().is_empty());
 }
+
+/// A range up to the end of an index and one from the begin of the next index meet in one key. Both
+/// are released.
+#[test]
+fn the_end_of_an_index_is_not_joined_to_the_next_one() {
+    let prefix = |index: u32| index.to_be_bytes().to_vec();
+    let table = GapLockTable::new();
+    let (a, b) = (LockOwner::new(1, 0), LockOwner::new(2, 0));
+    table.lock(&a, &prefix(7), &prefix(8));
+    table.lock(&a, &prefix(8), &prefix(9));
+    let key = [prefix(8), vec![1]].concat();
+    assert!(table.is_locked_against(&b, &key));
+    table.release_all(&a);
+    assert!(!table.is_locked_against(&b, &key));
+    table.for_each(|_, _, _| panic!("a range is left"), |_, _| {});
+}

@@ -1,0 +1,644 @@
+//! New foreign keys: whether they are allowed, and what they are called.
+//!
+//! The rules, their order and the texts are InnoDB's, so that a client sees no difference. One rule
+//! is stricter: equal values of both columns must have equal bytes in keys, so that one table's
+//! entries give the other one's keys. InnoDB also accepts pairs such as BINARY and VARBINARY.
+
+use super::catalog_state::CatalogState;
+use super::foreign_key::{ForeignKey, ForeignKeyColumn, ReferentialAction, is_copy};
+use super::key_columns::{IndexTrouble, leading_index, leading_index_but};
+use super::referencing_ddl::TableRename;
+use super::schema::{TableLocking, TableSchema};
+use super::table_entry::TableEntry;
+use crate::base::{Error, ForeignKeyError, ForeignKeyViolation, Result};
+use std::sync::Arc;
+
+/// A foreign key as a statement defines it.
+#[derive(Debug, Clone, Default)]
+pub struct NewForeignKey {
+    /// Its name; `None` for one that the catalog chooses.
+    pub name: Option<String>,
+    /// Its name or columns, for messages.
+    pub label: String,
+    /// The columns.
+    pub columns: Vec<ForeignKeyColumn>,
+    /// The referenced table, `database/table`.
+    pub parent: String,
+    /// The referenced table as SQL names it, for messages.
+    pub parent_label: String,
+    /// What follows the deletion of a referenced row.
+    pub on_delete: ReferentialAction,
+    /// What follows another key of a referenced row.
+    pub on_update: ReferentialAction,
+    /// The table to replace has the same foreign key, which was checked when it was added.
+    pub inherited: bool,
+    /// A stored generated column is computed from one of the columns.
+    pub on_generated_base: bool,
+}
+
+/// The foreign keys of a statement.
+#[derive(Debug, Clone, Default)]
+pub struct ForeignKeyRequest {
+    /// The foreign keys to add.
+    pub added: Vec<NewForeignKey>,
+    /// Names of those to drop.
+    pub dropped: Vec<String>,
+    /// The statement in words, for messages: `Create ` or `Alter `.
+    pub operation: &'static str,
+    /// The table as SQL names it, for messages.
+    pub table_label: String,
+    /// The table's own name as SQL has it: names that the catalog chooses begin with it.
+    pub table_text: String,
+    /// The table that the new one replaces, `database/table`: new names continue its numbers.
+    pub replaces: Option<String>,
+    /// The session checks foreign keys.
+    pub checks: bool,
+    /// The session's mode is strict.
+    pub strict: bool,
+}
+
+const GENERATED: &str = "_ibfk_";
+
+fn broken(violation: ForeignKeyViolation, table: &str, name: &str, text: String) -> Error {
+    let error = ForeignKeyError {
+        violation,
+        table: table.to_owned(),
+        name: name.to_owned(),
+    };
+    Error::foreign_key(error, text)
+}
+
+/// The largest number in the names that the catalog has chosen for foreign keys of a table.
+fn largest_number(entry: &TableEntry, table_text: &str) -> u64 {
+    let prefix = format!("{table_text}{GENERATED}");
+    let numbers = entry.foreign_keys.iter().filter_map(|key| {
+        let number = key.name.strip_prefix(&prefix)?;
+        (!number.starts_with('0')).then(|| number.parse().ok())?
+    });
+    numbers.max().unwrap_or(0)
+}
+
+impl CatalogState {
+    /// The foreign keys of the new table `table`, by name.
+    ///
+    /// # Errors
+    /// `ForeignKey`, with InnoDB's text or none.
+    pub(super) fn foreign_keys_of(
+        &self,
+        table: &str,
+        schema: &TableSchema,
+        request: &ForeignKeyRequest,
+    ) -> Result<Vec<ForeignKey>> {
+        let before = request.replaces.as_ref();
+        let before = before.and_then(|name| self.tables.get(name));
+        let largest = before.map_or(0, |entry| largest_number(entry, &request.table_text));
+        self.added_keys(table, schema, request, largest, Vec::new(), &[])
+    }
+
+    /// The foreign keys of `old` after a change of its definition to `schema`.
+    pub(super) fn changed_foreign_keys(
+        &self,
+        old: &TableEntry,
+        schema: &TableSchema,
+        request: &ForeignKeyRequest,
+        fresh: &[usize],
+    ) -> Result<Vec<ForeignKey>> {
+        let is_dropped = |key: &ForeignKey| {
+            let mut dropped = request.dropped.iter();
+            dropped.any(|name| name.eq_ignore_ascii_case(&key.name))
+        };
+        let stays = old.foreign_keys.iter().filter(|key| !is_dropped(key));
+        let stays = stays.map(|key| ForeignKey {
+            columns: renamed_columns(&key.columns, &old.schema, schema, false),
+            ..key.clone()
+        });
+        let largest = largest_number(old, &request.table_text);
+        self.added_keys(&old.name, schema, request, largest, stays.collect(), fresh)
+    }
+
+    fn added_keys(
+        &self,
+        table: &str,
+        schema: &TableSchema,
+        request: &ForeignKeyRequest,
+        largest: u64,
+        mut keys: Vec<ForeignKey>,
+        fresh: &[usize],
+    ) -> Result<Vec<ForeignKey>> {
+        let mut number = largest;
+        for new in &request.added {
+            let definition = Definition {
+                known: self,
+                table,
+                schema,
+                request,
+                new,
+                fresh,
+            };
+            let mut key = definition.checked()?;
+            key.name = new.name.clone().unwrap_or_else(|| {
+                number += 1;
+                format!("{}{GENERATED}{number}", request.table_text)
+            });
+            if let Some(other) = keys.iter().find(|other| other.name == key.name) {
+                let violation = match other.inherited {
+                    true => ForeignKeyViolation::NameIsTaken,
+                    false => ForeignKeyViolation::Definition,
+                };
+                return Err(broken(violation, table, &key.name, String::new()));
+            }
+            let dropped = request.dropped.iter();
+            let taken = self.is_foreign_key(table, &key.name)
+                && !dropped
+                    .into_iter()
+                    .any(|name| name.eq_ignore_ascii_case(&key.name));
+            if !key.inherited && taken {
+                let violation = ForeignKeyViolation::NameIsTaken;
+                return Err(broken(violation, table, &key.name, String::new()));
+            }
+            keys.push(key);
+        }
+        keys.sort_by(|a, b| a.name.cmp(&b.name));
+        self.refuse_optimistic(table, schema, &keys)?;
+        Ok(keys)
+    }
+
+    /// Refuses foreign keys of which a table is optimistic: its transactions lock nothing, so the
+    /// two sides of a foreign key would not meet.
+    fn refuse_optimistic(
+        &self,
+        table: &str,
+        schema: &TableSchema,
+        keys: &[ForeignKey],
+    ) -> Result<()> {
+        let refused = |name: &str| {
+            let text = "optimistic tables have no foreign keys".to_owned();
+            Err(broken(ForeignKeyViolation::Definition, table, name, text))
+        };
+        let is_optimistic = |schema: &TableSchema| schema.locking == TableLocking::Optimistic;
+        for key in keys {
+            let parent = match key.parent == table {
+                true => None,
+                false => self.table_or_swapped(&key.parent),
+            };
+            if is_optimistic(schema) || parent.is_some_and(|parent| is_optimistic(&parent.schema)) {
+                return refused(&key.name);
+            }
+        }
+        match self.referencing(table).into_iter().next() {
+            Some((_, key)) if is_optimistic(schema) => refused(&key.name),
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks that the foreign keys that refer to `parent` fit its new definition.
+    ///
+    /// # Errors
+    /// `ForeignKey`, if the session checks foreign keys.
+    pub(super) fn check_referencing(
+        &self,
+        parent: &str,
+        schema: &TableSchema,
+        checks: bool,
+    ) -> Result<()> {
+        if !checks || is_copy(parent) {
+            return Ok(());
+        }
+        for (child, key) in self.referencing(parent) {
+            let child_schema = match child.name == parent {
+                true => schema,
+                false => &child.schema,
+            };
+            if child.name != parent {
+                fits(&child.name, child_schema, &key, Some(schema))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks the foreign keys of a copy that takes the name of the table that it replaces.
+    pub(super) fn check_renamed(
+        &self,
+        from: &str,
+        renamed: &TableEntry,
+        checks: bool,
+    ) -> Result<()> {
+        if is_copy(from) {
+            self.refuse_optimistic(&renamed.name, &renamed.schema, &renamed.foreign_keys)?;
+        }
+        if !checks || !is_copy(from) {
+            return Ok(());
+        }
+        for key in &renamed.foreign_keys {
+            let parent = match key.parent == renamed.name {
+                true => Some(&renamed.schema),
+                false => self
+                    .table_or_swapped(&key.parent)
+                    .map(|parent| &parent.schema),
+            };
+            fits(&renamed.name, &renamed.schema, key, parent)?;
+        }
+        self.check_referencing(&renamed.name, &renamed.schema, checks)
+    }
+
+    /// Adapts the foreign keys of a table that is renamed from `from`. Returns the other tables
+    /// that refer to it, with the new name.
+    pub(super) fn follow_rename(
+        &self,
+        from: &str,
+        renamed: &mut TableEntry,
+        rename: &TableRename<'_>,
+    ) -> Vec<TableEntry> {
+        let to = renamed.name.clone();
+        let prefix = format!("{}{GENERATED}", rename.from_text);
+        for key in &mut renamed.foreign_keys {
+            key.inherited = false;
+            if key.parent == from {
+                key.parent.clone_from(&to);
+            }
+            if let Some(number) = key.name.strip_prefix(&prefix) {
+                key.name = format!("{}{GENERATED}{number}", rename.to_text);
+            }
+        }
+        renamed.foreign_keys.sort_by(|a, b| a.name.cmp(&b.name));
+        if is_copy(from) {
+            return Vec::new();
+        }
+        let mut following: Vec<TableEntry> = Vec::new();
+        for (child, _) in self.referencing(from) {
+            let seen = following.iter().any(|other| other.name == child.name);
+            if child.name == from || seen {
+                continue;
+            }
+            let mut child = (*child).clone();
+            for key in child
+                .foreign_keys
+                .iter_mut()
+                .filter(|key| key.parent == from)
+            {
+                key.parent.clone_from(&to);
+            }
+            following.push(child);
+        }
+        following
+    }
+
+    /// The other tables whose foreign keys name columns of `old` that have another name in `new`.
+    pub(super) fn follow_columns(&self, old: &TableEntry, new: &TableSchema) -> Vec<TableEntry> {
+        let mut following: Vec<TableEntry> = Vec::new();
+        for (child, _) in self.referencing(&old.name) {
+            let seen = following.iter().any(|other| other.name == child.name);
+            if child.name == old.name || seen {
+                continue;
+            }
+            let mut changed = (*child).clone();
+            for key in &mut changed.foreign_keys {
+                if key.parent == old.name {
+                    key.columns = renamed_columns(&key.columns, &old.schema, new, true);
+                }
+            }
+            if changed.foreign_keys != child.foreign_keys {
+                following.push(changed);
+            }
+        }
+        following
+    }
+
+    /// Checks that the foreign keys that found an index in `old` find one in the changed table
+    /// `new`.
+    ///
+    /// # Errors
+    /// `ForeignKey`, which names the index that is missed.
+    pub(super) fn check_needed_indexes(&self, old: &TableEntry, new: &TableEntry) -> Result<()> {
+        let needed = |number: usize| {
+            let index = &old.schema.indexes[number].name;
+            let text = format!("index {index} is needed in a foreign key");
+            broken(ForeignKeyViolation::IndexIsNeeded, &old.name, index, text)
+        };
+        for (before, after) in old.foreign_keys.iter().filter_map(|key| {
+            let mut after = new.foreign_keys.iter();
+            Some((key, after.find(|after| after.name == key.name)?))
+        }) {
+            if let Ok(number) = leading_index(&old.schema, &before.column_names(), None)
+                && leading_index(&new.schema, &after.column_names(), None).is_err()
+            {
+                return Err(needed(number));
+            }
+        }
+        for (child, key) in self.referencing(&old.name) {
+            let stays = |entry: &TableEntry| {
+                entry
+                    .foreign_keys
+                    .iter()
+                    .any(|other| other.name == key.name)
+            };
+            if child.name == old.name && !stays(new) {
+                continue;
+            }
+            let Ok(own) = leading_index(&child.schema, &key.column_names(), None) else {
+                continue;
+            };
+            let like = Some((&child.schema, own));
+            let renamed = renamed_columns(&key.columns, &old.schema, &new.schema, true);
+            let names: Vec<&str> = renamed.iter().map(|one| &*one.referenced).collect();
+            if let Ok(number) = leading_index(&old.schema, &key.parent_column_names(), like)
+                && leading_index(&new.schema, &names, like).is_err()
+            {
+                return Err(needed(number));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The columns of a foreign key after columns of `old` got the names that they have in `new`.
+/// `referenced`: the referenced columns are those of the table; self-references have both.
+fn renamed_columns(
+    columns: &[ForeignKeyColumn],
+    old: &TableSchema,
+    new: &TableSchema,
+    referenced: bool,
+) -> Vec<ForeignKeyColumn> {
+    let renamed = |name: &str| {
+        let position = old.find_column(name);
+        let column = position.and_then(|position| new.columns.get(position));
+        column.map_or_else(|| name.to_owned(), |column| column.name.clone())
+    };
+    let columns = columns.iter().map(|column| match referenced {
+        true => ForeignKeyColumn {
+            referenced: renamed(&column.referenced),
+            ..column.clone()
+        },
+        false => ForeignKeyColumn {
+            name: renamed(&column.name),
+            ..column.clone()
+        },
+    });
+    columns.collect()
+}
+
+/// Checks that both tables of a foreign key have the indexes that it needs.
+fn fits(
+    table: &str,
+    schema: &TableSchema,
+    key: &ForeignKey,
+    parent: Option<&TableSchema>,
+) -> Result<()> {
+    let bad = || {
+        broken(
+            ForeignKeyViolation::Definition,
+            table,
+            &key.name,
+            String::new(),
+        )
+    };
+    let own = leading_index(schema, &key.column_names(), None).map_err(|_| bad())?;
+    if let Some(parent) = parent {
+        let like = Some((schema, own));
+        leading_index(parent, &key.parent_column_names(), like).map_err(|_| bad())?;
+    }
+    Ok(())
+}
+
+/// Whether the server's definition image is that of a table with system versioning: its second
+/// section has a field for the period of the rows.
+fn is_versioned(frm: &[u8]) -> bool {
+    const HEAD: usize = 64;
+    const PERIOD_FOR_SYSTEM_TIME: u8 = 4;
+    let len = |at: usize| {
+        let bytes = frm.get(at..at + 2)?;
+        Some(usize::from(u16::from_le_bytes(bytes.try_into().ok()?)))
+    };
+    let end = HEAD + len(4).unwrap_or(0);
+    let mut at = HEAD;
+    while at + 1 < end.min(frm.len()) {
+        let (tag, short) = (frm[at], usize::from(frm[at + 1]));
+        at += 2;
+        if tag == PERIOD_FOR_SYSTEM_TIME {
+            return true;
+        }
+        at += match short {
+            // A long field has its length in the next two bytes.
+            0 => match len(at) {
+                Some(long) => 2 + long,
+                None => return false,
+            },
+            short => short,
+        };
+    }
+    false
+}
+
+/// A new foreign key in its surroundings.
+struct Definition<'a> {
+    known: &'a CatalogState,
+    table: &'a str,
+    schema: &'a TableSchema,
+    request: &'a ForeignKeyRequest,
+    new: &'a NewForeignKey,
+    /// Indexes that the same statement creates: a search takes them last, as in InnoDB, where they
+    /// follow all others.
+    fresh: &'a [usize],
+}
+
+impl Definition<'_> {
+    fn fails(&self, violation: ForeignKeyViolation, what: &str) -> Error {
+        let (operation, table) = (self.request.operation, &self.request.table_label);
+        let label = &self.new.label;
+        let text = format!("{operation} table {table} {what}").replace("{}", label);
+        let name = self.new.name.clone().unwrap_or_default();
+        broken(violation, self.table, &name, text)
+    }
+
+    fn checked(&self) -> Result<ForeignKey> {
+        let new = self.new;
+        let mut key = ForeignKey {
+            name: String::new(),
+            columns: new.columns.clone(),
+            parent: new.parent.clone(),
+            on_delete: new.on_delete,
+            on_update: new.on_update,
+            inherited: new.inherited,
+        };
+        for column in &mut key.columns {
+            let missing = ForeignKeyViolation::Definition;
+            column.name = self.column(self.schema, &column.name, missing)?;
+        }
+        self.check_virtual(&key)?;
+        if new.inherited {
+            return Ok(key);
+        }
+        let own = self.own_index(&key)?;
+        // The table that a copy replaces counts with its old indexes, as in InnoDB.
+        let is_self = new.parent == self.table;
+        let stored: Option<Arc<TableEntry>> = match is_self {
+            true => None,
+            false => self.known.table_or_swapped(&new.parent).cloned(),
+        };
+        let parent = match (&stored, is_self) {
+            // A table that refers to itself: its new definition counts.
+            (_, true) => Some(self.schema),
+            (Some(entry), false) => Some(&entry.schema),
+            (None, false) => None,
+        };
+        match parent {
+            None if self.request.checks => {
+                let parent = &new.parent_label;
+                return Err(self.fails(
+                    ForeignKeyViolation::NoReferencedTable,
+                    &format!(
+                        "with foreign key {{}} constraint failed. Referenced table {parent} not found in the data \
+                         dictionary."
+                    ),
+                ));
+            }
+            None => {}
+            Some(_)
+                if stored
+                    .as_ref()
+                    .is_some_and(|entry| is_versioned(&entry.frm)) =>
+            {
+                let parent = &new.parent_label;
+                return Err(self.fails(
+                    ForeignKeyViolation::Definition,
+                    &format!(
+                        "with foreign key {{}} constraint failed. FIRN does not support references to {parent}, which \
+                         has system versioning."
+                    ),
+                ));
+            }
+            Some(parent) => {
+                for column in &mut key.columns {
+                    let missing = ForeignKeyViolation::NoReferencedIndex;
+                    column.referenced = self.column(parent, &column.referenced, missing)?;
+                }
+                let like = Some((self.schema, own));
+                let fresh = if is_self { self.fresh } else { &[] };
+                let names = key.parent_column_names();
+                leading_index_but(parent, &names, like, fresh).map_err(|trouble| {
+                    self.index_trouble(ForeignKeyViolation::NoReferencedIndex, &trouble)
+                })?;
+            }
+        }
+        self.check_actions(&key, parent)?;
+        Ok(key)
+    }
+
+    /// The name of a column as the table has it.
+    fn column(
+        &self,
+        schema: &TableSchema,
+        name: &str,
+        missing: ForeignKeyViolation,
+    ) -> Result<String> {
+        match schema.find_column(name) {
+            Some(column) => Ok(schema.columns[column].name.clone()),
+            None => Err(self.fails(
+                missing,
+                &format!("foreign key {{}} constraint failed. Column {name} was not found."),
+            )),
+        }
+    }
+
+    fn own_index(&self, key: &ForeignKey) -> Result<usize> {
+        let names = key.column_names();
+        let found = leading_index_but(self.schema, &names, None, self.fresh);
+        found
+            .or_else(|_| leading_index(self.schema, &names, None))
+            .map_err(|trouble| self.index_trouble(ForeignKeyViolation::NoIndex, &trouble))
+    }
+
+    fn index_trouble(&self, violation: ForeignKeyViolation, trouble: &IndexTrouble) -> Error {
+        let what = match trouble {
+            IndexTrouble::Missing => "with foreign key {} constraint failed. There is no index in the referenced \
+                                      table where the referenced columns appear as the first columns."
+                .to_owned(),
+            IndexTrouble::Prefix => "with foreign key {} constraint failed. There is only prefix index in the \
+                                     referenced table where the referenced columns appear as the first columns."
+                .to_owned(),
+            IndexTrouble::Differs { at, column } => {
+                let own = &self.new.columns[*at].name;
+                format!(
+                    "with foreign key {{}} constraint failed. Field type or character set for column '{own}' does \
+                     not match referenced column '{column}'."
+                )
+            }
+        };
+        self.fails(violation, &what)
+    }
+
+    /// Rows of a table with an index on a virtual column cannot change in a cascade: only the server
+    /// computes such a column.
+    fn check_virtual(&self, key: &ForeignKey) -> Result<()> {
+        if !key.on_delete.changes_rows() && !key.on_update.changes_rows() {
+            return Ok(());
+        }
+        let is_virtual = |index: usize| {
+            let mut parts = self.schema.indexes[index].parts.iter();
+            parts.any(|part| !self.schema.columns[part.column as usize].column.stored)
+        };
+        if let Some(index) = (0..self.schema.indexes.len()).find(|index| is_virtual(*index)) {
+            let index = &self.schema.indexes[index].name;
+            return Err(self.fails(
+                ForeignKeyViolation::Definition,
+                &format!(
+                    "with foreign key {{}} constraint failed. FIRN does not cascade into tables with an index on a \
+                     virtual column, such as {index}."
+                ),
+            ));
+        }
+        Ok(())
+    }
+
+    fn check_actions(&self, key: &ForeignKey, parent: Option<&TableSchema>) -> Result<()> {
+        let actions = [key.on_delete, key.on_update];
+        let is_nullable = |schema: &TableSchema, name: &str| {
+            let column = schema.find_column(name);
+            column.is_none_or(|column| schema.columns[column].column.null.is_some())
+        };
+        if actions.contains(&ReferentialAction::SetNull) {
+            for column in &key.columns {
+                if !is_nullable(self.schema, &column.name) {
+                    let name = &column.name;
+                    return Err(self.fails(
+                        ForeignKeyViolation::NotNull,
+                        &format!(
+                            "with foreign key {{}} constraint failed. You have defined a SET NULL condition but column \
+                             '{name}' is defined as NOT NULL."
+                        ),
+                    ));
+                }
+            }
+        }
+        if !actions.iter().any(|action| action.changes_rows()) {
+            return Ok(());
+        }
+        // A row that a cascade deletes needs no new value.
+        let updates = key.on_update.changes_rows() || key.on_delete == ReferentialAction::SetNull;
+        if self.new.on_generated_base && updates {
+            let table = self.table;
+            let text = format!(
+                "Create table '{table}' with foreign key constraint failed. Cannot add foreign key constraint placed \
+                 on the base column of stored column. "
+            );
+            return Err(broken(ForeignKeyViolation::Definition, table, "", text));
+        }
+        let loses_null = |column: &ForeignKeyColumn| {
+            parent.is_some_and(|parent| is_nullable(parent, &column.referenced))
+                && !is_nullable(self.schema, &column.name)
+        };
+        let leaves_deletes = matches!(
+            key.on_delete,
+            ReferentialAction::Restrict | ReferentialAction::SetNull
+        );
+        if self.request.strict
+            && leaves_deletes
+            && key.on_update == ReferentialAction::Cascade
+            && key.columns.iter().any(loses_null)
+        {
+            let violation = ForeignKeyViolation::Definition;
+            return Err(broken(violation, self.table, "", String::new()));
+        }
+        Ok(())
+    }
+}

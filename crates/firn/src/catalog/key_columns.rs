@@ -1,0 +1,155 @@
+//! The index by which a foreign key finds rows: one that begins with the columns.
+
+use super::schema::{IndexPart, PartSchema, TableSchema};
+use crate::rowcode::ColumnKind;
+
+/// The reason why a table has no index for a foreign key, as the search met it last.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum IndexTrouble {
+    /// No index begins with the columns.
+    Missing,
+    /// An index begins with the prefix of a column.
+    Prefix,
+    /// The column at this position has another type than the one that refers to it.
+    Differs {
+        /// Position in the list of columns.
+        at: usize,
+        /// Name of the column.
+        column: String,
+    },
+}
+
+/// The first index of `schema` that begins with `columns`, by its number. If `like` is given, the
+/// keys of this index of another table must have the same bytes for the same values, apart from
+/// NULL markers and the order of parts.
+pub(super) fn leading_index(
+    schema: &TableSchema,
+    columns: &[&str],
+    like: Option<(&TableSchema, usize)>,
+) -> Result<usize, IndexTrouble> {
+    leading_index_but(schema, columns, like, &[])
+}
+
+/// As [`leading_index`], without the indexes whose numbers are in `left_out`.
+pub(super) fn leading_index_but(
+    schema: &TableSchema,
+    columns: &[&str],
+    like: Option<(&TableSchema, usize)>,
+    left_out: &[usize],
+) -> Result<usize, IndexTrouble> {
+    let mut trouble = IndexTrouble::Missing;
+    for number in (0..schema.indexes.len()).filter(|number| !left_out.contains(number)) {
+        match begins_with(schema, number, columns, like) {
+            Ok(true) => return Ok(number),
+            Ok(false) => {}
+            Err(reason) => trouble = reason,
+        }
+    }
+    Err(trouble)
+}
+
+fn begins_with(
+    schema: &TableSchema,
+    number: usize,
+    columns: &[&str],
+    like: Option<(&TableSchema, usize)>,
+) -> Result<bool, IndexTrouble> {
+    let parts = schema.entry_parts(number);
+    if parts.len() < columns.len() {
+        return Ok(false);
+    }
+    let others = like.map(|(other, index)| (other, other.entry_parts(index)));
+    for (at, (wanted, part)) in columns.iter().zip(&parts).enumerate() {
+        let Some(column) = schema.columns.get(part.column as usize) else {
+            return Ok(false);
+        };
+        if part.prefix.is_some() {
+            return Err(IndexTrouble::Prefix);
+        }
+        if !same_name(&column.name, wanted) {
+            return Ok(false);
+        }
+        if let Some((other, others)) = &others
+            && !same_bytes(schema, part, other, others[at])
+        {
+            return Err(IndexTrouble::Differs {
+                at,
+                column: column.name.clone(),
+            });
+        }
+    }
+    Ok(true)
+}
+
+/// Whether the server takes both for the name of one column.
+pub(super) fn same_name(a: &str, b: &str) -> bool {
+    a == b || a.to_lowercase() == b.to_lowercase()
+}
+
+/// Whether equal values have equal bytes in keys of both parts, apart from NULL markers and the
+/// inversion of descending parts.
+fn same_bytes(a_of: &TableSchema, a: &IndexPart, b_of: &TableSchema, b: &IndexPart) -> bool {
+    let kind_of = |schema: &TableSchema, part: &IndexPart| {
+        schema
+            .columns
+            .get(part.column as usize)
+            .map(|column| (column.column.kind, column.chars))
+    };
+    let (Some((a_kind, a_chars)), Some((b_kind, b_chars))) = (kind_of(a_of, a), kind_of(b_of, b))
+    else {
+        return false;
+    };
+    match (&a.kind, &b.kind) {
+        (PartSchema::Int { signed: a }, PartSchema::Int { signed: b }) => {
+            a == b && a_kind == b_kind
+        }
+        (PartSchema::Float, PartSchema::Float) | (PartSchema::Fixed, PartSchema::Fixed) => {
+            a_kind == b_kind
+        }
+        (PartSchema::VarBytes, PartSchema::VarBytes) => true,
+        (PartSchema::Text(a), PartSchema::Text(b)) if a.spec.id == b.spec.id => {
+            let is_char = |kind| matches!(kind, ColumnKind::Char { .. });
+            match (is_char(a_kind), is_char(b_kind)) {
+                (true, true) => !a.spec.char_filled || a_chars == b_chars,
+                (false, false) => true,
+                // CHAR is compared as if spaces followed, and so is a VARCHAR of these collations.
+                _ => !a.spec.char_filled && a.spec.levels.iter().all(|level| !level.no_pad),
+            }
+        }
+        _ => false,
+    }
+}
+
+impl TableSchema {
+    /// The parts of the keys of entries in index `number`: the declared ones, and behind those of a
+    /// secondary index the parts of the primary key, unless that is hidden.
+    pub fn entry_parts(&self, number: usize) -> Vec<&IndexPart> {
+        let mut parts: Vec<&IndexPart> = self.indexes[number].parts.iter().collect();
+        if let Some(primary) = self.primary.filter(|primary| *primary as usize != number) {
+            parts.extend(&self.indexes[primary as usize].parts);
+        }
+        parts
+    }
+
+    /// The first index that begins with `columns`, by its number. If `like` is given, its keys have
+    /// the same bytes for the same values as those of this index of another table.
+    pub fn leading_index(
+        &self,
+        columns: &[&str],
+        like: Option<(&TableSchema, usize)>,
+    ) -> Option<usize> {
+        leading_index(self, columns, like).ok()
+    }
+
+    /// The column called `name`, by its position.
+    pub fn column_called(&self, name: &str) -> Option<usize> {
+        self.find_column(name)
+    }
+
+    /// The column called `name`, by its position.
+    pub(super) fn find_column(&self, name: &str) -> Option<usize> {
+        self.columns
+            .iter()
+            .position(|column| same_name(&column.name, name))
+    }
+}

@@ -1,0 +1,124 @@
+//! DDL on tables with foreign keys, and on those that foreign keys refer to.
+
+use super::foreign_key::{ForeignKey, database_of};
+use super::table_entry::TableEntry;
+use super::tables::Catalog;
+use crate::base::{Error, ForeignKeyError, ForeignKeyViolation, IndexId, Result};
+use crate::txn::LockOwner;
+use std::sync::Arc;
+
+/// The session of a DDL statement.
+#[derive(Default, Clone, Copy)]
+pub struct DdlSession<'a> {
+    /// It checks foreign keys.
+    pub checks: bool,
+    /// The owner whose interruption ends waits; `None`: DDL does not wait.
+    pub owner: Option<&'a LockOwner>,
+    /// Limit of a wait, microseconds.
+    pub lock_timeout_us: u64,
+}
+
+/// What a rename must know of the two names.
+#[derive(Default, Clone, Copy)]
+pub struct TableRename<'a> {
+    /// The session.
+    pub session: DdlSession<'a>,
+    /// The old name of the table as SQL has it, without the database.
+    pub from_text: &'a str,
+    /// The new name.
+    pub to_text: &'a str,
+}
+
+impl Catalog {
+    /// The foreign keys that refer to `parent`, by their ids, each with its table.
+    pub fn referencing(&self, parent: &str) -> Vec<(Arc<TableEntry>, ForeignKey)> {
+        self.entries().read().referencing(parent)
+    }
+
+    /// Whether a foreign key refers to `parent`.
+    pub fn is_referenced(&self, parent: &str) -> bool {
+        self.entries().read().is_referenced(parent)
+    }
+
+    /// The table called `name`, also while a copying ALTER replaces it; with it, whether one does.
+    pub fn table_or_swapped(&self, name: &str) -> Option<(Arc<TableEntry>, bool)> {
+        let known = self.entries().read();
+        let entry = known.table_or_swapped(name)?;
+        Some((Arc::clone(entry), known.swapped_out(name).is_some()))
+    }
+
+    /// If foreign keys refer to the table, keeps transactions from relying on its indexes and waits
+    /// for those that do. Returns the id to open again.
+    pub(super) fn close_referenced(
+        &self,
+        name: &str,
+        session: &DdlSession<'_>,
+    ) -> Result<Option<IndexId>> {
+        if !self.is_referenced(name) {
+            return Ok(None);
+        }
+        let id = self.get(name)?.clustered.id;
+        let referenced = self.referenced();
+        referenced.close(id);
+        let free = match session.owner {
+            Some(owner) => referenced.await_free(id, owner, session.lock_timeout_us),
+            None => referenced.await_free(id, &LockOwner::new(0, 0), 0),
+        };
+        match free {
+            Ok(()) => Ok(Some(id)),
+            Err(error) => {
+                referenced.open(id);
+                Err(error)
+            }
+        }
+    }
+
+    /// Drops a table, unless a foreign key of another one refers to it and the session checks
+    /// foreign keys. `database`: the whole database is dropped, so foreign keys of it do not count.
+    ///
+    /// # Errors
+    /// Those of [`Self::drop_table`]; `ForeignKey`.
+    pub fn drop_unreferenced(
+        &self,
+        name: &str,
+        session: &DdlSession<'_>,
+        database: bool,
+    ) -> Result<()> {
+        self.drop_if(name, |known| {
+            let mut others = known.referencing(name).into_iter().filter(|(child, _)| {
+                let goes_too = database && database_of(&child.name) == database_of(name);
+                child.name != name && !goes_too
+            });
+            match others.next() {
+                Some((child, key)) if session.checks => {
+                    let error = ForeignKeyError {
+                        violation: ForeignKeyViolation::TableIsReferenced,
+                        table: child.name.clone(),
+                        name: key.name,
+                    };
+                    let text = format!("table {name} is referenced by table {}", child.name);
+                    Err(Error::foreign_key(error, text))
+                }
+                _ => Ok(()),
+            }
+        })
+    }
+
+    /// As [`Self::truncate`], for a table that foreign keys may refer to.
+    ///
+    /// # Errors
+    /// Those of [`Self::truncate`]; `LockTimeout` and `Interrupted` while transactions rely on the
+    /// indexes of the table.
+    pub fn truncate_referenced(
+        &self,
+        name: &str,
+        session: &DdlSession<'_>,
+    ) -> Result<Arc<TableEntry>> {
+        let closed = self.close_referenced(name, session)?;
+        let truncated = self.truncate_now(name);
+        if let Some(id) = closed {
+            self.referenced().open(id);
+        }
+        truncated
+    }
+}

@@ -1,0 +1,58 @@
+//! The way by which a cascade has come to a row.
+
+use super::KeyName;
+use std::sync::Arc;
+
+/// The most changes of rows that may lead from the statement to a change by a cascade, as in InnoDB.
+pub(super) const DEPTH_MAX: usize = 15;
+
+/// A change of a row, by the statement or by a cascade, and the change that has led to it.
+pub(in crate::table) struct CascadeLink<'a> {
+    before: Option<&'a CascadeLink<'a>>,
+    /// The table of the row.
+    table: &'a str,
+    deletes: bool,
+    /// The foreign key that led here; `None` for the statement's own row.
+    key: Option<&'a Arc<KeyName>>,
+}
+
+impl<'a> CascadeLink<'a> {
+    /// A change of a row of `table` by the statement, or by the cascade `by`.
+    pub(in crate::table) fn new(
+        by: Option<CascadeStep<'a>>,
+        table: &'a str,
+        deletes: bool,
+    ) -> CascadeLink<'a> {
+        Self {
+            before: by.map(|step| step.from),
+            table,
+            deletes,
+            key: by.map(|step| step.key),
+        }
+    }
+
+    /// Number of changes up to this one.
+    pub(super) fn depth(&self) -> usize {
+        let links = std::iter::successors(Some(self), |link| link.before);
+        links.count()
+    }
+
+    /// Whether a change up to this one updates a row of `table`.
+    pub(super) fn updates(&self, table: &str) -> bool {
+        let mut links = std::iter::successors(Some(self), |link| link.before);
+        links.any(|link| !link.deletes && link.table == table)
+    }
+
+    /// Whether this is an update that follows the foreign key `key`: its check would find the
+    /// referenced row half changed.
+    pub(super) fn follows(&self, key: &KeyName) -> bool {
+        !self.deletes && self.key.is_some_and(|followed| **followed == *key)
+    }
+}
+
+/// A step of a cascade: the change that it starts from, and the foreign key.
+#[derive(Clone, Copy)]
+pub(in crate::table) struct CascadeStep<'a> {
+    pub(super) from: &'a CascadeLink<'a>,
+    pub(super) key: &'a Arc<KeyName>,
+}

@@ -1,0 +1,318 @@
+//! Checks of referenced rows that go or get another key, and the cascades that follow.
+
+use super::cascade::{CascadeStep, DEPTH_MAX};
+use super::column_values::{TextLimit, copy, differs, set_null};
+use super::{CascadeLink, ChildIndex, ReferencingKey};
+use crate::base::ForeignKeyViolation::{DuplicateInChild, RowIsReferenced, TooDeep};
+use crate::base::blob_buf::BlobBuf;
+use crate::base::key::{INDEX_ID_LEN, index_prefix};
+use crate::base::key_range::{make_successor, prefix_successor};
+use crate::base::pause_points::{self, PausePoint};
+use crate::base::{Error, ErrorKind, ForeignKeyError, InternalIterator, Result};
+use crate::catalog::{PartSchema, ReferentialAction};
+use crate::iter::{MergeIter, MvccIter, ReadAt};
+use crate::read::{ScanRange, scan_sources};
+use crate::table::blob_columns::RowReader;
+use crate::table::neighbours::{Neighbours, after};
+use crate::table::write_rows::{RowScratch, WriteFlags, WriteOutcome};
+use crate::table::{Table, TableIds};
+use crate::txn::{LockMode, Nearest, Transaction};
+
+/// Entries of referencing rows that are looked up at once. A cascade holds the keys of so many rows
+/// in memory at each of its levels.
+const BATCH: usize = 256;
+
+/// The change of a referenced row.
+#[derive(Clone, Copy)]
+pub(in crate::table) struct RowChange<'a> {
+    pub(in crate::table) old: &'a [u8],
+    /// `None` if the row is deleted.
+    pub(in crate::table) new: Option<&'a [u8]>,
+    pub(in crate::table) flags: WriteFlags,
+}
+
+/// Entries from `lower` on that begin with `prefix`, at the latest commit and with the own writes; at
+/// most `max`.
+fn entries(txn: &Transaction, prefix: &[u8], lower: &[u8], max: usize) -> Result<Vec<Vec<u8>>> {
+    let range = ScanRange {
+        lower: lower.to_vec(),
+        upper: prefix_successor(prefix),
+    };
+    let latest = txn.latest_point();
+    let upper = range.upper.as_deref();
+    let own = || {
+        let own = txn.own_writes_within(&range.lower, upper);
+        Box::new(own) as Box<dyn InternalIterator + Send>
+    };
+    let own = txn.has_writes().then(own);
+    let sources = scan_sources(&latest.super_version, &range, own);
+    let mut found = Vec::new();
+    if sources.is_empty() {
+        return Ok(found);
+    }
+    let mut entries = MvccIter::new(MergeIter::new(sources), ReadAt::snapshot(latest.seqno));
+    entries.set_bounds(Some(&range.lower), upper);
+    let mut more = entries.seek_ge(&range.lower)?;
+    while more && found.len() < max {
+        found.push(entries.user_key().to_vec());
+        more = entries.next()?;
+    }
+    Ok(found)
+}
+
+/// The first entry from `lower` on that begins with `prefix`.
+pub(super) fn first_entry(
+    txn: &Transaction,
+    prefix: &[u8],
+    lower: &[u8],
+) -> Result<Option<Vec<u8>>> {
+    Ok(entries(txn, prefix, lower, 1)?.pop())
+}
+
+impl Table {
+    /// Checks the foreign keys that refer to the index `number`, whose entry `entry` goes, and lets
+    /// their actions follow. The transaction has locked the row, and the declared columns of a
+    /// unique index.
+    ///
+    /// # Errors
+    /// `ForeignKey` if a referencing row forbids the change; those of lock waits and of writes.
+    pub(in crate::table) fn check_referencing(
+        &self,
+        txn: &mut Transaction,
+        current: &TableIds,
+        number: Option<usize>,
+        entry: &[u8],
+        change: RowChange<'_>,
+        link: &CascadeLink<'_>,
+    ) -> Result<()> {
+        let Some(keys) = &current.foreign_keys else {
+            return Ok(());
+        };
+        for key in keys
+            .referencing
+            .iter()
+            .filter(|key| Some(key.index) == number)
+        {
+            let changes = |new| {
+                let mut columns = key.columns.iter();
+                columns.any(|&at| differs(&self.schema.columns[at], change.old, new))
+            };
+            if change.new.is_some_and(|new| !changes(new)) {
+                continue;
+            }
+            let Some(child) = &key.child else {
+                return Err(key.name.error(RowIsReferenced));
+            };
+            let mut prefix = index_prefix(child.other.index.id()).to_vec();
+            if child.map.map(&entry[INDEX_ID_LEN..], &mut prefix)? {
+                self.follow(txn, key, child, &prefix, change, link)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Visits the rows of a referencing table with a value.
+    fn follow(
+        &self,
+        txn: &mut Transaction,
+        key: &ReferencingKey,
+        child: &ChildIndex,
+        prefix: &[u8],
+        change: RowChange<'_>,
+        link: &CascadeLink<'_>,
+    ) -> Result<()> {
+        pause_points::at(PausePoint::ReferencesSought);
+        let index = child.other.index.id();
+        let mut end = prefix.to_vec();
+        make_successor(&mut end);
+        let mut from = prefix.to_vec();
+        loop {
+            let found = entries(txn, prefix, &from, BATCH)?;
+            if let Some(last) = found.last() {
+                from = after(last);
+                for entry in &found {
+                    self.visit(txn, key, child, entry, change, link)?;
+                }
+                continue;
+            }
+            // A row that another transaction has inserted without the lock of the value: it waits
+            // for its outcome.
+            let Some(entry) = txn.key_of_others(index, prefix, &end, Nearest::Smallest)? else {
+                break;
+            };
+            let row_key = child.other.row_key(&entry)?;
+            let granted = txn.lock(&row_key, LockMode::Shared, None)?;
+            if granted.newly && first_entry(txn, prefix, &entry)?.is_none_or(|first| first != entry)
+            {
+                txn.unlock(&row_key);
+            }
+            from.truncate(0);
+            from.extend_from_slice(prefix);
+        }
+        if txn.locks_gaps() {
+            Neighbours::new().lock_gap_around(txn, index, &from, &end)?;
+        }
+        Ok(())
+    }
+
+    /// Applies a foreign key to one referencing row.
+    fn visit(
+        &self,
+        txn: &mut Transaction,
+        key: &ReferencingKey,
+        child: &ChildIndex,
+        entry: &[u8],
+        change: RowChange<'_>,
+        link: &CascadeLink<'_>,
+    ) -> Result<()> {
+        if txn.owner().is_interrupted() {
+            return Err(Error::new(ErrorKind::Interrupted, "the session was killed"));
+        }
+        let stands = |txn: &Transaction| -> Result<bool> {
+            let latest = txn.latest_point();
+            Ok(txn.get(&latest, entry, |key, _| key.kind.is_put())? == Some(true))
+        };
+        let row_key = child.other.row_key(entry)?;
+        let action = match change.new {
+            None => key.on_delete,
+            Some(_) => key.on_update,
+        };
+        if !action.changes_rows() {
+            txn.lock(&row_key, LockMode::Shared, None)?;
+            return match stands(txn)? {
+                true => Err(key.name.error(RowIsReferenced)),
+                false => Ok(()),
+            };
+        }
+        let deletes = change.new.is_none() && action == ReferentialAction::Cascade;
+        if !deletes && link.updates(&key.name.table) {
+            // It might go on for ever, and would see the indexes of a half changed row.
+            return Err(key.name.error(RowIsReferenced));
+        }
+        if link.depth() >= DEPTH_MAX {
+            return Err(key.name.error(TooDeep));
+        }
+        txn.lock(&row_key, LockMode::Exclusive, None)?;
+        if !stands(txn)? {
+            return Ok(());
+        }
+        let table = Self::open_stored(&self.catalog, &key.name.table)?;
+        let mut record = vec![0; table.record_len()];
+        let mut blobs = BlobBuf::new();
+        if !table.read_row(txn, &row_key, &mut record, &mut blobs)? {
+            // The row is being deleted by a change that led here.
+            return Ok(());
+        }
+        let row_id = match table.has_hidden_key() {
+            true => row_key[INDEX_ID_LEN..]
+                .try_into()
+                .ok()
+                .map(u64::from_be_bytes),
+            false => None,
+        };
+        let flags = WriteFlags {
+            lock_duplicate_exclusive: false,
+            ..change.flags
+        };
+        let step = CascadeStep {
+            from: link,
+            key: &key.name,
+        };
+        let mut scratch = RowScratch::default();
+        if deletes {
+            // SAFETY: `read_row` succeeded, so blob columns of `record` point into `blobs`.
+            return unsafe {
+                table.delete_by(txn, &record, row_id, flags, &mut scratch, Some(step))
+            };
+        }
+        let Some(changed) = self.changed(&table, key, child, &record, change) else {
+            return Err(key.name.error(RowIsReferenced));
+        };
+        // SAFETY: `read_row` succeeded, so blob columns of `record` point into `blobs`; those of
+        // `changed` are the same, because foreign keys have no blobs.
+        let written = unsafe {
+            table.update_by(
+                txn,
+                &record,
+                &changed,
+                row_id,
+                flags,
+                &mut scratch,
+                Some(step),
+            )
+        }?;
+        match written {
+            WriteOutcome::Duplicate { index } => {
+                let error = ForeignKeyError {
+                    violation: DuplicateInChild,
+                    table: key.name.table.clone(),
+                    name: table.schema.indexes[index].name.clone(),
+                };
+                Err(Error::foreign_key(
+                    error,
+                    "a cascade leads to a duplicate key",
+                ))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The referencing row after the change; `None` if it cannot be: the new value has no room, or
+    /// NULL is not allowed.
+    fn changed(
+        &self,
+        table: &Table,
+        key: &ReferencingKey,
+        child: &ChildIndex,
+        record: &[u8],
+        change: RowChange<'_>,
+    ) -> Option<Vec<u8>> {
+        let mut changed = record.to_vec();
+        let cascades = change
+            .new
+            .filter(|_| key.on_update == ReferentialAction::Cascade);
+        let parts = &table.schema.entry_parts(child.number);
+        for (at, &(column, chars)) in child.columns.iter().enumerate() {
+            let to = &table.schema.columns[column];
+            let done = match cascades {
+                None => set_null(to, &mut changed),
+                Some(new) => {
+                    let from = &self.schema.columns[key.columns[at]];
+                    let collator = match &parts[at].kind {
+                        PartSchema::Text(collation) => collation.collator.as_deref(),
+                        _ => None,
+                    };
+                    let limit = TextLimit { chars, collator };
+                    !differs(from, change.old, new) || copy(from, new, to, &limit, &mut changed)
+                }
+            };
+            if !done {
+                return None;
+            }
+        }
+        Some(changed)
+    }
+
+    /// Reads the row with the key `row_key`, which is locked, into `record`. False if there is none.
+    fn read_row(
+        &self,
+        txn: &Transaction,
+        row_key: &[u8],
+        record: &mut [u8],
+        blobs: &mut BlobBuf,
+    ) -> Result<bool> {
+        let mut reader = RowReader::new(self.format(), None);
+        let latest = txn.latest_point();
+        let decoded = txn.get(&latest, row_key, |key, value| {
+            let is_put = key.kind.is_put();
+            is_put.then(|| reader.decode(key.kind, value, record, blobs))
+        })?;
+        let Some(decoded) = decoded.flatten() else {
+            return Ok(false);
+        };
+        let complete =
+            decoded.and_then(|()| reader.complete(&latest.super_version.blobs, record, blobs));
+        complete.map_err(|error| self.of_table(error))?;
+        Ok(true)
+    }
+}

@@ -1,0 +1,221 @@
+//! Referenced tables of foreign keys, and the transactions that rely on their indexes.
+//!
+//! A transaction that writes a referencing row locks the value in an index of the referenced table,
+//! and a deleter of that value meets the lock there. DDL that gives the referenced table other
+//! indexes would leave such locks behind: the deleter would lock in the new index. So the DDL closes
+//! the table first and waits until no transaction relies on it; meanwhile others wait to enter.
+
+use super::lock_table::LockOwner;
+use crate::base::{Error, ErrorKind, IndexId, Result};
+use parking_lot::{Condvar, Mutex};
+use std::collections::HashMap;
+use std::time::Duration;
+
+const SHARDS: usize = 64;
+
+/// A waiter looks this often whether its session was killed.
+const SLICE: Duration = Duration::from_millis(10);
+
+/// Referenced tables in use, by the id of their clustered index.
+pub struct ReferencedTables {
+    shards: Box<[Shard]>,
+}
+
+#[derive(Default)]
+struct Shard {
+    tables: Mutex<HashMap<IndexId, TableUse>>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct TableUse {
+    /// Transactions that rely on the table's indexes.
+    transactions: u32,
+    /// DDL changes the indexes, or is about to.
+    closed: bool,
+}
+
+impl Default for ReferencedTables {
+    fn default() -> Self {
+        Self {
+            shards: (0..SHARDS).map(|_| Shard::default()).collect(),
+        }
+    }
+}
+
+fn timed_out(what: &str) -> Error {
+    Error::new(ErrorKind::LockTimeout, what)
+}
+
+impl ReferencedTables {
+    fn shard(&self, table: IndexId) -> &Shard {
+        &self.shards[table as usize % SHARDS]
+    }
+
+    /// Counts a transaction that relies on `table`, unless that is closed. Returns whether it did.
+    pub(super) fn enter(&self, table: IndexId) -> bool {
+        let mut tables = self.shard(table).tables.lock();
+        let entry = tables.entry(table).or_default();
+        let open = !entry.closed;
+        entry.transactions += u32::from(open);
+        open
+    }
+
+    /// Ends what [`Self::enter`] has begun.
+    pub(super) fn leave(&self, table: IndexId) {
+        let shard = self.shard(table);
+        let mut tables = shard.tables.lock();
+        let Some(entry) = tables.get_mut(&table) else {
+            return;
+        };
+        entry.transactions = entry.transactions.saturating_sub(1);
+        if entry.transactions == 0 {
+            if !entry.closed {
+                tables.remove(&table);
+            }
+            shard.changed.notify_all();
+        }
+    }
+
+    /// Keeps further transactions from relying on `table`.
+    pub fn close(&self, table: IndexId) {
+        let mut tables = self.shard(table).tables.lock();
+        tables.entry(table).or_default().closed = true;
+    }
+
+    /// Ends what [`Self::close`] has begun.
+    pub fn open(&self, table: IndexId) {
+        let shard = self.shard(table);
+        let mut tables = shard.tables.lock();
+        if let Some(entry) = tables.get_mut(&table) {
+            entry.closed = false;
+            if entry.transactions == 0 {
+                tables.remove(&table);
+            }
+        }
+        shard.changed.notify_all();
+    }
+
+    /// Waits for the session of `owner` until no transaction relies on `table`, which is closed.
+    ///
+    /// # Errors
+    /// `LockTimeout`, `Interrupted`.
+    pub fn await_free(&self, table: IndexId, owner: &LockOwner, timeout_us: u64) -> Result<()> {
+        let free = |entry: Option<&TableUse>| entry.is_none_or(|entry| entry.transactions == 0);
+        self.wait(table, owner, timeout_us, free)
+            .unwrap_or_else(|| {
+                Err(timed_out(
+                    "transactions have written rows that refer to the table",
+                ))
+            })
+    }
+
+    /// Waits until `table` is open again.
+    ///
+    /// # Errors
+    /// `LockTimeout`, `Interrupted`.
+    pub(super) fn await_open(
+        &self,
+        table: IndexId,
+        owner: &LockOwner,
+        timeout_us: u64,
+    ) -> Result<()> {
+        let open = |entry: Option<&TableUse>| entry.is_none_or(|entry| !entry.closed);
+        self.wait(table, owner, timeout_us, open)
+            .unwrap_or_else(|| Err(timed_out("the referenced table is being altered")))
+    }
+
+    /// `None` if time ran out.
+    fn wait(
+        &self,
+        table: IndexId,
+        owner: &LockOwner,
+        timeout_us: u64,
+        done: impl Fn(Option<&TableUse>) -> bool,
+    ) -> Option<Result<()>> {
+        let shard = self.shard(table);
+        let mut left = Duration::from_micros(timeout_us);
+        let mut tables = shard.tables.lock();
+        loop {
+            if done(tables.get(&table)) {
+                return Some(Ok(()));
+            }
+            if owner.is_interrupted() {
+                let message = "the session was killed";
+                return Some(Err(Error::new(ErrorKind::Interrupted, message)));
+            }
+            if left.is_zero() {
+                return None;
+            }
+            // An early wake-up counts as a whole slice, which shortens the wait.
+            let slice = SLICE.min(left);
+            shard.changed.wait_for(&mut tables, slice);
+            left -= slice;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::thread;
+
+    const LONG_US: u64 = 60_000_000;
+
+    #[test]
+    fn ddl_waits_for_transactions_and_keeps_others_out() {
+        let tables = Arc::new(ReferencedTables::default());
+        let owner = LockOwner::new(0, 0);
+        assert!(tables.enter(7));
+        assert!(tables.enter(7));
+        tables.close(7);
+        assert!(!tables.enter(7));
+        // Another table of the same shard is not concerned.
+        assert!(tables.enter(7 + SHARDS as u32));
+        let error = tables.await_free(7, &owner, 0).unwrap_err();
+        assert_eq!(*error.kind(), ErrorKind::LockTimeout);
+        tables.leave(7);
+        assert!(tables.await_free(7, &owner, 0).is_err());
+        tables.leave(7);
+        tables.await_free(7, &owner, 0).unwrap();
+        assert!(tables.await_open(7, &owner, 0).is_err());
+        tables.open(7);
+        tables.await_open(7, &owner, 0).unwrap();
+        assert!(tables.enter(7));
+    }
+
+    #[test]
+    fn waiters_wake_up() {
+        let tables = Arc::new(ReferencedTables::default());
+        assert!(tables.enter(3));
+        tables.close(3);
+        let entering = {
+            let tables = Arc::clone(&tables);
+            thread::spawn(move || tables.await_open(3, &LockOwner::new(0, 0), LONG_US))
+        };
+        let ddl = {
+            let tables = Arc::clone(&tables);
+            thread::spawn(move || {
+                tables
+                    .await_free(3, &LockOwner::new(0, 0), LONG_US)
+                    .unwrap();
+                tables.open(3);
+            })
+        };
+        tables.leave(3);
+        ddl.join().unwrap();
+        entering.join().unwrap().unwrap();
+    }
+
+    #[test]
+    fn a_kill_ends_the_wait() {
+        let tables = ReferencedTables::default();
+        let owner = LockOwner::new(0, 0);
+        assert!(tables.enter(1));
+        tables.close(1);
+        owner.interrupt();
+        let error = tables.await_free(1, &owner, LONG_US).unwrap_err();
+        assert_eq!(*error.kind(), ErrorKind::Interrupted);
+    }
+}

@@ -1,0 +1,511 @@
+/* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
+
+/*
+  Foreign keys: definitions from the server to the core, and back for SHOW CREATE TABLE,
+  information_schema and prelocking. The core checks rows and lets actions follow. Texts are those
+  of InnoDB, which clients know.
+*/
+
+#include "foreign_keys.h"
+#include "backup.h"
+#include "errors.h"
+#include "ha_firn.h"
+#include "sql_alter.h"
+#include "sql_show.h"
+#include "sql_table.h"
+
+#include <mutex>
+#include <new>
+
+extern "C" size_t thd_query_safe(MYSQL_THD thd, char* buffer, size_t size);
+
+namespace firn {
+namespace {
+
+/* A name as the core's catalog has it: encoded as in file names. */
+std::string encoded(const char* name, size_t length) {
+  char plain[NAME_LEN + 1];
+  char buffer[FN_REFLEN];
+  strmake(plain, name, MY_MIN(length, size_t(NAME_LEN)));
+  if (lower_case_table_names) my_casedn_str(system_charset_info, plain);
+  tablename_to_filename(plain, buffer, sizeof(buffer));
+  return buffer;
+}
+
+std::string database_of(const char* name) {
+  const char* slash = strchr(name, '/');
+  return std::string(name, slash ? size_t(slash - name) : 0);
+}
+
+std::string quoted(THD* thd, const char* name, size_t length) {
+  String text;
+  append_identifier(thd, &text, name, length);
+  return std::string(text.ptr(), text.length());
+}
+
+/* A table of the core's catalog as SQL names it, with its database. */
+void append_table(THD* thd, String* text, const char* table, bool with_database = true) {
+  char schema[kSchemaNameSize], name[kTableNameSize];
+  decode_table_name(table, schema, name);
+  if (with_database) {
+    append_identifier(thd, text, schema, strlen(schema));
+    text->append('.');
+  }
+  append_identifier(thd, text, name, strlen(name));
+}
+
+/*
+  The name or the columns of a foreign key, as InnoDB shortens them in messages: at most 48
+  characters.
+*/
+std::string label_of(const Foreign_key* key) {
+  constexpr size_t kMax = 48;
+  if (key->name.str) return "`" + std::string(key->name.str, MY_MIN(key->name.length, kMax - 2)) + "`";
+  std::string text = "(";
+  List_iterator_fast<Key_part_spec> columns(const_cast<Foreign_key*>(key)->columns);
+  while (const Key_part_spec* column = columns++) {
+    const bool more = columns.peek() != nullptr;
+    if (kMax - text.length() < (more ? 6U : 4U) + column->field_name.length) {
+      text += "...";
+      break;
+    }
+    text.append(column->field_name.str, column->field_name.length);
+    if (more) text += ", ";
+  }
+  return text + ")";
+}
+
+uint8_t action_of(enum_fk_option option, bool in_place) {
+  switch (option) {
+    case FK_OPTION_CASCADE:
+      return FIRN_ACTION_CASCADE;
+    case FK_OPTION_SET_NULL:
+      return FIRN_ACTION_SET_NULL;
+    case FK_OPTION_NO_ACTION:
+      return FIRN_ACTION_NONE;
+    case FK_OPTION_RESTRICT:
+    case FK_OPTION_SET_DEFAULT:
+      /* InnoDB keeps the name of the action only if it adds the foreign key in place. */
+      return in_place ? FIRN_ACTION_NONE : FIRN_ACTION_RESTRICT;
+    default:
+      return FIRN_ACTION_RESTRICT;
+  }
+}
+
+enum_fk_option option_of(uint8_t action) {
+  switch (action) {
+    case FIRN_ACTION_CASCADE:
+      return FK_OPTION_CASCADE;
+    case FIRN_ACTION_SET_NULL:
+      return FK_OPTION_SET_NULL;
+    case FIRN_ACTION_NONE:
+      return FK_OPTION_NO_ACTION;
+    default:
+      return FK_OPTION_RESTRICT;
+  }
+}
+
+void append_action(String* text, const char* event, uint8_t action) {
+  const char* name = nullptr;
+  if (action == FIRN_ACTION_CASCADE) name = "CASCADE";
+  if (action == FIRN_ACTION_SET_NULL) name = "SET NULL";
+  if (action == FIRN_ACTION_NONE) name = "NO ACTION";
+  if (!name) return;
+  text->append(STRING_WITH_LEN(" ON "));
+  text->append(event, strlen(event));
+  text->append(' ');
+  text->append(name, strlen(name));
+}
+
+void append_columns(THD* thd, String* text, const char* const* columns, uint32_t count) {
+  text->append(STRING_WITH_LEN(" ("));
+  for (uint32_t i = 0; i < count; i++) {
+    if (i) text->append(STRING_WITH_LEN(", "));
+    append_identifier(thd, text, columns[i], strlen(columns[i]));
+  }
+  text->append(')');
+}
+
+/* The foreign key as in a CREATE TABLE, from CONSTRAINT on. */
+void append_definition(THD* thd, String* text, const firn_foreign_key_info* key) {
+  text->append(STRING_WITH_LEN(" CONSTRAINT "));
+  append_identifier(thd, text, key->name, strlen(key->name));
+  text->append(STRING_WITH_LEN(" FOREIGN KEY"));
+  append_columns(thd, text, key->columns, key->column_count);
+  text->append(STRING_WITH_LEN(" REFERENCES "));
+  append_table(thd, text, key->parent, database_of(key->parent) != database_of(key->table));
+  append_columns(thd, text, key->parent_columns, key->column_count);
+  append_action(text, "DELETE", key->on_delete);
+  append_action(text, "UPDATE", key->on_update);
+}
+
+/* The columns of a list that stored generated columns are computed from. */
+class GeneratedBases {
+ public:
+  explicit GeneratedBases(TABLE* form) : form_(form) {
+    if (!form->vfield || !*form->vfield) return;
+    read_ = form->read_set;
+    write_ = form->write_set;
+    if (my_bitmap_init(&bases_, nullptr, form->s->fields) || my_bitmap_init(&written_, nullptr, form->s->fields))
+      throw std::bad_alloc();
+    form->read_set = &bases_;
+    form->write_set = &written_;
+    form->mark_virtual_columns_for_write(true);
+    for (uint i = 0; i < form->s->fields; i++)
+      if (bitmap_is_set(&written_, i)) bitmap_clear_bit(&bases_, i);
+    form->read_set = read_;
+    form->write_set = write_;
+    known_ = true;
+  }
+  ~GeneratedBases() {
+    my_bitmap_free(&bases_);
+    my_bitmap_free(&written_);
+  }
+  GeneratedBases(const GeneratedBases&) = delete;
+  GeneratedBases& operator=(const GeneratedBases&) = delete;
+
+  bool has(const Field* field) const { return known_ && bitmap_is_set(&bases_, field->field_index); }
+
+ private:
+  TABLE* const form_;
+  MY_BITMAP* read_ = nullptr;
+  MY_BITMAP* write_ = nullptr;
+  MY_BITMAP bases_ = {};
+  MY_BITMAP written_ = {};
+  bool known_ = false;
+};
+
+const Field* find_field(const TABLE* form, const LEX_CSTRING& name) {
+  for (uint i = 0; i < form->s->fields; i++)
+    if (!my_strcasecmp(system_charset_info, form->field[i]->field_name.str, name.str)) return form->field[i];
+  return nullptr;
+}
+
+uint32_t chars_of(const Field* field) {
+  return field && field->charset() != &my_charset_bin && field->result_type() == STRING_RESULT ? field->char_length()
+                                                                                                 : 0;
+}
+
+/* The last failure, for SHOW ENGINE FIRN STATUS. */
+std::mutex last_error_lock;
+std::string last_error;
+
+LEX_CSTRING* lex_string(THD* thd, const char* text) { return thd_make_lex_string(thd, nullptr, text, strlen(text), 1); }
+
+/* The names of a table in the core's catalog, for FOREIGN_KEY_INFO. */
+struct TableNames {
+  TableNames(THD* thd, const char* table) {
+    char schema[kSchemaNameSize], name[kTableNameSize];
+    decode_table_name(table, schema, name);
+    database = lex_string(thd, schema);
+    this->name = lex_string(thd, name);
+  }
+  LEX_CSTRING* database;
+  LEX_CSTRING* name;
+};
+
+/*
+  Sets what FOREIGN_KEY_INFO::set_nullable() would set. The server does not export the function that
+  allocates the bits; they are the last member.
+*/
+void set_nullable(THD* thd, FOREIGN_KEY_INFO* info, const firn_foreign_key_info* key) {
+  const size_t count = key->column_count;
+  uchar* bits = static_cast<uchar*>(thd_calloc(thd, uint((2 * count + 7) / 8)));
+  if (!bits) return;
+  for (size_t i = 0; i < count; i++) {
+    if (key->nullable[i]) bits[i / 8] |= uchar(1 << (i % 8));
+    const size_t at = i + count;
+    if (key->parent_nullable[i]) bits[at / 8] |= uchar(1 << (at % 8));
+  }
+  memcpy(reinterpret_cast<char*>(info) + sizeof(*info) - sizeof(bits), &bits, sizeof(bits));
+}
+
+struct KeyList {
+  THD* thd;
+  List<FOREIGN_KEY_INFO>* keys;
+};
+
+void list_key(void* context, const firn_foreign_key_info* key) {
+  const KeyList* list = static_cast<KeyList*>(context);
+  THD* thd = list->thd;
+  if (is_ddl_leftover(key->table)) return;
+  FOREIGN_KEY_INFO info;
+  info.foreign_id = lex_string(thd, key->name);
+  const TableNames child(thd, key->table), parent(thd, key->parent);
+  info.foreign_db = child.database;
+  info.foreign_table = child.name;
+  info.referenced_db = parent.database;
+  info.referenced_table = parent.name;
+  info.delete_method = option_of(key->on_delete);
+  info.update_method = option_of(key->on_update);
+  info.referenced_key_name = key->parent_index ? lex_string(thd, key->parent_index) : nullptr;
+  for (uint32_t i = 0; i < key->column_count; i++) {
+    info.foreign_fields.push_back(lex_string(thd, key->columns[i]), thd->mem_root);
+    info.referenced_fields.push_back(lex_string(thd, key->parent_columns[i]), thd->mem_root);
+  }
+  set_nullable(thd, &info, key);
+  auto* copy = static_cast<FOREIGN_KEY_INFO*>(thd_memdup(thd, &info, sizeof(info)));
+  if (copy) list->keys->push_back(copy, thd->mem_root);
+}
+
+struct ShownKeys {
+  THD* thd;
+  String text;
+};
+
+void show_key(void* context, const firn_foreign_key_info* key) {
+  ShownKeys* shown = static_cast<ShownKeys*>(context);
+  shown->text.append(STRING_WITH_LEN(",\n "));
+  append_definition(shown->thd, &shown->text, key);
+}
+
+struct WantedKey {
+  THD* thd;
+  const char* name;
+  String* text;
+};
+
+void append_wanted(void* context, const firn_foreign_key_info* key) {
+  const WantedKey* wanted = static_cast<WantedKey*>(context);
+  if (strcmp(key->name, wanted->name) == 0) append_definition(wanted->thd, wanted->text, key);
+}
+
+void count_key(void* context, const firn_foreign_key_info*) { ++*static_cast<unsigned*>(context); }
+
+}  // namespace
+
+ForeignKeyRequest::ForeignKeyRequest(THD* thd, const char* name, TABLE* form, Alter_info* alter_info, bool in_place)
+    : m_thd(thd), m_form(form), m_name(name) {
+  m_request.alters = thd_sql_command(thd) == SQLCOM_ALTER_TABLE;
+  m_request.checks = checks_foreign_keys(thd);
+  /* InnoDB looks for columns that cannot take NULL from a cascade only when it creates a table. */
+  m_request.strict = !in_place && thd->is_strict_mode();
+  const TABLE_SHARE* share = form->s;
+  m_request.table_label = keep(quoted(thd, share->db.str, share->db.length) + "." +
+                               quoted(thd, share->table_name.str, share->table_name.length));
+  m_request.table_text = keep(std::string(share->table_name.str, share->table_name.length));
+  if (is_ddl_leftover(name))
+    m_request.replaces =
+        keep(encoded(share->db.str, share->db.length) + "/" + encoded(share->table_name.str, share->table_name.length));
+  if (!alter_info) return;
+  const GeneratedBases bases(form);
+  List_iterator_fast<Key> keys(alter_info->key_list);
+  while (const Key* key = keys++) {
+    if (key->type != Key::FOREIGN_KEY || (in_place && key->old)) continue;
+    const auto* definition = static_cast<const Foreign_key*>(key);
+    add(name, form, definition);
+    firn_new_foreign_key& added = m_added.back();
+    added.on_delete = action_of(definition->delete_opt, in_place);
+    added.on_update = action_of(definition->update_opt, in_place);
+    List_iterator_fast<Key_part_spec> columns(const_cast<Foreign_key*>(definition)->columns);
+    while (const Key_part_spec* column = columns++) {
+      const Field* field = find_field(form, column->field_name);
+      if (field && bases.has(field)) added.on_generated_base = true;
+    }
+  }
+  if (in_place) {
+    List_iterator_fast<Alter_drop> drops(alter_info->drop_list);
+    while (const Alter_drop* drop = drops++)
+      if (drop->type == Alter_drop::FOREIGN_KEY) m_dropped.push_back(drop->name);
+  }
+  m_request.added = m_added.data();
+  m_request.added_count = uint32_t(m_added.size());
+  m_request.dropped = m_dropped.data();
+  m_request.dropped_count = uint32_t(m_dropped.size());
+}
+
+ForeignKeyRequest::~ForeignKeyRequest() {
+  for (auto* text : m_texts) delete text;
+  for (auto* list : m_lists) delete list;
+  for (auto* chars : m_chars) delete chars;
+}
+
+const char* ForeignKeyRequest::keep(std::string text) {
+  m_texts.push_back(new std::string(std::move(text)));
+  return m_texts.back()->c_str();
+}
+
+void ForeignKeyRequest::add(const char* name, TABLE* form, const Foreign_key* key) {
+  firn_new_foreign_key added = {};
+  if (key->constraint_name.str) added.name = keep(std::string(key->constraint_name.str, key->constraint_name.length));
+  added.label = keep(label_of(key));
+  auto* columns = new std::vector<const char*>;
+  m_lists.push_back(columns);
+  auto* referenced = new std::vector<const char*>;
+  m_lists.push_back(referenced);
+  auto* chars = new std::vector<uint32_t>;
+  m_chars.push_back(chars);
+  auto* definition = const_cast<Foreign_key*>(key);
+  List_iterator_fast<Key_part_spec> own(definition->columns), others(definition->ref_columns);
+  while (const Key_part_spec* column = own++) {
+    columns->push_back(keep(std::string(column->field_name.str, column->field_name.length)));
+    chars->push_back(chars_of(find_field(form, column->field_name)));
+  }
+  while (const Key_part_spec* column = others++)
+    referenced->push_back(keep(std::string(column->field_name.str, column->field_name.length)));
+  added.columns = columns->data();
+  added.parent_columns = referenced->data();
+  added.chars = chars->data();
+  added.column_count = uint32_t(MY_MIN(columns->size(), referenced->size()));
+  const LEX_CSTRING& db = key->ref_db.str ? key->ref_db : form->s->db;
+  const std::string database = key->ref_db.str ? encoded(db.str, db.length) : database_of(name);
+  added.parent = keep(database + "/" + encoded(key->ref_table.str, key->ref_table.length));
+  added.parent_label =
+      keep(quoted(m_thd, db.str, db.length) + "." + quoted(m_thd, key->ref_table.str, key->ref_table.length));
+  added.inherited = key->old;
+  m_added.push_back(added);
+  m_keys.push_back(key);
+}
+
+bool ForeignKeyRequest::replaces_referenced() const {
+  unsigned count = 0;
+  if (m_request.replaces) (void)firn_list_foreign_keys(database, m_request.replaces, true, count_key, &count);
+  return count != 0;
+}
+
+/* The definition of the foreign key that the core calls `name`. */
+const Foreign_key* ForeignKeyRequest::definition_of(const char* name) const {
+  for (const Foreign_key* key : m_keys)
+    if (!key->old && key->constraint_name.str && !my_strcasecmp(system_charset_info, key->constraint_name.str, name)) return key;
+  for (const Foreign_key* key : m_keys)
+    if (!key->old && !key->constraint_name.str) return key;
+  return m_keys.empty() ? nullptr : m_keys.front();
+}
+
+int ForeignKeyRequest::report_create() const {
+  const char *table, *name, *text;
+  const uint32_t violation = firn_last_foreign_key(&table, &name, &text);
+  if (violation == FIRN_FOREIGN_KEY_NAME_TAKEN) {
+    String message;
+    message.append(STRING_WITH_LEN("CREATE or ALTER TABLE "));
+    append_table(m_thd, &message, m_name.c_str());
+    message.append(STRING_WITH_LEN(" failed: duplicate name,"));
+    for (size_t i = 0; i < m_keys.size(); i++) {
+      if (m_keys[i] != definition_of(name)) continue;
+      const firn_new_foreign_key& key = m_added[i];
+      const firn_foreign_key_info info = {m_name.c_str(), name,    key.parent,        nullptr,       key.columns,
+                                          key.parent_columns,      nullptr,           nullptr,       key.column_count,
+                                          key.on_delete,           key.on_update};
+      append_definition(m_thd, &message, &info);
+    }
+    push_warning(m_thd, Sql_condition::WARN_LEVEL_WARN, HA_ERR_FOUND_DUPP_KEY, message.c_ptr_safe());
+    return HA_ERR_FOUND_DUPP_KEY;
+  }
+  if (text[0]) {
+    push_warning(m_thd, Sql_condition::WARN_LEVEL_WARN, HA_ERR_CANNOT_ADD_FOREIGN, text);
+    note_foreign_key_error(m_thd, text);
+  }
+  return HA_ERR_CANNOT_ADD_FOREIGN;
+}
+
+void ForeignKeyRequest::report_alter() const {
+  const char *table, *name, *text;
+  const uint32_t violation = firn_last_foreign_key(&table, &name, &text);
+  const std::string broken = name;
+  const Foreign_key* key = definition_of(broken.c_str());
+  const char* own = key && key->name.str ? key->name.str : "";
+  const char* parent = key ? key->ref_table.str : "";
+  const char* form = m_form->s->table_name.str;
+  if (text[0]) note_foreign_key_error(m_thd, text);
+  switch (violation) {
+    case FIRN_INDEX_IS_NEEDED:
+      my_error(ER_DROP_INDEX_FK, MYF(0), broken.c_str());
+      break;
+    case FIRN_NO_FOREIGN_KEY_INDEX:
+      my_error(ER_FK_NO_INDEX_CHILD, MYF(0), own, form);
+      break;
+    case FIRN_NO_REFERENCED_INDEX:
+      my_error(ER_FK_NO_INDEX_PARENT, MYF(0), own, parent);
+      break;
+    case FIRN_NO_REFERENCED_TABLE:
+      my_error(ER_FK_CANNOT_OPEN_PARENT, MYF(0), parent);
+      break;
+    case FIRN_FOREIGN_KEY_NAME_TAKEN:
+      my_error(ER_DUP_CONSTRAINT_NAME, MYF(0), "FOREIGN KEY", (database_of(m_name.c_str()) + "/" + broken).c_str());
+      break;
+    case FIRN_FOREIGN_KEY_NOT_NULL:
+      my_error(ER_FK_INCORRECT_OPTION, MYF(0), form, (database_of(m_name.c_str()) + "/" + broken).c_str());
+      break;
+    default:
+      my_error(ER_CANNOT_ADD_FOREIGN, MYF(0), form);
+  }
+}
+
+bool adds_foreign_keys(Alter_info* alter_info) {
+  if (!alter_info) return false;
+  List_iterator_fast<Key> keys(alter_info->key_list);
+  while (const Key* key = keys++)
+    if (key->type == Key::FOREIGN_KEY) return true;
+  return false;
+}
+
+void append_foreign_key(THD* thd, String* text, const char* table, const char* name) {
+  append_table(thd, text, table);
+  text->append(',');
+  WantedKey wanted = {thd, name, text};
+  (void)firn_list_foreign_keys(database, table, false, append_wanted, &wanted);
+}
+
+void note_foreign_key_error(THD* thd, const char* text) {
+  char query[1024];
+  const size_t length = thd ? thd_query_safe(thd, query, sizeof(query)) : 0;
+  char when[32];
+  const time_t now = time(nullptr);
+  struct tm local;
+  localtime_r(&now, &local);
+  strftime(when, sizeof(when), "%Y-%m-%d %H:%M:%S", &local);
+  try {
+    std::string note = std::string(when) + " " + text + "\n" + std::string(query, length) + "\n";
+    const std::lock_guard<std::mutex> guard(last_error_lock);
+    last_error.swap(note);
+  } catch (const std::bad_alloc&) {
+  }
+}
+
+void append_last_foreign_key_error(String* text) {
+  const std::lock_guard<std::mutex> guard(last_error_lock);
+  if (last_error.empty()) return;
+  text->append(STRING_WITH_LEN("\nLatest foreign key error\n"));
+  text->append(last_error.data(), last_error.length());
+}
+
+}  // namespace firn
+
+char* ha_firn::get_foreign_key_create_info() {
+  firn::ShownKeys shown = {ha_thd(), String()};
+  (void)firn_list_foreign_keys(firn::database, firn::TableName(m_path).c_str(), false, firn::show_key, &shown);
+  return my_strndup(PSI_NOT_INSTRUMENTED, shown.text.ptr(), shown.text.length(), MYF(0));
+}
+
+void ha_firn::free_foreign_key_create_info(char* text) { my_free(text); }
+
+int ha_firn::get_foreign_key_list(THD* thd, List<FOREIGN_KEY_INFO>* keys) {
+  firn::KeyList list = {thd, keys};
+  (void)firn_list_foreign_keys(firn::database, firn::TableName(m_path).c_str(), false, firn::list_key, &list);
+  return 0;
+}
+
+int ha_firn::get_parent_foreign_key_list(THD* thd, List<FOREIGN_KEY_INFO>* keys) {
+  firn::KeyList list = {thd, keys};
+  (void)firn_list_foreign_keys(firn::database, firn::TableName(m_path).c_str(), true, firn::list_key, &list);
+  return 0;
+}
+
+bool ha_firn::referenced_by_foreign_key() const noexcept { return m_share && firn_is_referenced(m_share->core()); }
+
+bool ha_firn::can_switch_engines() {
+  unsigned count = 0;
+  const firn::TableName name(m_path);
+  (void)firn_list_foreign_keys(firn::database, name.c_str(), false, firn::count_key, &count);
+  (void)firn_list_foreign_keys(firn::database, name.c_str(), true, firn::count_key, &count);
+  return count == 0;
+}
+
+bool ha_firn::get_foreign_dup_key(char* child_table, uint table_size, char* child_key, uint key_size) {
+  if (!m_session) return false;
+  char schema[firn::kSchemaNameSize], name[firn::kTableNameSize];
+  firn::decode_table_name(m_session->broken_table(), schema, name);
+  strmake(child_table, name, table_size - 1);
+  strmake(child_key, m_session->broken_key(), key_size - 1);
+  return true;
+}

@@ -1,0 +1,78 @@
+/* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
+#pragma once
+
+#include "engine.h"
+
+#include <string>
+#include <vector>
+
+class Alter_info;
+class Foreign_key;
+
+namespace firn {
+
+/* Whether the session checks foreign keys. */
+inline bool checks_foreign_keys(THD* thd) { return !thd_test_options(thd, OPTION_NO_FOREIGN_KEY_CHECKS); }
+
+/*
+  The foreign keys of a CREATE or ALTER statement as the core takes them. The constructor throws
+  std::bad_alloc.
+*/
+class ForeignKeyRequest {
+ public:
+  /*
+    `name` is the table in the core's catalog. `in_place`: the table stays, so foreign keys that it
+    has already are left out, and those to drop are named.
+  */
+  ForeignKeyRequest(THD* thd, const char* name, TABLE* form, Alter_info* alter_info, bool in_place);
+  ForeignKeyRequest(const ForeignKeyRequest&) = delete;
+  ForeignKeyRequest& operator=(const ForeignKeyRequest&) = delete;
+
+  const firn_foreign_key_request* get() const { return &m_request; }
+  /* Whether the table is to replace one that foreign keys refer to. */
+  bool replaces_referenced() const;
+
+  /*
+    The core has refused the foreign keys (FIRN_FOREIGN_KEY). Adds InnoDB's warning and returns the
+    error of create().
+  */
+  int report_create() const;
+  /* The same for an ALTER in place: reports the error itself. */
+  void report_alter() const;
+
+ private:
+  void add(const char* name, TABLE* form, const Foreign_key* key);
+  const char* keep(std::string text);
+  const Foreign_key* definition_of(const char* name) const;
+
+  THD* const m_thd;
+  const TABLE* const m_form;
+  const std::string m_name;
+  /* Own the texts and lists that m_added points to; their elements do not move. */
+  std::vector<std::string*> m_texts;
+  std::vector<std::vector<const char*>*> m_lists;
+  std::vector<std::vector<uint32_t>*> m_chars;
+  std::vector<firn_new_foreign_key> m_added;
+  std::vector<const Foreign_key*> m_keys;
+  std::vector<const char*> m_dropped;
+  firn_foreign_key_request m_request = {};
+
+ public:
+  ~ForeignKeyRequest();
+};
+
+/* Whether the statement adds foreign keys; those that an altered table has already do not count. */
+bool adds_foreign_keys(Alter_info* alter_info);
+
+/*
+  Appends the foreign key `name` of the table `table` (a name of the core's catalog) as errors show
+  it.
+*/
+void append_foreign_key(THD* thd, String* text, const char* table, const char* name);
+
+/* Keeps the text of a failure for SHOW ENGINE FIRN STATUS. */
+void note_foreign_key_error(THD* thd, const char* text);
+void append_last_foreign_key_error(String* text);
+
+
+}  // namespace firn

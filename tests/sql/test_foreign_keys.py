@@ -1,0 +1,512 @@
+"""Foreign keys beside InnoDB: the same rows, errors, texts and warnings for the same statements."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+
+import pymysql
+import pytest
+from foreign_key_pair import KeyPair
+from scenario import lines
+from server import ENGINE, IS_FIRN, Server
+
+PARENT = "CREATE TABLE p (id INT PRIMARY KEY, b INT, KEY (b))\n"
+
+
+@pytest.fixture
+def pair(server: Server) -> Iterator[KeyPair]:
+    """Two fresh databases."""
+    both = KeyPair(server, "fk")
+    yield both
+    if server.running():
+        both.close()
+
+
+def play(pair: KeyPair, script: str) -> list[int]:
+    """Runs a script of lines `[session:] SQL` on both; returns the errors."""
+    errors = []
+    for line in lines(script):
+        session, colon, rest = line.partition(": ")
+        named = bool(colon) and session.isidentifier() and len(session) == 1
+        result = pair.run(rest, session) if named else pair.run(line)
+        errors.append(result.error)
+    return errors
+
+
+# Each script with the errors that must appear in it, so that none passes by failing throughout.
+SCENARIOS = {
+    "restrict": (
+        PARENT
+        + """
+        CREATE TABLE c (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES p (id))
+        SHOW CREATE TABLE c
+        INSERT INTO c VALUES (1, 1)
+        INSERT INTO p VALUES (1, 1), (2, 2), (3, 3)
+        INSERT INTO c VALUES (1, 1), (2, NULL), (3, 1)
+        UPDATE c SET p = 9 WHERE id = 3
+        UPDATE c SET p = 2 WHERE id = 3
+        DELETE FROM p WHERE id = 1
+        DELETE FROM p WHERE id = 3
+        UPDATE p SET id = 9 WHERE id = 2
+        UPDATE p SET b = 9 WHERE id = 2
+        DELETE FROM p
+        SELECT * FROM p
+        DROP TABLE p
+        TRUNCATE TABLE p
+        INSERT IGNORE INTO c VALUES (7, 77), (8, 2)
+        UPDATE IGNORE c SET p = 5
+        DELETE IGNORE FROM p
+        SELECT * FROM c
+        SELECT * FROM p
+        DROP TABLE c, p
+        """,
+        {1452, 1451, 1701},
+    ),
+    "definitions": (
+        PARENT
+        + """
+        CREATE TABLE x (id INT PRIMARY KEY, p BIGINT, FOREIGN KEY (p) REFERENCES p (id))
+        CREATE TABLE x (id INT PRIMARY KEY, p INT UNSIGNED, FOREIGN KEY (p) REFERENCES p (id))
+        CREATE TABLE x (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES none (id))
+        CREATE TABLE x (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES p (none))
+        CREATE TABLE x (id INT PRIMARY KEY, p INT, FOREIGN KEY (none) REFERENCES p (id))
+        CREATE TABLE x (id INT PRIMARY KEY, p INT NOT NULL, FOREIGN KEY (p) REFERENCES p (id) ON DELETE SET NULL)
+        CREATE TABLE x (id INT PRIMARY KEY, p INT, q INT, FOREIGN KEY (p, q) REFERENCES p (id))
+        CREATE TABLE x (id INT PRIMARY KEY, p INT, q INT, FOREIGN KEY (p, q) REFERENCES p (id, b))
+        CREATE TABLE x (id INT PRIMARY KEY, p INT, q INT, FOREIGN KEY (p, q) REFERENCES p (b, id))
+        DROP TABLE x
+        CREATE TABLE x (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES p (id)) PARTITION BY HASH (id)
+        CREATE TABLE x (p INT, v INT AS (p) STORED, FOREIGN KEY (p) REFERENCES p (id) ON DELETE CASCADE)
+        CREATE TABLE x (p INT, v INT AS (p) STORED, FOREIGN KEY (p) REFERENCES p (id))
+        DROP TABLE x
+        CREATE TABLE x (p INT, CONSTRAINT n FOREIGN KEY (p) REFERENCES p (id), CONSTRAINT n FOREIGN KEY (p) REFERENCES p (b))
+        CREATE TABLE c (p INT, CONSTRAINT n FOREIGN KEY (p) REFERENCES p (id) ON DELETE SET DEFAULT ON UPDATE RESTRICT)
+        SHOW CREATE TABLE c
+        CREATE TABLE x (p INT, CONSTRAINT n FOREIGN KEY (p) REFERENCES p (id))
+        CREATE TABLE x (p INT, CONSTRAINT x_ibfk_2 FOREIGN KEY (p) REFERENCES p (id), FOREIGN KEY (p) REFERENCES p (b))
+        SHOW CREATE TABLE x
+        CREATE TABLE y (p INT, FOREIGN KEY (p) REFERENCES P (ID))
+        CREATE TABLE y (p INT, FOREIGN KEY (P) REFERENCES p (ID) ON UPDATE NO ACTION ON DELETE CASCADE)
+        SHOW CREATE TABLE y
+        CREATE TABLE s (a VARCHAR(10) CHARACTER SET utf8mb4, KEY (a), k VARCHAR(3) CHARACTER SET latin1, KEY (k(2)))
+        CREATE TABLE z (a VARCHAR(20) CHARACTER SET utf8mb4, FOREIGN KEY (a) REFERENCES s (a))
+        CREATE TABLE z2 (a VARCHAR(20) CHARACTER SET latin1, FOREIGN KEY (a) REFERENCES s (a))
+        CREATE TABLE z2 (a VARCHAR(3) CHARACTER SET latin1, FOREIGN KEY (a) REFERENCES s (k))
+        SELECT constraint_name, unique_constraint_name, update_rule, delete_rule, table_name, referenced_table_name \\
+          FROM information_schema.referential_constraints WHERE constraint_schema = '{db}' ORDER BY 1
+        SELECT constraint_name, table_name, column_name, ordinal_position, position_in_unique_constraint, \\
+          referenced_table_name, referenced_column_name FROM information_schema.key_column_usage \\
+          WHERE table_schema = '{db}' AND referenced_table_name IS NOT NULL ORDER BY 1, 4
+        """,
+        {1005, 1506, 1239},
+    ),
+    "cascade": (
+        PARENT
+        + """
+        CREATE TABLE c (id INT PRIMARY KEY, p INT, t VARCHAR(100), FOREIGN KEY (p) REFERENCES p (id) ON DELETE CASCADE ON UPDATE CASCADE)
+        CREATE TABLE d (id INT PRIMARY KEY, c INT, p INT, KEY (c), FOREIGN KEY (c) REFERENCES c (id) ON DELETE CASCADE, \\
+          FOREIGN KEY (p) REFERENCES c (p) ON UPDATE CASCADE ON DELETE SET NULL)
+        INSERT INTO p SELECT seq, seq FROM mysql.seq_1_to_20
+        INSERT INTO c SELECT seq, 1 + seq % 20, REPEAT('x', seq) FROM mysql.seq_1_to_100
+        INSERT INTO d SELECT seq, 1 + seq % 100, 1 + seq % 20 FROM mysql.seq_1_to_200
+        DELETE FROM p WHERE id = 3
+        SELECT COUNT(*), SUM(id), SUM(p) FROM c
+        SELECT COUNT(*), SUM(id), SUM(c), SUM(p) FROM d
+        UPDATE p SET id = id + 1000 ORDER BY id DESC
+        SELECT COUNT(*), SUM(id), SUM(p) FROM c
+        SELECT COUNT(*), SUM(id), SUM(c), SUM(p) FROM d
+        START TRANSACTION
+        DELETE FROM p WHERE id < 1010
+        SELECT COUNT(*), SUM(id), SUM(p) FROM c
+        ROLLBACK
+        SELECT COUNT(*), SUM(id), SUM(p) FROM c
+        DELETE p, c FROM p JOIN c ON c.p = p.id WHERE p.id > 1015
+        SELECT COUNT(*), SUM(id), SUM(c), SUM(p) FROM d
+        REPLACE INTO p VALUES (1001, 5)
+        INSERT INTO p VALUES (1002, 6) ON DUPLICATE KEY UPDATE id = 2002
+        SELECT * FROM p ORDER BY id
+        SELECT COUNT(*), SUM(id), SUM(p) FROM c
+        SELECT COUNT(*), SUM(id), SUM(c), SUM(p) FROM d
+        CHECK TABLE p, c, d EXTENDED
+        """,
+        set(),
+    ),
+    "self": (
+        """
+        CREATE TABLE s (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES s (id))
+        INSERT INTO s VALUES (1, 1), (2, 1), (3, 2)
+        INSERT INTO s VALUES (4, 5), (5, 4)
+        DELETE FROM s WHERE id = 3
+        DELETE FROM s WHERE id = 1
+        DELETE FROM s
+        UPDATE s SET id = 9 WHERE id = 2
+        UPDATE s SET id = 7, p = 7 WHERE id = 1
+        TRUNCATE TABLE s
+        SELECT * FROM s
+        ALTER TABLE s DROP FOREIGN KEY s_ibfk_1, ADD FOREIGN KEY (p) REFERENCES s (id) ON DELETE CASCADE ON UPDATE CASCADE
+        SHOW CREATE TABLE s
+        INSERT INTO s VALUES (1, NULL), (2, 1), (3, 2), (4, 3), (5, 5)
+        UPDATE s SET id = 11 WHERE id = 1
+        DELETE FROM s WHERE id = 5
+        DELETE FROM s WHERE id = 2
+        SELECT * FROM s
+        CREATE TABLE n (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES n (id) ON DELETE SET NULL ON UPDATE SET NULL)
+        INSERT INTO n VALUES (1, NULL), (2, 1), (3, 1), (4, 2)
+        DELETE FROM n WHERE id = 1
+        UPDATE n SET id = 5 WHERE id = 2
+        SELECT * FROM n
+        """,
+        {1451, 1452},
+    ),
+    "composite": (
+        """
+        CREATE TABLE p (a INT, b VARCHAR(10), c INT, PRIMARY KEY (c, a), UNIQUE KEY (b, a), KEY (c DESC, b))
+        CREATE TABLE c (id INT PRIMARY KEY, a INT, b VARCHAR(20), c INT NOT NULL, \\
+          CONSTRAINT k1 FOREIGN KEY (b, a) REFERENCES p (b, a) ON UPDATE CASCADE ON DELETE SET NULL, \\
+          CONSTRAINT k2 FOREIGN KEY (c) REFERENCES p (c) ON DELETE CASCADE)
+        INSERT INTO p VALUES (1, 'a', 1), (2, 'B', 1), (3, 'c ', 2)
+        INSERT INTO c VALUES (1, 1, 'A', 1), (2, 2, 'b', 2), (3, NULL, 'zz', 1), (4, 3, NULL, 2), (5, 3, 'C', 2)
+        INSERT INTO c VALUES (6, 1, 'x', 1)
+        INSERT INTO c VALUES (6, 1, 'a', 3)
+        UPDATE p SET b = 'BBB' WHERE a = 2
+        UPDATE p SET b = 'C' WHERE a = 3
+        UPDATE p SET b = 'this has no' WHERE a = 3
+        SELECT id, a, HEX(b), c FROM c
+        DELETE FROM p WHERE a = 2
+        SELECT id, a, HEX(b), c FROM c
+        DELETE FROM p WHERE a = 3
+        SELECT id, a, HEX(b), c FROM c
+        """,
+        {1452},
+    ),
+    "no_room": (
+        """
+        CREATE TABLE p (a VARCHAR(10) NOT NULL, b INT, KEY (a), KEY (b))
+        CREATE TABLE c (a VARCHAR(5), FOREIGN KEY (a) REFERENCES p (a) ON UPDATE CASCADE)
+        CREATE TABLE d (b INT NOT NULL, FOREIGN KEY (b) REFERENCES p (b) ON UPDATE CASCADE ON DELETE NO ACTION)
+        INSERT INTO p VALUES ('abc', 1), ('xyz', 2)
+        INSERT INTO c VALUES ('abc'), ('ABC')
+        INSERT INTO d VALUES (2)
+        UPDATE p SET a = 'abcdefg' WHERE a = 'abc'
+        UPDATE p SET a = 'abcde' WHERE a = 'abc'
+        UPDATE p SET b = NULL WHERE b = 2
+        UPDATE p SET b = 3 WHERE b = 2
+        SELECT * FROM c
+        SELECT * FROM d
+        """,
+        {1451},
+    ),
+    "duplicate_in_child": (
+        PARENT
+        + """
+        CREATE TABLE c (a INT, b INT, UNIQUE KEY ab (a, b), FOREIGN KEY (a) REFERENCES p (b) ON UPDATE CASCADE)
+        INSERT INTO p VALUES (1, 10), (2, 20)
+        INSERT INTO c VALUES (10, 1), (20, 1)
+        UPDATE p SET b = 20 WHERE id = 1
+        SELECT * FROM p
+        SELECT * FROM c
+        """,
+        {1761},
+    ),
+    "without_checks": (
+        PARENT
+        + """
+        SET foreign_key_checks=0
+        CREATE TABLE c (id INT PRIMARY KEY, q INT, FOREIGN KEY (q) REFERENCES q (id) ON DELETE CASCADE)
+        INSERT INTO c VALUES (1, 1)
+        SET foreign_key_checks=1
+        INSERT INTO c VALUES (2, 2)
+        CREATE TABLE q (id BIGINT PRIMARY KEY)
+        CREATE TABLE q (id INT, x INT)
+        CREATE TABLE q (id INT PRIMARY KEY)
+        SHOW CREATE TABLE c
+        INSERT INTO c VALUES (2, 2)
+        INSERT INTO q VALUES (1), (2)
+        INSERT INTO c VALUES (2, 2)
+        SET foreign_key_checks=0
+        DELETE FROM q WHERE id = 1
+        DROP TABLE q
+        SET foreign_key_checks=1
+        SELECT * FROM c
+        UPDATE c SET id = 9 WHERE id = 2
+        UPDATE c SET q = 9 WHERE id = 9
+        CREATE TABLE q (id INT PRIMARY KEY)
+        SET foreign_key_checks=0
+        TRUNCATE TABLE q
+        ALTER TABLE c ADD CONSTRAINT second FOREIGN KEY (q) REFERENCES p (id) ON DELETE RESTRICT ON UPDATE SET DEFAULT
+        SHOW CREATE TABLE c
+        ALTER TABLE c DROP FOREIGN KEY second, ADD CONSTRAINT third FOREIGN KEY (q) REFERENCES p (b)
+        SHOW CREATE TABLE c
+        ALTER TABLE c ADD FOREIGN KEY (q) REFERENCES p (none)
+        SET foreign_key_checks=1
+        """,
+        {1452, 1005},
+    ),
+    "alter": (
+        PARENT
+        + """
+        CREATE TABLE c (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES p (id))
+        INSERT INTO p VALUES (1, 1), (2, 2)
+        INSERT INTO c VALUES (1, 1)
+        ALTER TABLE c DROP INDEX p
+        ALTER TABLE p DROP PRIMARY KEY
+        ALTER TABLE p MODIFY id BIGINT
+        ALTER TABLE p DROP COLUMN id
+        ALTER TABLE c ENGINE=MyISAM
+        ALTER TABLE p ENGINE=MyISAM
+        ALTER TABLE p PARTITION BY HASH (id)
+        ALTER TABLE c DROP FOREIGN KEY none
+        ALTER TABLE c ADD FOREIGN KEY (p) REFERENCES p (id), ALGORITHM=INPLACE
+        ALTER TABLE c ADD FOREIGN KEY (p) REFERENCES p (b)
+        SHOW CREATE TABLE c
+        ALTER TABLE c ADD CONSTRAINT c_ibfk_1 FOREIGN KEY (p) REFERENCES p (b)
+        INSERT INTO p VALUES (5, 6)
+        ALTER TABLE c ADD x INT, ALGORITHM=COPY
+        SHOW CREATE TABLE c
+        INSERT INTO c VALUES (2, 5, 0)
+        INSERT INTO c VALUES (2, 2, 0)
+        DELETE FROM p WHERE id = 2
+        ALTER TABLE p ADD x INT, ALGORITHM=COPY
+        DELETE FROM p WHERE id = 2
+        ALTER TABLE p ADD UNIQUE KEY (b)
+        DELETE FROM p WHERE id = 2
+        ALTER TABLE p DROP KEY b
+        SHOW CREATE TABLE p
+        ALTER TABLE p CHANGE id ident INT
+        ALTER TABLE c CHANGE p parent INT
+        SHOW CREATE TABLE c
+        DELETE FROM p WHERE ident = 2
+        RENAME TABLE p TO pp
+        SHOW CREATE TABLE c
+        RENAME TABLE c TO cc
+        SHOW CREATE TABLE cc
+        DELETE FROM pp WHERE ident = 2
+        INSERT INTO cc VALUES (7, 7, 7)
+        ALTER TABLE cc DROP FOREIGN KEY cc_ibfk_1
+        ALTER TABLE cc DROP FOREIGN KEY cc_ibfk_2, ADD FOREIGN KEY (parent) REFERENCES pp (ident) ON DELETE CASCADE
+        SHOW CREATE TABLE cc
+        DELETE FROM pp WHERE ident = 2
+        SELECT * FROM cc
+        DROP TABLE cc
+        DROP TABLE pp
+        """,
+        {1451, 1452, 1553, 1025, 1833, 1829, 1217, 1091, 1846, 1005},
+    ),
+    "add_to_rows_that_break_it": (
+        PARENT
+        + """
+        INSERT INTO p VALUES (1, 1)
+        CREATE TABLE c (id INT PRIMARY KEY, p INT)
+        INSERT INTO c VALUES (1, 1), (2, 2), (3, NULL)
+        ALTER TABLE c ADD CONSTRAINT k FOREIGN KEY (p) REFERENCES p (id)
+        SHOW CREATE TABLE c
+        DELETE FROM c WHERE id = 2
+        ALTER TABLE c ADD FOREIGN KEY (p) REFERENCES p (id)
+        DELETE FROM p
+        CREATE TABLE d (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES p (id)) SELECT 1 AS id, 2 AS p
+        CREATE TABLE d (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES p (id)) SELECT 1 AS id, 1 AS p
+        CREATE TABLE e (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES e (id)) SELECT 1 AS id, 1 AS p UNION SELECT 2, 1
+        SELECT * FROM e
+        """,
+        {1452, 1451},
+    ),
+    "triggers_do_not_fire": (
+        PARENT
+        + """
+        CREATE TABLE c (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES p (id) ON DELETE CASCADE ON UPDATE CASCADE)
+        CREATE TABLE log (what VARCHAR(10))
+        CREATE TRIGGER t1 AFTER DELETE ON c FOR EACH ROW INSERT INTO log VALUES ('delete')
+        CREATE TRIGGER t2 AFTER UPDATE ON c FOR EACH ROW INSERT INTO log VALUES ('update')
+        INSERT INTO p VALUES (1, 1), (2, 2)
+        INSERT INTO c VALUES (1, 1), (2, 2)
+        DELETE FROM p WHERE id = 1
+        UPDATE p SET id = 3 WHERE id = 2
+        SELECT * FROM c
+        SELECT * FROM log
+        DELETE FROM c
+        SELECT * FROM log
+        """,
+        set(),
+    ),
+    "cycle": (
+        """
+        SET foreign_key_checks=0
+        CREATE TABLE a (id INT PRIMARY KEY, r INT, FOREIGN KEY (r) REFERENCES b (id) ON DELETE CASCADE)
+        CREATE TABLE b (id INT PRIMARY KEY, r INT, FOREIGN KEY (r) REFERENCES a (id) ON DELETE CASCADE)
+        INSERT INTO a VALUES (1, 1), (2, 2), (3, NULL)
+        INSERT INTO b VALUES (1, 2), (2, 1)
+        SET foreign_key_checks=1
+        DELETE FROM a WHERE id = 1
+        SELECT * FROM a
+        SELECT * FROM b
+        DROP TABLE a
+        DROP TABLE b
+        """,
+        {1451},
+    ),
+    "blobs_and_hidden_keys": (
+        """
+        CREATE TABLE p (a VARBINARY(20), KEY (a))
+        CREATE TABLE c (a VARBINARY(30), b MEDIUMBLOB, t TEXT, KEY (t(5)), FOREIGN KEY (a) REFERENCES p (a) ON UPDATE CASCADE ON DELETE SET NULL)
+        INSERT INTO p VALUES ('a\\0b'), ('a'), ('')
+        INSERT INTO c VALUES ('a\\0b', REPEAT('\\0', 300000), 'one'), ('a', NULL, 'two'), ('', REPEAT('y', 200000), NULL)
+        INSERT INTO c VALUES ('b', NULL, NULL)
+        UPDATE p SET a = 'long\\0er' WHERE a = 'a\\0b'
+        DELETE FROM p WHERE a = 'a'
+        UPDATE p SET a = 'x' WHERE a = ''
+        SELECT HEX(a), LENGTH(b), MD5(b), t FROM c ORDER BY 1
+        CHECK TABLE c EXTENDED
+        """,
+        {1452},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_scenario(pair: KeyPair, name: str) -> None:
+    script, errors = SCENARIOS[name]
+    found = set(play(pair, script)) - {0}
+    assert found >= errors, f"expected errors {errors - found} did not appear; there were {found}"
+
+
+@pytest.mark.parametrize("depth", [14, 15, 16])
+def test_depth_of_cascades(pair: KeyPair, depth: int) -> None:
+    pair.run("CREATE TABLE t0 (id INT PRIMARY KEY)")
+    pair.run("INSERT INTO t0 VALUES (1)")
+    for at in range(1, depth + 1):
+        pair.run(
+            f"CREATE TABLE t{at} (id INT PRIMARY KEY, "
+            f"FOREIGN KEY (id) REFERENCES t{at - 1} (id) ON DELETE CASCADE)"
+        )
+        pair.run(f"INSERT INTO t{at} VALUES (1)")
+    reference, tested = pair.results("DELETE FROM t0")
+    assert (tested.error, tested.affected) == (reference.error, reference.affected)
+    for at in range(depth + 1):
+        pair.run(f"SELECT * FROM t{at}")
+
+
+def test_references_between_engines_are_refused(server: Server, database: str) -> None:
+    if not IS_FIRN:
+        pytest.skip("needs two engines")
+    session = server.connect(database)
+    with session.cursor() as cursor:
+        for parent, child in (("InnoDB", ENGINE), (ENGINE, "InnoDB")):
+            cursor.execute(f"CREATE TABLE p (id INT PRIMARY KEY) ENGINE={parent}")
+            with pytest.raises(pymysql.err.MySQLError) as refused:
+                cursor.execute(
+                    f"CREATE TABLE c (p INT, FOREIGN KEY (p) REFERENCES p (id)) ENGINE={child}"
+                )
+            assert refused.value.args[0] == 1005
+            assert "errno: 150" in refused.value.args[1]
+            cursor.execute("DROP TABLE p")
+    session.close()
+
+
+def test_ddl_waits_for_rows_that_refer_to_the_table(server: Server, database: str) -> None:
+    """A copying ALTER of the parent gives it other indexes: locks in the old ones would be lost."""
+    if not IS_FIRN:
+        pytest.skip("about the engine's own registry")
+    child, parent = server.connect(database), server.connect(database)
+    with child.cursor() as writer, parent.cursor() as altering:
+        writer.execute("CREATE TABLE p (id INT PRIMARY KEY)")
+        writer.execute("CREATE TABLE c (p INT, FOREIGN KEY (p) REFERENCES p (id))")
+        writer.execute("INSERT INTO p VALUES (1)")
+        writer.execute("BEGIN")
+        writer.execute("INSERT INTO c VALUES (1)")
+        done = threading.Event()
+
+        def alter() -> None:
+            altering.execute("ALTER TABLE p ADD x INT, ALGORITHM=COPY")
+            done.set()
+
+        thread = threading.Thread(target=alter)
+        thread.start()
+        assert not done.wait(0.7), "the ALTER did not wait"
+        writer.execute("COMMIT")
+        assert done.wait(20), "the ALTER still waits"
+        thread.join()
+        altering.execute("BEGIN")
+        with pytest.raises(pymysql.err.MySQLError) as refused:
+            altering.execute("DELETE FROM p")
+        assert refused.value.args[0] == 1451
+        altering.execute("ROLLBACK")
+        # The timeout of the DDL's session bounds the wait.
+        writer.execute("BEGIN")
+        writer.execute("INSERT INTO c VALUES (1)")
+        altering.execute("SET firn_lock_wait_timeout=1")
+        begun = time.monotonic()
+        with pytest.raises(pymysql.err.MySQLError):
+            altering.execute("ALTER TABLE p ADD y INT, ALGORITHM=COPY")
+        assert time.monotonic() - begun < 20
+        writer.execute("ROLLBACK")
+        altering.execute("ALTER TABLE p ADD y INT, ALGORITHM=COPY")
+    child.close()
+    parent.close()
+
+
+def test_a_prepared_transaction_protects_its_references(own_server) -> None:  # noqa: ANN001
+    """XA PREPARE releases shared locks; a deleter meets the uncommitted rows themselves."""
+    server: Server = own_server()
+    session = server.connect("mysql")
+    with session.cursor() as cursor:
+        cursor.execute("CREATE DATABASE d")
+        cursor.execute("CREATE TABLE d.p (id INT PRIMARY KEY, b INT, KEY (b))")
+        cursor.execute("CREATE TABLE d.c (p INT, FOREIGN KEY (p) REFERENCES d.p (b))")
+        cursor.execute("INSERT INTO d.p VALUES (1, 1), (2, 2)")
+        cursor.execute("XA START 'x'")
+        cursor.execute("INSERT INTO d.c VALUES (1)")
+        cursor.execute("XA END 'x'")
+        cursor.execute("XA PREPARE 'x'")
+    session.close()
+    for crash in (False, True):
+        if crash:
+            server.crash_and_recover()
+        other = server.connect("d")
+        with other.cursor() as cursor:
+            cursor.execute("SET innodb_lock_wait_timeout=1")
+            with pytest.raises(pymysql.err.MySQLError) as waited:
+                cursor.execute("DELETE FROM p WHERE id = 1")
+            assert waited.value.args[0] == 1205
+            cursor.execute("DELETE FROM p WHERE id = 2")
+            cursor.execute("INSERT INTO p VALUES (2, 2)")
+        other.close()
+    server.query("XA COMMIT 'x'")
+    with pytest.raises(pymysql.err.MySQLError) as refused:
+        server.query("DELETE FROM d.p WHERE id = 1")
+    assert refused.value.args[0] == 1451
+
+
+def test_large_cascades_spill(own_server) -> None:  # noqa: ANN001
+    server: Server = own_server(*(["--firn-txn-memory-limit=1M"] if IS_FIRN else []))
+    session = server.connect("mysql")
+    with session.cursor() as cursor:
+        cursor.execute("CREATE DATABASE d")
+        cursor.execute("USE d")
+        cursor.execute("CREATE TABLE p (id INT PRIMARY KEY)")
+        cursor.execute(
+            "CREATE TABLE c (id INT PRIMARY KEY, p INT, t VARCHAR(100), KEY (t), "
+            "FOREIGN KEY (p) REFERENCES p (id) ON DELETE CASCADE ON UPDATE CASCADE)"
+        )
+        cursor.execute("INSERT INTO p VALUES (1), (2)")
+        cursor.execute(
+            "INSERT INTO c SELECT seq, 1 + seq % 2, REPEAT('x', 80) FROM mysql.seq_1_to_40000"
+        )
+        cursor.execute("BEGIN")
+        cursor.execute("UPDATE p SET id = 3 WHERE id = 1")
+        cursor.execute("SELECT COUNT(*) FROM c WHERE p = 3")
+        assert cursor.fetchall() == ((20000,),)
+        cursor.execute("DELETE FROM p WHERE id = 2")
+        cursor.execute("SELECT COUNT(*) FROM c")
+        assert cursor.fetchall() == ((20000,),)
+        cursor.execute("ROLLBACK")
+        cursor.execute("SELECT p, COUNT(*) FROM c GROUP BY p")
+        assert cursor.fetchall() == ((1, 20000), (2, 20000))
+        cursor.execute("UPDATE p SET id = 4 WHERE id = 1")
+        cursor.execute("DELETE FROM p WHERE id = 2")
+        cursor.execute("SELECT p, COUNT(*) FROM c GROUP BY p")
+        assert cursor.fetchall() == ((4, 20000),)
+        cursor.execute("CHECK TABLE c EXTENDED")
+        assert cursor.fetchall()[-1][-1] == "OK"
+    session.close()
