@@ -170,6 +170,8 @@ typedef enum firn_option {
   FIRN_OPTION_PRINT_ALL_DEADLOCKS = 10,
   // Age of a snapshot, in seconds, at which the error log gets a warning; 0 for none.
   FIRN_OPTION_SNAPSHOT_AGE_WARNING = 11,
+  // Bytes of log that a recovery may have to replay, about.
+  FIRN_OPTION_MAX_WAL_SIZE = 12,
 } firn_option;
 
 // Isolation levels.
