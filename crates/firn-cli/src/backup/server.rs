@@ -1,5 +1,5 @@
-//! The running server, through its own client program, which reads option files and knows every way
-//! to authenticate.
+//! A connection to the running server through its own client program, which reads option files and
+//! knows every way to authenticate.
 
 use super::format::Position;
 use crate::args::Client;
@@ -7,8 +7,8 @@ use firn::base::{Error, ErrorKind, Result};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-/// Options that override those of option files which would change statements, results, or the
-/// behaviour after an error.
+/// Options of the client program that override those option file settings which would change
+/// statements, results, or the behaviour after an error.
 const UNCHANGED: [&str; 13] = [
     "--skip-force",
     "--skip-raw",
@@ -25,8 +25,8 @@ const UNCHANGED: [&str; 13] = [
     "--init-command=DO 1",
 ];
 
-/// One session. When it is dropped the connection ends, and with it a backup stage that it has
-/// begun.
+/// One session of the server. When it is dropped, the connection ends, and with it a backup stage
+/// that the session has begun.
 pub struct Server {
     child: Child,
     stdin: Option<ChildStdin>,
@@ -35,13 +35,13 @@ pub struct Server {
 }
 
 impl Server {
-    /// Connects.
+    /// Starts the client program and connects.
     ///
     /// # Errors
-    /// `NotFound` without the program `mariadb`; what the program says when it cannot connect.
+    /// `NotFound` without the client program; what the program says when it cannot connect.
     pub fn connect(client: &Client) -> Result<Self> {
         let mut command = Command::new(&client.client);
-        // An option file must come first.
+        // The client program accepts an option file only as its first argument.
         if let Some(file) = &client.defaults_file {
             command.arg(format!("--defaults-file={}", file.display()));
         }
@@ -90,14 +90,15 @@ impl Server {
         Ok(server)
     }
 
-    /// Runs a statement; its rows, with NULL as the word.
+    /// Runs a statement. Returns its rows; a NULL is the word `NULL`.
     ///
     /// # Errors
-    /// The server's error, as `Io`; it ends the session.
+    /// The server's error, as `Io`. It ends the session.
     pub fn ask(&mut self, statement: &str) -> Result<Vec<Vec<String>>> {
         self.questions += 1;
         let end = format!("firn-end-{}-errors-0", self.questions);
-        // Detect a client that goes on after an error.
+        // The second statement marks the end of the rows. It also shows an error after which the
+        // client program went on.
         let text = format!(
             "{statement};\nSELECT CONCAT('firn-end-{}-errors-', @@error_count);\n",
             self.questions
@@ -115,7 +116,7 @@ impl Server {
             let read = self.stdout.read_line(&mut line);
             match read.map_err(|e| Error::io(&e, "read from the client program"))? {
                 0 => break,
-                // Ended, but with an error.
+                // This is the mark of the end, but it reports an error.
                 _ if line.starts_with(&end[..end.len() - 1]) && !line.ends_with("-0\n") => break,
                 _ if line.trim_end_matches('\n') == end => return Ok(rows),
                 _ => {
@@ -127,10 +128,10 @@ impl Server {
         Err(self.failure(statement))
     }
 
-    /// Goes to a stage of `BACKUP STAGE`.
+    /// Moves the session to a stage of `BACKUP STAGE`.
     ///
     /// # Errors
-    /// `Busy` if something held it up for longer than `lock_wait_timeout`.
+    /// `Busy` if a statement held the stage up for longer than `lock_wait_timeout`.
     pub fn backup_stage(&mut self, stage: &str) -> Result<()> {
         let entered = self.ask(&format!("BACKUP STAGE {stage}")).map(drop);
         entered.map_err(|error| match error.to_string().contains("ERROR 1205") {
@@ -159,7 +160,7 @@ impl Server {
         }
         position.gtid_binlog_pos = self.ask_one("SELECT @@global.gtid_binlog_pos")?;
         position.gtid_slave_pos = self.ask_one("SELECT @@global.gtid_slave_pos")?;
-        // Relay_Master_Log_File and Exec_Master_Log_Pos.
+        // The two fields are Relay_Master_Log_File and Exec_Master_Log_Pos.
         if let Some(row) = self.ask("SHOW SLAVE STATUS")?.first()
             && let (Some(file), Some(pos)) = (row.get(9), row.get(21))
         {
@@ -182,13 +183,13 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Its input ends, and so does the program.
+        // The end of its input ends the client program.
         self.stdin = None;
         let _ = self.child.wait();
     }
 }
 
-/// A field as the client program writes it.
+/// Undoes the escapes with which the client program writes a field.
 fn unescape(field: &str) -> String {
     let mut out = String::with_capacity(field.len());
     let mut chars = field.chars();

@@ -1,4 +1,4 @@
-//! The tables: each row decodes, each index has the entries of the rows and no others.
+//! Checks the tables: each row decodes, and each index has the entries of the rows and no others.
 
 use super::findings::Findings;
 use crate::output::Output;
@@ -12,9 +12,9 @@ use std::collections::BTreeSet;
 /// Counts of the tables that were checked.
 #[derive(Default)]
 pub struct Checked {
-    /// Tables.
+    /// Number of tables.
     pub tables: u64,
-    /// Their rows.
+    /// Number of rows.
     pub rows: u64,
 }
 
