@@ -8,7 +8,6 @@
 //! and bytes of files per live byte, at most and at rest. Rounds with values in line and out of
 //! line take turns. With `STAT=/sys/block/sda/stat` it counts the bytes sent to that device
 //! instead, and prints the device's flushes per update.
-//! adds its flushes per update.
 #![allow(clippy::disallowed_methods)] // A measurement reads the clock.
 
 use firn::base::Value;

@@ -52,8 +52,8 @@ fn ranges_are_those_of_a_plain_list() {
                     false => GapGrant::Newly,
                 };
                 let grant = table.lock(owner, &key(lower), &key(upper));
-                // A range of which the owner had all keys, in several segments, may count as
-                // partly.
+                // If the owner had all keys of the range, but in several pieces, `lock` may return
+                // `Partly` instead of `Before`.
                 let fits =
                     grant == expected || (grant, expected) == (GapGrant::Partly, GapGrant::Before);
                 assert!(fits, "seed {seed}: {grant:?}, not {expected:?}");
