@@ -1,8 +1,8 @@
 //! Flushes and compactions of a database, and their reports; `threads` runs them.
 //!
-//! - *Installs are ordered.* Every edit that adds or replaces tables holds `install` around the
-//!   manifest edit and the switch of the views, so that views follow the manifest in order. A
-//!   checkpoint holds it to keep the tree still.
+//! - *Installs are ordered.* Every edit that adds or replaces SSTs holds `install` around the
+//!   manifest edit and the switch of the super versions, so that they follow the manifest in order.
+//!   A checkpoint holds it to keep the tree still.
 //! - *A flush follows the log.* A memtable is flushed only when its writers have left and the log
 //!   is durable up to its end: files never hold a commit that the log may lose.
 //! - *Flushes run one at a time*, oldest first, under `flushing`: run numbers are installed in
@@ -180,7 +180,7 @@ impl BackgroundWork {
         self.signal.notify_all();
     }
 
-    /// Brings the oldest element of the queue into the tree: flushes a memtable or installs a run.
+    /// Brings the oldest flushable into the tree: flushes a memtable or installs an ingested run.
     /// Returns whether there was one.
     pub(super) fn flush_oldest(&self) -> Result<bool> {
         let _in_order = self.flushing.lock();
@@ -227,8 +227,8 @@ impl BackgroundWork {
         flushed
     }
 
-    /// The oldest element of the queue is complete. Makes the log durable up to its end, before the
-    /// manifest names its contents.
+    /// Prepares to install the oldest flushable, which is complete: makes the log durable up to its
+    /// end, before the manifest names its contents.
     fn begin_install(&self, oldest: &Flushable, last_lsn: u64) -> Result<()> {
         self.super_versions.drained(oldest);
         self.wal
@@ -236,7 +236,7 @@ impl BackgroundWork {
             .inspect_err(|_| self.pipeline.contain_failure())
     }
 
-    /// The edit that brings queue element `oldest` into L0, without its files.
+    /// The edit that brings flushable `oldest` into L0, without its files.
     fn edit_of(&self, oldest: u64, newest: Option<Seqno>) -> Edit {
         let floor = self.pipeline.log_floor(|| {
             let mut left = self.super_versions.pin().frozen.clone();
@@ -295,7 +295,8 @@ impl BackgroundWork {
         if !fits {
             return None;
         }
-        // A table that no manifest can name would be removed, and others take its room.
+        // Find room for the edit first: an SST that no manifest can name would be removed, and
+        // other programs could take its room.
         let edit = self.edit_of(memtable.id(), Some(memtable.last_commit()));
         Some(
             self.versions
@@ -368,7 +369,8 @@ impl BackgroundWork {
         self.health.check()?;
         let retired = self.retired();
         let Some((version, job, ticket)) = self.pick(&retired, rest) else {
-            // A job of another thread may be failing for want of room.
+            // A job of another thread may be failing for lack of room; then the disk still counts
+            // as full.
             if !self.running.lock().is_busy() {
                 self.health.set_full(FullDisk::Compaction, false);
             }
@@ -510,7 +512,7 @@ impl BackgroundWork {
         Ok(stats)
     }
 
-    /// `open`: handles through which readers already read files of the edit.
+    /// Installs `edit`. `open` has handles through which readers already read files of the edit.
     fn install(&self, edit: Edit, flushed: &[u64], open: &[Arc<FileHandle>]) -> Result<()> {
         self.install_with(edit, flushed, open, || Ok(()))
     }
@@ -533,7 +535,7 @@ impl BackgroundWork {
         Ok(())
     }
 
-    /// The mutex held around every manifest edit that adds or replaces tables.
+    /// The mutex held around every manifest edit that adds or replaces SSTs.
     pub(super) fn installs(&self) -> &Mutex<()> {
         &self.install
     }
@@ -589,8 +591,8 @@ impl BackgroundWork {
         self.tell_gate();
     }
 
-    /// Updates the stall gate. Callers take turns, and each reads the view in its turn: the last
-    /// update is from the newest view.
+    /// Updates the stall gate. Callers take turns, and each reads the super version in its turn:
+    /// the last update is from the newest one.
     fn tell_gate(&self) {
         let _in_order = self.telling.lock();
         let super_version = self.super_versions.pin();

@@ -50,7 +50,7 @@ impl SurvivingTree {
             });
         match tree {
             Ok(tree) => {
-                // First: files that lie elsewhere would pass for missing ones.
+                // Check this first: files that lie in an object store would pass for missing ones.
                 let mut files = tree.state.files.values();
                 files.try_for_each(|placed| placed.meta.check_local())?;
                 match doubt(damaged_db, &tree)? {
@@ -118,7 +118,7 @@ impl SurvivingTree {
 }
 
 /// The places of blobs. A manifest that lost its end may lack the last moves; the blob files
-/// themselves then say which logical file they hold. No table shows such a loss, since references
+/// themselves then say which logical file they hold. No SST shows such a loss, since references
 /// keep the logical id.
 fn blobs_moved(
     damaged_db: &ReadOnlyDb,
