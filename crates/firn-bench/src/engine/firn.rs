@@ -2,8 +2,8 @@
 //!
 //! A put is what an autocommit statement does but for the row lock, which the rivals do not take
 //! either: stall gate, private write set, batch, commit pipeline. A get begins a statement, pins a
-//! view and reads at a fresh snapshot. Keys carry their index id in front, four bytes that the
-//! rivals do not store.
+//! super version and reads at a fresh snapshot. Keys carry their index id in front, four bytes that
+//! the rivals do not store.
 
 use super::{Engine, Entry, Result, Session, Settings};
 use crate::data::{KEY_LEN, Key};

@@ -263,9 +263,9 @@ impl BackgroundWork {
         self.wal.release_before(self.versions.log_number())
     }
 
-    /// Installs the files of a queued run into L0, as one run above all earlier ones. The files are
-    /// not rewritten: their entries carry no seqno, and the manifest keeps the commit's seqno for
-    /// each file.
+    /// Installs the files of an ingested run into L0, as one run above all earlier ones. The files
+    /// are not rewritten: their entries carry no seqno, and the manifest keeps the commit's seqno
+    /// for each file.
     fn install_run(&self, super_version: &SuperVersion, queued: &IngestedRun) -> Result<()> {
         let run = self.versions.new_run_number();
         let files = &queued.run().files;

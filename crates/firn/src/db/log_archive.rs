@@ -1,4 +1,4 @@
-//! The archive of the log, and recovery to a point in it.
+//! The log archive, and recovery to a point in it.
 
 use super::Db;
 use super::background::BackgroundWork;

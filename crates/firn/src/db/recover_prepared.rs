@@ -47,7 +47,7 @@ pub(super) fn relog(
         let prepared = match cx.pipeline.prepare_recovered(xid, changes) {
             Err(full) if *full.kind() == ErrorKind::NoSpace => {
                 // No room: pin the old log from the first replayed segment on. It keeps the
-                // transaction and the name of its run.
+                // transaction and the name of its server run.
                 cx.pipeline.adopt_prepared(replayed.first)
             }
             prepared => prepared?,

@@ -65,7 +65,7 @@ fn a_run_has_its_own_numbers() {
 fn a_file_that_is_gone_decides_nothing() {
     let env = two_runs();
     let kind = |from, xids: &[u64]| committed(&env, from, xids).unwrap_err().kind().clone();
-    // Another file has taken the name.
+    // A file that was created at another time has taken the name of the known file.
     let other = ServerRunFiles::find(&env, &known(FILES[0], 11), None).unwrap_err();
     assert_eq!(other.kind(), &ErrorKind::NotFound);
     env.remove(Path::new(FILES[1])).unwrap();

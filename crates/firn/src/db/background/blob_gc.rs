@@ -229,7 +229,7 @@ impl BackgroundWork {
             let lost = held.saturating_sub(live);
             let enough = lost * 100 >= held * LOST_SHARE;
             // A file that a checkpoint links gives no room back; it is chosen after the checkpoint
-            // is gone. With an archive of the log a file may stay linked for good, so it is
+            // is gone. With a log archive a file may stay linked for good, so it is
             // rewritten instead.
             let stays =
                 || !self.blobs.files().is_archived() && self.blobs.is_linked(&file).unwrap_or(true);

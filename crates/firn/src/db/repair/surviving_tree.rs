@@ -150,7 +150,7 @@ fn doubt(damaged_db: &ReadOnlyDb, tree: &ReadOnlyTree) -> Result<Option<Error>> 
     let Some(missing) = missing else {
         return Ok(None);
     };
-    // Leftovers of an earlier run have smaller ids than the manifest: each start begins a new
+    // Leftovers of an earlier start have smaller ids than the manifest: each start begins a new
     // manifest.
     let mut newer = there;
     newer.retain(|id| !known.contains_key(id) && *id > tree.manifest_id);
