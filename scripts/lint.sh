@@ -24,7 +24,7 @@ say "clang-format"
 clang-format --dry-run -Werror mariadb/*.cc mariadb/*.h
 say "ruff"
 .venv/bin/ruff check --quiet .
-say "tree: comments, circles, glossary"
+say "tree: comments, circles, glossary, decisions"
 .venv/bin/python scripts/checks/tree.py
 say "shell syntax"
 for script in scripts/*.sh .ci/run; do bash -n "$script"; done

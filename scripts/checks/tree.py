@@ -4,6 +4,7 @@
 - Files of one folder do not depend on each other in a circle, except for those in `circles.txt`.
   That list may only shrink: a circle that no longer exists must be removed from it.
 - Terms of `docs/glossary.md` in code quotes occur in the code.
+- Files that `docs/decisions.md` names exist, and the names given for them occur in them.
 """
 
 from __future__ import annotations
@@ -114,8 +115,36 @@ def lost_terms() -> Iterator[str]:
                 yield f"docs/glossary.md:{number}: `{quoted}` is not in the code"
 
 
+def stale_decisions() -> Iterator[str]:
+    """Rows of the page of decisions whose file is missing or lacks a name that the row gives.
+
+    A row with three columns has the file in the second one and the names in the third. A row with
+    two columns has the names in the first one, and files that all contain them in the second.
+    """
+    page = ROOT / "docs/decisions.md"
+    for number, line in enumerate(page.read_text().splitlines(), 1):
+        cells = line.split("|")[1:-1]
+        if len(cells) not in (2, 3) or set(cells[0]) <= set("- "):
+            continue
+        quoted = re.findall(r"`([^`]+)`", cells[1])
+        paths = [each for each in quoted if re.search(r"\.(rs|cc|h|py)$", each)]
+        names = re.findall(r"`([^`]+)`", cells[2] if len(cells) == 3 else cells[0])
+        if "`" in line and not (paths and names):
+            yield f"docs/decisions.md:{number}: a row without a file or without a name"
+        for path in paths:
+            files = (ROOT / path, ROOT / "crates/firn/src" / path)
+            file = next((each for each in files if each.is_file()), None)
+            if file is None:
+                yield f"docs/decisions.md:{number}: there is no file `{path}`"
+                continue
+            code = file.read_text()
+            for name in names:
+                if not re.search(rf"\b{re.escape(name)}\b", code):
+                    yield f"docs/decisions.md:{number}: `{name}` is not in `{path}`"
+
+
 def main() -> int:
-    trouble = [*wide_comments(), *circle_trouble(), *lost_terms()]
+    trouble = [*wide_comments(), *circle_trouble(), *lost_terms(), *stale_decisions()]
     for line in trouble:
         print(line)
     return 1 if trouble else 0

@@ -7,7 +7,7 @@ thread_local! {
     static COUNT: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Counts what each thread asks for.
+/// An allocator that counts the allocations of each thread.
 pub struct Counting;
 
 // SAFETY: every call goes to the system's allocator unchanged; counting allocates nothing, since

@@ -1,5 +1,5 @@
-//! Costs of single calls of the C ABI against their budgets. Environment: `ROWS`, `ROUNDS`,
-//! `SCANS=1` for scans only.
+//! Compares the costs of single calls of the C ABI with their budgets. Environment: `ROWS`,
+//! `ROUNDS`, `SCANS=1` to measure scans only.
 
 use crate::allocs;
 use crate::capi::{Database, RECORD_LEN, Record, Session, row};
@@ -11,10 +11,10 @@ use firn_capi::cursor::firn_read_mode::{FIRN_READ_LOCK_EXCLUSIVE, FIRN_READ_SNAP
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
-/// Point reads of a round.
+/// Number of point reads in a round.
 const GETS: u64 = 200_000;
 
-/// Rows of a commit while loading.
+/// Rows inserted by a commit of the load.
 const LOAD_BATCH: u64 = 1000;
 
 /// Cost of one operation.
@@ -27,7 +27,7 @@ struct Cost {
     allocations: f64,
 }
 
-/// Measures and prints a table. Fails if a budget is exceeded and `CHECK=1`.
+/// Measures and prints a table. Fails if a budget is exceeded and `CHECK=1` is set.
 pub fn run() -> Result<()> {
     let rows = number("ROWS", 200_000)?.max(1000);
     let rounds = number("ROUNDS", 9)?.max(1) as usize;
@@ -36,7 +36,7 @@ pub fn run() -> Result<()> {
         std::fs::remove_dir_all(&dir)?;
     }
     std::fs::create_dir_all(&dir)?;
-    // Small memtables, so that updates reach L0 while they are measured.
+    // Memtables are small, so that updates reach L0 during the measurement.
     let bytes = rows * RECORD_LEN as u64;
     let database = Database::create(&dir, bytes * 4, (bytes / 8).max(2 << 20))?;
     eprintln!("==> loading {rows} rows");
@@ -119,7 +119,7 @@ fn load(database: &Database, rows: u64) -> Result<()> {
     Ok(())
 }
 
-/// The median of `rounds` calls, after one that does not count.
+/// The median of `rounds` measurements, after one that is not counted.
 fn median(rounds: usize, mut measure: impl FnMut(u64) -> Result<Cost>) -> Result<Cost> {
     measure(0)?;
     let mut costs = (1..=rounds as u64)
@@ -129,7 +129,7 @@ fn median(rounds: usize, mut measure: impl FnMut(u64) -> Result<Cost>) -> Result
     Ok(costs[costs.len() / 2])
 }
 
-/// Runs `work` and tells what an operation of `count` cost.
+/// Runs `work`, which does `count` operations, and returns the average cost of an operation.
 fn cost(count: u64, work: impl FnOnce() -> Result<()>) -> Result<Cost> {
     let on_processor = thread_processor_ns()?;
     let (begun, before) = (Instant::now(), allocs::count());
@@ -153,8 +153,8 @@ fn get_one(session: &mut Session<'_>, random: &mut Random, rows: u64) -> Result<
     Err(format!("row {id} reads {record:?}").into())
 }
 
-/// Point reads in one statement; under load in statements of a thousand, so that none reads at an
-/// old snapshot.
+/// Measures point reads within one statement. With `short`, a new statement begins after each
+/// thousand reads, so that none reads at an old snapshot.
 fn gets(session: &mut Session<'_>, rows: u64, round: u64, short: bool) -> Result<Cost> {
     let mut random = Random::new(round);
     session.begin()?;
@@ -172,7 +172,7 @@ fn gets(session: &mut Session<'_>, rows: u64, round: u64, short: bool) -> Result
     result
 }
 
-/// Point reads, each a statement.
+/// Measures point reads, each a statement of its own.
 fn gets_of(session: &mut Session<'_>, rows: u64, round: u64) -> Result<Cost> {
     let mut random = Random::new(round);
     cost(GETS, || {
@@ -185,7 +185,7 @@ fn gets_of(session: &mut Session<'_>, rows: u64, round: u64) -> Result<Cost> {
     })
 }
 
-/// A scan of the whole table, all columns decoded.
+/// Measures a scan of the whole table that decodes all columns.
 fn scan(session: &mut Session<'_>, rows: u64) -> Result<Cost> {
     let mut record: Record = [0; RECORD_LEN];
     session.begin()?;
@@ -203,8 +203,8 @@ fn scan(session: &mut Session<'_>, rows: u64) -> Result<Cost> {
     result
 }
 
-/// Runs `work` while a thread updates random rows as fast as it can. Returns its updates a second,
-/// too.
+/// Runs `work` while another thread updates random rows as fast as it can. Also returns the number
+/// of updates per second.
 fn with_updates<R>(
     database: &Database,
     rows: u64,
@@ -215,7 +215,8 @@ fn with_updates<R>(
     std::thread::scope(|scope| {
         let updates = || {
             let mut session = database.session(FIRN_READ_LOCK_EXCLUSIVE)?;
-            // Not the same values as before, which would change nothing.
+            // The seed differs between calls: an update to the same value as before would change
+            // nothing.
             let mut random = Random::new(seed);
             while !stop.load(Ordering::Relaxed) {
                 update(&mut session, &mut random, rows)?;
@@ -224,7 +225,8 @@ fn with_updates<R>(
             Ok::<_, crate::engine::Error>(())
         };
         let updater = scope.spawn(updates);
-        // Some rows have newer versions in memtable and L0 before the first round.
+        // Before the first round, wait until some rows have newer versions in the memtable and in
+        // L0.
         while done.load(Ordering::Relaxed) < rows / 2 && !updater.is_finished() {
             std::thread::yield_now();
         }

@@ -1,4 +1,4 @@
-//! The C ABI as the handler uses it, on a table like sysbench's.
+//! Uses the C ABI as the handler does, on a table like sysbench's.
 
 use crate::engine::Result;
 use firn_capi::cursor::{
@@ -28,10 +28,10 @@ use std::ptr::{null, null_mut};
 /// Bytes of a record: null bits, id INT, k INT, c CHAR(120), pad CHAR(60).
 pub const RECORD_LEN: usize = 1 + 4 + 4 + 120 + 60;
 
-/// A record buffer.
+/// The record buffer of one row.
 pub type Record = [u8; RECORD_LEN];
 
-/// The row with this id: digits and dashes as sysbench has them.
+/// The record of the row with this id, with digits and dashes as sysbench makes them.
 pub fn row(id: i32, k: i32, digits: &mut dyn FnMut() -> u64) -> Record {
     let mut record = [b' '; RECORD_LEN];
     record[0] = 0;
@@ -79,7 +79,8 @@ unsafe extern "C" fn go_on(_context: *mut c_void, _done: u64, _total: u64) -> bo
 }
 
 impl Database {
-    /// Opens a new database in `dir`, commits being handed to the operating system, with a table.
+    /// Opens a new database in `dir` and creates a table in it. Commits only hand their log records
+    /// to the operating system.
     pub fn create(dir: &Path, cache: u64, memtable: u64) -> Result<Self> {
         let dir = CString::new(dir.to_string_lossy().as_bytes())?;
         let config = firn_config {
@@ -88,8 +89,8 @@ impl Database {
             memtable_size: memtable,
             flush_log_at_trx_commit: 2,
             background_jobs: 1,
-            // SAFETY: integers, flags and pointers, of which all zeros is a value: the default or
-            // none.
+            // SAFETY: the structure holds integers, flags and pointers only. All zeros is a valid
+            // value of each; it stands for the default, or for none.
             ..unsafe { zeroed() }
         };
         let host = firn_host {
@@ -106,7 +107,7 @@ impl Database {
             db: null_mut(),
             table: null_mut(),
         };
-        // SAFETY: both structures and the place of the handle are valid.
+        // SAFETY: both structures are valid, and the handle may be written.
         check(unsafe { firn_open(&config, &host, &mut database.db) })?;
         database.create_table()?;
         Ok(database)
@@ -258,7 +259,7 @@ impl Session<'_> {
         }
     }
 
-    /// Ends it, as the end of a statement and `commit` do.
+    /// Ends the statement and commits, as the server does at the end of an autocommit statement.
     pub fn commit(&mut self) -> Result<()> {
         // SAFETY: session and cursor are live and this thread's.
         unsafe {
@@ -304,7 +305,7 @@ impl Session<'_> {
         })
     }
 
-    /// Changes a row that was read under an exclusive lock.
+    /// Updates a row that was read under an exclusive lock.
     pub fn update(&mut self, old: &Record, new: &Record) -> Result<()> {
         let mut duplicate = 0;
         // SAFETY: the handles are live and this thread's, the buffers are records'.

@@ -1,4 +1,4 @@
-//! Settings of a run, from the environment: children inherit it and read the same.
+//! Settings of a run, from environment variables. Child processes inherit them.
 
 use crate::data::ENTRY_LEN;
 use crate::engine::{COMMON, FURTHER, Result};
@@ -7,25 +7,25 @@ use std::path::PathBuf;
 /// Settings of a run.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// `FULL=1`: more engines, more lines, more keys.
+    /// `FULL=1`: measures more engines and more lines, with more keys.
     pub full: bool,
     /// `KEYS`: entries in the database.
     pub keys: u64,
-    /// `SECONDS_EACH`: length of a line that is not counted in entries.
+    /// `SECONDS_EACH`: length of each line that has no fixed number of entries, seconds.
     pub seconds: u64,
-    /// `THREADS`: of the lines that do not name their own number.
+    /// `THREADS`: number of threads of the lines that do not name their own number.
     pub threads: usize,
     /// `BATCH`: entries of a commit.
     pub batch: usize,
-    /// `ENGINES`: which ones, in the order they take turns.
+    /// `ENGINES`: the engines to measure, in the order in which they take turns.
     pub engines: Vec<String>,
-    /// `LINES`: which ones; empty for all.
+    /// `LINES`: the lines to measure; empty for all.
     pub lines: Vec<String>,
-    /// `KEEP=1`: leave the databases, and use those that are there.
+    /// `KEEP=1`: leaves the databases in place, and uses those of an earlier run.
     pub keep: bool,
-    /// `DATA_DIR`: where the databases are.
+    /// `DATA_DIR`: directory of the databases.
     pub data: PathBuf,
-    /// `OUT`: where results go.
+    /// `OUT`: directory of the results.
     pub out: PathBuf,
 }
 
@@ -52,7 +52,7 @@ pub fn number(name: &str, default: u64) -> Result<u64> {
     Ok(value * unit)
 }
 
-/// The words in environment variable `name`, parted by commas or spaces.
+/// The words in environment variable `name`, separated by commas or spaces.
 pub fn words(name: &str) -> Vec<String> {
     let text = std::env::var(name).unwrap_or_default();
     text.split([',', ' '])
@@ -67,7 +67,7 @@ pub fn path(name: &str, default: &str) -> PathBuf {
 }
 
 impl Config {
-    /// Reads the environment.
+    /// Reads the settings from the environment.
     pub fn from_env() -> Result<Self> {
         let full = number("FULL", 0)? != 0;
         let known: Vec<&str> = COMMON.iter().chain(FURTHER).copied().collect();

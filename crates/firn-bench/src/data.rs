@@ -1,9 +1,9 @@
-//! Keys, values and distributions: everything a run writes and asks for, from seeds.
+//! Keys, values and distributions. All that a run writes and reads follows from seeds.
 
 /// Bytes of a key.
 pub const KEY_LEN: usize = 16;
 
-/// Bytes of a value; half of them are random, the rest repeats them.
+/// Bytes of a value. Half of them are random, and the other half repeats those.
 pub const VALUE_LEN: usize = 180;
 
 /// A key of the bench.
@@ -23,7 +23,8 @@ pub fn key(number: u64) -> Key {
     key
 }
 
-/// Fills `out` with the value of entry `number`: its number, random bytes, and those once more.
+/// Fills `out` with the value of entry `number`: the number, random bytes, and the same bytes
+/// again.
 pub fn value(number: u64, random: &mut Random, out: &mut [u8; VALUE_LEN]) {
     let (first, second) = out.split_at_mut(VALUE_LEN / 2);
     for chunk in first.chunks_mut(8) {
@@ -33,8 +34,7 @@ pub fn value(number: u64, random: &mut Random, out: &mut [u8; VALUE_LEN]) {
     second.copy_from_slice(first);
 }
 
-/// Whether `value` is one that [`value`] makes for `number`: its length and where its number
-/// stands.
+/// Whether `value` has the length and the number of a value that [`value`] makes for `number`.
 pub fn is_value_of(number: u64, value: &[u8]) -> bool {
     value.len() == VALUE_LEN && value[..8] == number.to_le_bytes()
 }
@@ -44,7 +44,7 @@ pub fn is_value_of(number: u64, value: &[u8]) -> bool {
 pub struct Random(u64);
 
 impl Random {
-    /// The stream of `seed`.
+    /// The random numbers that follow from `seed`.
     pub fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x6a09_e667_f3bc_c909)
     }
@@ -73,7 +73,8 @@ fn mix(mut x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// A permutation of 0..n: four Feistel rounds over the next power of four, walked until below n.
+/// A permutation of 0..n: four Feistel rounds over the next power of four, repeated until the
+/// result is below n.
 #[derive(Clone, Copy)]
 pub struct Permutation {
     n: u64,
@@ -90,7 +91,7 @@ impl Permutation {
         }
     }
 
-    /// Where `i` goes.
+    /// The number that the permutation puts in the place of `i`.
     pub fn at(&self, i: u64) -> u64 {
         let mut x = i;
         loop {
@@ -139,7 +140,7 @@ impl Zipf {
         zipf
     }
 
-    /// A rank, from 0.
+    /// Draws a rank, counted from 0.
     pub fn sample(&self, random: &mut Random) -> u64 {
         loop {
             let u = self.h_last + random.unit() * (self.h_first - self.h_last);

@@ -1,4 +1,4 @@
-//! A probe of the disk beside the load: a small write to the device, now and then.
+//! Probes the disk beside the load: writes a block to the device from time to time.
 
 use crate::engine::Result;
 use rustix::fs::{Mode, OFlags, open};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 const BLOCK: usize = 4096;
 
-/// Blocks of the file; they are written once before, so that no write allocates.
+/// Blocks of the file. All are written at the start, so that no later write allocates.
 const BLOCKS: u64 = 256;
 
 /// Pause between two writes.
@@ -18,8 +18,8 @@ const PAUSE: Duration = Duration::from_millis(50);
 #[repr(align(4096))]
 struct Aligned([u8; BLOCK]);
 
-/// Writes a block again and again until `stop`; the longest write so far, in microseconds, is put
-/// into `worst_us`, where the reader takes it out.
+/// Writes a block again and again until `stop`. Raises `worst_us` to the longest write,
+/// microseconds; the reader resets it.
 pub fn run(file: &Path, stop: &AtomicBool, worst_us: &AtomicU64) -> Result<()> {
     let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::DIRECT | OFlags::DSYNC;
     let file = open(file, flags, Mode::RUSR | Mode::WUSR)?;

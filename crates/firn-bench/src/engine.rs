@@ -1,4 +1,4 @@
-//! The interface of engines under test, and the engines.
+//! The interface of the engines that are measured, and the engines themselves.
 
 mod firn;
 #[cfg(feature = "rivals")]
@@ -25,22 +25,24 @@ pub type Entry = (Key, [u8; VALUE_LEN]);
 /// How to open an engine.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Its directory.
+    /// Directory of the engine's files.
     pub dir: PathBuf,
-    /// Block cache, bytes.
+    /// Capacity of the block cache, bytes.
     pub cache: u64,
-    /// One memtable, bytes.
+    /// Size of one memtable, bytes.
     pub memtable: u64,
-    /// Whether a commit waits for the device; else it is handed to the operating system.
+    /// Whether a commit waits for the device. If not, it hands its log records to the operating
+    /// system.
     pub durable: bool,
 }
 
 /// An open engine.
 pub trait Engine: Sync {
-    /// A session of one thread.
+    /// Opens a session for one thread.
     fn session(&self) -> Result<Box<dyn Session + '_>>;
 
-    /// Flushes, and waits until the engine has no background work that its writes made due.
+    /// Flushes, and waits until the background work is done that the engine's writes made
+    /// necessary.
     fn pay(&self) -> Result<()>;
 
     /// Compacts everything.
@@ -52,22 +54,22 @@ pub trait Engine: Sync {
     /// Whether reads go past the page cache.
     fn reads_directly(&self) -> bool;
 
-    /// A few words on its state, for the raw results.
+    /// A few words on the engine's state, for the raw results.
     fn state(&self) -> String;
 
-    /// Closes it.
+    /// Closes the engine.
     fn close(self: Box<Self>) -> Result<()>;
 }
 
-/// One thread's access. Each call is a transaction of its own.
+/// The access of one thread. Each call is a transaction of its own.
 pub trait Session {
     /// Commits `entries` together.
     fn put(&mut self, entries: &[Entry]) -> Result<()>;
 
-    /// Copies the newest value of `key` into `out`. Returns whether there is one.
+    /// Copies the newest value of `key` into `out`. Returns whether the key has a value.
     fn get(&mut self, key: &Key, out: &mut Vec<u8>) -> Result<bool>;
 
-    /// Reads up to `limit` entries from `from` on, in order. Returns how many there were.
+    /// Reads up to `limit` entries in order, beginning at `from`. Returns their number.
     fn scan(
         &mut self,
         from: &Key,
@@ -76,7 +78,7 @@ pub trait Session {
     ) -> Result<usize>;
 }
 
-/// Engines of this build that a plain run measures.
+/// Engines that a run without `FULL=1` measures.
 pub const COMMON: &[&str] = if cfg!(feature = "rivals") {
     &["firn", "rocksdb", "fjall"]
 } else {
@@ -107,7 +109,7 @@ pub fn open(name: &str, settings: &Settings) -> Result<Box<dyn Engine>> {
     }
 }
 
-/// The name as people write it.
+/// The name of an engine as its authors write it.
 pub fn title(name: &str) -> &str {
     match name {
         "firn" => "Firn",
@@ -117,8 +119,8 @@ pub fn title(name: &str) -> &str {
     }
 }
 
-/// Entries of one commit of a load: B-trees that copy pages get large ones, or they would take
-/// hours.
+/// Number of entries in a commit of a load. B-trees that copy pages get large commits; with small
+/// ones a load would take hours.
 pub fn load_batch(name: &str, wanted: usize) -> usize {
     match name {
         "redb" | "lmdb" => wanted.max(1000),

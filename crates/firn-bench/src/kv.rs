@@ -1,4 +1,4 @@
-//! Engines side by side, each line in a process of its own.
+//! Measures engines side by side. Each line runs in a process of its own.
 
 mod chart;
 mod child;
@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-/// The lines for which the main database of an engine can be used.
+/// State of an engine's main database, which decides what lines can use it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd)]
 enum DatabaseState {
     Missing,
@@ -63,7 +63,7 @@ pub fn run(config: Config) -> Result<()> {
                 run.outcomes.push(outcome);
             }
         }
-        // After each line, so that a run that is cut off leaves what it has.
+        // Write after each line, so that a run that is cut short leaves the results it has.
         report::write(&run.config, &lines, &run.outcomes, began.elapsed())?;
     }
     println!(
@@ -78,7 +78,7 @@ pub fn run(config: Config) -> Result<()> {
 }
 
 impl Comparison {
-    /// Brings the engine's main database to where the line can use it.
+    /// Brings the engine's main database into the state that the line needs.
     fn prepare(&mut self, line: &Line, engine: &str) -> Result<()> {
         let needed = match line.needs {
             Needs::Nothing => return Ok(()),
@@ -96,7 +96,7 @@ impl Comparison {
         Ok(())
     }
 
-    /// Runs the line in a child. `None` if the engine could not do it.
+    /// Runs the line in a child process. `None` if the engine could not run it.
     fn measure(&mut self, line: &Line, engine: &str) -> Result<Option<Outcome>> {
         let dir = self.dir_of(line, engine);
         if line.needs == Needs::Nothing && dir.exists() {

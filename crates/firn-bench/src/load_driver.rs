@@ -1,4 +1,4 @@
-//! Threads that call an engine, and how long it takes.
+//! Runs threads that call an engine, and measures how long the calls take.
 
 use crate::engine::{Engine, Result, Session};
 use hdrhistogram::Histogram;
@@ -6,47 +6,48 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Pause between two lines of progress.
+/// Pause between two messages on the progress of a measurement.
 const PROGRESS_EVERY: Duration = Duration::from_secs(10);
 
-/// One call: returns the operations it did, 0 when nothing is left to do.
+/// One call of a thread. It returns the number of operations that it did, and 0 when nothing is
+/// left to do.
 pub type Call<'a> = Box<dyn FnMut(&mut dyn Session) -> Result<u64> + Send + 'a>;
 
-/// Makes what a thread calls, from its number in the group.
+/// Makes the call of a thread from the thread's number in its group.
 pub type Calls<'c, 'a> = &'c (dyn Fn(usize) -> Call<'a> + Sync);
 
-/// Threads that do the same.
+/// Threads that repeat the same kind of call.
 pub struct ThreadGroup<'c, 'a> {
-    /// How many.
+    /// Number of threads.
     pub threads: usize,
-    /// Operations a second of each, at most.
+    /// Largest number of operations per second of each thread.
     pub rate: Option<f64>,
-    /// Their calls.
+    /// Makes the threads' calls.
     pub call: Calls<'c, 'a>,
 }
 
-/// When a line ends.
+/// The end of a measurement.
 #[derive(Debug, Clone, Copy)]
 pub enum Until {
-    /// Every call has said that nothing is left.
+    /// Each thread's call has returned that nothing is left.
     Done,
-    /// After so long, of which the first part is not counted.
+    /// A time has passed, of which the first part is not counted.
     Time {
-        /// Not counted.
+        /// The part that is not counted.
         warm: Duration,
-        /// Counted.
+        /// The part that is counted.
         measured: Duration,
     },
 }
 
-/// Counts of a group.
+/// Counts of a group of threads.
 #[derive(Debug)]
 pub struct Tally {
-    /// Operations counted.
+    /// Number of operations that were counted.
     pub ops: u64,
-    /// How long that took.
+    /// Time that they took, seconds.
     pub seconds: f64,
-    /// Nanoseconds of each call.
+    /// Durations of the calls, nanoseconds.
     pub latency: Histogram<u64>,
 }
 
@@ -86,7 +87,8 @@ pub fn drive(
             for thread in 0..group.threads {
                 let (start, done) = (&start, &done);
                 let work = move || {
-                    // A thread whose session fails must still reach the barrier: the others wait.
+                    // A thread whose session cannot be opened must still reach the barrier, since
+                    // the other threads wait there.
                     let session = engine.session();
                     let call = (group.call)(thread);
                     start.wait();

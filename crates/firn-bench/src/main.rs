@@ -38,7 +38,7 @@ fn main() -> ExitCode {
 fn run(arguments: &[&str]) -> Result<()> {
     match arguments {
         ["kv"] => kv::run(Config::from_env()?),
-        // One line on one engine, started by `kv`.
+        // `kv` starts this command in a child process, for one line on one engine.
         ["child", line, engine, dir] => {
             kv::run_child(&Config::from_env()?, line, engine, Path::new(dir))
         }

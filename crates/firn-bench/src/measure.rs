@@ -20,7 +20,7 @@ pub fn device_written() -> Result<u64> {
     field(&fs::read_to_string("/proc/self/io")?, "write_bytes:", 1)
 }
 
-/// Resident memory now and at most, bytes.
+/// Resident memory of this process, now and at its largest, bytes.
 pub fn resident() -> Result<(u64, u64)> {
     let status = fs::read_to_string("/proc/self/status")?;
     Ok((
@@ -41,7 +41,7 @@ fn field(text: &str, name: &str, unit: u64) -> Result<u64> {
 /// Processor time of all threads of this process, seconds.
 pub fn processor_seconds() -> Result<f64> {
     let stat = fs::read_to_string("/proc/self/stat")?;
-    // The name in parentheses may hold anything.
+    // The name in parentheses may contain spaces and parentheses.
     let after = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
     let ticks: u64 = after
         .split_whitespace()
@@ -58,7 +58,7 @@ pub fn thread_processor_ns() -> Result<u64> {
     Ok(stat.split_whitespace().next().unwrap_or_default().parse()?)
 }
 
-/// Calls `visit` with every file below `dir` that is still there when it is looked at.
+/// Calls `visit` for every file below `dir`. Files that vanish meanwhile are left out.
 fn for_each_file(dir: &Path, visit: &mut dyn FnMut(&Path, &fs::Metadata)) {
     let Ok(entries) = fs::read_dir(dir) else {
         return;
@@ -73,7 +73,7 @@ fn for_each_file(dir: &Path, visit: &mut dyn FnMut(&Path, &fs::Metadata)) {
     }
 }
 
-/// Bytes that the files below `dir` take, those left out that `skip` names.
+/// Bytes that the files below `dir` take, without those for which `skip` is true.
 pub fn disk_bytes(dir: &Path, skip: &dyn Fn(&Path) -> bool) -> u64 {
     let mut sum = 0;
     for_each_file(dir, &mut |path, meta| {
@@ -84,8 +84,8 @@ pub fn disk_bytes(dir: &Path, skip: &dyn Fn(&Path) -> bool) -> u64 {
     sum
 }
 
-/// Drops the files below `dir` from the page cache again and again until `stop`: what stands in for
-/// direct I/O where an engine has none.
+/// Drops the files below `dir` from the page cache again and again until `stop`. This stands in for
+/// direct I/O if an engine has none.
 pub fn keep_uncached(dir: &Path, stop: &AtomicBool) {
     while !stop.load(Ordering::Relaxed) {
         for_each_file(dir, &mut |path, _| {

@@ -1,5 +1,6 @@
-//! Updates at full speed for many minutes on data ten times as large as the memory: does the engine
-//! ever stall, how much space and memory does it take. `MINUTES`, `KEYS`, `THREADS`, `ENGINES`.
+//! Updates at full speed for many minutes on data ten times as large as the memory: shows whether
+//! the engine stalls, and how much space and memory it takes. Environment: `MINUTES`, `KEYS`,
+//! `THREADS`, `ENGINES`.
 
 use crate::config::{Config, number};
 use crate::data::{Random, VALUE_LEN, key, value};
@@ -15,22 +16,22 @@ use std::time::{Duration, Instant};
 
 const MIB: f64 = (1 << 20) as f64;
 
-/// Figures at the end of a second.
+/// Figures of one second of a run.
 #[derive(Debug, Clone, Serialize)]
 struct Second {
-    /// Operations of this second.
+    /// Number of updates in this second.
     ops: u64,
-    /// Longest write of the probe in it, microseconds.
+    /// Longest write of the disk probe in this second, microseconds.
     probe_us: u64,
-    /// Resident memory.
+    /// Resident memory at the end of the second, bytes.
     resident_bytes: u64,
-    /// Files but the log.
+    /// Size of the files without the log, bytes.
     disk_bytes: u64,
-    /// Written to the device since the start.
+    /// Bytes sent to the device since the start of the run.
     device_bytes: u64,
 }
 
-/// The end of a run.
+/// Figures of a whole run.
 #[derive(Debug, Serialize)]
 struct Summary {
     engine: String,
@@ -43,10 +44,11 @@ struct Summary {
     slowest_per_second: u64,
     slowest_probe_us: u64,
     median_probe_us: u64,
-    /// Seconds slower than half of the median, and those of them in which the probe was calm.
+    /// Number of seconds with fewer updates than half of the median.
     seconds_below_half: usize,
+    /// Number of those seconds in which the disk probe was not slow.
     calm_below_half: usize,
-    /// Longest call, microseconds.
+    /// Longest update, microseconds.
     longest_us: u64,
     debt_seconds: f64,
     debt_bytes: u64,
@@ -64,7 +66,7 @@ struct Shared {
     probe_us: AtomicU64,
 }
 
-/// Runs on each engine that the settings name; Firn alone by default.
+/// Runs the updates on each engine that the settings name; without setting on Firn alone.
 pub fn run(mut config: Config) -> Result<()> {
     if crate::config::words("ENGINES").is_empty() {
         config.engines = vec!["firn".to_owned()];
@@ -86,7 +88,7 @@ pub fn run(mut config: Config) -> Result<()> {
     Ok(())
 }
 
-/// In a process of its own, so that its memory is not counted here.
+/// Loads the data in a process of its own, so that its memory is not counted here.
 fn load(name: &str, dir: &Path) -> Result<()> {
     eprintln!("==> load: {}", title(name));
     let loaded = Command::new(std::env::current_exe()?)
@@ -180,7 +182,7 @@ fn one(config: &Config, name: &str, dir: &Path, length: Duration) -> Result<()> 
     report(config, &summary, &seconds)
 }
 
-/// Random updates until the end.
+/// Updates random rows until the end of the run.
 fn updates(config: &Config, engine: &dyn Engine, thread: u64, shared: &Shared) -> Result<()> {
     let mut session = engine.session()?;
     let mut random = Random::new(1000 + thread);

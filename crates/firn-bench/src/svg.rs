@@ -1,4 +1,4 @@
-//! Charts as SVG, without a library: bars side by side, and lines over time.
+//! Draws charts as SVG without a library: bars side by side, and lines over time.
 
 use std::fmt::Write;
 
@@ -8,18 +8,18 @@ const COLORS: [&str; 6] = [
 const WIDTH: f64 = 860.0;
 const FONT: &str = "font-family='sans-serif' font-size='12'";
 
-/// Horizontal bars, grouped.
+/// A chart of horizontal bars in groups.
 pub struct Bars<'a> {
-    /// The heading.
+    /// Heading of the chart.
     pub title: &'a str,
-    /// Labels of the bars of a group.
+    /// Labels of the bars in a group.
     pub series: &'a [&'a str],
-    /// Name and bars of each group.
+    /// Name of each group and lengths of its bars.
     pub groups: &'a [(String, Vec<Option<f64>>)],
 }
 
 impl Bars<'_> {
-    /// The drawing.
+    /// The chart as SVG.
     pub fn draw(&self) -> String {
         let (left, bar, gap, top) = (290.0, 14.0, 10.0, 56.0);
         let rows = |values: &[Option<f64>]| values.iter().flatten().count() as f64;
@@ -59,18 +59,18 @@ impl Bars<'_> {
     }
 }
 
-/// Values over time.
+/// A chart of values over time.
 pub struct Lines<'a> {
-    /// The heading.
+    /// Heading of the chart.
     pub title: &'a str,
-    /// Name and values of each line, a second apart.
+    /// Name and values of each line of the chart; the values are a second apart.
     pub series: &'a [(&'a str, &'a [f64])],
-    /// A level drawn across, with its name.
+    /// A level that is drawn across the chart, with its name.
     pub limit: Option<(&'a str, f64)>,
 }
 
 impl Lines<'_> {
-    /// The drawing.
+    /// The chart as SVG.
     pub fn draw(&self) -> String {
         let (left, top, high) = (80.0, 56.0, 260.0);
         let values = self.series.iter().flat_map(|(_, values)| values.iter());

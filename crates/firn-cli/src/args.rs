@@ -52,7 +52,8 @@ pub enum Command {
     Convert(Convert),
 }
 
-/// How to reach the server: options of its client program, which reads its option files, too.
+/// How to reach the server: options for the server's client program, which reads its option files,
+/// too.
 #[derive(Debug, clap::Args)]
 pub struct Client {
     /// The client program.
@@ -82,18 +83,19 @@ pub struct TakeBackup {
     /// Where backups are kept: a directory, file:///dir or s3://bucket/prefix. For a bucket the
     /// environment has AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT.
     pub target: String,
-    /// Take no backup; read all there are and compare every checksum.
+    /// Take no backup; read all backups in the target and compare every checksum.
     #[arg(long)]
     pub verify: bool,
     /// The data directory of a stopped server, or the engine's directory.
     #[arg(long, conflicts_with = "verify")]
     pub from_dir: Option<PathBuf>,
-    /// Where the server makes the checkpoint, on the file system of its data directory. Where
-    /// secure_file_priv is set it must lie below that. [default: the engine's directory]
+    /// Where the server makes the checkpoint: a directory on the file system of its data directory.
+    /// If secure_file_priv is set, the directory must lie below that one. [default: the engine's
+    /// directory]
     #[arg(long)]
     pub checkpoint_dir: Option<PathBuf>,
-    /// Seconds to wait for statements that hold up the backup, such as ALTER TABLE; others wait
-    /// behind it meanwhile.
+    /// Seconds to wait for statements that hold up the backup, such as ALTER TABLE; other
+    /// statements wait behind the backup meanwhile.
     #[arg(long, default_value_t = 60)]
     pub lock_wait: u32,
     /// The server.
@@ -106,7 +108,7 @@ pub struct TakeBackup {
 pub struct ListBackups {
     /// Where backups are kept.
     pub target: String,
-    /// Tell what this archive of the log covers, too.
+    /// Show what this log archive covers, too.
     #[arg(long)]
     pub archive: Option<PathBuf>,
 }
@@ -116,13 +118,13 @@ pub struct ListBackups {
 pub struct Prune {
     /// Where backups are kept.
     pub target: String,
-    /// So many of the newest stay.
+    /// Number of the newest backups that stay.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..).map(|n| n as usize))]
     pub keep: usize,
-    /// Remove what the oldest backup that stays does not need from this archive of the log, too.
+    /// Also remove from this log archive what the oldest backup that stays does not need.
     #[arg(long)]
     pub archive: Option<PathBuf>,
-    /// No backup is under way, whatever the target says: one was cut short.
+    /// Remove the marks of backups and prunes in the target: their commands were cut short.
     #[arg(long)]
     pub force: bool,
 }
@@ -132,7 +134,7 @@ pub struct Prune {
 pub struct Restore {
     /// Where backups are kept.
     pub target: String,
-    /// Which one.
+    /// The id of the backup, or `latest`.
     #[arg(long, default_value = "latest")]
     pub backup: String,
     /// The data directory: empty, not there yet, or that of a stopped server that has no #firn yet.
@@ -141,15 +143,15 @@ pub struct Restore {
     /// Restore this table only: `database.table`. May be repeated.
     #[arg(long)]
     pub table: Vec<String>,
-    /// The archive of the log (`firn_log_archive_dir`), for what came after the backup.
+    /// The log archive (`firn_log_archive_dir`), for the commits after the backup.
     #[arg(long, requires = "until")]
     pub archive: Option<PathBuf>,
-    /// Up to where.
+    /// The point up to which the backup is brought.
     #[command(flatten)]
     pub until: Until,
 }
 
-/// Up to where a backup is brought with the archive of the log.
+/// The point up to which the log archive brings a backup.
 #[derive(Debug, clap::Args)]
 #[group(id = "until", multiple = false, requires = "archive")]
 pub struct Until {
@@ -157,7 +159,7 @@ pub struct Until {
     /// offset as 2026-11-22T13:00:00Z.
     #[arg(long, value_name = "TIME")]
     pub until_time: Option<String>,
-    /// Up to this place in the binary log, the end of the last event that is wanted:
+    /// Up to this position in the binary log, which is the end of the last event that is wanted:
     /// bin.000007:1234.
     #[arg(long, value_name = "FILE:POS")]
     pub until_binlog: Option<String>,
@@ -224,7 +226,7 @@ impl Convert {
 /// Arguments of `inspect`.
 #[derive(Debug, clap::Args)]
 pub struct Inspect {
-    /// The data directory, or the server's that has it as `#firn`.
+    /// The engine's data directory, or the server's, if that has the engine's as `#firn`.
     pub directory: PathBuf,
     /// List every file, too.
     #[arg(long)]
@@ -234,7 +236,7 @@ pub struct Inspect {
 /// Arguments of `check`.
 #[derive(Debug, clap::Args)]
 pub struct Check {
-    /// The data directory, or the server's that has it as `#firn`.
+    /// The engine's data directory, or the server's, if that has the engine's as `#firn`.
     pub directory: PathBuf,
     /// Check the files alone, not the tables in them.
     #[arg(long)]
@@ -244,20 +246,21 @@ pub struct Check {
 /// Arguments of `repair`.
 #[derive(Debug, clap::Args)]
 pub struct Repair {
-    /// The damaged data directory, or the server's that has it as `#firn`. It is not changed.
+    /// The damaged data directory of the engine, or the server's, if that has the engine's as
+    /// `#firn`. It is not changed.
     pub directory: PathBuf,
-    /// Where the new one goes: empty, or not there yet.
+    /// The new data directory: empty, or not there yet.
     pub target: PathBuf,
 }
 
 /// Arguments of `definition`.
 #[derive(Debug, clap::Args)]
 pub struct Definition {
-    /// The data directory, or the server's that has it as `#firn`.
+    /// The engine's data directory, or the server's, if that has the engine's as `#firn`.
     pub directory: PathBuf,
     /// The table: `database.table`.
     pub table: String,
-    /// Where it goes: a file that is not there yet.
+    /// The file to write, which must not exist yet.
     pub target: PathBuf,
 }
 

@@ -1,5 +1,5 @@
-//! Backups: taken from a running server or a stopped one, kept in a directory or a bucket,
-//! restored.
+//! Backups: they are taken from a running or a stopped server, kept in a directory or a bucket, and
+//! restored from there.
 #![allow(clippy::disallowed_methods)] // Nothing here runs under the simulation.
 
 mod checkpoint;

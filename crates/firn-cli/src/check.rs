@@ -1,4 +1,4 @@
-//! `firn check`: every checksum, every invariant, every index against its table.
+//! Checks every checksum, every invariant, and every index against its table (`firn check`).
 
 mod blobs;
 mod files;
@@ -19,9 +19,9 @@ use std::fmt::Write;
 #[derive(Serialize)]
 struct Report {
     directory: String,
-    /// All could be read, and there is no damage; there may be warnings.
+    /// Everything could be read, and nothing is damaged; there may be warnings.
     sound: bool,
-    /// There is no damage in what this version can read, and something that it cannot.
+    /// This version cannot read some parts, and the parts that it can read are not damaged.
     unsupported: bool,
     files: u64,
     file_bytes: u64,
@@ -29,7 +29,7 @@ struct Report {
     tables: u64,
     rows: u64,
     findings: Vec<findings::Finding>,
-    /// Findings beyond those listed.
+    /// Number of findings that are not listed.
     more: u64,
 }
 
@@ -46,7 +46,7 @@ pub fn run(args: &Check, out: &Output) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// One part after the other; damage in one does not keep the others from being checked.
+/// Checks one part after the other. Damage in one part does not keep the others from being checked.
 fn check(db: &ReadOnlyDb, files_only: bool, out: &Output) -> Result<(Report, Verdict)> {
     let mut findings = Findings::default();
     let tree = match db.tree() {

@@ -6,13 +6,14 @@ use firn::env::{Env, PosixEnv};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Name of the engine's directory in the server's, unless it is configured.
+/// Default name of the engine's directory in the server's data directory.
 pub const IN_DATADIR: &str = "#firn";
 
-/// Opens the database in `path`, or in the server's data directory `path`, for looking.
+/// Opens a database without changing it. `path` is the engine's directory or the server's data
+/// directory.
 ///
 /// # Errors
-/// `NotFound` if neither holds one, `Busy` while a server has it.
+/// `NotFound` if `path` is neither, `Busy` while a server uses the database.
 pub fn open_read_only(path: &Path) -> Result<ReadOnlyDb> {
     let env: Arc<dyn Env> = Arc::new(PosixEnv::new());
     let inner = path.join(IN_DATADIR);

@@ -1,4 +1,4 @@
-//! `firn definition`: the server's definition of a table, as the engine keeps it.
+//! Writes the server's definition of a table, as the engine keeps it (`firn definition`).
 
 use crate::Outcome;
 use crate::args::Definition;
@@ -19,7 +19,7 @@ struct Report {
     bytes: usize,
 }
 
-/// Writes the definition.
+/// Writes the definition to a file.
 pub fn run(args: &Definition, out: &Output) -> Result<Outcome> {
     let db = data_directory::open_read_only(&args.directory)?;
     let tree = db.tree()?;
@@ -47,8 +47,8 @@ pub fn run(args: &Definition, out: &Output) -> Result<Outcome> {
     Ok(Outcome::Well)
 }
 
-/// The table, or the first of its partitions: all have one definition, unless partitions were added
-/// since.
+/// The table, or the first of its partitions. All partitions have the same definition, except those
+/// that were added since.
 fn find(known: &CatalogState, name: &str) -> Result<Arc<TableEntry>> {
     let Some((database, table)) = name.split_once('.') else {
         return Err(Error::invalid(format_args!("{name}: not database.table")));

@@ -1,4 +1,4 @@
-//! `firn dump`: the content of one file.
+//! Shows the content of one file (`firn dump`).
 
 mod blob;
 pub(crate) mod manifest;
@@ -21,7 +21,7 @@ pub fn run(args: &Dump, out: &Output) -> Result<Outcome> {
     }
 }
 
-/// The directory and the name of a file.
+/// Splits the path of a file into its directory and its name.
 fn split(file: &Path) -> Result<(&Path, &str)> {
     let name = file.file_name().and_then(|name| name.to_str());
     let name =

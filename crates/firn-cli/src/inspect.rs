@@ -1,4 +1,4 @@
-//! `firn inspect`: levels, files, tables.
+//! Shows levels, files and tables (`firn inspect`).
 
 use crate::Outcome;
 use crate::args::Inspect;
@@ -22,7 +22,7 @@ use std::sync::Arc;
 struct Report {
     directory: String,
     manifest: u64,
-    /// None: no version that draws one has opened the database yet.
+    /// Id of the database; none if only versions that draw no id have opened it.
     database: Option<String>,
     epoch: u64,
     last_commit: u64,
@@ -33,13 +33,14 @@ struct Report {
     blobs: BlobsReport,
     levels: Vec<Level>,
     tables: Vec<TableReport>,
-    /// Of indexes without a table: dropped ones, until compaction has passed.
+    /// Stored bytes of indexes without a table. These were dropped, and compactions have not
+    /// removed all of their entries.
     other_stored_bytes: u64,
-    /// Objects of the server that the catalog keeps.
+    /// Number of server objects, such as views, that the catalog keeps.
     server_objects: usize,
-    /// Tables of which the catalog knows the partitions.
+    /// Number of tables of which the catalog knows the partitions.
     partitioned_tables: usize,
-    /// Files in an object store that are to be deleted.
+    /// Number of files in an object store that are still to be deleted.
     files_to_be_deleted: usize,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     files: Vec<File>,
@@ -47,17 +48,17 @@ struct Report {
     blob_files: Vec<BlobFile>,
 }
 
-/// Values out of line.
+/// Sums over all blob files.
 #[derive(Serialize)]
 struct BlobsReport {
     files: usize,
-    /// Bytes that they take of the file system.
+    /// Bytes that the files take in the file system.
     stored_bytes: u64,
     references: u64,
-    /// Bytes that these refer to, old versions of rows included. It is an upper bound, since
-    /// several may refer to one value.
+    /// Stored bytes of the blobs that the references name, old versions of rows included. It is an
+    /// upper bound, since several references may name one blob.
     live_bytes: u64,
-    /// At least; of the stored bytes.
+    /// Least share of `stored_bytes` that is garbage.
     garbage: Option<f64>,
     missing_files: usize,
 }
@@ -65,7 +66,7 @@ struct BlobsReport {
 #[derive(Serialize)]
 struct BlobFile {
     name: String,
-    /// The id that references name; none if nothing refers to it.
+    /// Id by which blob references name the file; none if nothing refers to it.
     logical: Option<u64>,
     size: u64,
     stored_bytes: u64,
@@ -83,9 +84,10 @@ struct LogReport {
     prepared_transactions: usize,
     /// The last global transaction id of each domain.
     gtids: Vec<String>,
-    /// Files of large transactions that are not in the tree yet.
+    /// Number of files of large transactions, committed or prepared, that the log names and the
+    /// manifest does not name yet.
     files: usize,
-    /// Of these files.
+    /// Stored bytes of these files.
     stored_bytes: u64,
 }
 
@@ -103,13 +105,13 @@ struct Level {
 #[derive(Serialize)]
 struct TableReport {
     name: String,
-    /// Live rows, an estimate that is exact for few of them and for tables at rest.
+    /// Estimated number of live rows. It is exact for few rows and for tables at rest.
     rows: u64,
     indexes: Vec<IndexReport>,
     stored_bytes: u64,
     raw_bytes: u64,
     ratio: Option<f64>,
-    /// Bytes in blob files that the rows refer to, an estimate.
+    /// Estimated bytes in blob files that the rows refer to.
     blob_bytes: u64,
 }
 
@@ -126,7 +128,7 @@ struct IndexReport {
 #[derive(Serialize)]
 struct File {
     name: String,
-    /// None: of a large transaction, which the log names.
+    /// Level of the file; none for a file of a large transaction that only the log names.
     level: Option<u8>,
     run: Option<u64>,
     stored_bytes: u64,
@@ -142,7 +144,7 @@ struct File {
     indexes: Vec<IndexId>,
 }
 
-/// Shows the database.
+/// Shows the state of the database.
 pub fn run(args: &Inspect, out: &Output) -> Result<Outcome> {
     let db = data_directory::open_read_only(&args.directory)?;
     let tree = db.tree()?;

@@ -1,10 +1,10 @@
-//! The tree as bars.
+//! Draws the sizes of levels as bars.
 
-/// Cells of the longest bar.
+/// Width of the longest bar, in character cells.
 const WIDTH: u64 = 48;
 
-/// A bar for each of `sizes`, the longest for the largest; sizes above zero get at least an eighth
-/// of a cell.
+/// Returns a bar for each of `sizes`; the largest size gets the longest bar. Sizes above zero get
+/// at least an eighth of a cell.
 pub fn bars(sizes: &[u64]) -> Vec<String> {
     const EIGHTHS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
     let largest = sizes.iter().copied().max().unwrap_or(0).max(1);

@@ -38,7 +38,7 @@ fn main() -> ExitCode {
         Err(error) => return usage(&error),
     };
     allow_many_files();
-    // Only the owner may read a database, and the files that are made from it.
+    // Only the owner may read a database and the files that are made from it.
     umask(Mode::WGRP | Mode::RWXO);
     let out = output::Output::new(args.json);
     let done = match &args.command {
@@ -64,22 +64,23 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints the error of the command line, or the help that was asked for.
+/// Prints the error of the command line, or the help that the user asked for.
 fn usage(error: &clap::Error) -> ExitCode {
     let json = std::env::args_os().any(|arg| arg == "--json");
     match json && error.use_stderr() {
         true => output::Output::new(true).error(&Error::invalid(error.to_string().trim())),
-        // Errors are ignored: without standard output there is no reader.
+        // A failed print is ignored, because without standard output there is no reader.
         false => drop(error.print()),
     }
     ExitCode::from(error.exit_code() as u8)
 }
 
-/// A large database has more files than a process may usually have open.
+/// Raises the limit of open files, because a large database has more files than a process may
+/// usually have open.
 fn allow_many_files() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
-    // Without it large databases are refused with the system's error.
+    // If the limit stays low, opening a large database fails with the system's error.
     let _ = setrlimit(Resource::Nofile, limit);
 }
 

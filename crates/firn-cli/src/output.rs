@@ -1,4 +1,4 @@
-//! Text for people, JSON for programs, progress on the side.
+//! Prints results: text for people or JSON for programs, and progress on standard error.
 
 use comfy_table::{CellAlignment, Table, presets};
 use firn::base::{Error, ErrorKind};
@@ -6,7 +6,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 use std::io::{ErrorKind as IoErrorKind, IsTerminal, Write};
 
-/// Where a command's result goes.
+/// Prints results and errors of a command in the form that the user chose.
 pub struct Output {
     json: bool,
 }
@@ -20,12 +20,12 @@ struct Failure<'a> {
 }
 
 impl Output {
-    /// Prints text, or JSON.
+    /// An output of text, or with `json` of JSON.
     pub fn new(json: bool) -> Self {
         Self { json }
     }
 
-    /// Prints `report`: as JSON, or as the text that `text` makes of it.
+    /// Prints `report` as JSON, or as the text that `text` makes of it.
     pub fn print<R: Serialize>(&self, report: &R, text: impl FnOnce(&R) -> String) {
         let printed = match self.json {
             true => serde_json::to_string_pretty(report).expect("reports have string keys") + "\n",
@@ -88,7 +88,7 @@ impl Output {
     }
 }
 
-/// Writes to standard output; a reader that has seen enough (`firn … | head`) is no error.
+/// Writes to standard output. If the reader has closed it (`firn … | head`), that is no error.
 fn print(text: &str) {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -100,7 +100,7 @@ fn print(text: &str) {
     }
 }
 
-/// A table with these headings; all columns but the first `left` are numbers.
+/// Formats a table with these headings. All columns but the first `left` are aligned as numbers.
 pub fn table(headings: &[&str], left: usize, rows: Vec<Vec<String>>) -> String {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING);
@@ -116,7 +116,7 @@ pub fn table(headings: &[&str], left: usize, rows: Vec<Vec<String>>) -> String {
     trimmed.collect()
 }
 
-/// Bytes in a unit that people read.
+/// Formats a number of bytes with a unit such as KiB.
 pub fn bytes(count: u64) -> String {
     const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
     let mut value = count as f64;
@@ -134,7 +134,7 @@ pub fn bytes(count: u64) -> String {
     }
 }
 
-/// Bytes as hexadecimal digits.
+/// Formats bytes as hexadecimal digits.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -14,7 +14,7 @@ use std::fmt::Write;
 struct Report {
     directory: String,
     target: String,
-    /// Nothing was lost.
+    /// Whether nothing was lost.
     complete: bool,
     lost: Vec<Loss>,
     tables: BTreeMap<String, u64>,

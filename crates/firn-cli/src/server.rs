@@ -1,13 +1,13 @@
-//! The running server, through its own client program, which reads option files and knows every way
-//! to authenticate.
+//! A connection to the running server through its own client program, which reads option files and
+//! knows every way to authenticate.
 
 use crate::args::Client;
 use firn::base::{Error, ErrorKind, Result};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-/// Options that override those of option files which would change statements, results, or the
-/// behaviour after an error.
+/// Options of the client program that override those option file settings which would change
+/// statements, results, or the behaviour after an error.
 const UNCHANGED: [&str; 13] = [
     "--skip-force",
     "--skip-raw",
@@ -33,13 +33,13 @@ pub struct Server {
 }
 
 impl Server {
-    /// Connects.
+    /// Starts the client program and connects.
     ///
     /// # Errors
-    /// `NotFound` without the program `mariadb`; what the program says when it cannot connect.
+    /// `NotFound` without the client program; what the program says when it cannot connect.
     pub fn connect(client: &Client) -> Result<Self> {
         let mut command = Command::new(&client.client);
-        // An option file must come first.
+        // The client program accepts an option file only as its first argument.
         if let Some(file) = &client.defaults_file {
             command.arg(format!("--defaults-file={}", file.display()));
         }
@@ -88,14 +88,15 @@ impl Server {
         Ok(server)
     }
 
-    /// Runs a statement; its rows, with NULL as the word.
+    /// Runs a statement. Returns its rows; a NULL is the word `NULL`.
     ///
     /// # Errors
-    /// The server's error, as `Io`; it ends the session.
+    /// The server's error, as `Io`. It ends the session.
     pub fn ask(&mut self, statement: &str) -> Result<Vec<Vec<String>>> {
         self.questions += 1;
         let end = format!("firn-end-{}-errors-0", self.questions);
-        // Detect a client that goes on after an error.
+        // The second statement marks the end of the rows. It also shows an error after which the
+        // client program went on.
         let text = format!(
             "{statement};\nSELECT CONCAT('firn-end-{}-errors-', @@error_count);\n",
             self.questions
@@ -113,7 +114,7 @@ impl Server {
             let read = self.stdout.read_line(&mut line);
             match read.map_err(|e| Error::io(&e, "read from the client program"))? {
                 0 => break,
-                // Ended, but with an error.
+                // This is the mark of the end, but it reports an error.
                 _ if line.starts_with(&end[..end.len() - 1]) && !line.ends_with("-0\n") => break,
                 _ if line.trim_end_matches('\n') == end => return Ok(rows),
                 _ => {
@@ -145,7 +146,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Its input ends, and so does the program.
+        // The end of its input ends the client program.
         self.stdin = None;
         let _ = self.child.wait();
     }

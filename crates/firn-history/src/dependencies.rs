@@ -340,7 +340,7 @@ impl Builder<'_> {
         let committed =
             self.chains.fates[t] == Fate::Committed && op.status == StatementStatus::Done;
         if wrote && !committed {
-            // No read shows which rows it met.
+            // No later read shows which rows the statement met.
             return first;
         }
         // The rows that it met, with the version of each.

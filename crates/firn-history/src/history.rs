@@ -86,24 +86,24 @@ pub struct Txn {
     /// Number of the life of the database in which it ran; each crash begins the next life.
     #[serde(default)]
     pub life: u32,
-    /// Its isolation level.
+    /// Isolation level of the transaction.
     pub level: IsolationLevel,
-    /// Its outcome.
+    /// Outcome of the transaction.
     pub outcome: TxnOutcome,
-    /// The times of its commit or rollback; with autocommit, those of its statement. `None` if
+    /// The times of the commit or rollback; with autocommit, those of the statement. `None` if
     /// neither was requested.
     pub end: Option<TimeSpan>,
-    /// Its statements in order.
+    /// The transaction's statements in order.
     pub ops: Vec<Op>,
 }
 
 /// One statement.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Op {
-    /// The times of its request and answer.
+    /// The times of the statement's request and answer.
     #[serde(flatten)]
     pub span: TimeSpan,
-    /// Its outcome.
+    /// Outcome of the statement.
     #[serde(default)]
     pub status: StatementStatus,
     /// The request, with the answer.
@@ -185,11 +185,11 @@ pub enum Statement {
 pub struct Row {
     /// The row's identity, never used for another row.
     pub id: u64,
-    /// The list that it is in.
+    /// The list that the row is in.
     pub list: u64,
-    /// Its position in the list.
+    /// The row's position in the list.
     pub pos: i64,
-    /// Its amount: the sum of the numbers that its elements add.
+    /// The row's amount: the sum of the numbers that its elements add.
     #[serde(default)]
     pub amount: i64,
     /// The elements appended to it, oldest first.
@@ -217,7 +217,7 @@ pub enum Scan {
     },
     /// The row with this id, at any list and position.
     Point {
-        /// Its id.
+        /// Id of the row.
         id: u64,
     },
 }

@@ -28,11 +28,12 @@ pub(crate) type TxnIndex = usize;
 /// The outcome of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// It committed: its writes are in every later state.
+    /// The transaction committed: its writes are in every later state.
     Committed,
-    /// No other transaction may ever see its writes.
+    /// No other transaction may ever see the transaction's writes.
     Aborted,
-    /// Its commit became visible, but a crash took it back before it was acknowledged.
+    /// The transaction's commit became visible, but a crash took it back before it was
+    /// acknowledged.
     Lost,
 }
 

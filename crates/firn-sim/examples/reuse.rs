@@ -162,7 +162,8 @@ fn main() {
         load.each((0..rows).map(|n| n * 1000), true);
         load.db.compact_all().unwrap();
         println!("  at rest {} bytes", load.size());
-        // All updates go to a fifth of the keys, scattered in runs of a thousand.
+        // All updates go to a fifth of the keys: to a thousand neighbouring keys in each five
+        // thousand.
         let (before, us) = (load.db.counters(), load.compact_us);
         let keys: Vec<u64> = (0..rows / 2)
             .map(|_| {
@@ -172,7 +173,7 @@ fn main() {
             .collect();
         load.each(keys.into_iter(), true);
         load.report("clustered updates", &before, us);
-        // New keys arrive in ascending order at a hundred places.
+        // New keys arrive at a hundred places of the key range, in ascending order at each place.
         let (before, us) = (load.db.counters(), load.compact_us);
         let keys: Vec<u64> = (0..rows / 2)
             .map(|n| (n % 100) * (rows / 100) * 1000 + 500 + n / 100)

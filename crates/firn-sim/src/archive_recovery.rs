@@ -1,4 +1,5 @@
-//! Recovery to a point: a checkpoint, as the backup, and the later segments in the log archive.
+//! Recovers a database to a point, from a checkpoint that serves as its backup and from the later
+//! segments in the log archive.
 
 use firn::backup::{RecoveryTarget, archived_segments, find_point};
 use firn::base::options::Options;

@@ -1,4 +1,4 @@
-//! Threads that move money between accounts, and others that sum it up.
+//! Threads that move money between accounts, and threads that sum up the balances.
 //!
 //! Every transfer changes two accounts and writes a ledger row, in one transaction under row locks
 //! taken in random order, so that deadlocks happen. Readers take snapshots: in each of them the
@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use teller::Teller;
 
-/// Number of threads that transfer.
+/// Number of threads that transfer money.
 const TELLERS: u32 = 4;
 
 /// Counts of a run.
@@ -61,8 +61,9 @@ fn options(rng: &mut StdRng) -> Options {
     }
 }
 
-/// Runs transfers on a database in `dir`, then restarts it without a close; then the same with a
-/// close. Each round adds `transfers` for each thread.
+/// Runs transfers on a database in `dir` and opens it again without a close; then runs more
+/// transfers and opens it again after a close. Each time, every thread makes at least `transfers`
+/// transfers more.
 ///
 /// # Errors
 /// A [`Failure`] if sums or ledgers are wrong, or if a call fails.

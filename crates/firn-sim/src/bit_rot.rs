@@ -18,7 +18,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::path::Path;
 
-/// Flips tried on one workload.
+/// Number of bits flipped in the files of one workload, each in a copy of its own.
 const FLIPS: usize = 24;
 
 /// Outcomes of the flips of some runs.
@@ -85,7 +85,7 @@ pub fn rot_run(seed: u64) -> Result<RotStats, Failure> {
 fn image(world: &mut World, rng: &mut StdRng) -> Result<(MemEnv, Vec<String>), StepEnd> {
     world.recover()?;
     world.steps(rng.random_range(50..400))?;
-    // A flip may take the last moments back: the model must still know the earlier ones.
+    // A flip may take the last moments back, so the model must still know the moments before them.
     for _ in 0..1000 {
         if world.knows_what_a_flip_may_leave() {
             break;

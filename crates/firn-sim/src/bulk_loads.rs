@@ -135,7 +135,7 @@ fn record(id: i32, (a, b): (i32, i32)) -> [u8; RECORD] {
 struct LoadRun {
     rng: StdRng,
     db: Arc<Db>,
-    /// The allowed states; one between operations.
+    /// The states that the tables may have. Between operations there is only one.
     states: Vec<TableStates>,
     next_name: u32,
     stats: LoadStats,
@@ -340,7 +340,7 @@ impl LoadRun {
             return Ok(());
         }
         if fills && self.rng.random_ratio(1, 6) {
-            // The host abandons the change.
+            // A host may abandon a change of indexes that it has filled.
             drop(build);
             self.undone();
             return Ok(());

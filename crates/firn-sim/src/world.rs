@@ -83,7 +83,7 @@ pub struct Stats {
     pub prepared: u64,
     /// Checkpoints made and opened.
     pub checkpoints: u64,
-    /// Recoveries of a backup to a point in the archive of the log.
+    /// Recoveries of a backup to a point in the log archive.
     pub points: u64,
 }
 

@@ -2,12 +2,12 @@
 //! values in the row and in a blob file, one client and eight.
 //!
 //! `cargo run --release -p firn --example blob_threshold -- DIRECTORY [SECONDS [ROUNDS [KIB…]]]`
-//! prints medians of the rounds: updates per second; the same with the time that flushes and
-//! compactions take afterwards; bytes written per byte updated, flushes and compactions after the
-//! run included, as the process counts them (what the file system's journal writes is not in it);
-//! and files per live byte, at most and at rest. Cells with values in line and out of line take
-//! turns. With `STAT=/sys/block/sda/stat` it takes the bytes that the device was sent instead, and
-//! adds its flushes per update.
+//! prints medians of the rounds: updates per second; updates per second if the time of flushes and
+//! compactions after the run counts too; bytes written per byte updated, these flushes and
+//! compactions included, as the process counts them (without those of the file system's journal);
+//! and bytes of files per live byte, at most and at rest. Rounds with values in line and out of
+//! line take turns. With `STAT=/sys/block/sda/stat` it counts the bytes sent to that device
+//! instead, and prints the device's flushes per update.
 #![allow(clippy::disallowed_methods)] // A measurement reads the clock.
 
 use firn::base::Value;
@@ -25,11 +25,11 @@ use std::time::{Duration, Instant};
 
 const INDEX: u32 = 1_000_000;
 const LIVE: u64 = 32 << 20;
-/// Random bytes that values are cut from.
+/// Random bytes; a value is a piece of them.
 const POOL: usize = 16 << 20;
 const SIZES_KIB: [usize; 6] = [4, 8, 16, 32, 64, 128];
 
-/// A tree whose levels have the proportions of a large one.
+/// Opens a database with small files and levels, whose proportions are those of a large one.
 fn open(dir: &Path) -> Arc<Db> {
     let options = Options {
         block_cache_size: 16 << 20,
@@ -60,7 +60,7 @@ struct Cell<'a> {
 }
 
 impl Cell<'_> {
-    /// One committed transaction that writes these rows.
+    /// Writes these rows in one committed transaction.
     fn write(&self, rng: &mut SmallRng, rows: impl Iterator<Item = u64>) {
         let mut txn = self.db.new_transaction(self.db.new_owner(0));
         txn.begin_statement(1, Isolation::RepeatableRead, 10_000_000, false);
@@ -82,7 +82,7 @@ impl Cell<'_> {
         txn.commit().expect("a commit");
     }
 
-    /// Updates rows at random; returns how many.
+    /// Updates random rows. Returns the number of updates.
     fn update(&self, rows: u64, clients: u64, time: Duration) -> u64 {
         let done = AtomicU64::new(0);
         std::thread::scope(|scope| {
@@ -108,14 +108,15 @@ impl Cell<'_> {
         while self.db.collect_blobs().expect("a collection") {}
     }
 
-    /// Bytes that the files take, the log left out.
+    /// Size of the SSTs and blob files, without the log, bytes.
     fn stored(&self) -> u64 {
         let sorted: u64 = self.db.levels().iter().map(|l| l.stored_bytes).sum();
         sorted + self.db.blobs().allocated
     }
 }
 
-/// Bytes written, and flushes of the device if that is looked at.
+/// Bytes written by the process, or with `STAT` by the device; and the device's flushes, 0 without
+/// `STAT`.
 fn written() -> (u64, u64) {
     let read = |path: &str| std::fs::read_to_string(path).expect("Linux");
     if let Ok(path) = std::env::var("STAT") {
@@ -135,7 +136,7 @@ fn written() -> (u64, u64) {
 #[derive(Clone, Copy)]
 struct Result {
     updates: f64,
-    /// With the time until all rests.
+    /// Updates per second, if the time until all background work is done counts too.
     sustained: f64,
     bytes: f64,
     most: f64,

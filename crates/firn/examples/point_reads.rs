@@ -40,7 +40,7 @@ fn load(db: &Db, rows: u64) {
         let mut txn = db.new_transaction(db.new_owner(0));
         txn.begin_statement(1, Isolation::ReadCommitted, 0, false);
         for row in from..(from + 1000).min(rows) {
-            // Half of a row compresses.
+            // Half of a row is random, and the other half compresses.
             rng.fill(&mut value[..ROW / 2]);
             txn.put(&key(row), Value::split(&value[..60], &value[60..]))
                 .unwrap();
@@ -50,7 +50,8 @@ fn load(db: &Db, rows: u64) {
     db.compact_all().unwrap();
 }
 
-/// Ranks under Zipf(1.0) by inversion of the continuous law, scattered over the rows.
+/// Draws a row: ranks follow Zipf(1.0), by inversion of the continuous law, and a multiplication
+/// scatters them over the rows.
 fn zipf(rng: &mut SmallRng, rows: u64) -> u64 {
     let rank = ((rows as f64 + 1.0).powf(rng.random::<f64>()) - 1.0) as u64;
     rank.wrapping_mul(0x9e37_79b9_7f4a_7c15) % rows
@@ -65,7 +66,7 @@ fn cpu_ns() -> u64 {
 fn measure(db: &Db, what: &str, seconds: u64, mut next: impl FnMut() -> u64) -> f64 {
     let env = PosixEnv::new();
     let mut rate = 0.0;
-    // The first round warms.
+    // The first round only fills the caches.
     for round in 0..3 {
         let (start, cpu, before) = (env.monotonic_micros(), cpu_ns(), db.counters());
         let mut reads = 0u64;

@@ -1,9 +1,10 @@
 //! Measures reads as a statement does them: rows as sysbench has them, through tables and cursors.
 //!
-//! `cargo run --release -p firn --example reads -- [rows] [directory]` prints nanoseconds of the
-//! best of several rounds, and allocations, per operation. Without a directory all is in memory.
-//! With `COLD` set it reads through a small cache, with `REST` only at rest, with `ONLY` what has
-//! these words. `DIRECT=ring` and `DIRECT=threads` read past the page cache.
+//! `cargo run --release -p firn --example reads -- [rows] [directory]` prints nanoseconds per
+//! operation, of the best of several rounds, and allocations per operation. Without a directory all
+//! files are in memory. With `COLD` it reads through a small cache, with `REST` it measures the
+//! tree at rest only, with `ONLY` only operations whose names have these words. `DIRECT=ring` and
+//! `DIRECT=threads` read past the page cache.
 #![allow(clippy::disallowed_methods)] // A measurement reads the clock.
 
 #[path = "../tests/it/schema.rs"]
@@ -28,27 +29,30 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// Counts allocations.
+/// An allocator that counts allocations.
 struct Counting;
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 
-// SAFETY: hands everything on to the system's allocator.
+// SAFETY: every call goes to the system's allocator unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
+        // SAFETY: the layout is passed on unchanged, and the system's allocator has the same
+        // contract.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
+        // SAFETY: pointer and layout are passed on unchanged, and the system's allocator has the
+        // same contract.
         unsafe { System.dealloc(ptr, layout) }
     }
 
     unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
+        // SAFETY: all arguments are passed on unchanged, and the system's allocator has the same
+        // contract.
         unsafe { System.realloc(ptr, layout, new_size) }
     }
 }
@@ -119,7 +123,8 @@ struct Bench {
     record: Vec<u8>,
     statement: u64,
     rows: u32,
-    /// Rows that are read, from the first on: few of them are in the processor's caches.
+    /// Number of rows, from the first on, that reads choose from. A small number keeps them in the
+    /// processor's caches.
     span: u32,
     rng: SmallRng,
 }
@@ -153,7 +158,7 @@ impl Bench {
         self.rng.random_range(1..=self.span).to_le_bytes()
     }
 
-    /// A point SELECT, a statement of its own or one of many.
+    /// A SELECT of one row by its key. With `autocommit` the statement is a transaction of its own.
     fn point(&mut self, autocommit: bool) {
         let id = self.id();
         self.statement(autocommit);
@@ -166,7 +171,7 @@ impl Bench {
         self.end(autocommit);
     }
 
-    /// A join's inner table: the same statement all the time.
+    /// A lookup in the inner table of a join: one statement does many of them.
     fn inner(&mut self) {
         let id = self.id();
         let found = self
@@ -176,7 +181,8 @@ impl Bench {
         assert!(found && self.record[ID..ID + 4] == id);
     }
 
-    /// A range of `len` rows; what a row costs shows in the difference between two lengths.
+    /// A SELECT of a range of `len` rows. The difference between two lengths shows the cost of a
+    /// row.
     fn range(&mut self, index: usize, len: u32, key_only: bool, autocommit: bool) {
         let first = self
             .rng
@@ -206,7 +212,7 @@ impl Bench {
         self.end(autocommit);
     }
 
-    /// Rows of one value of the secondary index.
+    /// A SELECT of the rows with one value of the secondary index.
     fn secondary(&mut self, autocommit: bool) {
         let k = (self.rows / 4 + self.rng.random_range(0..self.rows / 2)).to_le_bytes();
         self.statement(autocommit);
@@ -280,7 +286,7 @@ impl Bench {
         println!("{what:<44} {best:>9.0} ns {per_row:>8.0} ns/row {allocations:>8.2} allocations");
     }
 
-    /// Reads through a small cache, for a page cache that was dropped before or is passed by.
+    /// Measures reads through a small cache, when the page cache was dropped before or is bypassed.
     fn cold(&mut self) {
         let mut measure = |what: &str, times: u32, f: &mut dyn FnMut(&mut Self)| {
             let start = Instant::now();
@@ -307,7 +313,7 @@ impl Bench {
         line.unwrap_or_default().to_owned()
     }
 
-    /// Some rows by key, at once.
+    /// Reads random rows by key with one multi get.
     fn batch(&mut self, rows: usize) {
         let entry = self.db.catalog().get("bench/t").unwrap();
         let clustered = entry.clustered.id.to_be_bytes();

@@ -1,10 +1,9 @@
-//! Reads the host's binary log to find out which prepared transactions a run of the server
-//! committed.
+//! Reads the host's binary log to find out which prepared transactions a server run committed.
 //!
 //! The server numbers its transactions anew at each start, and after a crash it reads only the
-//! files of its last run. So the files of the run that prepared a transaction decide that
-//! transaction: the engine's log names one of them ([`BinlogFile`]), and [`ServerRunFiles`] finds
-//! the others.
+//! files of its last server run. So the files of the server run that prepared a transaction decide
+//! that transaction: the engine's log names one of them ([`BinlogFile`]), and [`ServerRunFiles`]
+//! finds the others.
 //!
 //! Format: version 4 of the replication protocol, as MariaDB writes it. The module decodes only the
 //! description at the start of a file, the numbers of committed transactions, and the end of a
@@ -26,11 +25,12 @@ use std::path::{Path, PathBuf};
 /// name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BinlogFile {
-    /// As the server names it: a relative path starts at the server's working directory.
+    /// Path of the file as the server names it: a relative path starts at the server's working
+    /// directory.
     pub path: PathBuf,
-    /// When it was begun, seconds since 1970.
+    /// Creation time of the file, seconds since 1970.
     pub created: u32,
-    /// Id of the server that created it.
+    /// Id of the server that created the file.
     pub server_id: u32,
 }
 
@@ -52,10 +52,10 @@ impl BinlogFile {
 /// The server run that prepared a transaction.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ServerRun {
-    /// A run of a server without a binary log.
+    /// A server run without a binary log.
     NoBinlog,
-    /// The run that wrote this file. A transaction prepared while the engine's log names this file
-    /// is in it or in a later file of the run.
+    /// The server run that wrote this file. A transaction prepared while the engine's log names
+    /// this file is in it or in a later file of the same server run.
     Binlog(BinlogFile),
 }
 

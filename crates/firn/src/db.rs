@@ -63,21 +63,21 @@ const ARCHIVE_PATIENCE: Duration = Duration::from_secs(20);
 
 /// An open database.
 ///
-/// Owns every part and wires them. The commit pipeline reports each frozen memtable to the views
-/// and to the background work; the background work installs new versions into the views. With
-/// `background_jobs` 0 there are no threads, and the caller drives flushes, compactions and
-/// archiving through [`Self::flush`], [`Self::compact_once`], [`Self::collect_blobs`] and
-/// [`Self::archive_log`].
+/// Owns every part and wires them. The commit pipeline reports each frozen memtable to the super
+/// versions and to the background work; the background work installs new versions into the super
+/// versions. With `background_jobs` 0 there are no threads, and the caller drives flushes,
+/// compactions and archiving through [`Self::flush`], [`Self::compact_once`],
+/// [`Self::collect_blobs`] and [`Self::archive_log`].
 ///
 /// The order of opening matters; `open_at` keeps it:
-/// 1. Lock the directory, load the manifest, replay the log into a queue of frozen memtables and
-///    runs.
+/// 1. Lock the directory, load the manifest, replay the log into flushables.
 /// 2. In a recovery to a point: install the files of loads that the manifest lacks.
 /// 3. Sync the log, then delete the data files that neither manifest nor log names.
-/// 4. Fill the reserve, delete unused blob files, open a new log segment behind all that were used.
-/// 5. Wire views, pipeline and background work; load the catalog; write prepared transactions to
-///    the new log and take their locks.
-/// 6. Flush the recovered queue, start the threads.
+/// 4. Fill the disk reserve, delete unused blob files, open a new log segment behind all that were
+///    used.
+/// 5. Wire super versions, pipeline and background work; load the catalog; write prepared
+///    transactions to the new log and take their locks.
+/// 6. Flush the recovered flushables, start the threads.
 pub struct Db {
     work: Arc<BackgroundWork>,
     cx: Arc<TransactionContext>,
@@ -93,8 +93,8 @@ pub struct Db {
     _lock: Box<dyn Send + Sync>,
 }
 
-/// Forwards the pipeline's switches of memtables to the views and to the background work, which is
-/// created after the pipeline.
+/// Forwards the pipeline's switches of memtables to the super versions and to the background work,
+/// which is created after the pipeline.
 struct MemtableSwitch {
     super_versions: Arc<SuperVersions>,
     /// Weak, because the work owns the pipeline, which owns this switch.
@@ -206,8 +206,8 @@ impl Db {
         wal::sync_all(&*env, dir)?;
         versions.note_gtids(&replayed.gtids);
         versions.remove_strays(&replayed.named_files());
-        // After the strays are gone, since the reserve may need their room; before anything else
-        // takes room.
+        // Fill the reserve after the strays are gone, since it may need their room, and before
+        // anything else takes room.
         if let Err(error) = versions.fill_reserve() {
             let message = format!("room for a full disk: {error}");
             listener.log(Severity::Warning, &message);
@@ -381,8 +381,8 @@ impl Db {
         self.cx.blobs.seal_active();
         self.cx.blobs.trim_sealed();
         let synced = match self.work.health.check() {
-            // After a clean restart, auto-increment values that were handed out but never committed
-            // stay used.
+            // Persist the counters, so that auto-increment values that were handed out but never
+            // committed stay used after a clean restart.
             Ok(()) => self.catalog.persist_counters(),
             // Nothing more may be written; acknowledged commits are durable already.
             Err(_) => Ok(()),
@@ -418,12 +418,12 @@ impl Db {
         Transaction::new(Arc::clone(&self.cx), owner)
     }
 
-    /// The tables.
+    /// The catalog, which has the tables.
     pub fn catalog(&self) -> &Arc<Catalog> {
         &self.catalog
     }
 
-    /// The parts that transactions share: views, pipeline, locks, snapshots.
+    /// The parts that transactions share: super versions, pipeline, locks, snapshots.
     pub fn context(&self) -> &Arc<TransactionContext> {
         &self.cx
     }

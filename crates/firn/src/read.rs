@@ -1,4 +1,4 @@
-//! Read views, point reads, scans.
+//! Super versions, point reads, scans.
 
 mod estimate;
 mod get;

@@ -31,7 +31,7 @@ pub struct FileStore {
     reserve: Option<Arc<DiskReserve>>,
 }
 
-/// Directory in the database's: links to files on their way to the archive of the log.
+/// Directory inside the database's directory: links to files that the log archive is about to take.
 pub const PENDING: &str = "pending";
 
 impl FileStore {
@@ -46,7 +46,7 @@ impl FileStore {
         }
     }
 
-    /// Lets files be created in the room of `reserve`.
+    /// Lets files be created in the space of `reserve`.
     pub fn with_reserve(self, reserve: Arc<DiskReserve>) -> Self {
         Self {
             reserve: Some(reserve),
@@ -54,7 +54,7 @@ impl FileStore {
         }
     }
 
-    /// The room reserved for a full disk, if any.
+    /// The disk reserve, if there is one.
     pub fn reserve(&self) -> Option<&DiskReserve> {
         self.reserve.as_deref()
     }
@@ -77,8 +77,8 @@ impl FileStore {
         self.archived
     }
 
-    /// Links these files into the directory [`PENDING`], so that they stay until the archive of the
-    /// log has them, even if their names here are removed. Call it before a log record names them.
+    /// Links these files into the directory [`PENDING`], so that they stay until the log archive
+    /// has them, even if their names here are removed. Call it before a log record names them.
     /// Without an archive it does nothing.
     ///
     /// # Errors
@@ -98,7 +98,7 @@ impl FileStore {
             }
             self.env.link(&self.path(kind, id), &aside)?;
             // The name may be taken by the same file, if recovery writes a prepare record again; or
-            // by the file of an earlier run that crashed before anything named it, so that its id
+            // by the file of an earlier start that crashed before anything named it, so that its id
             // was given out again. `rename` replaces it; between two names of one file it does
             // nothing.
             self.env.rename(&aside, &to)?;
@@ -132,7 +132,7 @@ impl FileStore {
         self.env.create(&self.path(FileKind::Sst, id))
     }
 
-    /// As [`Self::create`], in the room of the reserve if there is one.
+    /// As [`Self::create`], in the space of the disk reserve if there is one.
     ///
     /// # Errors
     /// `NoSpace`, `Io`.

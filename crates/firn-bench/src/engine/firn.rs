@@ -2,8 +2,8 @@
 //!
 //! A put is what an autocommit statement does but for the row lock, which the rivals do not take
 //! either: stall gate, private write set, batch, commit pipeline. A get begins a statement, pins a
-//! view and reads at a fresh snapshot. Keys carry their index id in front, four bytes that the
-//! rivals do not store.
+//! super version and reads at a fresh snapshot. Keys carry their index id in front, four bytes that
+//! the rivals do not store.
 
 use super::{Engine, Entry, Result, Session, Settings};
 use crate::data::{KEY_LEN, Key};
@@ -22,7 +22,7 @@ use std::time::Duration;
 /// An index id that no table has.
 const INDEX: [u8; 4] = 0x4000_0000u32.to_be_bytes();
 
-/// A key that no line reads: sorts behind all.
+/// A key behind all others, which no line reads.
 const HEARTBEAT: Key = [0xff; KEY_LEN];
 
 pub(super) struct Firn {
@@ -34,7 +34,8 @@ pub(super) fn open(settings: &Settings) -> Result<Firn> {
     mutable
         .memtable_size
         .store(settings.memtable, Ordering::Relaxed);
-    // As much as the rivals have in cache and memtables together: they may fill four memtables.
+    // The limit is as much as the rivals may take for cache and memtables together, since they may
+    // fill four memtables.
     let memory_limit = settings.cache + 4 * settings.memtable;
     mutable.memory_limit.store(memory_limit, Ordering::Relaxed);
     mutable.set_commit_durability(match settings.durable {
@@ -46,7 +47,8 @@ pub(super) fn open(settings: &Settings) -> Result<Firn> {
         direct_reads: true,
         // The flush thread is the second background job.
         background_jobs: 1,
-        // Where a commit waits for the device only; other commits go into the page cache.
+        // Direct I/O is used only where a commit waits for the device; other commits go into the
+        // page cache.
         wal_direct_io: true,
         ..Options::default()
     };
@@ -63,8 +65,8 @@ impl Engine for Firn {
         }))
     }
 
-    /// A commit now and then keeps the tree from going to its resting state meanwhile: that is more
-    /// than the debt, and the rivals do no such thing.
+    /// A commit from time to time keeps the tree from going to rest meanwhile. That would be more
+    /// work than the writes made necessary, and the rivals do no such work.
     fn pay(&self) -> Result<()> {
         self.db.flush()?;
         let done = AtomicBool::new(false);
@@ -209,7 +211,7 @@ impl Session for FirnSession {
             let value = entries.value();
             visit(&entries.user_key()[INDEX.len()..], value.head);
             count += 1;
-            // The last one asked for is not left, as the rivals' iterators are not moved either.
+            // Do not move behind the last wanted entry, since the rivals' iterators do not either.
             more = count < limit && entries.next()?;
         }
         drop(entries);

@@ -1,5 +1,5 @@
-//! fjall: as its documentation recommends, with the codecs of the others as far as it has them (LZ4
-//! only). It has no direct I/O.
+//! fjall with the settings that its documentation recommends. Of the codecs that the other engines
+//! use it has LZ4 only. It has no direct I/O.
 
 use super::{Engine, Entry, Result, Session, Settings};
 use crate::data::Key;

@@ -8,7 +8,7 @@ use heed::{Database, Env, EnvFlags, EnvOpenOptions, WithTls};
 use std::ops::Bound;
 use std::path::Path;
 
-/// Address space of the map.
+/// Bytes of address space for the memory map.
 const MAP_SIZE: usize = 128 << 30;
 
 pub(super) struct Lmdb {
@@ -20,7 +20,7 @@ pub(super) fn open(settings: &Settings) -> Result<Lmdb> {
     let mut options = EnvOpenOptions::new().read_txn_with_tls();
     options.map_size(MAP_SIZE).max_readers(256);
     if !settings.durable {
-        // SAFETY: a power cut may break the database, which is made anew for every run.
+        // SAFETY: a power cut may break the database, but each run makes a new one.
         unsafe { options.flags(EnvFlags::NO_SYNC) };
     }
     // SAFETY: the directory belongs to this run, and this process opens it once.
@@ -41,7 +41,7 @@ impl Engine for Lmdb {
     }
 
     fn compact(&self) -> Result<()> {
-        // It compacts only into a copy.
+        // LMDB compacts only into a copy, so this is no more than `pay`.
         self.pay()
     }
 

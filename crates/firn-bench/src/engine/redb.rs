@@ -37,7 +37,7 @@ impl Engine for Redb {
     }
 
     fn compact(&self) -> Result<()> {
-        // It compacts only a database that nobody else has open, and gains no read speed.
+        // redb compacts only a database that nobody else has open, and reads get no faster by it.
         self.pay()
     }
 

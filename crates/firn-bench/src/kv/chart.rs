@@ -6,7 +6,7 @@ use crate::config::Config;
 use crate::engine::title;
 use crate::svg::Bars;
 
-/// File names and drawings.
+/// Names and contents of the SVG files.
 pub fn of(config: &Config, lines: &[Line], outcomes: &[Outcome]) -> Vec<(&'static str, String)> {
     let engines: Vec<&str> = config.engines.iter().map(|e| title(e)).collect();
     let find = |line: &Line, engine: &str| {
@@ -14,7 +14,7 @@ pub fn of(config: &Config, lines: &[Line], outcomes: &[Outcome]) -> Vec<(&'stati
             .iter()
             .find(|o| o.line == line.name && o.engine == engine)
     };
-    // Against RocksDB, or against the first engine where it was left out.
+    // Ratios are to RocksDB, or to the first engine if RocksDB was not measured.
     let base = config.engines.iter().find(|e| *e == "rocksdb");
     let Some(base) = base.or(config.engines.first()) else {
         return Vec::new();

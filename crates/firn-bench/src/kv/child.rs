@@ -1,4 +1,4 @@
-//! One line on one engine, in this process.
+//! Measures one line on one engine in this process.
 
 use super::line::{self, Line, Memory, Needs, Work};
 use super::outcome::{Outcome, Side};
@@ -11,22 +11,22 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Entries of a seek's scan.
+/// Number of entries that a scan reads after its seek.
 const SCAN: usize = 100;
 
-/// Writes a second in the line that reads while writing.
+/// Writes per second of the writer in the line that reads while writing.
 const WRITES_PER_SECOND: f64 = 10_000.0;
 
-/// The context of the calls of a line.
+/// State that the calls of a line share.
 struct Cx<'a> {
     config: &'a Config,
     engine: &'a dyn Engine,
     batch: usize,
-    /// Differs between lines, so that an overwrite writes new values.
+    /// Seed of the values. It differs between lines, so that an overwrite writes new values.
     seed: u64,
     next: AtomicU64,
     permutation: Permutation,
-    /// Keys there are, YCSB's inserts included.
+    /// Number of existing keys, inserts of YCSB included.
     keys: AtomicU64,
 }
 
@@ -115,8 +115,8 @@ pub fn run(config: &Config, name: &str, engine_name: &str, dir: &Path) -> Result
     Ok(())
 }
 
-/// Runs `work`; where memory is scarce and the engine reads through the page cache, keeps the page
-/// cache empty meanwhile.
+/// Runs `work`. If the line gives an engine little memory and the engine reads through the page
+/// cache, keeps the page cache empty meanwhile.
 fn uncached<R>(
     line: &Line,
     engine: &dyn Engine,
@@ -138,7 +138,7 @@ fn uncached<R>(
     })
 }
 
-/// Reads everything once, each thread a part.
+/// Reads all entries once; each thread reads a part of them.
 fn warm(cx: &Cx<'_>) -> Result<()> {
     let (keys, threads) = (cx.config.keys, cx.config.threads as u64);
     std::thread::scope(|scope| {
@@ -208,7 +208,7 @@ fn measured(line: &Line, cx: &Cx<'_>) -> Result<Vec<Tally>> {
     }
 }
 
-/// Writes all keys once, in the order that `place` gives.
+/// A call that writes each key once, in the order that `place` gives.
 fn load<'a>(cx: &'a Cx<'_>, place: impl Fn(&Permutation, u64) -> u64 + Send + 'a) -> Call<'a> {
     let mut random = Random::new(0);
     let mut entries = Vec::with_capacity(cx.batch);
@@ -235,7 +235,7 @@ fn entry(number: u64, random: &mut Random) -> engine::Entry {
     (key(number), bytes)
 }
 
-/// Writes random keys, `total` by all threads together or without end.
+/// A call that writes random keys: `total` entries by all threads together, or without end.
 fn overwrite<'a>(cx: &'a Cx<'_>, thread: usize, total: Option<u64>) -> Call<'a> {
     let mut random = Random::new(cx.seed + thread as u64);
     let mut entries = Vec::with_capacity(cx.batch);
@@ -254,7 +254,7 @@ fn overwrite<'a>(cx: &'a Cx<'_>, thread: usize, total: Option<u64>) -> Call<'a> 
     })
 }
 
-/// Commits one new entry after the other.
+/// A call that commits one new entry.
 fn append<'a>(cx: &'a Cx<'_>) -> Call<'a> {
     let mut random = Random::new(0);
     Box::new(move |session| {
@@ -276,7 +276,8 @@ fn read(session: &mut dyn Session, number: u64, out: &mut Vec<u8>) -> Result<()>
     .into())
 }
 
-/// Numbers of keys, uniform or by Zipf's law with the hot ones scattered.
+/// Draws the numbers of keys, with equal probability or by Zipf's law with the frequent ones
+/// scattered over all keys.
 fn chooser<'a>(cx: &'a Cx<'_>, zipf: Option<f64>) -> impl FnMut(&mut Random) -> u64 + Send + 'a {
     let zipf = zipf.map(|s| Zipf::new(cx.config.keys, s));
     move |random| match &zipf {
@@ -313,7 +314,8 @@ fn scan<'a>(cx: &'a Cx<'_>, thread: usize) -> Call<'a> {
     })
 }
 
-/// The core workloads: Zipf(0.99) but D, which reads what was inserted last.
+/// A call of a core workload of YCSB. Keys follow Zipf(0.99); workload D prefers the keys inserted
+/// last.
 fn ycsb<'a>(cx: &'a Cx<'_>, thread: usize, letter: char) -> Call<'a> {
     let mut random = Random::new(cx.seed + thread as u64);
     let mut choose = chooser(cx, Some(0.99));
@@ -330,7 +332,8 @@ fn ycsb<'a>(cx: &'a Cx<'_>, thread: usize, letter: char) -> Call<'a> {
             ('d', true) => {
                 let newest = cx.keys.load(Ordering::Acquire);
                 let number = newest - 1 - latest.sample(&mut random).min(newest - 1);
-                // The newest may be numbered and not yet committed.
+                // The newest key may have its number and not yet be committed, so a miss is no
+                // error.
                 session.get(&key(number), &mut out)?;
             }
             ('e', true) => {

@@ -1,39 +1,39 @@
-//! The lines of the comparison.
+//! The lines of the comparison: what is measured, on which database, with how much memory.
 
 use super::unknown;
 use crate::config::Config;
 use crate::engine::Result;
 
-/// The database that a line needs at its begin.
+/// The database that a line needs at its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Needs {
     /// An empty database.
     Nothing,
-    /// All keys.
+    /// A database with all keys.
     Loaded,
-    /// All keys, fully compacted.
+    /// A database with all keys, fully compacted.
     Settled,
 }
 
 /// How much memory an engine gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Memory {
-    /// Half of the data, three eighths of it as cache.
+    /// Half of the data's size; three eighths of that is cache.
     Half,
-    /// A cache that holds all.
+    /// A cache that holds all data.
     All,
-    /// A tenth of the data.
+    /// A tenth of the data's size.
     Tenth,
 }
 
-/// The calls of a line.
+/// The operation that a line measures.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Work {
     /// Writes all keys in order.
     LoadOrdered,
     /// Writes all keys in a random order.
     LoadRandom,
-    /// Writes as many random keys as there are.
+    /// Writes random keys, as many as the database has.
     Overwrite,
     /// Compacts everything.
     Compact,
@@ -43,7 +43,7 @@ pub enum Work {
     GetZipf,
     /// Seeks a random key and reads a hundred entries.
     Scan,
-    /// All threads but one read, that one writes at a fixed rate.
+    /// All threads but one read; the last one writes at a fixed rate.
     ReadWhileWriting,
     /// This many threads commit one entry after the other, each durable.
     Commits(usize),
@@ -51,19 +51,19 @@ pub enum Work {
     Ycsb(char),
 }
 
-/// A line.
+/// One measurement of each engine, and a row of the table.
 #[derive(Debug, Clone, Copy)]
 pub struct Line {
-    /// Its name in `LINES`.
+    /// Name of the line in `LINES`.
     pub name: &'static str,
-    /// Its title in the table.
+    /// Title of the line in the table.
     pub title: &'static str,
     pub work: Work,
     pub needs: Needs,
     pub memory: Memory,
-    /// Leaves the main database fully compacted.
+    /// Whether the line leaves the main database fully compacted.
     pub settles: bool,
-    /// Only with `FULL=1`, or by name.
+    /// Whether the line runs only with `FULL=1` or if it is named.
     pub full: bool,
 }
 
@@ -85,7 +85,7 @@ const fn line(
     }
 }
 
-/// All lines, in the order they are run.
+/// All lines in the order in which they run.
 const LINES: &[Line] = &[
     line(
         "load-ordered",
@@ -209,12 +209,12 @@ const LINES: &[Line] = &[
 ];
 
 impl Line {
-    /// Whether it uses the database that later lines use too.
+    /// Whether the line works on the main database, which later lines use too.
     pub fn is_main(&self) -> bool {
         !matches!(self.work, Work::LoadOrdered | Work::Commits(_))
     }
 
-    /// Whether it leaves the database as it is.
+    /// Whether the line leaves its database unchanged.
     pub fn is_read_only(&self) -> bool {
         matches!(
             self.work,
@@ -227,21 +227,21 @@ impl Line {
         matches!(self.work, Work::Commits(_))
     }
 
-    /// Lines that say nothing of an engine: a memory-mapped file has no limit of memory, and
-    /// B-trees do not compact.
+    /// Whether the line tells nothing about an engine: the memory of a memory-mapped file cannot be
+    /// limited, and B-trees do not compact.
     pub fn leaves_out(&self, engine: &str) -> bool {
         let tree = matches!(engine, "redb" | "lmdb");
         engine == "lmdb" && self.memory == Memory::Tenth || tree && self.work == Work::Compact
     }
 
-    /// Cache and memtable of an engine, bytes.
+    /// Sizes of cache and memtable for an engine, bytes.
     pub fn memory(&self, config: &Config) -> (u64, u64) {
         let data = config.data_bytes();
         let memtable = (data / 16).clamp(4 << 20, 64 << 20);
         match self.memory {
             Memory::Half => (data / 2 * 3 / 8, memtable),
             Memory::All => (data * 2, memtable),
-            // Nothing is written, so nothing is set aside for it.
+            // A line without writes needs no room for memtables.
             Memory::Tenth if self.is_read_only() => (data / 10, 1 << 20),
             Memory::Tenth => {
                 let memtable = (data / 80).max(1 << 20);
@@ -260,7 +260,7 @@ pub fn named(name: &str) -> Result<&'static Line> {
         .ok_or_else(|| unknown("line", name, &known))
 }
 
-/// The lines that the settings name, in the order they are run.
+/// The lines that the settings name, in the order in which they run.
 pub fn chosen(config: &Config) -> Result<Vec<Line>> {
     for name in &config.lines {
         named(name)?;

@@ -7,30 +7,30 @@ use serde::{Deserialize, Serialize};
 pub struct Outcome {
     pub line: String,
     pub engine: String,
-    /// Operations counted.
+    /// Number of operations that were counted.
     pub ops: u64,
-    /// How long they took, or the compaction.
+    /// Time that these operations took, or the compaction, seconds.
     pub seconds: f64,
     pub per_second: f64,
     pub p50_us: f64,
     pub p99_us: f64,
     pub p999_us: f64,
     pub max_us: f64,
-    /// User and system time of all threads while the line ran.
+    /// User and system time of all threads while the line ran, seconds.
     pub processor_seconds: f64,
-    /// How long background work went on when the line had ended.
+    /// Time for which background work went on after the line, seconds.
     pub paid_seconds: f64,
-    /// Written to the device by the line and what it made due.
+    /// Bytes that the line, and the background work it made necessary, sent to the device.
     pub device_bytes: u64,
-    /// Files but for the log, afterwards.
+    /// Size of the files after the line without the log, bytes.
     pub disk_bytes: u64,
-    /// Resident memory at the end of the line.
+    /// Resident memory at the end of the line, bytes.
     pub resident_bytes: u64,
     pub peak_resident_bytes: u64,
-    /// Memory of the engine: cache and four memtables.
+    /// Memory that the engine was given: its cache and four memtables, bytes.
     pub memory_bytes: u64,
     pub reads_directly: bool,
-    /// The writer beside the readers.
+    /// Result of the writer that worked beside the readers.
     pub beside: Option<Side>,
     pub state: String,
 }
@@ -42,7 +42,7 @@ pub struct Side {
     pub p99_us: f64,
 }
 
-/// How many times faster than `other`.
+/// How many times faster `outcome` is than `other`.
 pub fn relative(outcome: &Outcome, other: &Outcome) -> f64 {
     match outcome.ops {
         0 => other.seconds / outcome.seconds,

@@ -1,4 +1,4 @@
-//! Results as a table, and where they are written.
+//! Formats results as a table and writes them to files.
 
 use super::chart;
 use super::line::{Line, Work};
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 const MIB: f64 = (1 << 20) as f64;
 
-/// The outcome in one line.
+/// The outcome in one line of text.
 pub fn in_short(outcome: &Outcome) -> String {
     let mut text = match outcome.ops {
         0 => format!("{:.1} s", outcome.seconds),

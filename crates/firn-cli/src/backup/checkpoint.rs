@@ -13,13 +13,14 @@ use std::sync::Mutex;
 /// The directory that a signal removes before it ends the program.
 static ON_SIGNAL: Mutex<Option<PathBuf>> = Mutex::new(None);
 
-/// Removed when it is dropped, and by signals that end the program.
+/// The checkpoint of a backup. It is removed when this value is dropped, and by signals that end
+/// the program.
 pub struct Checkpoint {
     dir: PathBuf,
 }
 
 impl Checkpoint {
-    /// The checkpoint that the server is about to make in `dir`.
+    /// The owner of the checkpoint that the server is about to make in `dir`.
     pub fn at(dir: &Path) -> Result<Self> {
         let failed = |e: std::io::Error| Error::io(&e, "wait for signals");
         let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM]).map_err(failed)?;
@@ -28,7 +29,7 @@ impl Checkpoint {
             for signal in signals.forever() {
                 let dir = ON_SIGNAL.lock().unwrap_or_else(|e| e.into_inner());
                 if let Some(dir) = &*dir {
-                    // Errors are ignored: the next backup removes the rest.
+                    // A failure is ignored: the next backup removes what is left of the checkpoint.
                     let _ = fs::remove_dir_all(dir);
                 }
                 let _ = emulate_default_handler(signal);
@@ -46,7 +47,7 @@ impl Drop for Checkpoint {
     fn drop(&mut self) {
         *ON_SIGNAL.lock().unwrap_or_else(|e| e.into_inner()) = None;
         match fs::remove_dir_all(&self.dir) {
-            // The server has not made it.
+            // The server has not made the checkpoint.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             Err(error) => eprintln!("firn: the checkpoint {} stays: {error}", self.dir.display()),
             Ok(()) => {}
@@ -56,14 +57,14 @@ impl Drop for Checkpoint {
 
 const PREFIX: &str = "checkpoint-";
 
-/// The directory of a backup's checkpoint. It has the process id, since a backup into another
+/// The directory of a backup's checkpoint. Its name has the process id, since a backup into another
 /// target may have the same id.
 pub fn checkpoint_of(parent: &Path, id: &str) -> PathBuf {
     parent.join(format!("{PREFIX}{id}-{}", std::process::id()))
 }
 
-/// Whether a name is one of [`checkpoint_of`], or of a checkpoint that the server is making: other
-/// files must not be removed.
+/// Whether a name comes from [`checkpoint_of`], or is that of a checkpoint that the server is still
+/// making. Other directories must not be removed.
 fn is_checkpoint(name: &str) -> bool {
     let id = name.strip_prefix(PREFIX).unwrap_or_default();
     let id = id.strip_suffix(".tmp").unwrap_or(id);
@@ -78,8 +79,9 @@ fn is_checkpoint(name: &str) -> bool {
     time.len() == 16 && time.bytes().enumerate().all(pattern) && numbers == [true, true]
 }
 
-/// Removes checkpoints in `parent` of backups that were killed, recognized by their free locks. To
-/// be called while no other backup of this server can make one. Returns remarks for the user.
+/// Removes the checkpoints in `parent` of backups that were killed, which show by their free locks.
+/// Call it while no other backup of this server can make a checkpoint. Returns remarks for the
+/// user.
 pub fn remove_left_behind(parent: &Path) -> Result<Vec<String>> {
     let failed = |e: std::io::Error| Error::io(&e, parent.display());
     let mut notes = Vec::new();
@@ -89,7 +91,7 @@ pub fn remove_left_behind(parent: &Path) -> Result<Vec<String>> {
         if !is_checkpoint(&name) || !path.is_dir() {
             continue;
         }
-        // Another one sends from it.
+        // Another backup holds the lock and sends files from this checkpoint.
         let Ok(_lock) = PosixEnv::new().lock(&path.join("LOCK")) else {
             continue;
         };

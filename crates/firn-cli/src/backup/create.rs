@@ -1,4 +1,4 @@
-//! `firn backup`: takes one.
+//! Takes a backup (`firn backup`).
 
 use super::format::{Backup, FORMAT, Position, StoredTable, position_text};
 use super::in_progress::InProgress;
@@ -26,7 +26,7 @@ pub struct Report {
     tables: usize,
     files: usize,
     bytes: u64,
-    /// Files and bytes that no earlier backup had.
+    /// Number of files of which some bytes were sent, because no earlier backup had them.
     sent_files: usize,
     sent_bytes: u64,
     pause_ms: f64,
@@ -103,7 +103,8 @@ fn take(args: &TakeBackup, mark: &InProgress<'_>, target: &Target, out: &Output)
     let mut tables = BTreeMap::new();
     for (name, entry) in &known.tables {
         let table = name.split('/').nth(1).unwrap_or_default();
-        // Temporary tables of unfinished DDL belong to no statement in a copy.
+        // A copy leaves out temporary tables of unfinished DDL, since they belong to no statement
+        // there.
         if table.starts_with("#sql") {
             continue;
         }

@@ -28,29 +28,29 @@ pub const FORMAT: u32 = 1;
 /// A position in the binary logs of the server.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Position {
-    /// Binary log of this server; empty without one.
+    /// Name of the server's binary log file; empty if it keeps no binary log.
     pub binlog_file: String,
-    /// Position in it.
+    /// Position in that file, bytes.
     pub binlog_pos: u64,
     /// `@@gtid_binlog_pos`.
     pub gtid_binlog_pos: String,
-    /// `@@gtid_slave_pos`: where a replica stood.
+    /// `@@gtid_slave_pos`: the position of a replica in its primary's transactions.
     pub gtid_slave_pos: String,
-    /// Binary log of its primary; empty if the server was no replica.
+    /// Binary log file of the replica's primary; empty if the server was no replica.
     pub source_file: String,
-    /// Position in it.
+    /// Position in the primary's file, bytes.
     pub source_pos: u64,
 }
 
-/// Consecutive bytes: offset and length.
+/// Offset and length of consecutive bytes.
 pub type ByteRange = (u64, u64);
 
-/// An object, and the parts of a file that it holds.
+/// An object of the target, and the ranges of a file that it holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Piece {
-    /// The object.
+    /// Name of the object.
     pub object: String,
-    /// The ranges of the file that its bytes fill, in order.
+    /// The ranges of the file that the object's bytes fill, in order.
     pub runs: Vec<ByteRange>,
     /// XXH3-64 of the object, hexadecimal.
     pub checksum: String,
@@ -66,11 +66,11 @@ impl Piece {
 /// A file of a backup.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredFile {
-    /// Name in the engine's directory.
+    /// Name of the file in the engine's directory.
     pub name: String,
     /// Bytes of the file.
     pub size: u64,
-    /// Its content; all other bytes are zeros.
+    /// The pieces that hold the file's content; all other bytes of the file are zeros.
     pub pieces: Vec<Piece>,
 }
 
@@ -90,52 +90,53 @@ impl StoredFile {
 /// A table of a backup.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredTable {
-    /// Its indexes.
+    /// Ids of the table's indexes.
     pub indexes: Vec<u32>,
 }
 
 /// One backup.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Backup {
-    /// [`FORMAT`].
+    /// Version of the format, see [`FORMAT`].
     pub format: u32,
-    /// Its name: the time it was taken.
+    /// Id of the backup: the time when it was taken.
     pub id: String,
-    /// When it was taken, milliseconds since 1970.
+    /// When the backup was taken, milliseconds since 1970.
     pub taken_ms: u64,
-    /// `VERSION()` of the server; empty for a stopped one.
+    /// `VERSION()` of the server; empty for a backup of a stopped server.
     pub server_version: String,
-    /// The last commit in it.
+    /// Seqno of the last commit in the backup.
     pub seqno: u64,
-    /// Positions of the binary logs at that commit; none for a stopped server.
+    /// Positions of the binary logs at that commit; none for a backup of a stopped server.
     pub position: Option<Position>,
-    /// Time that commits of the server waited, milliseconds.
+    /// Time for which commits of the server had to wait, milliseconds.
     pub pause_ms: f64,
-    /// Files of the engine.
+    /// Files of the engine that are stored as objects.
     pub files: Vec<StoredFile>,
-    /// Small files of the engine, hexadecimal, by name.
+    /// Contents of the engine's small files, hexadecimal, by name.
     pub small: BTreeMap<String, String>,
-    /// Definitions of the server, hexadecimal, by path in its data directory.
+    /// Definitions that the server keeps, hexadecimal, by path in its data directory.
     pub definitions: BTreeMap<String, String>,
     /// The engine's tables, by name.
     pub tables: BTreeMap<String, StoredTable>,
-    /// Bytes that were sent for it.
+    /// Bytes that were sent for this backup.
     pub sent_bytes: u64,
-    /// The archive in which its log goes on, if there is one.
+    /// Identity of the log archive that continues the backup's log, if there is one.
     #[serde(default)]
     pub archive: Option<String>,
-    /// Everything in it was committed before this time, milliseconds since 1970.
+    /// Every commit in the backup was made before this time, milliseconds since 1970.
     #[serde(default)]
     pub cut_ms: u64,
 }
 
 impl Backup {
-    /// Bytes of all its files.
+    /// Bytes of all files of the backup.
     pub fn bytes(&self) -> u64 {
         self.files.iter().map(|file| file.size).sum()
     }
 
-    /// A name in it that could lead out of the directory that it is restored to, if there is one.
+    /// Returns a name in the backup that could lead out of the directory of a restore, if there is
+    /// one.
     pub fn foreign_name(&self) -> Option<&str> {
         let file =
             |name: &str| parse_file_name(name).is_some() || parse_segment_name(name).is_some();
@@ -156,10 +157,10 @@ impl Backup {
         all.find(|(_, good)| !good).map(|(name, _)| name.as_str())
     }
 
-    /// The state that its manifest describes.
+    /// The state of the tree that the backup's manifest describes.
     ///
     /// # Errors
-    /// `Corruption` if that cannot be read.
+    /// `Corruption` if the manifest cannot be read.
     pub fn state(&self) -> Result<ManifestState> {
         let (env, dir) = (MemEnv::new(), Path::new("/"));
         for (name, digits) in &self.small {
@@ -169,13 +170,13 @@ impl Backup {
         Ok(load(&env, dir)?.ok_or_else(missing)?.state)
     }
 
-    /// The last segment of its log.
+    /// Number of the last log segment in the backup.
     pub fn last_segment(&self) -> u64 {
         let names = self.files.iter().map(|file| file.name.as_str());
         names.filter_map(parse_segment_name).max().unwrap_or(0)
     }
 
-    /// All its objects.
+    /// All objects of the backup.
     pub fn pieces(&self) -> impl Iterator<Item = &Piece> {
         self.files.iter().flat_map(|file| &file.pieces)
     }
@@ -207,7 +208,7 @@ pub fn timestamp(seconds: u64) -> String {
     format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}Z")
 }
 
-/// The statements that start a replica from here.
+/// The statements that start a replica from the backup's positions.
 pub fn position_text(position: Option<&Position>) -> String {
     let Some(position) = position else {
         return String::new();
@@ -235,7 +236,7 @@ pub fn position_text(position: Option<&Position>) -> String {
     text
 }
 
-/// Whether a directory can take a restored copy: nothing in it would be overwritten.
+/// The error for a directory in which a restored copy would overwrite something.
 pub fn busy(what: &Path) -> Error {
     let message = format!("{} is there already", what.display());
     Error::new(ErrorKind::AlreadyExists, message)

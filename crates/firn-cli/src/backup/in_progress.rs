@@ -10,18 +10,18 @@ use super::target::Target;
 use firn::base::{Error, ErrorKind, Result};
 use firn::env::{Env, PosixEnv};
 
-/// Marks of prunes begin with it.
+/// Start of the names of marks that belong to prunes.
 const PRUNE: &str = "prune-";
 
-/// One that is ours.
+/// The mark of this command.
 pub struct InProgress<'a> {
     target: &'a Target,
-    /// The id of the running command.
+    /// Id of the command, and name of its mark.
     pub id: String,
 }
 
 impl<'a> InProgress<'a> {
-    /// Puts the mark of a backup. Its id is the time, and differs from all ids in `taken`.
+    /// Puts the mark of a backup. Its id is the time, and is none that `taken` knows.
     ///
     /// # Errors
     /// `Busy` while a prune is under way.
@@ -30,11 +30,11 @@ impl<'a> InProgress<'a> {
         mark.alone(|other| other.starts_with(PRUNE))
     }
 
-    /// Puts the mark of a prune. With `force` all other marks are removed, as those of commands
-    /// that were cut short.
+    /// Puts the mark of a prune. With `force`, removes all other marks: the commands that put them
+    /// were cut short.
     ///
     /// # Errors
-    /// `Busy` while anything else is under way.
+    /// `Busy` while another command is under way.
     pub fn of_prune(target: &'a Target, force: bool) -> Result<Self> {
         let mark = Self::put(target, PRUNE, &|_| Ok(false))?;
         if force {
@@ -61,7 +61,8 @@ impl<'a> InProgress<'a> {
                 Err(error) => return Err(error),
             }
             let mark = Self { target, id };
-            // Ask after putting the mark: a backup that had this mark before has published by now.
+            // Ask after putting the mark: a backup that had this id before has published itself by
+            // now.
             match taken(&mark.id)? {
                 true => mark.remove()?,
                 false => return Ok(mark),
@@ -75,7 +76,7 @@ impl<'a> InProgress<'a> {
         Ok(names.filter(|name| *name != self.id).collect())
     }
 
-    /// Returns the mark if `refused` is false for all others; otherwise removes it.
+    /// Returns the mark if no other mark is `refused`; otherwise removes it.
     fn alone(self, refused: impl Fn(&str) -> bool) -> Result<Self> {
         let others = self.others()?;
         let Some(other) = others.iter().find(|other| refused(other)) else {
@@ -92,13 +93,13 @@ impl<'a> InProgress<'a> {
         Err(Error::new(ErrorKind::Busy, message))
     }
 
-    /// Whether it is there still: a forced prune removes it.
+    /// Whether the mark is still there: a forced prune removes it.
     pub fn is_there(&self) -> Result<bool> {
         let marks = self.target.list("running")?;
         Ok(marks.iter().any(|(name, _)| *name == self.id))
     }
 
-    /// Removes the mark: its command has ended.
+    /// Removes the mark, because its command has ended.
     pub fn remove(&self) -> Result<()> {
         self.target.remove(&format!("running/{}", self.id))
     }

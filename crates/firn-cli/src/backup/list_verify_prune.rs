@@ -25,7 +25,7 @@ pub struct Listed {
     binlog_file: String,
     binlog_pos: u64,
     gtid: String,
-    /// The error of reading it; the other fields are then unknown.
+    /// The error of reading the backup; if there is one, all fields but `id` are unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub damage: Option<String>,
 }
@@ -134,7 +134,7 @@ pub fn list(args: &ListBackups, out: &Output) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// The backups, oldest first.
+/// The backups of the target, oldest first.
 pub fn listed(target: &Target) -> Result<Vec<Listed>> {
     let found = entries(target)?.into_iter();
     let read = found.map(|entry| Listed::of(&entry, entry.read(target)));
@@ -219,7 +219,7 @@ pub fn verify_in(target: &Target, out: &Output) -> Result<Outcome> {
     })
 }
 
-/// The error for a target without backups: the user probably named a wrong one.
+/// The error for a target without backups: the user probably named a wrong target.
 fn none(target: &Target) -> Error {
     let message = format!("{} has no backup", target.name());
     Error::new(ErrorKind::NotFound, message)
@@ -246,17 +246,18 @@ fn examine(backup: &Backup) -> Result<()> {
 #[derive(Serialize)]
 pub struct Pruned {
     pub kept: Vec<String>,
-    /// Damaged ones that are younger than the oldest that is kept: they stay as they are.
+    /// Ids of damaged backups that stay, because they are not older than the oldest backup kept, or
+    /// because no sound one was removed.
     pub damaged: Vec<String>,
     pub removed: Vec<String>,
     removed_files: usize,
     removed_bytes: u64,
-    /// Files removed from the archive of the log.
+    /// Counts of files removed from the log archive.
     archive: Option<log_archive::Removed>,
 }
 
-/// Removes the oldest backups, then the files that none of the others names. If it is cut short,
-/// the next prune removes the files that it left.
+/// Removes the oldest backups, then the files that no remaining backup names. If a prune is cut
+/// short, the next one removes the files that it left.
 pub fn prune(args: &Prune, out: &Output) -> Result<Outcome> {
     let target = Target::open(&args.target, false)?;
     let mut pruned = prune_in(&target, args.keep, args.force)?;
@@ -305,7 +306,7 @@ struct StoredBackups {
 /// Reads the backups.
 ///
 /// # Errors
-/// Those of the target; `Unsupported` for a newer format: the objects of such a backup are unknown.
+/// Those of the target; `Unsupported` for a backup of a newer format, whose objects are unknown.
 fn read_all(target: &Target) -> Result<StoredBackups> {
     let (mut good, mut damaged) = (Vec::new(), Vec::new());
     for entry in entries(target)? {
@@ -318,7 +319,7 @@ fn read_all(target: &Target) -> Result<StoredBackups> {
     Ok(StoredBackups { good, damaged })
 }
 
-/// As [`prune`].
+/// As [`prune`], on an open target.
 pub fn prune_in(target: &Target, keep: usize, force: bool) -> Result<Pruned> {
     let mark = InProgress::of_prune(target, force)?;
     let pruned = remove_others(target, keep);
@@ -327,9 +328,9 @@ pub fn prune_in(target: &Target, keep: usize, force: bool) -> Result<Pruned> {
     unmarked.map(|()| pruned)
 }
 
-/// Removes all but the newest `keep` backups; damaged ones do not count.
+/// Removes all readable backups but the newest `keep`. Damaged backups do not count towards `keep`.
 fn remove_others(target: &Target, keep: usize) -> Result<Pruned> {
-    // Read all backups first: an unreadable one must not lose its files.
+    // Read all backups before removing anything: files that an unreadable one names must stay.
     let StoredBackups { good, damaged } = read_all(target)?;
     if good.is_empty() && !damaged.is_empty() {
         let what = "nothing is removed: none of the backups can be read";

@@ -3,7 +3,7 @@
 use firn::base::Error;
 use std::path::Path;
 
-/// The error of a file on this machine; a file that ends too early is damaged.
+/// The error of a file on this machine. A file that ends too early counts as damaged.
 pub fn local_error(error: &std::io::Error, path: &Path) -> Error {
     match error.kind() {
         std::io::ErrorKind::UnexpectedEof => {

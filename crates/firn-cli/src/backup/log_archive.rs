@@ -1,4 +1,4 @@
-//! The archive of the log: the ranges that it covers, and the removal of files that no backup
+//! The log archive: the ranges of the log that it covers, and the removal of files that no backup
 //! needs.
 
 use super::format::Backup;
@@ -13,7 +13,7 @@ use serde::Serialize;
 use std::collections::HashSet;
 use std::path::Path;
 
-/// Segments without a gap between them.
+/// Consecutive log segments, with the first and last commit and time in them.
 #[derive(Debug, Default, Serialize)]
 pub struct SegmentRange {
     pub first_segment: u64,
@@ -43,7 +43,7 @@ pub fn local_time(wall_ms: u64) -> String {
     }
 }
 
-/// First and last commit, first and last recorded time.
+/// First and last commit of a segment, and first and last time recorded in it.
 #[derive(Default)]
 struct SegmentEnds {
     seqnos: Option<(u64, u64)>,
@@ -93,8 +93,8 @@ pub fn ranges(archive: &Path) -> Result<Vec<SegmentRange>> {
         }
     }
     for range in &mut ranges {
-        // The first and the last segments may be empty. Do not iterate over all numbers between
-        // them: an epoch begins with numbers far above those of the one before.
+        // The first and the last segments may have no commit. Do not iterate over all numbers
+        // between them: an epoch begins with numbers far above those of the epoch before.
         let within = range.first_segment..=range.last_segment;
         let within: Vec<u64> = segments
             .iter()
@@ -153,7 +153,7 @@ pub fn prune(archive: &Path, kept: &[Backup]) -> Result<Removed> {
     let all = archived_segments(&env, archive)?;
     let (mut segments, later): (Vec<u64>, Vec<u64>) =
         all.iter().partition(|id| **id <= first.last_segment());
-    // Keep the last segment: it says where the archive goes on.
+    // Keep the last segment: it says where the archive continues.
     if later.is_empty() {
         segments.pop();
     }
@@ -182,7 +182,7 @@ pub fn prune(archive: &Path, kept: &[Backup]) -> Result<Removed> {
     }
     removed.files = gone.len();
     removed.segments = segments.len();
-    // Remove files first: the segments name them.
+    // Remove SSTs and blob files before the segments that name them.
     gone.extend(segments.iter().map(|id| segment_name(*id)));
     for name in gone {
         let path = archive.join(&name);
@@ -196,8 +196,8 @@ pub fn prune(archive: &Path, kept: &[Backup]) -> Result<Removed> {
 /// The files that the records of `segments` name.
 ///
 /// # Errors
-/// `Unsupported` if a group has records that this version does not know: files that they name would
-/// count as unused. `Corruption`; those of the file system.
+/// `Unsupported` if a group has records that this version does not know: files that such records
+/// name would count as unused. `Corruption`; those of the file system.
 fn named_in(env: &dyn Env, archive: &Path, segments: &[u64]) -> Result<NamedFiles> {
     let mut names = NamedFiles::default();
     for id in segments {

@@ -1,7 +1,7 @@
 //! Files that change after they were sent: logs and blob files, cut into pieces of a fixed size.
 //!
 //! A piece is an object of its own, named after its content. So of a file that has grown, or got
-//! holes, only the pieces that differ are sent. Blocks of zeros are left out: holes and reserved
+//! holes, only the pieces that differ are sent. Blocks of zeros are left out, so holes and reserved
 //! room cost nothing.
 
 use super::format::{ByteRange, Piece};
@@ -12,7 +12,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-/// Bytes of a file in a piece.
+/// Bytes of a file that one piece covers.
 pub const PIECE_SIZE: u64 = 4 << 20;
 
 /// Size of the blocks of zeros that are left out; holes have this granularity.
@@ -23,11 +23,11 @@ const BLOCK: usize = 4096;
 pub struct PieceSource {
     /// The file's name in the engine's directory.
     pub name: String,
-    /// The file here.
+    /// Path of the file on this machine.
     pub file: PathBuf,
-    /// Where it begins: a multiple of [`PIECE_SIZE`].
+    /// Offset of the part in the file: a multiple of [`PIECE_SIZE`].
     pub at: u64,
-    /// Its bytes.
+    /// Length of the part, bytes.
     pub len: u64,
 }
 
@@ -43,7 +43,8 @@ impl PieceSource {
         })
     }
 
-    /// Reads it, once: the piece and its bytes, none if all are zeros.
+    /// Reads the part from the file, once. Returns the piece and its bytes; `None` if all bytes are
+    /// zeros.
     pub fn read(&self) -> Result<Option<(Piece, Vec<u8>)>> {
         let mut bytes = vec![0; self.len as usize];
         let read = File::open(&self.file).and_then(|f| f.read_exact_at(&mut bytes, self.at));
@@ -64,8 +65,8 @@ impl PieceSource {
     }
 }
 
-/// Removes blocks of zeros from `bytes`, which lie at `at` in their file. Returns the ranges of the
-/// remaining bytes in the file.
+/// Removes blocks of zeros from `bytes`, which begin at offset `at` in their file. Returns the
+/// ranges of the remaining bytes in the file.
 pub fn without_zeros(bytes: &mut Vec<u8>, at: u64) -> Vec<ByteRange> {
     let mut runs: Vec<ByteRange> = Vec::new();
     let mut kept = 0;

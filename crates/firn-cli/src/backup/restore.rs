@@ -1,5 +1,5 @@
-//! `firn restore`: a backup as a data directory. Nothing is overwritten, and it appears at once
-//! ([`stage`]).
+//! Makes a data directory from a backup (`firn restore`). Nothing is overwritten, and the copy
+//! appears at once ([`stage`]).
 
 mod engine_directory;
 mod in_doubt;
@@ -94,7 +94,7 @@ fn text(report: &Report) -> String {
     notes.fold(text, |text, note| text + "note: " + note + "\n")
 }
 
-/// Reads manifest and log as the server will; the tables must be there.
+/// Reads manifest and log as the server will. Fails if one of the tables is missing.
 fn examine(engine: &Path, tables: &[&str]) -> Result<ReadOnlyLog> {
     let db = ReadOnlyDb::open(Arc::new(PosixEnv::new()), engine)?;
     let tree = db.tree()?;
@@ -113,8 +113,8 @@ fn examine(engine: &Path, tables: &[&str]) -> Result<ReadOnlyLog> {
     }
 }
 
-/// Whether a table of the catalog, or the table of a partition, has this name, in SQL's form or in
-/// that of files and catalog.
+/// Whether a table, or the table of a partition, has this name, written as in SQL or as in the
+/// catalog.
 fn is_named(table: &str, name: &str) -> bool {
     let (database, rest) = name.split_once('.').unwrap_or_default();
     let table = base_table(table);
@@ -122,7 +122,8 @@ fn is_named(table: &str, name: &str) -> bool {
         || table == format!("{}/{}", encode(database), encode(rest))
 }
 
-/// Catalog names of the tables asked for, or of all; partitions come with their table.
+/// Catalog names of the wanted tables, or of all if none is wanted; partitions come with their
+/// table.
 fn chosen<'a>(backup: &'a Backup, wanted: &[String]) -> Result<Vec<&'a str>> {
     let all = backup.tables.keys().map(String::as_str);
     if wanted.is_empty() {

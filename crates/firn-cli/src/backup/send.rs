@@ -18,15 +18,15 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// The files of a backup, all in the target.
+/// The files of a backup, all of which the target has now.
 pub struct Sent {
     pub files: Vec<StoredFile>,
-    /// Of which something was sent.
+    /// Number of files of which something was sent.
     pub sent_files: usize,
     pub sent_bytes: u64,
 }
 
-/// Sends the missing objects.
+/// Sends the objects that the target does not have yet.
 ///
 /// # Errors
 /// `Corruption` of a table file that is not as it was written.
@@ -107,7 +107,8 @@ fn objects(target: &Target) -> Result<HashMap<String, u64>> {
         .collect())
 }
 
-/// Table files: they never change, and the manifest or the log has their checksums.
+/// The SSTs of the tree and those that only the log names. They never change, and the manifest or
+/// the log has their checksums.
 fn tables(tree: &ReadOnlyTree, log: &ReadOnlyLog) -> Vec<StoredFile> {
     let file = |id: u64, meta: &FileMeta| {
         let name = file_name(FileKind::Sst, id);
@@ -131,16 +132,16 @@ fn tables(tree: &ReadOnlyTree, log: &ReadOnlyLog) -> Vec<StoredFile> {
         .collect()
 }
 
-/// A file that changes after it was sent.
+/// A file that may change after it was sent.
 struct Changing {
     name: String,
     path: PathBuf,
     size: u64,
-    /// Length of its significant part, from the start.
+    /// Length of the bytes that count, from the start of the file.
     len: u64,
 }
 
-/// Log and blob files.
+/// The log segments that recovery needs, and the blob files.
 fn changing(source: &Source, tree: &ReadOnlyTree, log: &ReadOnlyLog) -> Result<Vec<Changing>> {
     let mut files = Vec::new();
     let failed = |e: &std::io::Error| Error::io(e, source.dir.display());
@@ -154,7 +155,7 @@ fn changing(source: &Source, tree: &ReadOnlyTree, log: &ReadOnlyLog) -> Result<V
             continue;
         }
         let size = path.metadata().map_err(|e| Error::io(&e, &name))?.size();
-        // A segment's bytes after the end of the log do not count.
+        // Bytes of the last segment after the end of the log do not count.
         let len = match segment {
             Some(id) if id == log.end.last_segment && log.end.end_offset > 0 => {
                 log.end.end_offset.next_multiple_of(BLOCK as u64).min(size)

@@ -1,5 +1,5 @@
-//! Source of a backup: a checkpoint of a running server, or the directory of a stopped one; and the
-//! definitions that the server keeps beside its tables.
+//! Source of a backup: a checkpoint of a running server, or the directory of a stopped one. Also
+//! the definitions that the server keeps beside the engine's tables.
 
 use super::checkpoint::{Checkpoint, checkpoint_of, remove_left_behind};
 use super::definition_names::{is_database, is_definition};
@@ -17,37 +17,38 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Definitions by path in the data directory.
+/// Contents of definitions, by path in the server's data directory.
 pub type Definitions = BTreeMap<String, Vec<u8>>;
 
-/// Something that holds still.
+/// The files of a backup, which do not change while it is taken.
 pub struct Source {
-    /// The engine's files.
+    /// Directory of the engine's files.
     pub dir: PathBuf,
-    /// Every definition there is, of tables of other engines, too.
+    /// All definitions of the server, also of tables of other engines.
     pub definitions: Definitions,
-    /// Directories beside them that cannot be read, and why.
+    /// Directories in the server's data directory that cannot be read, with the error.
     pub unreadable: BTreeMap<String, Error>,
-    /// `VERSION()`; empty for a stopped server.
+    /// `VERSION()` of the server; empty for a stopped server.
     pub server_version: String,
-    /// Where the logs stood.
+    /// Positions of the binary logs.
     pub position: Option<Position>,
-    /// How long commits were held up, milliseconds.
+    /// Time for which commits had to wait, milliseconds.
     pub pause_ms: f64,
-    /// The archive of its log.
+    /// Identity of the log archive, if the log is archived.
     pub archive: Option<String>,
-    /// Everything in it was committed before, milliseconds since 1970.
+    /// Every commit in the source was made before this time, milliseconds since 1970.
     pub cut_ms: u64,
     /// Remarks for the user.
     pub notes: Vec<String>,
-    /// The checkpoint in `dir`: removed when this is dropped, before its lock is released.
+    /// The checkpoint in `dir`. It is removed when this value is dropped, before its lock is
+    /// released.
     _checkpoint: Option<Checkpoint>,
-    /// `dir`, locked.
+    /// The database in `dir`, locked.
     pub db: ReadOnlyDb,
 }
 
 impl Source {
-    /// The directory of a stopped server, or the engine's own.
+    /// The source of a stopped server; `path` is its data directory or the engine's.
     pub fn stopped(path: &Path) -> Result<Self> {
         let inner = path.join(IN_DATADIR);
         let (dir, (definitions, unreadable)) = match inner.is_dir() {
@@ -70,8 +71,8 @@ impl Source {
         })
     }
 
-    /// A checkpoint of the running server. Commits wait from the stage that blocks them until the
-    /// checkpoint is there and the positions are read; definitions are read before that, while no
+    /// Makes a checkpoint of the running server. Commits wait from the stage that blocks them until
+    /// the checkpoint exists and the positions are read. Definitions are read before that, while no
     /// DDL can change them.
     pub fn running(args: &TakeBackup, id: &str) -> Result<Self> {
         let clock = PosixEnv::new();
@@ -98,7 +99,7 @@ impl Source {
         let wait = args.lock_wait;
         server.ask(&format!("SET SESSION lock_wait_timeout = {wait}"))?;
         server.backup_stage("START")?;
-        // The server's backup stage lets only one client get here at a time.
+        // Only one client at a time can be in a backup stage of the server.
         let notes = remove_left_behind(parent)?;
         server.backup_stage("FLUSH")?;
         server.backup_stage("BLOCK_DDL")?;
@@ -109,7 +110,7 @@ impl Source {
         server.ask(&format!("SET GLOBAL firn_create_checkpoint = '{quoted}'"))?;
         // The checkpoint may have commits of the rest of this millisecond.
         let cut_ms = clock.wall_micros() / 1000 + 1;
-        // Lock it before the next client could take it for one that was left behind.
+        // Lock the checkpoint before the next client could take it for one that was left behind.
         let db = ReadOnlyDb::open(Arc::new(PosixEnv::new()), &dir)?;
         let position = Some(server.position()?);
         server.backup_stage("END")?;
@@ -130,8 +131,8 @@ impl Source {
     }
 }
 
-/// Everything the server stores about tables, views and triggers, by path; and the directories that
-/// could not be read.
+/// All definitions of tables, views and triggers that the server stores, by path; and the
+/// directories that could not be read.
 fn definitions(data_dir: &Path) -> Result<(Definitions, BTreeMap<String, Error>)> {
     let mut found = Definitions::new();
     let mut unreadable = BTreeMap::new();
@@ -144,7 +145,8 @@ fn definitions(data_dir: &Path) -> Result<(Definitions, BTreeMap<String, Error>)
         }
         let files = match fs::read_dir(&database) {
             Ok(files) => files,
-            // A directory such as lost+found. The caller decides whether it is a needed database.
+            // This may be a directory such as lost+found. The caller decides whether it is a needed
+            // database.
             Err(e) => {
                 unreadable.insert(name.into_owned(), failed(e, &database));
                 continue;
@@ -162,14 +164,13 @@ fn definitions(data_dir: &Path) -> Result<(Definitions, BTreeMap<String, Error>)
     Ok((found, unreadable))
 }
 
-/// The table that a catalog name stands for: that of a partition is the table's.
+/// The table of a catalog name; for a partition, the table that it belongs to.
 pub fn base_table(name: &str) -> &str {
     name.split("#P#").next().unwrap_or(name)
 }
 
-/// The definitions that belong to the tables named (`database/table`, as the catalog has them): the
-/// tables' own, those of their triggers, the defaults of their databases, and with `views` the
-/// views of these.
+/// The definitions that belong to the tables with these catalog names: the tables' own, those of
+/// their triggers, the defaults of their databases, and with `views` all views of these databases.
 pub fn belonging(all: &Definitions, tables: &[&str], views: bool) -> Definitions {
     let has = |path: &str| tables.iter().any(|table| base_table(table) == path);
     let in_database = |path: &str| {
@@ -192,7 +193,7 @@ pub fn belonging(all: &Definitions, tables: &[&str], views: bool) -> Definitions
         .collect()
 }
 
-/// The table of a trigger, by the file of its name.
+/// The table of a trigger, from the file named after the trigger.
 fn trigger_table(path: &str, bytes: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(bytes);
     let table = text

@@ -6,7 +6,7 @@ use firn::base::checksum::xxh3;
 use firn::base::{Error, ErrorKind, Result};
 use serde::Deserialize;
 
-/// Puts a backup in place: from now on the target has it.
+/// Puts the object of a backup into the target: from now on the target has this backup.
 pub fn publish(backup: &Backup, target: &Target) -> Result<()> {
     let json = serde_json::to_vec(backup).expect("keys are strings");
     let name = format!("backups/{}-{:016x}.json", backup.id, xxh3(&json));
@@ -38,7 +38,7 @@ pub fn entries(target: &Target) -> Result<Vec<Entry>> {
 }
 
 impl Entry {
-    /// The names of objects that a damaged backup still contains, as far as its quotes are intact.
+    /// The names of objects that can still be read in the object of a damaged backup.
     pub fn remains(&self, target: &Target) -> Result<Vec<String>> {
         let bytes = target.get(&self.object)?;
         let text = String::from_utf8_lossy(&bytes);
@@ -46,10 +46,10 @@ impl Entry {
         Ok(words.map(str::to_owned).collect())
     }
 
-    /// Reads it.
+    /// Reads the backup.
     ///
     /// # Errors
-    /// `Corruption` if it is not as it was written, `Unsupported` for a newer format.
+    /// `Corruption` if its object is not as it was written, `Unsupported` for a newer format.
     pub fn read(&self, target: &Target) -> Result<Backup> {
         let json = target.get(&self.object)?;
         let damaged = |what: String| Error::corruption(&self.object, 0, what);

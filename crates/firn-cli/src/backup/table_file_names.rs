@@ -4,8 +4,8 @@
 //! them apart. All other characters of the basic plane, the only one in names, become `@` and four
 //! hexadecimal digits.
 
-/// A row for each first character; the second ones are [`SECOND`], in order, `-` stands where there
-/// is none. Made with `SELECT CONVERT(CHAR(n USING ucs2) USING filename)`.
+/// A row for each character after `@`. The columns follow the characters of [`SECOND`], and `-`
+/// stands where no letter is. Made with `SELECT CONVERT(CHAR(n USING ucs2) USING filename)`.
 const LETTERS: &str = include_str!("table_file_names.txt");
 
 const SECOND: &str = "0123456789@ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";

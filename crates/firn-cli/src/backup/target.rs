@@ -17,16 +17,16 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 use xxhash_rust::xxh3::Xxh3;
 
-/// Bytes read and written at once; a part of an upload in parts.
+/// Bytes that are read or written at once; also the size of a part of an upload in parts.
 const CHUNK: u64 = 8 << 20;
 
-/// Files in transfer at the same time.
+/// Files that are transferred at the same time.
 const PARALLEL: usize = 4;
 
 #[cfg(test)]
 pub type OnList = Box<dyn Fn(&str)>;
 
-/// A place for backups.
+/// A place where backups are kept.
 pub struct Target {
     store: Arc<dyn ObjectStore>,
     root: ObjectPath,
@@ -40,9 +40,9 @@ pub struct Target {
 /// An object to be sent, fetched or read.
 #[derive(Debug, Clone)]
 pub struct Transfer {
-    /// The object, below the root, and what it holds.
+    /// Name of the object below the root of the target, and the ranges that it holds.
     pub piece: Piece,
-    /// The local file; none to read the object only. For a fetch it exists already, in its full
+    /// The local file; none if the object is only read. Before a fetch it must exist in its full
     /// size.
     pub file: Option<PathBuf>,
 }
@@ -57,12 +57,13 @@ fn failed(error: &object_store::Error, what: &str) -> Error {
 }
 
 impl Target {
-    /// The target that `text` names: a directory, `file:///…` or `s3://bucket/prefix`. A directory
-    /// is made if it is missing and `create` is given. Keys, region and endpoint of a bucket come
-    /// from the environment, as the `AWS_…` variables.
+    /// Opens the target that `text` names: a directory, `file:///…` or `s3://bucket/prefix`. A
+    /// missing directory is created if `create` is set. Keys, region and endpoint of a bucket come
+    /// from the environment, as the `AWS_…` variables. Retries of failed requests are those of
+    /// `object_store`, with its defaults.
     ///
     /// # Errors
-    /// `Unsupported` for other schemes, `NotFound` for a directory that is not there.
+    /// `Unsupported` for other schemes, `NotFound` for a missing directory.
     pub fn open(text: &str, create: bool) -> Result<Self> {
         if let Some(rest) = text.strip_prefix("s3://") {
             let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
@@ -103,7 +104,7 @@ impl Target {
         )
     }
 
-    /// Objects below `root` of a store.
+    /// A target of the objects below `root` in a store.
     pub fn over(store: Arc<dyn ObjectStore>, root: ObjectPath, name: &str) -> Result<Self> {
         let runtime = Builder::new_multi_thread()
             .worker_threads(2)
@@ -120,7 +121,7 @@ impl Target {
         })
     }
 
-    /// The name that it was opened with.
+    /// The name with which the target was opened.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -129,7 +130,7 @@ impl Target {
         below(&self.root, object)
     }
 
-    /// Names and sizes of the objects in a folder, ascending.
+    /// Names and sizes of the objects in a folder, ascending by name.
     pub fn list(&self, folder: &str) -> Result<Vec<(String, u64)>> {
         #[cfg(test)]
         if let Some(on_list) = &self.on_list {
@@ -149,7 +150,7 @@ impl Target {
         Ok(found)
     }
 
-    /// Puts a small object in place; `AlreadyExists` if there is one.
+    /// Creates a small object. Fails with `AlreadyExists` if the object exists.
     pub fn put_new(&self, object: &str, bytes: Vec<u8>) -> Result<()> {
         let path = self.path(object);
         let options = PutOptions {
@@ -182,10 +183,10 @@ impl Target {
     }
 
     /// Sends files. An object appears when it is complete and its checksum is right. `sent` is
-    /// called with the bytes as they are sent.
+    /// called with the number of bytes of each file that was sent.
     ///
     /// # Errors
-    /// `Corruption` of a file whose checksum is another.
+    /// `Corruption` if the checksum of a file differs from that of its piece.
     pub fn send(&self, files: &[Transfer], sent: &(dyn Fn(u64) + Sync)) -> Result<()> {
         let jobs = files.iter().map(|file| {
             let path = self.path(&file.piece.object);
@@ -194,8 +195,9 @@ impl Target {
         self.all(jobs, true, sent).into_iter().collect()
     }
 
-    /// Sends the pieces that these parts are and that are not among `there` (objects and their
-    /// sizes). Returns all of them, in order, and whether they were sent; none for zeros.
+    /// Sends those of the parts as pieces that are not among `there` (names and sizes of existing
+    /// objects). Returns the piece of each part, in order, and whether it was sent; `None` for a
+    /// part of zeros.
     pub fn send_parts(
         &self,
         parts: &[PieceSource],
@@ -220,8 +222,9 @@ impl Target {
         self.all(jobs, true, sent).into_iter().collect()
     }
 
-    /// Fetches objects into their files, not synced, or only reads them. Returns for each whether
-    /// it is as it was sent; with `stop`, nothing more is begun after the first error.
+    /// Fetches objects into their files, without a sync, or only reads them. Returns for each
+    /// object whether it is as it was sent. With `stop`, no further object is begun after the first
+    /// error.
     pub fn fetch(
         &self,
         files: &[Transfer],
@@ -235,8 +238,8 @@ impl Target {
         self.all(jobs, stop, received)
     }
 
-    /// Runs jobs, which return their bytes, too, a few at a time; with `stop`, none begins after
-    /// one has failed.
+    /// Runs jobs, a few at a time. A job returns its result and a number of bytes, which is passed
+    /// to `done`. With `stop`, no further job begins after one has failed.
     fn all<T, J>(
         &self,
         jobs: impl Iterator<Item = J>,
@@ -270,7 +273,8 @@ impl Target {
                             value
                         });
                     }
-                    // The job panicked: its result stays that of an interrupted one.
+                    // The job panicked. Its result stays the error that stands for an interrupted
+                    // job.
                     Some(Err(_)) => failed = true,
                 }
             }
@@ -283,8 +287,8 @@ fn below(root: &ObjectPath, object: &str) -> ObjectPath {
     ObjectPath::from_iter(parts.chain(object.split('/').map(str::to_owned)))
 }
 
-/// Reads the chunks on the worker thread: while it waits for the disk it sends nothing, which
-/// bounds the load.
+/// Uploads a file. It reads the chunks on the worker thread, which sends nothing while it waits for
+/// the disk: that bounds the load.
 async fn upload(
     store: Arc<dyn ObjectStore>,
     path: ObjectPath,
@@ -325,10 +329,10 @@ async fn upload(
     }
     .await;
     match sent {
-        // The object appears now, as a whole.
+        // Now the object appears, as a whole.
         Ok(()) => writer.finish().await.map(drop),
         Err(error) => {
-            // The error that counts is the first one.
+            // The first error is the one to report.
             let _ = writer.abort().await;
             return Err(error);
         }
@@ -337,7 +341,7 @@ async fn upload(
     Ok(((), len))
 }
 
-/// Offsets and lengths of at most [`CHUNK`] bytes each.
+/// Offsets and lengths of chunks of at most [`CHUNK`] bytes, which together are `runs`.
 fn chunks(runs: &[ByteRange]) -> impl Iterator<Item = ByteRange> {
     runs.iter().flat_map(|&(at, len)| {
         let starts = (0..len).step_by(CHUNK as usize);
@@ -375,7 +379,7 @@ async fn download(
         return Err(Error::corruption(object, meta.size.min(len), what));
     }
     let mut hash = Xxh3::new();
-    // One object's bytes may go to many places.
+    // The bytes of one object may go to several ranges of the file.
     let mut places = runs.iter().copied();
     let (mut place, mut left) = places.next().unwrap_or_default();
     let mut at = 0;
@@ -406,7 +410,7 @@ async fn download(
     Ok(((), len))
 }
 
-/// An object that a backup names and that is not there is damage.
+/// The error for an object: if a backup names it and it is missing, that is damage.
 fn missing(error: &object_store::Error, object: &str) -> Error {
     match error {
         object_store::Error::NotFound { .. } => {

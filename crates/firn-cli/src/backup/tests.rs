@@ -66,7 +66,7 @@ fn memory() -> Target {
     Target::over(Arc::new(InMemory::new()), root, "memory").unwrap()
 }
 
-/// Files of these sizes, to be sent as a whole; some are larger than a part of an upload.
+/// Makes files of these sizes, to be sent as a whole. Some are larger than a part of an upload.
 fn transfers(dir: &Path, lens: &[usize]) -> Vec<Transfer> {
     let transfer = |(at, &len): (usize, &usize)| {
         let file = dir.join(format!("{at}"));
@@ -110,7 +110,7 @@ fn objects_come_back_whole_and_in_order() {
         let read = |t: &Transfer| std::fs::read(t.file.as_ref().unwrap()).unwrap();
         assert!(read(a) == read(b), "{a:?}");
     }
-    // Missing, of another size, with other bytes: damage.
+    // Damage three objects: one is missing, one has another size, one has other bytes.
     target.remove("files/1-0").unwrap();
     back[3].piece.runs[0].1 += 1;
     back[4].piece.checksum = "0123456789abcdef".to_owned();
@@ -141,7 +141,7 @@ fn nothing_appears_under_a_checksum_that_it_does_not_have() {
             let mut wrong = transfer.clone();
             wrong.piece.checksum = "0123456789abcdef".to_owned();
             assert!(target.send(&[wrong], &|_| {}).unwrap_err().is_corruption());
-            // The file has become shorter.
+            // The piece is longer than the file.
             let mut longer = transfer.clone();
             longer.piece.runs[0].1 += 1;
             assert!(target.send(&[longer], &|_| {}).unwrap_err().is_corruption());
@@ -207,13 +207,13 @@ fn a_changing_file_sends_the_pieces_that_differ() {
         std::os::unix::fs::MetadataExt::blocks(&made.metadata().unwrap()) * 512
     };
 
-    // Room reserved, the first piece in use.
+    // The file has reserved room, and data in the first half of its first piece.
     fill(&mut content, 0, PIECE_SIZE / 2, 3);
     let (first, sent) = shipped(&content);
     assert_eq!((first.len(), sent), (1, PIECE_SIZE / 2));
     assert!(came_back(&first, &content) < PIECE_SIZE);
     let before = content.clone();
-    // Grown into the second, then the last; holes in the first.
+    // The file grows into its second and its last piece; then its first piece gets a hole.
     fill(&mut content, PIECE_SIZE + 100, PIECE_SIZE + 200, 5);
     fill(&mut content, size - 10, size, 5);
     let (second, sent) = shipped(&content);
@@ -270,7 +270,7 @@ fn definitions_follow_their_tables() {
     );
 }
 
-/// The arguments of a command line.
+/// Parses the arguments of a command line.
 pub fn args(line: &[&str]) -> Command {
     Args::parse_from([&["firn"], line].concat()).command
 }
@@ -344,7 +344,7 @@ fn a_prune_and_a_backup_exclude_each_other() {
     let back_up = |target: &Target| create::back_up(&take(&data), target, &Output::new(true));
     back_up(&open()).unwrap();
 
-    // A backup begins when a prune is about to see which files there are.
+    // A backup begins when a prune is about to list the files of the target.
     let tried = Arc::new(AtomicUsize::new(0));
     let mut pruning = open();
     let (other, take_it, seen) = (open(), take(&data), Arc::clone(&tried));
@@ -364,7 +364,7 @@ fn a_prune_and_a_backup_exclude_each_other() {
     assert!(is_sound(&open()));
     assert!(open().list("running").unwrap().is_empty());
 
-    // A prune begins when a backup has sent its files; and one by force.
+    // A prune begins when a backup has sent its files, without force and then with it.
     for force in [false, true] {
         add_table(&data, if force { "d/forced" } else { "d/third" });
         let before = super::stored_backups::entries(&open()).unwrap().len();
@@ -409,7 +409,7 @@ fn what_was_cut_short_refuses_until_it_is_forced() {
     assert!(target.list("running").unwrap().is_empty());
 }
 
-/// Backups in a directory, each of one table more than the one before.
+/// Takes `count` backups into a directory; each has one table more than the one before.
 fn backups(dir: &Path, count: usize) -> Target {
     let data = dir.join("data");
     data_directory(&data);
@@ -423,7 +423,7 @@ fn backups(dir: &Path, count: usize) -> Target {
     target
 }
 
-/// Changes a byte of the object that says what a backup is.
+/// Changes a byte in the object that describes a backup. Returns the backup's id.
 fn damage(dir: &Path, target: &Target, number: usize) -> String {
     let entry = &super::stored_backups::entries(target).unwrap()[number];
     let path = dir.join("target").join(&entry.object);
@@ -452,7 +452,8 @@ fn a_damaged_backup_stops_no_other() {
     let outcome = list_verify_prune::list(&list, &Output::new(true)).unwrap();
     assert!(matches!(outcome, Outcome::Damage));
 
-    // One of those that stay: what it names stays, too, and it counts as none.
+    // The damaged backup is among those that stay: the files that it names stay, and it does not
+    // count.
     let before = sizes(&target).len();
     let pruned = list_verify_prune::prune_in(&target, 3, false).unwrap();
     assert_eq!(
@@ -461,7 +462,7 @@ fn a_damaged_backup_stops_no_other() {
     );
     assert!(pruned.removed.is_empty() && sizes(&target).len() == before);
 
-    // One before those that stay goes with the others.
+    // A damaged backup older than all that stay is removed with the others.
     let pruned = list_verify_prune::prune_in(&target, 2, false).unwrap();
     assert_eq!(pruned.kept, ids[2..]);
     assert!(pruned.damaged.is_empty());
@@ -531,7 +532,7 @@ fn the_latest_backup_is_the_newest_that_can_be_read() {
     let found = super::stored_backups::find(&target, "latest", &mut notes).unwrap();
     assert_eq!(found.id, ids[1]);
     assert!(notes[0].contains(&ids[2]), "{notes:?}");
-    // By its name it is not replaced by another.
+    // A damaged backup that is asked for by its id is not replaced by another one.
     let error = super::stored_backups::find(&target, &ids[2], &mut notes).unwrap_err();
     assert!(error.is_corruption());
     assert_eq!(

@@ -1,12 +1,12 @@
-//! Blob files: that each reference finds its place, and which files nothing refers to. The values
-//! themselves are read with their rows, or here, where no row shows them.
+//! Checks the blob files: each reference finds its place, and files that nothing refers to are
+//! reported. The values are read with their rows, or here if no row shows them.
 
 use super::findings::Findings;
 use firn::base::Result;
 use firn::db::{ReadOnlyDb, ReadOnlyLog, ReadOnlyTree};
 use firn::store::{FileKind, file_name};
 
-/// Checks them against the tree, and against the log if that could be read.
+/// Checks the blob files against the tree, and against the log if that could be read.
 pub fn check(
     db: &ReadOnlyDb,
     tree: &ReadOnlyTree,

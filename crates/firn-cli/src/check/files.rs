@@ -1,4 +1,4 @@
-//! The SSTs: against their own checksums, and against the manifest.
+//! Checks the SSTs against their own checksums and against the manifest.
 
 use super::findings::Findings;
 use crate::output::Output;
@@ -13,13 +13,14 @@ use std::sync::Arc;
 /// Counts of the files that were read.
 #[derive(Default)]
 pub struct Checked {
-    /// Files.
+    /// Number of files.
     pub count: u64,
-    /// Their bytes.
+    /// Bytes of the files.
     pub bytes: u64,
 }
 
-/// Checks the files of the tree, and looks for others.
+/// Checks the files of the tree and those that only the log names, and reports files that neither
+/// names.
 pub fn check_tree(
     db: &ReadOnlyDb,
     tree: &ReadOnlyTree,
@@ -46,12 +47,12 @@ pub fn check_tree(
         bar.inc(file.size);
     }
     bar.finish_and_clear();
-    // Damage of the log is found elsewhere.
+    // The check of the log reports its damage.
     let (named, whole) = match db.log(tree) {
         Ok(log) => (log.files, true),
         Err(_) => match db.files_left(tree) {
             Ok(files) => (files, false),
-            // The files that it names are unknown.
+            // The files that the log names are unknown.
             Err(error) if error.is_unsupported() => {
                 findings.error(&error);
                 return Ok(checked);
@@ -79,7 +80,7 @@ pub fn check_tree(
     Ok(checked)
 }
 
-/// Without a manifest: checks every SST there is against itself.
+/// Checks each SST in the directory by itself, because there is no manifest.
 pub fn check_all(db: &ReadOnlyDb, out: &Output, findings: &mut Findings) -> Result<Checked> {
     let store = db.source().store();
     let ids = store.list()?;
@@ -114,10 +115,10 @@ fn check_file(reader: &SstReader, meta: &FileMeta, findings: &mut Findings) {
     }
 }
 
-/// A file that cannot be read is named, too.
+/// Adds the name of the file to an error of reading it.
 fn named(reader: &SstReader, error: Error) -> Error {
     match error.kind() {
-        // It names the file itself.
+        // Such an error names the file already.
         ErrorKind::Corruption { .. } | ErrorKind::Unsupported => error,
         _ => Error::corruption(reader.name(), 0, error),
     }

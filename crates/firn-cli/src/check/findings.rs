@@ -5,26 +5,26 @@ use serde::Serialize;
 use std::collections::HashSet;
 use std::fmt;
 
-/// Findings listed at most; the rest is counted.
+/// Largest number of findings that are listed; further ones are counted.
 const LISTED_MAX: usize = 1000;
 
-/// How bad it is.
+/// How bad a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
     /// Stored bytes are not what they were, or contradict each other.
     Damage,
-    /// This version cannot read it, because it is of a newer one, or encrypted. Whether it is sound
-    /// is unknown.
+    /// This version cannot read a part, because a newer version wrote it or it is encrypted.
+    /// Whether the part is damaged is unknown.
     Unsupported,
-    /// Nothing is lost by it, as far as can be told.
+    /// As far as can be told, nothing is lost.
     Warning,
 }
 
-/// The worst of what was found.
+/// The worst kind of finding of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// Nothing but warnings.
+    /// There are only warnings, or no findings.
     Sound,
     /// This version cannot read something.
     Unsupported,
@@ -32,16 +32,16 @@ pub enum Verdict {
     Damaged,
 }
 
-/// One thing found.
+/// One result of a check.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
 pub struct Finding {
-    /// How bad it is.
+    /// How bad the finding is.
     pub severity: Severity,
-    /// The file, or the table, if it is about one.
+    /// The file or the table that the finding is about, if it is about one.
     pub place: Option<String>,
-    /// Where in the file.
+    /// Offset in the file, bytes.
     pub offset: Option<u64>,
-    /// In words.
+    /// The finding in words.
     pub what: String,
 }
 
@@ -64,7 +64,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Collects them, each once.
+/// Collects findings, each once.
 #[derive(Default)]
 pub struct Findings {
     listed: Vec<Finding>,
@@ -76,7 +76,7 @@ pub struct Findings {
 }
 
 impl Findings {
-    /// Adds an error of reading: damage, or another cause.
+    /// Adds an error of reading as damage or as something unsupported.
     pub fn error(&mut self, error: &Error) {
         if error.is_unsupported() {
             let what = error.message().to_owned();
@@ -84,7 +84,7 @@ impl Findings {
         }
         let (place, offset) = match error.kind() {
             ErrorKind::Corruption { file, offset } if !file.is_empty() => {
-                // Every reader of the same offset meets the same damage: report it once.
+                // Every reader of the same offset meets the same damage, so it is reported once.
                 if !self.places.insert((file.clone(), *offset)) {
                     return;
                 }
@@ -99,7 +99,7 @@ impl Findings {
         self.add(Severity::Damage, place, offset, what);
     }
 
-    /// Damage of a file or table, in words.
+    /// Adds damage of a file or table.
     pub fn damage(&mut self, place: &str, offset: Option<u64>, what: impl Into<String>) {
         self.add(
             Severity::Damage,
@@ -109,7 +109,7 @@ impl Findings {
         );
     }
 
-    /// Adds an oddity that loses no data.
+    /// Adds something unusual that loses no data.
     pub fn warning(&mut self, place: &str, offset: Option<u64>, what: impl Into<String>) {
         self.add(
             Severity::Warning,
@@ -146,7 +146,7 @@ impl Findings {
         });
     }
 
-    /// Whether everything could be read, and is as it should be.
+    /// The verdict that follows from all findings.
     pub fn verdict(&self) -> Verdict {
         match (self.damaged, self.unsupported) {
             (true, _) => Verdict::Damaged,
@@ -155,7 +155,7 @@ impl Findings {
         }
     }
 
-    /// The findings, and how many more there are.
+    /// The listed findings, and the number of further ones.
     pub fn finish(self) -> (Vec<Finding>, u64) {
         (self.listed, self.more)
     }

@@ -1,4 +1,4 @@
-//! Checks the log, as recovery reads it and beyond the first damage.
+//! Checks the log: replays it as recovery does, and also looks behind the first damage.
 
 use super::findings::Findings;
 use firn::base::Result;
@@ -6,8 +6,8 @@ use firn::db::{ReadOnlyDb, ReadOnlyLog, ReadOnlyTree};
 use firn::env::BLOCK;
 use firn::wal::{SegmentId, SegmentPiece, dump_segment, parse_segment_name, segment_name};
 
-/// Replays the log in memory; `None` if it cannot be, or if there is no tree to replay it on. Also
-/// returns the number of segments.
+/// Replays the log in memory. Returns the replayed log, `None` if it cannot be replayed or if there
+/// is no tree; and the number of segments.
 pub fn check(
     db: &ReadOnlyDb,
     tree: Option<&ReadOnlyTree>,

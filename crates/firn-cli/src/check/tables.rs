@@ -13,9 +13,9 @@ use std::collections::BTreeSet;
 /// Counts of the tables that were checked.
 #[derive(Default)]
 pub struct Checked {
-    /// Tables.
+    /// Number of tables.
     pub tables: u64,
-    /// Their rows.
+    /// Number of rows.
     pub rows: u64,
 }
 

@@ -1,5 +1,4 @@
-//! Dumps a file of values out of line by the headers of the values. Only the tables know which of
-//! the values are live.
+//! Dumps a blob file by the headers of its blobs. Only the tables know which blobs are live.
 
 use super::split;
 use crate::Outcome;
@@ -17,7 +16,7 @@ struct Report {
     file: String,
     size: u64,
     allocated: u64,
-    /// The id that references name.
+    /// Id by which blob references name the file.
     logical: u64,
     blobs: u64,
     stored_bytes: u64,
@@ -72,7 +71,7 @@ pub(super) fn run(args: &DumpBlob, out: &Output) -> Result<Outcome> {
                 encrypted: blob.encrypted,
             });
         }
-        // Saturate: bytes that only look like a header may hold any length.
+        // Saturate, because bytes that only look like a header may give any length.
         let len = BLOB_HEADER_LEN.saturating_add(blob.stored);
         at = blob.offset.saturating_add(len);
         if at > usage.len {

@@ -1,4 +1,4 @@
-//! A manifest, edit by edit.
+//! Dumps a manifest, edit by edit.
 
 use super::split;
 use crate::Outcome;
@@ -22,7 +22,7 @@ struct Report {
 struct Counter {
     counter: u64,
     value: u64,
-    /// How often it was set.
+    /// Number of times that the counter was set to a given value, instead of raised.
     generation: u64,
 }
 
@@ -40,7 +40,7 @@ struct EditReport {
     identity: Option<IdentityReport>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     to_be_deleted: Vec<Deferred>,
-    /// The last global transaction ids of their domains.
+    /// The last global transaction id of each domain.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     gtids: Vec<String>,
 }
@@ -49,16 +49,16 @@ struct EditReport {
 struct IdentityReport {
     database: String,
     epoch: u64,
-    /// The commits of the epoch have larger numbers.
+    /// The commits of the epoch have seqnos above this one.
     after: u64,
 }
 
 #[derive(Serialize)]
 struct Deferred {
     file: String,
-    /// Of the slot in which it was removed.
+    /// Epoch in which the file was removed.
     epoch: u64,
-    /// None: the file is deleted.
+    /// Slot in which the file was removed; none if the file has been deleted.
     slot: Option<u64>,
 }
 
@@ -68,7 +68,7 @@ struct Added {
     level: u8,
     run: u64,
     stored_bytes: u64,
-    /// Bytes behind the data blocks; none in a file from before the manifest kept it.
+    /// Bytes behind the data blocks; none if the manifest was written before it kept this number.
     tail_bytes: Option<u64>,
     location: &'static str,
     entries: u64,
@@ -139,7 +139,7 @@ fn edit(edit: &Edit) -> EditReport {
     }
 }
 
-/// The location of a file, in a word.
+/// The location of a file as one word.
 pub(crate) fn location_name(location: FileLocation) -> &'static str {
     match location {
         FileLocation::Local => "local",

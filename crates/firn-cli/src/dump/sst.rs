@@ -1,4 +1,4 @@
-//! A sorted file of entries.
+//! Dumps an SST.
 
 use super::split;
 use super::wal::kind_name;
@@ -14,7 +14,7 @@ use serde::Serialize;
 use std::fmt::Write;
 use std::sync::Arc;
 
-/// Blocks kept in memory: the file is read once, in order.
+/// Capacity of the block cache, bytes. It is small, because the file is read once, in order.
 const CACHE_SIZE: u64 = 16 << 20;
 
 #[derive(Serialize)]
@@ -33,7 +33,8 @@ struct Report {
     largest: String,
     min_seqno: u64,
     max_seqno: u64,
-    /// The seqnos are no commits: manifest or log have the one that all entries have.
+    /// The stored seqnos are not those of commits: the manifest or the log has one seqno for all
+    /// entries.
     external_seqno: bool,
     created_micros: u64,
     indexes: Vec<Index>,

@@ -1,4 +1,4 @@
-//! A log segment, group by group.
+//! Dumps a log segment, group by group.
 
 use super::split;
 use crate::Outcome;
@@ -17,7 +17,7 @@ struct Report {
     size: u64,
     header: Option<Header>,
     pieces: Vec<PieceReport>,
-    /// Groups that were not listed.
+    /// Number of groups that are not listed.
     more: u64,
 }
 
@@ -255,7 +255,7 @@ fn entries_of(batch: &Batch) -> Vec<Entry> {
     entries
 }
 
-/// The kind of an entry, in a word.
+/// The kind of an entry as one word.
 pub(super) fn kind_name(kind: Kind) -> &'static str {
     match kind {
         Kind::Delete => "delete",

@@ -1,4 +1,5 @@
-//! Backups of stopped directories: what is sent, what comes back, what is found damaged.
+//! Backups of stopped directories: which objects are sent, what a restore gives back, which damage
+//! is found.
 
 use super::support::{Rows, World, firn, json, open, read};
 use std::path::{Path, PathBuf};
@@ -7,7 +8,7 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// A source that is written on, and a place for backups.
+/// A directory that changes between backups, and a target for its backups.
 struct TestDirs {
     _root: tempfile::TempDir,
     source: PathBuf,
@@ -70,7 +71,8 @@ impl TestDirs {
     }
 }
 
-/// A directory with data on all levels; the world goes on when it is opened again.
+/// Creates a database with data on several levels and in the log. The world continues when the
+/// directory is opened again.
 fn grown(place: &TestDirs) -> World {
     let mut world = World::create(&place.source, 11);
     world.write(3000);
@@ -99,7 +101,7 @@ fn every_backup_is_whole_and_sends_what_is_new() {
         world.write(40 * round);
     }
     drop(world);
-    // The last one but the log is the one before.
+    // The second backup has the same files as the first but for the log, so little is sent.
     assert!(sent[1] * 2 < sent[0], "{sent:?}");
     let (code, listed) = json(&["backups", text(&place.target)]);
     assert_eq!((code, listed.as_array().unwrap().len()), (0, 4));
@@ -113,7 +115,7 @@ fn every_backup_is_whole_and_sends_what_is_new() {
         assert_eq!(code, 0, "{report}");
     }
 
-    // Two stay; the files of the others go, and no more.
+    // The prune keeps two backups. Only files that these two do not name are removed.
     let before = place.objects().len();
     let (code, pruned) = json(&["prune", text(&place.target), "--keep", "2"]);
     assert_eq!(code, 0, "{pruned}");
@@ -162,7 +164,7 @@ fn damage_is_found_and_not_restored() {
     }
     assert_eq!(place.restore("to", &[]).0, 0);
 
-    // A backup's own object.
+    // Damage the object that describes the backup.
     let entry = place.target.join("backups").read_dir().unwrap().next();
     let entry = entry.unwrap().unwrap().path();
     let good = std::fs::read_to_string(&entry).unwrap();
@@ -191,11 +193,11 @@ fn a_source_that_rotted_is_not_backed_up() {
         let line = ["backup", text(&place.target), "--from-dir"];
         json(&[&line[..], &[text(&place.data())]].concat())
     };
-    // Not the one with the catalog, which is read before anything is sent.
+    // Choose SSTs without the catalog, since the catalog's is read before anything is sent.
     let [first, last] = [ssts.len() / 2, ssts.len() / 2 + 1].map(|at| &ssts[at]);
     rot(first);
     rot(last);
-    // The next backup does not reuse the object of a file that rotted.
+    // A backup never reuses the object of a file that rotted.
     for other in [Some(last), None] {
         let (code, error) = back_up();
         assert_eq!(code, 1, "{error}");
@@ -221,7 +223,8 @@ fn a_backup_that_was_cut_short_is_none_and_the_next_one_goes_on() {
     let place = TestDirs::new();
     grown(&place).db.close().unwrap();
     let first = place.back_up();
-    // As if the last step had not happened: files are there, nothing names them.
+    // Remove the object that describes the backup, as if its last step had not happened: no object
+    // names the files.
     let entries = place.target.join("backups");
     for entry in entries.read_dir().unwrap() {
         std::fs::remove_file(entry.unwrap().path()).unwrap();
@@ -233,7 +236,7 @@ fn a_backup_that_was_cut_short_is_none_and_the_next_one_goes_on() {
     let second = place.back_up();
     assert_eq!(second["sent_files"], 0, "{second}");
     assert_eq!(second["files"], first["files"]);
-    // It may still be under way: its files stay.
+    // The backup whose mark is there may still be under way, so its files must stay.
     let refused = json(&["prune", text(&place.target), "--keep", "1"]);
     assert_eq!(refused.0, 3, "{}", refused.1);
     assert_eq!(
@@ -264,7 +267,7 @@ fn nothing_is_overwritten() {
     assert_eq!(place.restore("to", &[]).0, 4);
     assert_eq!(to.read_dir().unwrap().count(), 1);
 
-    // The data directory of a server without FIRN tables.
+    // The target is now the data directory of a server without FIRN tables.
     std::fs::create_dir(to.join("mysql")).unwrap();
     std::fs::create_dir(to.join("d")).unwrap();
     std::fs::write(to.join("d/t.frm"), b"another").unwrap();
@@ -297,7 +300,7 @@ fn a_table_alone_comes_with_what_it_needs() {
     assert_eq!(place.restore("none", &["--table", "d.nosuch"]).0, 4);
 }
 
-/// Rewrites the only backup's object and names it after its new content.
+/// Rewrites the object that describes the only backup, and names it after its new content.
 fn forge(place: &TestDirs, change: &dyn Fn(&mut serde_json::Value)) {
     let entry = place.target.join("backups").read_dir().unwrap().next();
     let entry = entry.unwrap().unwrap().path();
@@ -430,7 +433,7 @@ fn directories_that_nobody_may_read_are_passed_over() {
     for name in ["lost+found", "d"] {
         std::fs::create_dir(place.data().join(name)).unwrap();
     }
-    // For root everything is readable: the command runs as nobody then.
+    // Root may read every directory, so under root the command runs as user nobody.
     let user = 65534;
     let root = rustix::process::geteuid().is_root();
     let program = place.root.join("firn");
@@ -465,7 +468,7 @@ fn directories_that_nobody_may_read_are_passed_over() {
     };
     close("lost+found", 0);
     assert_eq!(back_up(), Some(0));
-    // The table's own database is no such one.
+    // The database of a backed-up table must be readable.
     close("d", 0);
     assert_eq!(back_up(), Some(4));
     close("d", 0o700);
@@ -510,7 +513,7 @@ fn a_directory_with_a_table_set_aside_by_an_alter_is_refused() {
     assert_eq!(code, 4, "{error}");
     assert!(error["error"].as_str().unwrap().contains(set_aside));
     place.expect_no_backup();
-    // The server gives it its name back.
+    // The server gives the table its name back when it starts.
     let db = open(&place.source).unwrap();
     db.catalog().rename(set_aside, "d/u").unwrap();
     db.close().unwrap();

@@ -1,4 +1,4 @@
-//! Values out of line: what is shown and found of their files.
+//! Values out of line: how commands show blob files, and which damage of them a check finds.
 
 use super::support::{firn, json, open};
 use firn::base::Value;
@@ -12,14 +12,14 @@ use std::path::{Path, PathBuf};
 const LEN: u64 = 5000;
 const SPAN: u64 = LEN + BLOB_HEADER_LEN;
 
-/// Commits one value for each number.
+/// Commits one row with an out-of-line value for each number.
 fn write(db: &Db, rng: &mut SmallRng, numbers: std::ops::Range<u32>) {
     for n in numbers {
         with_value(db, rng, n).commit().unwrap();
     }
 }
 
-/// A transaction that has written a value.
+/// Returns a transaction that has written a row with an out-of-line value.
 fn with_value(db: &Db, rng: &mut SmallRng, n: u32) -> Transaction {
     let key = [1_000_000u32.to_be_bytes(), n.to_be_bytes()].concat();
     let value: Vec<u8> = (0..LEN).map(|_| rng.random()).collect();
@@ -43,7 +43,7 @@ fn blob_files(dir: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Without that of the rows, which no table has.
+/// The findings, without the one that says that the rows belong to no table.
 fn findings(report: &serde_json::Value) -> Vec<&serde_json::Value> {
     let all = report["findings"].as_array().unwrap().iter();
     all.filter(|finding| finding["place"] != "catalog")
@@ -59,9 +59,9 @@ fn blob_files_are_shown_and_each_reference_is_followed() {
     write(&db, &mut rng, 0..30);
     write(&db, &mut rng, 0..10);
     db.compact_all().unwrap();
-    // In the log alone.
+    // These values are in the log and in no SST.
     write(&db, &mut rng, 30..35);
-    // As a kill leaves it: with zeros behind the last value.
+    // Drop the database without a close, as a kill leaves it: zeros stand behind the last value.
     drop(db);
 
     let (code, report) = json(&["inspect", "--files", path]);
@@ -109,7 +109,7 @@ fn blob_files_are_shown_and_each_reference_is_followed() {
         "{text}"
     );
 
-    // A file that nothing refers to is no damage, and goes.
+    // A blob file that nothing refers to is no damage, and the next start removes it.
     let file = &blob_files(dir.path())[0];
     let stray = dir.path().join("0000000999.blob");
     std::fs::copy(file, &stray).unwrap();
@@ -120,7 +120,8 @@ fn blob_files_are_shown_and_each_reference_is_followed() {
     assert_eq!(finding["place"], "0000000999.blob");
     assert!(finding["what"].as_str().unwrap().contains("removes it"));
 
-    // A file that ends before some of its values: one finding for each, though nobody reads them.
+    // Cut the file before some of its values. The check finds each of them, although no row is
+    // read.
     let whole = std::fs::read(file).unwrap();
     std::fs::write(file, &whole[..64 + 20 * SPAN as usize - 1]).unwrap();
     let name = file.file_name().unwrap().to_str().unwrap();
@@ -134,13 +135,14 @@ fn blob_files_are_shown_and_each_reference_is_followed() {
             finding["offset"].as_u64().unwrap()
         })
         .collect();
-    // 10 to 29 as they were written first, the second values of 0 to 9, and five in the log.
+    // Lost are the first values of rows 10 to 29, the second values of rows 0 to 9, and five values
+    // whose rows are in the log.
     let lost: Vec<u64> = (19..45).map(|n| 64 + n * SPAN).collect();
     let mut sorted = damage.clone();
     sorted.sort_unstable();
     assert_eq!(sorted, lost);
 
-    // Without it the stray one stays.
+    // While a blob file is missing, a stray one stays.
     std::fs::remove_file(file).unwrap();
     let (code, report) = json(&["check", path]);
     assert_eq!(code, 1, "{report}");
@@ -170,7 +172,7 @@ fn a_damaged_value_of_a_prepared_transaction_is_named() {
 
     let file = &blob_files(dir.path())[0];
     let mut bytes = std::fs::read(file).unwrap();
-    // In the middle of its only value, which lies at its end; zeros may follow.
+    // Change a byte in the middle of the only value, which ends the file; zeros may follow.
     let end = bytes.iter().rposition(|byte| *byte != 0).unwrap();
     bytes[end - LEN as usize / 2] ^= 1;
     std::fs::write(file, bytes).unwrap();

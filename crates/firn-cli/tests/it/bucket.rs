@@ -1,4 +1,4 @@
-//! Backups in a bucket: a server of the S3 protocol, as much of it as the client asks for.
+//! Backups in a bucket: a small server of the S3 protocol, with the requests that the client makes.
 
 use super::support::{World, json_with, open, read};
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 type Objects = Arc<Mutex<BTreeMap<String, Vec<u8>>>>;
 
-/// A bucket called `b` on a port of its own.
+/// A bucket called `b`, served on a port of its own.
 struct Bucket {
     objects: Objects,
     port: u16,
@@ -21,7 +21,7 @@ impl Bucket {
         let port = listener.local_addr().unwrap().port();
         let objects = Objects::default();
         let served = Arc::clone(&objects);
-        // Ends with the process.
+        // The thread ends with the process.
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let objects = Arc::clone(&served);

@@ -1,4 +1,4 @@
-//! Sound directories.
+//! Commands on directories without damage.
 
 use super::support::{World, build, firn, json, open, read};
 use std::path::Path;
@@ -61,7 +61,7 @@ fn a_sound_directory_is_shown_and_found_sound() {
     assert_eq!(report["findings"].as_array().unwrap().len(), 0, "{report}");
     assert_eq!(report["rows"], rows.len());
 
-    // Nothing was changed by looking.
+    // The commands have changed nothing.
     let db = open(dir.path()).unwrap();
     assert_eq!(read(&db).unwrap(), rows);
 }
@@ -227,7 +227,7 @@ fn repairing_a_sound_directory_loses_nothing() {
     let db = open(&to).unwrap();
     assert_eq!(read(&db).unwrap(), rows);
     db.close().unwrap();
-    // Never over anything.
+    // A repair never writes into a directory that holds something.
     let (code, report) = json(&["repair", text(&from), text(&to)]);
     assert_eq!(code, 4, "{report}");
 }

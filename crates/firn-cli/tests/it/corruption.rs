@@ -15,17 +15,17 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// For each of two threads.
+/// Damaged directories of each of the two tests, which run in threads of their own.
 const CASES: u64 = 100;
 
 /// A damage of a file.
 #[derive(Debug, Clone)]
 enum Damage {
-    /// These bytes are others.
+    /// The bytes of this range are changed.
     Bytes(Range<u64>),
-    /// It ends earlier.
+    /// The file is cut to this length.
     Cut(u64),
-    /// It is gone.
+    /// The file is removed.
     Deleted,
 }
 
@@ -43,11 +43,11 @@ fn damage(dir: &Path, rng: &mut SmallRng) -> (String, Damage) {
         .read_dir()
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        // Nothing is in these that could be damaged.
+        // Damage of the lock file and of the disk reserve loses nothing.
         .filter(|name| name != "LOCK" && !name.ends_with(".reserve"))
         .collect();
     names.sort();
-    // Half of the damage to the many SSTs, half to the few others.
+    // Half of the cases damage an SST, although most files are SSTs.
     let sst: bool = rng.random();
     names.retain(|name| name.ends_with(".sst") == sst);
     let name = names[rng.random_range(0..names.len())].clone();
@@ -77,8 +77,8 @@ fn damage(dir: &Path, rng: &mut SmallRng) -> (String, Damage) {
     (name, done)
 }
 
-/// The ids of rows that the damage may have taken or turned back to an older version: those with
-/// any entry in a block of the table's files that it touches.
+/// The ids of rows that the damage may have taken or turned back to an older version: rows with any
+/// entry in a block of the SST that the damage touches.
 fn touched(whole: &Path, name: &str, damage: &Damage) -> BTreeSet<i32> {
     let Some((_, id)) = parse_file_name(name) else {
         return BTreeSet::new();
@@ -99,7 +99,7 @@ fn touched(whole: &Path, name: &str, damage: &Damage) -> BTreeSet<i32> {
             Damage::Cut(to) => bytes.end > *to,
             Damage::Bytes(range) => range.start < bytes.end && bytes.start < range.end,
         };
-        // Without its dictionary no block can be read.
+        // If a dictionary is damaged, no block of the file can be read.
         let hit = hit || reader_needs(&reader, damage, data_end);
         for _ in 0..block.entries {
             assert!(more);
@@ -144,7 +144,7 @@ impl Case {
         format!("seed {}: {} {:?}", self.seed, self.name, self.damage)
     }
 
-    /// The check names the file, or nothing is wrong with what the damaged directory gives.
+    /// Checks that `firn check` names the damaged file, or that reads of the directory are right.
     fn check_names_it(&self, dir: &Path) -> bool {
         let (code, report) = json(&["check", dir.to_str().unwrap()]);
         let findings = report["findings"].as_array().unwrap();
@@ -164,7 +164,7 @@ impl Case {
         named
     }
 
-    /// A repair saves exactly the rows that the damage did not touch.
+    /// Checks that a repair saves all rows that the damage did not touch, and invents none.
     fn repair_saves_the_rest(&self, dir: &Path, target: &Path) {
         let context = self.context();
         let (code, report) = json(&["repair", dir.to_str().unwrap(), target.to_str().unwrap()]);
@@ -192,7 +192,7 @@ impl Case {
             return self.the_log_is_saved(&saved);
         }
         if self.name.ends_with("CURRENT") || self.name.starts_with("MANIFEST") {
-            // The properties of the files suffice.
+            // The SSTs' own properties are enough to save every row.
             assert!(saved == self.rows, "{context}: {report}");
             return;
         }
@@ -214,7 +214,7 @@ impl Case {
         }
         let gone = self.rows.keys().any(|id| !saved.contains_key(id));
         let named = report["lost"].to_string();
-        // A file of which no block can be found does not tell whose rows it had.
+        // If no block of a file can be found, nothing tells whose rows the file had.
         let unknown = named.contains("between the start of the file and its end");
         assert!(
             !gone || unknown || named.contains("d/t."),
@@ -222,7 +222,8 @@ impl Case {
         );
     }
 
-    /// Values out of line that the damage touched are empty now, and nothing else has changed.
+    /// Checks that only out-of-line values that the damage touched are lost: they are empty, and
+    /// all else is unchanged.
     fn the_rest_of_the_rows_is_saved(&self, saved: &Rows) {
         assert_eq!(saved.len(), self.rows.len(), "{}", self.context());
         let mut emptied = 0;
@@ -245,23 +246,23 @@ impl Case {
         }
     }
 
-    /// Rows whose changes the damage took from the log are as they were before; all others stay. Of
-    /// what is not in the files the log has the last 200 changes, ten in each group, which takes a
-    /// block at least.
+    /// Checks that only rows whose changes were in the damaged part of the log are lost or as they
+    /// were before. The last 200 changes are in the log alone, ten in each group, and a group takes
+    /// at least one block.
     fn the_log_is_saved(&self, saved: &Rows) {
         let differs = |(id, row): &(&i32, &Row)| saved.get(id) != Some(row);
         let differing = self.rows.iter().filter(differs).count();
         let invented = saved.keys().filter(|id| !self.rows.contains_key(id));
         let changed = differing + invented.count();
         let most = match &self.damage {
-            // The groups that the bytes belong to.
+            // The damaged bytes belong to two groups at most.
             Damage::Bytes(_) => 20,
             Damage::Cut(_) | Damage::Deleted => 200,
         };
         assert!(changed <= most, "{}: {changed} rows", self.context());
     }
 
-    /// The only copy of the table's definition lies in the file.
+    /// Whether the file may have the only copy of the table's definition.
     fn may_take_the_catalog(&self) -> bool {
         self.name.ends_with(".sst") || self.name.ends_with(".wal")
     }
@@ -285,7 +286,7 @@ fn cases(first: u64) {
     let (mut named, mut blobs) = (0, 0);
     for seed in first..first + CASES {
         let mut rng = SmallRng::seed_from_u64(seed);
-        // Some share a directory: building one takes longer than all the rest.
+        // Twenty cases share a directory, since building one takes longer than all the rest.
         let whole = root.path().join(format!("whole-{}", seed / 20));
         let rows = build_once(&whole, seed / 20);
         let (dir, target) = (root.path().join("damaged"), root.path().join("target"));
@@ -312,7 +313,7 @@ fn build_once(dir: &Path, seed: u64) -> Rows {
     if !dir.exists() {
         return build(dir, seed, true);
     }
-    // Building is seeded: the rows are what the directory holds.
+    // The directory is undamaged, so its rows are the expected ones.
     let copy_of = dir.with_extension("read");
     if !copy_of.exists() {
         copy(dir, &copy_of);
@@ -345,7 +346,7 @@ fn what_a_newer_version_wrote_is_not_called_damage() {
         SstReader::open(file, id, names[0].clone(), cache).unwrap()
     };
     let block = reader.blocks().unwrap().iter().next().unwrap().bytes as usize;
-    // A feature of the file, and a block that is encrypted.
+    // Two things of a newer version: an unknown feature of the file, and an encrypted block.
     let footer = whole.len() - 72;
     for (at, len, byte, value) in [(footer, 64, 48, 2), (0, block, 2, 1)] {
         let mut bytes = whole.clone();
@@ -358,7 +359,8 @@ fn what_a_newer_version_wrote_is_not_called_damage() {
         let kinds = |kind: &str| findings.iter().filter(|f| f["severity"] == kind).count();
         assert!(kinds("unsupported") > 0, "{found}");
         if at > 0 {
-            // Of a block the checksum of the whole file tells, too.
+            // The file's checksum shows the change of a block as well, so that case has damage,
+            // too.
             assert_eq!((code, kinds("damage")), (4, 0), "{found}");
             assert_eq!(
                 (&found["sound"], &found["unsupported"]),

@@ -1,5 +1,5 @@
-//! Whole databases of each format, kept as they were written: every row is read, all commands
-//! understand them, and they are written on, which brings them to the newest format file by file.
+//! Databases of each format, kept as they were written. Every row is read, all commands understand
+//! them, and they can be written on, which brings them to the newest format file by file.
 
 use super::support::{Rows, Stopped, World, firn, json, open, options, read};
 use firn::base::event_listener::Silent;
@@ -13,21 +13,21 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// A database with everything that a directory may hold, and what it should say.
+/// The expected content of a kept database, which has everything that a directory may hold.
 #[derive(serde::Serialize, serde::Deserialize)]
 struct Kept {
     rows: Rows,
-    /// Prepared transactions, of a batch and of files, with the rows that they insert.
+    /// The prepared transactions, one in a batch and one in files, with the rows that they insert.
     prepared: Vec<(String, Rows)>,
 }
 
-/// From the oldest to the newest.
+/// Names of the kept databases, oldest format first.
 const FORMATS: [&str; 3] = ["db-before-epochs", "db-with-epochs", "db-in-an-epoch"];
 
-/// A counter that nothing else uses: it was set in the files, and again in the log.
+/// A counter that nothing else uses. It was set before the last flush, and again in the log.
 const COUNTER: u64 = 1 << 50;
 
-/// The last global transaction id that the log tells.
+/// The last global transaction id in the log.
 const GTID: Gtid = Gtid {
     domain: 3,
     server: 9,
@@ -56,7 +56,7 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// Everything small: levels, files, segments of the log.
+/// Small levels, files and log segments.
 fn small() -> Options {
     Options {
         target_file_size: 32 << 10,
@@ -64,13 +64,14 @@ fn small() -> Options {
         wal_segment_size: 32 << 10,
         blob_file_size: 16 << 10,
         blob_garbage_min: 1 << 10,
-        // Nobody flushes but the test.
+        // Only the test flushes.
         frozen_memtables_max: 1000,
         ..options()
     }
 }
 
-/// Appends records of another writer: a commit's id, and the begin of an epoch.
+/// Appends log records that another writer makes: a commit's global transaction id, and the begin
+/// of an epoch.
 fn begin_epoch(dir: &Path) {
     let env: Arc<dyn Env> = Arc::new(PosixEnv::new());
     let look = ReadOnlyDb::open(Arc::clone(&env), dir).unwrap();
@@ -97,7 +98,7 @@ fn begin_epoch(dir: &Path) {
     wal.close().unwrap();
 }
 
-/// Writes the fixture of the format that the code writes: give it a new name first.
+/// Writes a fixture in the format that the code writes. Add a new name to [`FORMATS`] before.
 #[test]
 #[ignore = "writes a fixture that the other tests read"]
 fn write_fixture() {
@@ -116,7 +117,7 @@ fn write_fixture() {
     world.write(500);
     world.db.compact_all().unwrap();
     world.write(300);
-    // Blobs move to other files, or go.
+    // The blob gc moves blobs to other files and removes some.
     world.db.compact_all().unwrap();
     while world.db.collect_blobs().unwrap() {}
     world.db.catalog().drop_table("d/dropped").unwrap();
@@ -132,8 +133,8 @@ fn write_fixture() {
     world.db.close().unwrap();
     let stopped = world.stopped();
     begin_epoch(&dir);
-    // The directory is left as a kill leaves it: with a tail of the log, and files that only the
-    // log names.
+    // From here on the database is not closed, as after a kill: the log has a tail, and some files
+    // are named by the log alone.
     let mut world = stopped.started_with(&dir, small());
     world.write(50);
     world.db.catalog().set_counter(COUNTER, 7).unwrap();
@@ -160,7 +161,8 @@ fn write_fixture() {
     std::fs::write(place.join("rows.json"), rows).unwrap();
 }
 
-/// Whether all commands that only look find the directory sound, with these rows.
+/// Checks that all commands that only read find the directory sound and with these rows. Returns
+/// what `firn inspect` shows.
 fn looked_at(dir: &Path, rows: &Rows, format: &str) -> serde_json::Value {
     let (code, shown) = json(&["inspect", "--files", text(dir)]);
     assert_eq!(code, 0, "{format}: {shown}");
@@ -185,7 +187,7 @@ fn looked_at(dir: &Path, rows: &Rows, format: &str) -> serde_json::Value {
     shown
 }
 
-/// Files of which the manifest knows the tail, and others.
+/// Number of files whose tail length the manifest has, and number of other files.
 fn tails(shown: &serde_json::Value) -> (usize, usize) {
     let files = shown["files"].as_array().unwrap();
     let known = files.iter().filter(|file| file["tail_bytes"].is_u64());
@@ -261,7 +263,7 @@ fn every_format_is_read_and_written_on() {
 
         let mut world = Stopped::with(rows, 8).started(dir.path());
         world.write(100);
-        // Every file is rewritten.
+        // The compaction rewrites every file.
         world.db.compact_all().unwrap();
         while world.db.collect_blobs().unwrap() {}
         assert_eq!(read(&world.db).unwrap(), world.rows, "{format}");

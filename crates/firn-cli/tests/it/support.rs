@@ -1,4 +1,4 @@
-//! Directories with known rows, and the command run on them.
+//! Directories with known rows, and functions that run the command on them.
 
 use firn::base::options::Options;
 use firn::base::record_buffer::Pad;
@@ -29,13 +29,13 @@ const NAME: usize = 9;
 const NOTE: usize = NAME + 1 + NAME_MAX as usize;
 const RECORD: usize = NOTE + 2 + NOTE_MAX as usize;
 
-/// k, name, note
+/// The columns k, name and note of a row.
 pub type Row = (i32, String, String);
 
-/// By id.
+/// Rows by their id.
 pub type Rows = BTreeMap<i32, Row>;
 
-/// Weights are lower-case bytes: keys of text do not give the text back.
+/// A collation whose weights are lower-case bytes, so that a key does not give back its text.
 #[derive(Debug)]
 struct NoCase;
 
@@ -142,10 +142,10 @@ fn row(record: &[u8]) -> (i32, Row) {
     (number(1), (number(5), name, note))
 }
 
-/// Notes of so many bytes and more lie out of line.
+/// Notes of at least this many bytes are stored out of line.
 pub const OUT_OF_LINE: usize = 12;
 
-/// Small files and blocks, so that there are many.
+/// Options with small files and blocks, so that there are many of them.
 pub fn options() -> Options {
     let options = Options {
         background_jobs: 0,
@@ -160,7 +160,7 @@ pub fn options() -> Options {
     options
 }
 
-/// A database under construction.
+/// A database that grows, and the rows that it should have.
 pub struct World {
     pub db: Arc<Db>,
     table: Arc<Table>,
@@ -170,7 +170,7 @@ pub struct World {
 }
 
 impl World {
-    /// A new one in `dir`, with one empty table.
+    /// Creates a database in `dir` with one empty table.
     pub fn create(dir: &Path, seed: u64) -> Self {
         Self::create_with(dir, seed, options())
     }
@@ -208,8 +208,8 @@ impl World {
         }
     }
 
-    /// Whether transactions that follow are too large for memory: their entries go to files, which
-    /// the log names.
+    /// With `all`, later transactions are too large for their memory: their entries go to files
+    /// that the log names. Without, they have the usual memory.
     pub fn spill(&self, all: bool) {
         let limit = match all {
             true => 1,
@@ -219,7 +219,7 @@ impl World {
         mutable.txn_memory_limit.store(limit, Ordering::Relaxed);
     }
 
-    /// Closes the directory. [`Stopped::started`] opens it again.
+    /// Closes the database. [`Stopped::started`] opens it again.
     pub fn stopped(self) -> Stopped {
         Stopped {
             rows: self.rows,
@@ -228,7 +228,7 @@ impl World {
         }
     }
 
-    /// Empty tables beside the first.
+    /// Creates further empty tables.
     pub fn more_tables(&mut self, names: &[&str]) {
         for name in names {
             let definition = NewTable {
@@ -321,7 +321,7 @@ pub struct Stopped {
 }
 
 impl Stopped {
-    /// Of a database that another process has written, with these rows.
+    /// The world of a database that another process has written, with these rows.
     pub fn with(rows: Rows, seed: u64) -> Self {
         Self {
             rows,
@@ -330,7 +330,7 @@ impl Stopped {
         }
     }
 
-    /// Goes on with the database in `dir`.
+    /// Opens the database in `dir` and continues with it.
     pub fn started(self, dir: &Path) -> World {
         self.started_with(dir, options())
     }
@@ -349,8 +349,8 @@ impl Stopped {
     }
 }
 
-/// A database with data in the last level, above it, in files that are not in the tree yet, and in
-/// the log alone; some of its values lie out of line.
+/// Creates a database with data in the last level, above it, in files that only the log names, and
+/// in the log alone. Some values are out of line.
 pub fn build(dir: &Path, seed: u64, close: bool) -> Rows {
     let mut world = World::create(dir, seed);
     world.write(3000);
@@ -380,7 +380,7 @@ fn open_with(dir: &Path, options: Options) -> Result<Arc<Db>> {
     Db::open(env, dir, options, None)
 }
 
-/// The rows of the table, through the primary key and through an index; they must agree.
+/// Reads the rows of the table through the primary key and through an index, which must agree.
 pub fn read(db: &Arc<Db>) -> Result<Rows> {
     let table = Table::open(db.catalog(), "d/t", schema(), &[])?;
     let by = |index: usize| -> Result<Rows> {
@@ -417,7 +417,7 @@ pub fn json(args: &[&str]) -> (i32, serde_json::Value) {
     json_with(args, &[])
 }
 
-/// As [`json`], with more in the environment.
+/// As [`json`], with further environment variables.
 pub fn json_with(args: &[&str], environment: &[(&str, &str)]) -> (i32, serde_json::Value) {
     let output = Command::new(env!("CARGO_BIN_EXE_firn"))
         .args(args.iter().chain(&["--json"]))

@@ -13,14 +13,14 @@ use std::sync::Arc;
 /// Lock timeout, microseconds: so long that it never expires while deadlock detection works.
 const LOCK_TIMEOUT_US: u64 = 60_000_000;
 
-/// A thread's account of its transfers, kept over restarts of the database.
+/// A thread's record of its own transfers, kept over restarts of the database.
 pub(super) struct Teller {
     pub number: u32,
     /// Number of transfers whose commit has succeeded.
     pub acknowledged: u64,
     /// Number of the last transfer begun: `acknowledged`, or one more.
     pub attempted: u64,
-    /// The error that ended its work.
+    /// The error that ended the thread's work.
     pub ended: Option<Error>,
     rng: StdRng,
 }

@@ -29,23 +29,29 @@ use std::sync::atomic::Ordering;
 /// Length of a step, microseconds.
 const STEP_US: u64 = 2000;
 
-/// Bytes of an update, as the gate counts commits and as a memtable counts entries.
+/// Bytes of an update as the gate counts them at its commit.
 const COMMITTED: f64 = 212.0;
+/// Bytes of an update as a memtable counts its entries.
 const IN_MEMTABLE: f64 = 340.0;
 
 /// Stored bytes of a row in the upper levels and in the last level.
 const STORED: (u64, u64) = (100, 86);
 
-/// Processor time of the work for each row, microseconds, as measured on a real machine: a commit,
-/// a flush, the merge of an input row, and the write of an output row.
+/// Processor time of the commit of a row, microseconds. This constant and the next four were
+/// measured on a real machine.
 const COMMIT_US: f64 = 4.8;
+/// Processor time of the flush of a row, microseconds.
 const FLUSH_US: f64 = 0.8;
+/// Processor time of the merge of an input row of a job, microseconds.
 const MERGE_US: f64 = 0.12;
+/// Processor time of writing an output row into an upper level, microseconds.
 const UPPER_US: f64 = 0.3;
+/// Processor time of writing an output row into the last level, microseconds.
 const LAST_US: f64 = 0.5;
 
-/// Time of a sync for each file and for each byte, microseconds. It takes no processor.
+/// Time of the sync of a file, whatever its length, microseconds. A sync takes no processor.
 const SYNC_US: f64 = 1000.0;
+/// Further time of a sync for each byte of the file, microseconds.
 const SYNC_BYTE_US: f64 = 0.0005;
 
 /// The parameters of a run.
@@ -113,7 +119,7 @@ pub struct Outcome {
     pub memory: f64,
     /// Bytes that compactions wrote for each byte flushed.
     pub written: f64,
-    /// Largest depth of L0.
+    /// Largest number of L0 runs over one key.
     pub deepest: usize,
     /// Time in which writers were stopped, seconds.
     pub stopped: f64,
@@ -147,13 +153,14 @@ impl Outcome {
         self.space.iter().copied().fold(0.0, f64::max) / self.compacted
     }
 
-    /// The largest multiple of the compacted size that is allowed: 1.2, and the memtables.
+    /// The largest stored size that is allowed, as a multiple of the compacted size: 1.2, plus the
+    /// size of the memtables.
     pub fn allowed(&self) -> f64 {
         1.2 + self.memory / self.compacted
     }
 }
 
-/// The rest of a flush's or job's work, microseconds: first it computes, then it waits for syncs.
+/// What remains of a flush or a job, microseconds: first it computes, then it waits for syncs.
 struct Work {
     computes: f64,
     waits: f64,
@@ -214,9 +221,9 @@ pub struct Machine {
     flush: Option<Flush>,
     /// The running job of each compaction thread.
     jobs: Vec<Option<Running>>,
-    /// Updates that the gate's rate has allowed and writers have not used yet.
+    /// Number of updates that the gate's rate has allowed and that no writer has made yet.
     owed: f64,
-    /// Share of the processors' full speed in this second.
+    /// Share of their full speed that the processors have in this second.
     mood: f64,
     entries_of_memtable: f64,
     memory: u64,

@@ -89,8 +89,8 @@ fn garbage_stays_within_bounds_under_updates() {
         sim.flush(&batch);
         sim.settle(RestGoal::No);
         if round > 200 {
-            // The size at rest: all keys in the last level. L0 is not counted: its bound is the
-            // memtables'.
+            // The size of the tree at rest, with all keys in the last level. The size of L0 is left
+            // out, because the memtables bound it.
             let resting = keys * sim.tree.entry_bytes.1;
             let version = &sim.tree.version;
             let stored = version.size() - version.level_size(0);
@@ -132,8 +132,8 @@ fn loads_cost_what_they_should() {
     assert!(failed.is_empty(), "{failed:?}");
 }
 
-/// No second is far below the median, writers hardly ever stop, space stays within 1.2 plus the
-/// memtables, and write amplification stays low.
+/// No second is far below the median, writers hardly ever stop, the stored size stays within 1.2
+/// times the compacted size plus the memtables, and write amplification stays low.
 #[test]
 fn full_speed_is_even_and_small() {
     for seed in 1..3 {
@@ -161,7 +161,7 @@ fn other_trees_and_machines_are_even_too() {
         let seen = Machine::new(MachinePlan { scale, ..plan }).run();
         let (slowest, space) = (seen.slowest(), seen.largest());
         assert!(slowest >= 0.5, "{name}: {slowest} of the median");
-        // Files have a minimum size: one is a large part of a small tree.
+        // Files have a minimum size, so one file is a large part of a small tree.
         let room = seen.allowed() + if small { 0.2 } else { 0.0 };
         assert!(space <= room, "{name}: {space} of {room}");
     }

@@ -79,7 +79,7 @@ pub struct Tree {
     data: HashMap<u64, Vec<Entry>>,
     /// The newest commit.
     pub seqno: Seqno,
-    /// Live snapshots, besides reads at the newest commit.
+    /// Seqnos of the live snapshots. Reads at the newest commit need none.
     pub snapshots: Vec<Seqno>,
     /// Dropped indexes, with the seqno of the drop.
     pub retired: RetiredIndexes,
@@ -159,8 +159,8 @@ impl Tree {
         });
     }
 
-    /// Merges `inputs` and writes the entries that the drop rule keeps into files of `level`.
-    /// `version` gives the levels below, for tombstones.
+    /// Merges `inputs` and writes the entries that the drop rule keeps into files of `level`. In
+    /// `version`, the levels below tell whether tombstones may be dropped.
     fn write(
         &mut self,
         version: &Version,

@@ -247,15 +247,16 @@ pub fn costs(load: &Load, seed: u64) -> (f64, f64, f64) {
                 asked += sim.tree.asked(keys[sim.rng.random_range(0..keys.len())]);
                 sampled += 1;
             }
-            // L0 is not counted: its bound is the memtables'. One more memtable may be on its way
-            // down and is subtracted.
+            // The size of L0 is left out, because the memtables bound it. As much as one memtable
+            // may be on its way down, and is subtracted.
             let memory = BATCH * UPPER_BYTES;
             let stored = sim.tree.version.size() - sim.tree.version.level_size(0);
             let live = |(key, versions): (&Key, &Vec<(Seqno, bool)>)| {
                 versions[0].1 && !sim.tree.retired.contains_key(&key.0)
             };
             let least = sim.model.iter().filter(|e| live(*e)).count() as u64 * LAST_BYTES;
-            // A tree smaller than L0 may be all garbage: bound its size by four memtables.
+            // A tree smaller than L0 may be all garbage, so its size is compared with four
+            // memtables at least.
             let least = least.max(4 * memory);
             worst = worst.max(stored.saturating_sub(memory) as f64 / least as f64);
         }

@@ -216,7 +216,8 @@ impl<'a> Client<'a> {
         while found {
             let row = row_of(&cursor.record);
             if row.list != list || !(from..=to).contains(&row.pos) {
-                // A backward scan has left its range; it has no bound in the cursor.
+                // A backward scan has read a row below its range, because a cursor bounds only
+                // forward scans.
                 if mode != firn_read_mode::FIRN_READ_SNAPSHOT {
                     cursor.unlock_row()?;
                     cursor.forget_row()?;
@@ -594,7 +595,8 @@ impl<'a> Client<'a> {
             return Ok(());
         }
         let amount = self.rng.random_range(1..100);
-        // If the second half fails, roll the first one back too.
+        // If the update of the second row fails, the update of the first one must be rolled back
+        // too.
         self.ends = true;
         self.append_to(session, &from, -amount, None, false)?;
         self.append_to(session, &to, amount, None, false)?;

@@ -146,7 +146,8 @@ impl World {
         })
     }
 
-    /// As `see`, without the indexes whose scans fail. Returns also whether any scan failed.
+    /// As [`Self::see`], but leaves out the indexes whose scans fail. Also returns whether any scan
+    /// failed.
     fn see_what_reads(&self, file: &str) -> Result<(DatabaseContents, bool), StepEnd> {
         let point = self.latest();
         let tables = self.db().catalog().list("");

@@ -127,7 +127,8 @@ impl World {
         let session = &mut self.sessions[at];
         let xid = session.xid.take();
         let result = session.txn.rollback();
-        // Even if the call fails: a prepared transaction then stays with the database.
+        // The session's transaction ends even if the call fails: a prepared one then stays with the
+        // database.
         self.end(at);
         match xid {
             None => Ok(result?),

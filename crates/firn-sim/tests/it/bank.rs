@@ -1,4 +1,4 @@
-//! Transfers by threads, on a file system and with crashes.
+//! Transfers of money by threads, on a file system and with crashes.
 
 use firn::env::{Env, PosixEnv};
 use firn_sim::bank;

@@ -1,4 +1,4 @@
-//! Flipped bits.
+//! Databases with flipped bits.
 
 use firn_sim::bit_rot::{RotStats, rot_run};
 

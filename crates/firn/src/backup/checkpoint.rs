@@ -54,23 +54,23 @@ pub struct CheckpointContext<'a> {
     pub env: &'a dyn Env,
     /// Directory of the database.
     pub dir: &'a Path,
-    /// Its files and its manifest.
+    /// Files and manifest of the database.
     pub versions: &'a VersionSet,
-    /// Its log.
+    /// Log of the database.
     pub wal: &'a Wal,
-    /// Its commit pipeline.
+    /// Commit pipeline of the database.
     pub pipeline: &'a Pipeline,
-    /// Keeps its blob files unchanged. The caller takes it, once: a second read lock in the same
-    /// thread would deadlock behind a waiting writer.
+    /// Keeps the blob files of the database unchanged. The caller takes the hold, once: a second
+    /// read lock in the same thread would deadlock behind a waiting writer.
     pub blobs: &'a LinkHold<'a>,
-    /// The mutex held around every manifest edit that adds or replaces tables.
+    /// The mutex held around every manifest edit that adds or replaces SSTs.
     pub installs: &'a Mutex<()>,
 }
 
 /// Contents of a checkpoint.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CheckpointInfo {
-    /// The last commit in it.
+    /// Seqno of the last commit in the checkpoint.
     pub seqno: Seqno,
     /// The binary log position of that commit, or of the last one before it that reported a
     /// position. Empty if none has since the database was opened.
@@ -124,11 +124,11 @@ impl CheckpointInfo {
 /// A finished checkpoint.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Checkpoint {
-    /// Its contents.
+    /// Contents of the checkpoint.
     pub info: CheckpointInfo,
     /// Number of SSTs.
     pub files: u64,
-    /// Their size, bytes.
+    /// Size of the SSTs, bytes.
     pub file_bytes: u64,
     /// Number of log segments.
     pub segments: u64,
@@ -145,9 +145,9 @@ pub struct Checkpoint {
 ///
 /// # Errors
 /// `AlreadyExists` if `target` exists, or `target.tmp` with foreign files in it; `NotFound` without
-/// a parent; `InvalidArgument` for a name that ends in `.tmp` or is none; `NoSpace`, `Io` and
-/// `Poisoned`. An unfinished copy is removed if possible, otherwise by the next call for the same
-/// target.
+/// a parent; `InvalidArgument` for a path without a name or with one that ends in `.tmp`;
+/// `NoSpace`, `Io` and `Poisoned`. An unfinished copy is removed if possible, otherwise by the next
+/// call for the same target.
 pub fn checkpoint(parts: CheckpointContext<'_>, target: &Path) -> Result<Checkpoint> {
     let env = parts.env;
     let began = env.monotonic_micros();
@@ -232,8 +232,8 @@ fn fill(parts: CheckpointContext<'_>, dir: &Path) -> Result<Checkpoint> {
         } else if parse_file_name(&name)
             .is_some_and(|(kind, id)| kind != FileKind::Sort && !state.files.contains_key(&id))
         {
-            // A record of the log names it, running work writes it, or it is about to be deleted.
-            // The open of the checkpoint removes those that nothing names.
+            // A log record may name the file, running work may write it, or it may be about to be
+            // deleted. Take it: the open of the checkpoint removes files that nothing names.
             match take(parts, dir, &name) {
                 Err(error) if *error.kind() == ErrorKind::NotFound => {}
                 taken => made.copied_bytes += taken?,

@@ -24,9 +24,9 @@ pub(super) fn copy(env: &dyn Env, from: &Path, to: &Path, len: u64) -> Result<u6
     copy_changed(env, from, to, len, &mut Vec::new())
 }
 
-/// As [`copy`], of the chunks whose checksum differs from the one in `known`: `to` has the others
-/// already. Updates `known`; after an error its contents are void. Requires that a byte of `from`
-/// changes at most once, from zero: a block that became zeros would not be copied.
+/// As [`copy`], but copies only the chunks whose checksum differs from the one in `known`: `to` has
+/// the others already. Updates `known`; after an error its contents are void. Requires that a byte
+/// of `from` changes at most once, from zero: a block that became zeros would not be copied.
 pub(super) fn copy_changed(
     env: &dyn Env,
     from: &Path,
@@ -61,8 +61,8 @@ pub(super) fn copy_changed(
     Ok(copied)
 }
 
-/// Maximal runs of blocks that are not all zeros. The last block belongs to one in any case if
-/// `last`.
+/// Ranges of consecutive blocks that are not all zeros, as long as possible. The last block belongs
+/// to a range in any case if `last`.
 fn blocks_in_use(bytes: &[u8], last: bool) -> Vec<Range<usize>> {
     let mut runs: Vec<Range<usize>> = Vec::new();
     for from in (0..bytes.len()).step_by(BLOCK) {

@@ -1,4 +1,4 @@
-//! The archive of the log: a directory with closed segments and the files that their records name.
+//! The log archive: a directory with closed segments and the files that their records name.
 //!
 //! With a backup, the archive leads to any commit after that backup ([`find_point`],
 //! `Db::recover_to`).
@@ -16,9 +16,9 @@
 //! Segments are archived in the order of their ids, and never twice: the largest id in the archive
 //! is the one to continue after.
 //!
-//! Database and archive both record which belongs to which ([`identity`]). A restored database
-//! writes other segments under the same names, so it must not continue the archive that it was
-//! restored from.
+//! Database and archive both record which belongs to which (`archive_identity`). A restored
+//! database writes other segments under the same names, so it must not continue the archive that it
+//! was restored from.
 
 mod archive_identity;
 mod archiver;

@@ -1,7 +1,7 @@
 //! The trailer of rows with blob references (entries of kind `PutBlobs`).
 //!
-//! It is found from the end of the tail, without a schema, because compaction counts the references
-//! of rows that it cannot decode.
+//! The trailer is found from the end of the tail, without a schema, because compaction counts the
+//! references of rows that it cannot decode.
 
 use crate::base::{Error, Result, encryption_envelope, varint};
 use std::collections::BTreeMap;

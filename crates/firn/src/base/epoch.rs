@@ -29,12 +29,12 @@ pub fn first_id(epoch: u64) -> u64 {
     epoch.saturating_mul(IDS_PER_EPOCH)
 }
 
-/// The first id behind an epoch's.
+/// The first id behind the ids of an epoch.
 pub fn end_of_ids(epoch: u64) -> u64 {
     first_id(epoch).saturating_add(IDS_PER_EPOCH)
 }
 
-/// Of the ids of an epoch, so many at its end are given out to nobody.
+/// Number of ids at the end of an epoch that are given out to nobody.
 const IDS_LEFT: u64 = 1 << 32;
 
 /// Files and segments whose names have this id or a larger one are not of the epoch, nor of an

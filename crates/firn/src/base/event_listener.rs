@@ -6,9 +6,9 @@ use std::sync::Arc;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Severity {
-    /// For the record.
+    /// Information that needs no action.
     Note = 0,
-    /// A DBA should look at it.
+    /// A DBA should look at the cause.
     Warning = 1,
     /// Part of the engine has stopped.
     Error = 2,

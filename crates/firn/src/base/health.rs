@@ -20,8 +20,8 @@ pub enum FullDisk {
 /// write or sync, nobody knows which bytes the device has, so the engine refuses further writes
 /// until it is reopened. [`super::Error::class`] tells such failures from those without an effect.
 ///
-/// Also remembers, for each kind of work, whether its last attempt found the disk full. That
-/// passes.
+/// Also remembers, for each kind of work, whether its last attempt found the disk full. Unlike
+/// a failure, this state ends with the next attempt that finds room.
 #[derive(Debug, Default)]
 pub struct Health {
     poison: OnceLock<Error>,

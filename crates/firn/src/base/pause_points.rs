@@ -13,9 +13,9 @@
 /// A point that a thread passes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PausePoint {
-    /// The snapshot of a transaction is registered, its view is not pinned yet.
+    /// The snapshot of a transaction is registered, its super version is not pinned yet.
     SnapshotTaken,
-    /// A view is pinned, the visible seqno is not read yet.
+    /// A super version is pinned, the visible seqno is not read yet.
     Pinned,
     /// A thread is about to request a row lock.
     LockWanted,

@@ -20,14 +20,14 @@ pub(super) const FORMAT_DESCRIPTION: u8 = 15;
 pub(super) const XID: u8 = 16;
 pub(super) const START_ENCRYPTION: u8 = 164;
 
-/// The description: the first event of a file.
+/// The description of a file: its first event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Description {
     /// Creation time of the file, seconds since 1970.
     pub(super) created: u32,
-    /// Id of the server that created it.
+    /// Id of the server that created the file.
     pub(super) server_id: u32,
-    /// A run of the server begins with this file: at its start, or after `RESET MASTER`.
+    /// A server run begins with this file: at the server's start, or after `RESET MASTER`.
     pub(super) is_first: bool,
     /// The server has not closed the file.
     pub(super) in_use: bool,
@@ -39,7 +39,7 @@ pub(super) enum NextEvent<'a> {
     /// An event.
     Event {
         kind: u8,
-        /// The first bytes of its body, [`KEPT`] at most.
+        /// The first bytes of the event's body, [`KEPT`] at most.
         body: &'a [u8],
     },
     /// The file ends with its last event.

@@ -1,4 +1,4 @@
-//! The files of one run of the server.
+//! The binary log files of one server run.
 
 use super::BinlogFile;
 use super::events::{Description, Events, FORMAT_DESCRIPTION, NextEvent, ROTATE, XID};
@@ -9,26 +9,26 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// The files of one run of the server, from a known one to the last.
+/// The binary log files of one server run, from a known one to the last.
 ///
-/// The server numbers files in order, one more than the highest there is. The run goes on while the
-/// next number is there and that file does not say that the server began with it. A file that the
-/// run has left ends with the name of the next one, which tells where numbers were left out; where
-/// that one is gone, or the end of the file is, nobody can say what stood there.
+/// The server numbers files in order, one more than the highest there is. The server run goes on
+/// while a file with the next number exists and does not say that the server began with it. A file
+/// that the server has left ends with the name of the next one, which tells where numbers were left
+/// out; if the next file or the end of the file is gone, nobody can say what was there.
 #[derive(Debug)]
 pub struct ServerRunFiles {
     files: Vec<PathBuf>,
-    /// The run ended without closing its last file.
+    /// The server run ended without closing its last file.
     in_use: bool,
 }
 
 impl ServerRunFiles {
-    /// Finds the run of `known`, where it was or, if the binary log has been moved, in the
-    /// directory `moved_to`.
+    /// Finds the server run that wrote `known`, where that file was or, if the binary log has been
+    /// moved, in the directory `moved_to`.
     ///
     /// # Errors
-    /// `NotFound` if a file of it is gone; corruption, `Unsupported` and others if a file cannot be
-    /// read.
+    /// `NotFound` if a file of the server run is gone; corruption, `Unsupported` and others if a
+    /// file cannot be read.
     pub fn find(env: &dyn Env, known: &BinlogFile, moved_to: Option<&Path>) -> Result<Self> {
         let (first, mut description) = locate(env, known, moved_to)?;
         let mut files = vec![first];
@@ -46,22 +46,22 @@ impl ServerRunFiles {
         })
     }
 
-    /// The last file of the run.
+    /// The last file of the server run.
     #[allow(clippy::missing_panics_doc)] // No caller can cause it.
     pub fn last(&self) -> &Path {
         self.files.last().expect("the one that is known")
     }
 
     /// Whether the server was killed. At its next start it then reads [`Self::last`], unless a
-    /// later run wrote another file.
+    /// later server run wrote another file.
     pub fn was_killed(&self) -> bool {
         self.in_use
     }
 
-    /// Those of `xids` that the run committed.
+    /// Those of `xids` that the server run committed.
     ///
     /// # Errors
-    /// Only if the error may hide one of `xids`: `NotFound` if a file of the run is missing;
+    /// Only if the error may hide one of `xids`: `NotFound` if a file of the server run is missing;
     /// `Corruption`, `Unsupported` and `Io` of reading one.
     pub fn committed(&self, env: &dyn Env, xids: &BTreeSet<u64>) -> Result<BTreeSet<u64>> {
         let mut committed = BTreeSet::new();
@@ -103,13 +103,13 @@ impl ServerRunFiles {
 /// The end of a file.
 #[derive(Debug, PartialEq, Eq)]
 enum FileEnd {
-    /// With the name of the next one.
+    /// The file ends with an event that names the next file.
     Rotated(PathBuf),
-    /// With another event.
+    /// The file ends with another whole event.
     Closed,
-    /// Within an event.
+    /// The file ends within an event.
     Torn,
-    /// With whole events behind one that is damaged.
+    /// Whole events follow a damaged one.
     Damaged,
 }
 
@@ -151,7 +151,7 @@ fn read(env: &dyn Env, path: &Path, mut tell: impl FnMut(u64)) -> Result<(FileEn
     Ok((end, in_use))
 }
 
-/// The file that is known, and what it says of itself.
+/// Finds the file that is known, and what its description says.
 fn locate(
     env: &dyn Env,
     known: &BinlogFile,
@@ -174,7 +174,7 @@ fn locate(
     Err(Error::new(ErrorKind::NotFound, message))
 }
 
-/// The file behind `path`, if it is there: the one with the next number, else the one that `path`
+/// The file behind `path`, if it exists: the one with the next number, else the one that `path`
 /// names at its end.
 fn next_of(env: &dyn Env, path: &Path) -> Result<Option<PathBuf>> {
     if let Some(next) = successor(path)
@@ -188,9 +188,9 @@ fn next_of(env: &dyn Env, path: &Path) -> Result<Option<PathBuf>> {
     }
 }
 
-/// Checks a run whose last file names a next one that is missing or belongs to another run. A
-/// server that was killed between the two files leaves this picture. But if files with higher
-/// numbers exist, the next file existed too, and was lost.
+/// Checks a server run whose last file names a next one that is missing or belongs to another
+/// server run. A server that was killed between the two files leaves this picture. But if files
+/// with higher numbers exist, the next file existed too, and was lost.
 ///
 /// # Errors
 /// `NotFound` in the second case.

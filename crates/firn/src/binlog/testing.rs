@@ -16,7 +16,7 @@ pub struct TestBinlog {
 }
 
 impl TestBinlog {
-    /// A file created at `when`; with `is_first`, a run of the server begins with it.
+    /// A file created at `when`; with `is_first`, a server run begins with it.
     pub fn begin(when: u32, is_first: bool, checksums: bool) -> Self {
         let mut written = Self {
             bytes: b"\xfebin".to_vec(),

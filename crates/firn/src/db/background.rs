@@ -1,8 +1,8 @@
 //! Flushes and compactions of a database, and their reports; `threads` runs them.
 //!
-//! - *Installs are ordered.* Every edit that adds or replaces tables holds `install` around the
-//!   manifest edit and the switch of the views, so that views follow the manifest in order. A
-//!   checkpoint holds it to keep the tree still.
+//! - *Installs are ordered.* Every edit that adds or replaces SSTs holds `install` around the
+//!   manifest edit and the switch of the super versions, so that they follow the manifest in order.
+//!   A checkpoint holds it to keep the tree still.
 //! - *A flush follows the log.* A memtable is flushed only when its writers have left and the log
 //!   is durable up to its end: files never hold a commit that the log may lose.
 //! - *Flushes run one at a time*, oldest first, under `flushing`: run numbers are installed in
@@ -190,7 +190,7 @@ impl BackgroundWork {
         self.signal.notify_all();
     }
 
-    /// Brings the oldest element of the queue into the tree: flushes a memtable or installs a run.
+    /// Brings the oldest flushable into the tree: flushes a memtable or installs an ingested run.
     /// Returns whether there was one.
     pub(super) fn flush_oldest(&self) -> Result<bool> {
         let _in_order = self.flushing.lock();
@@ -237,8 +237,8 @@ impl BackgroundWork {
         flushed
     }
 
-    /// The oldest element of the queue is complete. Makes the log durable up to its end, before the
-    /// manifest names its contents.
+    /// Prepares to install the oldest flushable, which is complete: makes the log durable up to its
+    /// end, before the manifest names its contents.
     fn begin_install(&self, oldest: &Flushable, last_lsn: u64) -> Result<()> {
         self.super_versions.drained(oldest);
         self.wal
@@ -246,7 +246,7 @@ impl BackgroundWork {
             .inspect_err(|_| self.pipeline.contain_failure())
     }
 
-    /// The edit that brings queue element `oldest` into L0, without its files.
+    /// The edit that brings flushable `oldest` into L0, without its files.
     fn edit_of(&self, oldest: u64, newest: Option<Seqno>) -> Edit {
         let floor = self.pipeline.log_floor(|| {
             let mut left = self.super_versions.pin().frozen.clone();
@@ -281,9 +281,9 @@ impl BackgroundWork {
         self.wal.release_before(self.versions.log_number())
     }
 
-    /// Installs the files of a queued run into L0, as one run above all earlier ones. The files are
-    /// not rewritten: their entries carry no seqno, and the manifest keeps the commit's seqno for
-    /// each file.
+    /// Installs the files of an ingested run into L0, as one run above all earlier ones. The files
+    /// are not rewritten: their entries carry no seqno, and the manifest keeps the commit's seqno
+    /// for each file.
     fn install_run(&self, super_version: &SuperVersion, queued: &IngestedRun) -> Result<()> {
         let run = self.versions.new_run_number();
         let files = &queued.run().files;
@@ -311,7 +311,8 @@ impl BackgroundWork {
         if !reserve.has(ReservePart::Table) {
             return None;
         }
-        // A table that no manifest can name would be removed, and others take its room.
+        // Find room for the edit first: an SST that no manifest can name would be removed, and
+        // other programs could take its room.
         let edit = self.edit_of(memtable.id(), Some(memtable.last_commit()));
         Some(
             self.versions
@@ -553,7 +554,7 @@ impl BackgroundWork {
         Ok(stats)
     }
 
-    /// `open`: handles through which readers already read files of the edit.
+    /// Installs `edit`. `open` has handles through which readers already read files of the edit.
     fn install(&self, edit: Edit, flushed: &[u64], open: &[Arc<FileHandle>]) -> Result<()> {
         self.install_with(edit, flushed, open, || Ok(()))
     }
@@ -576,7 +577,7 @@ impl BackgroundWork {
         Ok(())
     }
 
-    /// The mutex held around every manifest edit that adds or replaces tables.
+    /// The mutex held around every manifest edit that adds or replaces SSTs.
     pub(super) fn installs(&self) -> &Mutex<()> {
         &self.install
     }
@@ -632,8 +633,8 @@ impl BackgroundWork {
         self.tell_gate();
     }
 
-    /// Updates the stall gate. Callers take turns, and each reads the view in its turn: the last
-    /// update is from the newest view.
+    /// Updates the stall gate. Callers take turns, and each reads the super version in its turn:
+    /// the last update is from the newest one.
     fn tell_gate(&self) {
         let _in_order = self.telling.lock();
         let super_version = self.super_versions.pin();

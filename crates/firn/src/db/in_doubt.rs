@@ -1,12 +1,11 @@
-//! Settles transactions that an earlier run of the host's server prepared.
+//! Settles transactions that the host's server prepared in an earlier server run.
 //!
 //! The server numbers its transactions anew at each start. After a crash it decides by the binary
-//! log of its last run. If that run was without the engine, its binary log never knew the engine's
-//! prepared transactions: the server would roll them back, or take one of its own numbers for
-//! theirs. So the engine reads the binary log of the run that prepared them, before the server asks
-//! for them.
-//!
-//! Example: run 1 prepares numbers 1 to 3, writes 1 and 3 to `bin.000001` and is killed. Run 2 goes
+//! log of its last server run. If that run was without the engine, its binary log never knew the
+//! engine's prepared transactions: the server would roll them back, or take one of its own numbers
+//! for theirs. So the engine reads the binary log of the server run that prepared them, before the
+//! server asks for them.
+//! Example: run 1 prepares numbers 1 to 3, writes 1 and 3 to `bin.000001` and is killed. Run 2 is
 //! without the engine, writes its own number 2 to `bin.000002` and is killed, too. At the next
 //! start with the engine, the server would commit 2 and roll back 1 and 3. `bin.000001` decides
 //! instead: 1 and 3 commit, 2 rolls back.
@@ -27,24 +26,24 @@ pub struct ServerStart {
     /// The server is starting, and will ask the engine for prepared transactions. If false, it is
     /// running and asks no more.
     pub asks: bool,
-    /// The administrator told it to commit or to roll back everything prepared
+    /// The administrator told the server to commit or to roll back everything prepared
     /// (`--tc-heuristic-recover`).
     pub as_told: bool,
-    /// The index file of its binary log, if it keeps one. If the server was killed while it wrote
-    /// the last file named there, that file decides what it commits.
+    /// The index file of the server's binary log, if it keeps one. If the server was killed while
+    /// it wrote the last file named there, that file decides what it commits.
     pub binlog_index: Option<PathBuf>,
 }
 
-/// A transaction that its run's binary log does not decide.
+/// A transaction that the binary log of its server run does not decide.
 struct Undecided {
     xid: u64,
     why: Error,
 }
 
 impl Db {
-    /// Commits or rolls back the transactions that earlier runs of the host's server prepared, as
-    /// the binary logs of those runs say. Leaves those to the server that it decides itself at this
-    /// start, and those with a client's xid. Call this before anything is prepared.
+    /// Commits or rolls back the transactions that earlier server runs prepared, as the binary logs
+    /// of those runs say. Leaves those to the server that it decides itself at this start, and
+    /// those with a client's xid. Call this before anything is prepared.
     ///
     /// # Errors
     /// `NotFound` if a needed binary log is missing or unreadable: the transactions that it would
@@ -70,7 +69,7 @@ impl Db {
         self.left_open(&open, start)
     }
 
-    /// Those of `xids` that their run committed; `None` if the server decides them.
+    /// Those of `xids` that their server run committed; `None` if the server decides them.
     fn committed(
         &self,
         run: &ServerRun,
@@ -183,7 +182,7 @@ impl Db {
         Err(Error::new(ErrorKind::NotFound, message))
     }
 
-    /// Transactions prepared from now on belong to the server run that writes `binlog`, or to a run
+    /// Transactions prepared from now on belong to the server run that writes `binlog`, or to one
     /// without a binary log.
     ///
     /// # Errors

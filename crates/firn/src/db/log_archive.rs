@@ -1,4 +1,4 @@
-//! The archive of the log, and recovery to a point in it.
+//! The log archive, and recovery to a point in it.
 
 use super::Db;
 use super::background::BackgroundWork;
@@ -53,7 +53,7 @@ impl BackgroundWork {
 
     fn note_coverage(&self, archiver: &Archiver, every_us: u64) -> Result<()> {
         let (now, unused) = self.pipeline.quiet_moment(&|| self.env.wall_micros());
-        // The current millisecond is not over; commits of it may follow.
+        // The current millisecond is not over; more commits may still come in it.
         let until_ms = (now / 1000).saturating_sub(1);
         archiver.note_coverage(until_ms, unused, every_us)
     }
@@ -77,8 +77,8 @@ impl BackgroundWork {
 
 impl Db {
     /// Archives the closed log segments, then closes and archives the current one if it has been in
-    /// use longer than [`crate::base::options::LiveOptions::log_archive_timeout_us`]. Returns the
-    /// number of segments archived. With background jobs, a thread calls this.
+    /// use longer than [`crate::base::options::MutableOptions::log_archive_timeout_us`]. Returns
+    /// the number of segments archived. With background jobs, a thread calls this.
     ///
     /// # Errors
     /// Those of [`crate::backup::Archiver::archive`], and `NoSpace` or `Poisoned` of closing the

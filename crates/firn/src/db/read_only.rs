@@ -57,7 +57,7 @@ pub struct ReadOnlyTree {
 
 /// The log, replayed on top of a tree.
 pub struct ReadOnlyLog {
-    /// A view of tree and log that shows all their commits.
+    /// A read point on tree and log that shows all their commits.
     pub point: ReadPoint,
     /// Prepared transactions without an outcome, by xid.
     pub prepared: BTreeMap<Vec<u8>, Arc<Changes>>,
@@ -220,7 +220,7 @@ impl ReadOnlyDb {
         files
     }
 
-    /// A view of the files alone, at their last commit. For a log that cannot be read.
+    /// A read point on the files alone, at their last commit. For a log that cannot be read.
     pub fn files_only(&self, tree: &ReadOnlyTree) -> ReadPoint {
         let nothing = Replayed {
             first: 0,

@@ -1,11 +1,11 @@
 //! Recovery: replays the log from where the files end into memtables.
 //!
-//! The result is a queue, oldest first, as the pipeline's queue was before the crash: memtables,
-//! and runs of files that large commits named. The caller flushes it in order. A record counts only
-//! if its seqno is above the last flushed one. A transaction counts at its commit record, wherever
-//! its prepare record lies: so a memtable needs the log from the earliest prepare record of its
-//! commits on, and a prepared transaction from its own record and the one that names its server
-//! run.
+//! The result is the list of flushables, oldest first, as the pipeline had it before the crash:
+//! memtables, and runs of files that large commits named. The caller flushes it in order. A record
+//! counts only if its seqno is above the last flushed one. A transaction counts at its commit
+//! record, wherever its prepare record lies: so a memtable needs the log from the earliest prepare
+//! record of its commits on, and a prepared transaction from its own record and the one that names
+//! its server run.
 
 use crate::backup::RecoveryPoint;
 use crate::base::epoch::{EPOCH_MAX, end_of_ids, end_of_names, first_id};
@@ -27,7 +27,7 @@ use std::sync::Arc;
 
 /// The log's contents beyond the files.
 pub struct Replayed {
-    /// Its commits, oldest first: memtables, and runs of files.
+    /// The log's commits, oldest first: memtables, and runs of files.
     pub queue: Vec<Flushable>,
     /// Prepared transactions without an outcome, by xid.
     pub prepared: BTreeMap<Vec<u8>, Arc<Changes>>,
@@ -56,12 +56,12 @@ pub struct Replayed {
 struct Replay<'a> {
     source: &'a Arc<FileSource>,
     queue: Vec<Flushable>,
-    /// Each with the first segment that it needs: that of its prepare record, or an earlier one
-    /// that names its run.
+    /// Prepared transactions by xid, each with the first segment that it needs: that of its prepare
+    /// record, or an earlier one that names its server run.
     prepared: BTreeMap<Vec<u8>, (SegmentId, Changes)>,
     /// The current server run, and the segment whose record names it.
     run: Option<(SegmentId, Arc<ServerRun>)>,
-    /// The run of each prepared transaction, by xid.
+    /// The server run of each prepared transaction, by xid.
     runs: BTreeMap<Vec<u8>, Arc<ServerRun>>,
     next_file_id: u64,
     loads: Vec<Vec<FileMeta>>,
@@ -133,8 +133,8 @@ pub fn salvage(
     };
     let mut state = Replay::new(source, flushed_seqno, memtable_size, counters);
     let mut damaged = Vec::new();
-    // The lost records may have named another run of the server, so the run named before the hole
-    // does not hold after it.
+    // The lost records may have named another server run, so the one named before the hole does
+    // not hold after it.
     let run_is_unknown = Cell::new(false);
     wal::salvage(
         env,

@@ -53,7 +53,7 @@ pub struct Repaired {
     pub bytes: u64,
     /// The tables and their numbers of rows.
     pub tables: BTreeMap<String, u64>,
-    /// Index entries removed because their rows are lost or newer than they.
+    /// Index entries removed because their rows are lost, or newer than the entries.
     pub entries_removed: u64,
     /// Index entries made anew from rows.
     pub entries_added: u64,
@@ -63,7 +63,7 @@ pub struct Repaired {
     pub notes: Vec<String>,
 }
 
-/// Saves the remains of the database under `look` into `target`, a directory that is empty or
+/// Saves the remains of the database under `damaged_db` into `target`, a directory that is empty or
 /// missing. Reports each loss to `lost`.
 ///
 /// # Errors

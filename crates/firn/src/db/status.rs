@@ -10,11 +10,11 @@ use std::sync::atomic::Ordering;
 /// Counters since the database was opened, sizes in bytes; [`Self::commits`] counts differently.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Metrics {
-    /// Written to files, the log included.
+    /// Bytes written to files, those of the log included.
     pub bytes_written: u64,
-    /// Read from files.
+    /// Bytes read from files.
     pub bytes_read: u64,
-    /// Written to the log.
+    /// Bytes written to the log.
     pub wal_bytes_written: u64,
     /// Durable log writes.
     pub wal_syncs: u64,
@@ -26,17 +26,17 @@ pub struct Metrics {
     pub block_cache_bytes: u64,
     /// Point reads past the memtables that found their row in the row cache.
     pub row_cache_hits: u64,
-    /// Point reads past the memtables that did not.
+    /// Point reads past the memtables that did not find their row in the row cache.
     pub row_cache_misses: u64,
     /// Memory of cached rows.
     pub row_cache_bytes: u64,
-    /// Written by flushes.
+    /// Bytes written by flushes.
     pub flushed_bytes: u64,
-    /// Read by compactions.
+    /// Bytes read by compactions.
     pub compacted_bytes_read: u64,
-    /// Written by compactions.
+    /// Bytes written by compactions.
     pub compacted_bytes_written: u64,
-    /// The part of it that was copied in whole blocks, as stored.
+    /// Bytes of `compacted_bytes_written` that were copied in whole blocks, as stored.
     pub reused_bytes: u64,
     /// Memory of memtables, frozen ones included.
     pub memtable_bytes: u64,

@@ -58,13 +58,13 @@ pub enum Errno {
 /// Selects the calls that fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fault {
-    /// Calls of this class…
+    /// The class of the calls that fail.
     pub class: CallClass,
-    /// …beginning with the n-th from now on, the next being 1…
+    /// Number of the first call that fails, counted from now on; the next call is 1.
     pub nth: u64,
-    /// …only that one, or all that follow, too…
+    /// Whether all later calls of the class fail, too.
     pub sticky: bool,
-    /// …fail with this error.
+    /// The error of these calls.
     pub errno: Errno,
 }
 

@@ -70,7 +70,7 @@ struct MemEnvState {
     capacity: Option<usize>,
     /// Number of calls that needed more space.
     growths: u64,
-    /// The disk is full from this call on.
+    /// The disk is full from this call on, as counted by `growths`.
     full_at: Option<u64>,
 }
 

@@ -457,8 +457,9 @@ struct PosixLog {
     file: File,
     unit: usize,
     durable: File,
-    /// Set if the other two bypass the page cache: unsynced writes go through the cache, so the
-    /// device sees a block once, however often it is rewritten before the sync.
+    /// A third descriptor, set if the other two bypass the page cache. Unsynced writes go through
+    /// it and the page cache, so the device sees a block once, however often it is rewritten before
+    /// the sync.
     cached: Option<File>,
     name: String,
 }
@@ -477,7 +478,8 @@ impl LogFile for PosixLog {
 
     fn preallocate(&self, len: u64) -> Result<()> {
         const CHUNK: usize = 1 << 20;
-        // A full disk refuses this at once; the zeros would fill what is left of it first.
+        // Allocate before writing zeros: a full disk refuses an allocation at once, but zeros would
+        // first fill what is left of it.
         let path = Path::new(&self.name);
         fallocate(&self.file, FallocateFlags::KEEP_SIZE, 0, len, path)?;
         let mut zeros = AlignedBuf::new();

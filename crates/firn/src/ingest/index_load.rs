@@ -103,7 +103,7 @@ struct QueuedList {
     sorter: usize,
     list: SortBuffer,
     charge: MemoryCharge,
-    /// It is the last list for this sorter.
+    /// Whether this is the last list for the sorter.
     last: bool,
 }
 

@@ -14,13 +14,13 @@ use std::sync::Arc;
 pub struct Duplicate {
     /// Number of the sorter.
     pub sorter: usize,
-    /// Its user key.
+    /// User key of the entry.
     pub user_key: Vec<u8>,
     /// Length of the part of the key that equals another entry's, bytes.
     pub unique_len: usize,
-    /// Its kind.
+    /// Kind of the entry.
     pub kind: Kind,
-    /// Its value.
+    /// Value of the entry.
     pub value: OwnedValue,
     /// The files of the first sorter, if they are complete.
     pub(super) first: Option<NewFiles>,

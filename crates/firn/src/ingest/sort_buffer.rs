@@ -19,9 +19,9 @@ pub struct LoadEntry<'a> {
     /// Length of the start of the key that no other entry may share, bytes; 0 if there is no such
     /// limit.
     pub unique_len: usize,
-    /// Its kind.
+    /// Kind of the entry.
     pub kind: Kind,
-    /// Its value.
+    /// Value of the entry.
     pub value: Value<'a>,
 }
 
@@ -135,7 +135,7 @@ impl SortBuffer {
         (self.chunk_bytes + self.slots.capacity() * size_of::<SortSlot>()) as u64
     }
 
-    /// Bytes of its packed entries.
+    /// Bytes of the packed entries.
     pub fn packed_bytes(&self) -> u64 {
         self.packed_bytes
     }

@@ -21,6 +21,7 @@ const AHEAD_MIN: u32 = 4;
 
 /// Keys that pass before the next attempt after too few rows ahead. Doubled at each failure.
 const PAUSE_MIN: u32 = 4;
+/// Most keys that pass between two such attempts.
 const PAUSE_MAX: u32 = 64;
 
 /// Called now and then while entries are skipped. `true` ends the move with
@@ -109,9 +110,9 @@ enum Position {
 pub struct MvccIter<I> {
     inner: I,
     read_at: ReadAt,
-    /// Inclusive.
+    /// The lower bound, inclusive.
     lower: Option<Vec<u8>>,
-    /// Exclusive.
+    /// The upper bound, exclusive.
     upper: Option<Vec<u8>>,
     interrupt: Option<Interrupt>,
     tombstone_reports: Option<Arc<TombstoneReports>>,

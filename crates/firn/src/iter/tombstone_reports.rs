@@ -24,7 +24,7 @@ pub struct TombstoneReports {
 #[derive(Debug, Default)]
 struct ReportedRanges {
     open: Vec<KeyRange>,
-    /// Each with the seqno of the oldest read when it was closed.
+    /// Closed ranges, each with the seqno of the oldest read when it was closed.
     closed: Vec<(KeyRange, Seqno)>,
 }
 

@@ -15,16 +15,19 @@ pub const EXACT_ROWS: u64 = 100;
 /// From this many rows on, no block is read if the file indexes are precise enough.
 const READ_ROWS: u64 = 4 * EXACT_ROWS;
 
-/// Bounds are close enough if they differ by at most this factor: their geometric mean is wrong by
-/// at most its square root.
+/// Before any block is read, bounds are close enough if they differ by at most this factor: their
+/// geometric mean is wrong by at most its square root.
 const FACTOR_UNREAD: f64 = 1.5;
+/// The same factor for bounds after the blocks at both ends of the range were read.
 const FACTOR_READ: f64 = 2.0;
 
 /// Hidden versions and deletions that the first dive skips before it gives up, an estimate.
 const DIVE_SKIPS: u64 = 8 * EXACT_ROWS;
 
-/// Ranges up to these sizes are read, since samples would not cost less.
+/// Ranges of at most this many entries, and at most [`READ_BYTES`], are read as a whole, since
+/// samples would not cost less.
 const READ_ENTRIES: u64 = 4096;
+/// Largest range that is read as a whole, bytes; see [`READ_ENTRIES`].
 const READ_BYTES: u64 = 2 << 20;
 /// This many entries of a memtable cost as much as one entry of a file: many are versions of one
 /// row, which the cursor skips with a seek.

@@ -10,9 +10,9 @@ use crate::version::Flushable;
 /// deletion. It searches the sources newest first and stops at the first hit: a newer version never
 /// lies below an older one.
 ///
-/// Between the memtables (with the queued runs) and the files it searches the row cache, which
-/// holds the newest flushed version of frequently read rows. A version found in the files is
-/// offered to it.
+/// Between the memtables (with the ingested runs that wait for their edit) and the files it
+/// searches the row cache, which holds the newest flushed version of frequently read rows. A
+/// version found in the files is offered to it.
 ///
 /// # Errors
 /// Those of reading the files: `Corruption`, `Unsupported`, `Io`.
@@ -77,7 +77,7 @@ pub fn get<R>(
 }
 
 /// Whether a commit after `since` may have written or deleted a user key `k` with
-/// `lower ≤ k < upper`. The view must be the current one, as for [`changed_since`].
+/// `lower ≤ k < upper`. The super version must be the current one, as for [`changed_since`].
 pub fn range_changed_since(
     super_version: &SuperVersion,
     lower: &[u8],
@@ -104,9 +104,9 @@ pub fn range_changed_since(
 }
 
 /// Whether a commit after `since`, up to `seqno`, may have written or deleted `user_key`. Both
-/// seqnos must have been visible while `super_version` was current. Then such a commit is in the
-/// view's memtables, unless it was in a file before it became visible. Files are not searched: if
-/// they may hold a later commit, the answer is `true`.
+/// seqnos must have been visible while `super_version` was current. Then such a commit is in its
+/// memtables, unless it was in a file before it became visible. Files are not searched: if they may
+/// hold a later commit, the answer is `true`.
 pub fn changed_since(
     super_version: &SuperVersion,
     user_key: &[u8],

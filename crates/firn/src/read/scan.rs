@@ -74,7 +74,7 @@ pub enum ScanSource {
 }
 
 impl ScanSource {
-    /// Whether it may have gained entries of commits after `seqno` since it was opened.
+    /// Whether the source may have gained entries of commits after `seqno` since it was opened.
     pub fn grew_after(&self, seqno: Seqno) -> bool {
         match self {
             Self::Memtable(memtable) => memtable.memtable().last_commit() > seqno,
@@ -88,8 +88,8 @@ impl ScanSource {
 }
 
 /// Whether `sources`, opened from `super_version` for one index, still cover all entries of the
-/// index in the view. A memtable without entries of the index was left out and may have gained some
-/// after `seqno`. A later commit may also be in a file that was read before the commit was visible.
+/// index there. A memtable without entries of the index was left out and may have gained some after
+/// `seqno`. A later commit may also be in a file that was read before the commit was visible.
 pub fn still_complete(
     super_version: &SuperVersion,
     index: IndexId,

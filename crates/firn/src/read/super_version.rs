@@ -1,9 +1,10 @@
-//! Read views: one pointer load pins the memtables and the version a read sees.
+//! Super versions: one pointer load pins the memtables and the version that a read sees.
 //!
-//! Order of a statement's read: pin the view, *then* read the visible seqno. In the reverse order,
-//! a flush and a compaction between the two could drop versions that the older seqno needs. A
-//! snapshot that outlives its statement is registered first (see `txn`), then the view is pinned: a
-//! view older than the snapshot would hide writes that the next statement shows.
+//! Order of a statement's read: pin the super version, *then* read the visible seqno. In the
+//! reverse order, a flush and a compaction between the two could drop versions that the older seqno
+//! needs. A snapshot that outlives its statement is registered first (see `txn`), then the super
+//! version is pinned: a super version older than the snapshot would hide writes that the next
+//! statement shows.
 
 use crate::base::Seqno;
 use crate::base::pause_points::{self, PausePoint};
@@ -26,13 +27,14 @@ pub struct SuperVersion {
     pub frozen: Vec<Flushable>,
     /// The files.
     pub version: Arc<Version>,
-    /// The newest queue element up to which all were frozen and complete when the view was created.
+    /// The newest flushable up to which all were frozen and complete when the super version was
+    /// created.
     pub sealed: SealPoint,
     /// Cache of single rows of the files.
     pub rows: Arc<RowCache>,
     /// Store of the blobs.
     pub blobs: Arc<BlobStore>,
-    /// Number of the view, counted up from 0.
+    /// Number of the super version, counted up from 0.
     pub generation: u64,
 }
 
@@ -43,26 +45,26 @@ impl SuperVersion {
         std::iter::once(&self.active).chain(frozen)
     }
 
-    /// The runs of files, queued ones included, newest first.
+    /// The runs of files, newest first; ingested runs that wait for their edit are included.
     pub fn runs(&self) -> impl Iterator<Item = &Arc<Run>> {
         let queued = self.frozen.iter().filter_map(Flushable::run);
         let queued = queued.map(|run| run.run());
         queued.chain(&self.version.l0).chain(&self.version.levels)
     }
 
-    /// Whether files, or runs in the queue, may hold commits after `seqno`. A commit gets there at
-    /// the earliest a moment before it becomes visible.
+    /// Whether files, those of ingested runs included, may hold commits after `seqno`. A commit
+    /// gets there at the earliest a moment before it becomes visible.
     pub fn has_files_after(&self, seqno: Seqno) -> bool {
         let newer = |frozen: &Flushable| frozen.run().is_some() && frozen.newest() > Some(seqno);
         self.sealed.seqno > seqno || self.frozen.iter().any(newer)
     }
 
-    /// The files, queued ones included.
+    /// The files, those of ingested runs that wait for their edit included.
     pub fn files(&self) -> impl Iterator<Item = &Arc<FileHandle>> {
         self.runs().flat_map(|run| &run.files)
     }
 
-    /// A copy of this view with other memtables.
+    /// A copy of this super version with other memtables.
     fn over(&self, active: &Arc<Memtable>, frozen: Vec<Flushable>) -> Self {
         Self {
             active: Arc::clone(active),
@@ -76,10 +78,10 @@ impl SuperVersion {
     }
 }
 
-/// A pinned view and the seqno of reads in it.
+/// A pinned super version and the seqno of reads in it.
 #[derive(Clone)]
 pub struct ReadPoint {
-    /// The pinned view.
+    /// The pinned super version.
     pub super_version: Arc<SuperVersion>,
     /// Commits up to this seqno are visible.
     pub seqno: Seqno,
@@ -90,10 +92,12 @@ pub struct ReadPoint {
 pub enum Freshness {
     /// No change is visible.
     Latest,
-    /// Commits up to this seqno have become visible, and all of them are in the point's own view.
+    /// Commits up to this seqno have become visible, and the point's own super version has all of
+    /// them.
     Newer(Seqno),
-    /// Another view is current. The point's view may lack commits, even some up to its own seqno: a
-    /// commit that replaces the memtable can come between the two loads of a point.
+    /// Another super version is current. The point's one may lack commits, even some up to the
+    /// point's own seqno: a commit that replaces the memtable can come between the two loads of a
+    /// point.
     Replaced,
 }
 
@@ -103,14 +107,14 @@ pub enum Freshness {
 /// before its generation, so a reader that sees the new generation also pins the new super version.
 pub struct SuperVersions {
     current: ArcSwap<SuperVersion>,
-    /// Generation of the current view. It is stored after the view.
+    /// Generation of the current super version. It is stored after the super version.
     generation: AtomicU64,
     visible: Arc<AtomicU64>,
-    /// All views that a reader may hold, oldest first.
+    /// All super versions that a reader may hold, oldest first.
     held: Mutex<VecDeque<TrackedSuperVersion>>,
 }
 
-/// A view that a reader may hold.
+/// A super version that a reader may hold.
 struct TrackedSuperVersion {
     generation: u64,
     super_version: Weak<SuperVersion>,
@@ -150,7 +154,7 @@ impl SuperVersions {
         }
     }
 
-    /// Pins the current view.
+    /// Pins the current super version.
     pub fn pin(&self) -> Arc<SuperVersion> {
         self.current.load_full()
     }
@@ -160,7 +164,7 @@ impl SuperVersions {
         self.visible.load(Ordering::Acquire)
     }
 
-    /// Pins the current view and reads the visible seqno, in this order.
+    /// Pins the current super version and reads the visible seqno, in this order.
     pub fn latest(&self) -> ReadPoint {
         let super_version = self.pin();
         pause_points::at(PausePoint::Pinned);
@@ -184,10 +188,11 @@ impl SuperVersions {
     }
 
     /// The change of the database since `point` was taken. A caller that has been granted a lock
-    /// learns here of all commits of the lock's earlier holders: a commit changes the view, if at
-    /// all, before it becomes visible, and it becomes visible before its locks are released.
+    /// learns here of all commits of the lock's earlier holders: a commit changes the super
+    /// version, if at all, before it becomes visible, and it becomes visible before its locks are
+    /// released.
     ///
-    /// The seqno is loaded first: if the point's view is current after that, the view has all
+    /// The seqno is loaded first: if the point's super version is current after that, it has all
     /// commits up to that seqno.
     pub fn freshness(&self, point: &ReadPoint) -> Freshness {
         let seqno = self.visible();
@@ -203,13 +208,13 @@ impl SuperVersions {
         }
     }
 
-    /// Installs the queue that recovery has filled, oldest first.
+    /// Installs the flushables that recovery has made, oldest first.
     pub fn recovered(&self, queue: &[Flushable]) {
         let frozen = queue.iter().rev().cloned().collect();
         self.change(|super_version| super_version.over(&super_version.active, frozen));
     }
 
-    /// Replaces the active memtable. `queued` is put on top of the queue, newest first: the old
+    /// Replaces the active memtable. `queued` are the new flushables, newest first: the old
     /// memtable unless it is empty, and a committed run of files.
     pub fn switched(&self, queued: &[Flushable], active: Arc<Memtable>) {
         self.change(|super_version| {
@@ -218,9 +223,9 @@ impl SuperVersions {
         });
     }
 
-    /// Notes that the oldest element of the queue is complete: a memtable without writers, or a
-    /// run. Rows that later views find in the files may then enter the row cache, even after the
-    /// element is in the tree.
+    /// Notes that the oldest flushable is complete: a memtable without writers, or a run. Rows that
+    /// later super versions find in the files may then enter the row cache, even after the
+    /// flushable is in the tree.
     pub fn drained(&self, oldest: &Flushable) {
         self.change(|super_version| {
             let sealed = SealPoint {
@@ -235,8 +240,8 @@ impl SuperVersions {
         });
     }
 
-    /// Replaces the version. Its files contain the queue elements with the ids in `flushed`, which
-    /// leave the queue.
+    /// Replaces the version. Its files contain the flushables with the ids in `flushed`, which are
+    /// removed from the list.
     pub fn installed(&self, version: Arc<Version>, flushed: &[u64]) {
         self.change(|super_version| {
             let left = super_version
@@ -251,7 +256,7 @@ impl SuperVersions {
         });
     }
 
-    /// The generation of the oldest view that is held or current.
+    /// The generation of the oldest super version that is held or current.
     pub fn oldest_generation(&self) -> u64 {
         let mut held = self.held.lock();
         while held.len() > 1 && held[0].super_version.strong_count() == 0 {
@@ -267,7 +272,7 @@ impl SuperVersions {
             generation: current.generation + 1,
             ..next(&current)
         });
-        // One view that is held for long must not make the list grow.
+        // One super version that is held for long must not make the list grow.
         held.retain(|held| held.super_version.strong_count() > 0);
         held.push_back(TrackedSuperVersion::of(&next));
         let generation = next.generation;

@@ -6,7 +6,7 @@
 //! aside anew as soon as there is room.
 //!
 //! Rejected: a file that is removed to make room (the program that fills the disk takes that room,
-//! too); a part of a file that is used in place (a table, a manifest and a log segment each need a
+//! too); a part of a file that is used in place (an SST, a manifest and a log segment each need a
 //! name of their own).
 
 use crate::base::{ErrorKind, Result};
@@ -39,7 +39,7 @@ const RESERVE_PARTS: [ReservePart; 4] = [
 ];
 
 impl ReservePart {
-    /// Name of its file.
+    /// Name of the part's file.
     pub fn name(self) -> &'static str {
         match self {
             Self::Log => "wal.reserve",
@@ -73,7 +73,7 @@ pub struct DiskReserve {
 }
 
 impl DiskReserve {
-    /// The reserve in `dir`. It counts as empty until it is [filled](Self::fill).
+    /// The disk reserve in `dir`. It counts as empty until it is [filled](Self::fill).
     pub fn new(env: Arc<dyn Env>, dir: &Path) -> Self {
         Self {
             env,
@@ -153,7 +153,7 @@ impl DiskReserve {
     /// removed it.
     ///
     /// # Errors
-    /// Of renaming.
+    /// Those of the rename, except `NotFound`.
     pub fn take(&self, part: ReservePart, path: &Path) -> Result<bool> {
         let _naming = self.naming[part as usize].lock();
         let renamed = self.env.rename(&self.path(part), path);
@@ -191,7 +191,7 @@ impl DiskReserve {
     /// Renames the file at `path`, which has `bytes` of the disk, to that of a part.
     ///
     /// # Errors
-    /// Of renaming.
+    /// Those of the rename.
     pub fn give_back(&self, part: ReservePart, path: &Path, bytes: u64) -> Result<()> {
         let _naming = self.naming[part as usize].lock();
         self.env.rename(path, &self.path(part))?;
@@ -203,7 +203,7 @@ impl DiskReserve {
         self.there[part as usize].store(bytes, Ordering::Relaxed);
     }
 
-    /// Whether a part is there to be used: as whole as it is to be.
+    /// Whether a part can be used: its size has reached the target.
     pub fn has(&self, part: ReservePart) -> bool {
         let there = self.there[part as usize].load(Ordering::Relaxed);
         there > 0 && there >= part.bytes()
@@ -212,7 +212,7 @@ impl DiskReserve {
     /// The length of the file of a part, if it is there.
     ///
     /// # Errors
-    /// Of asking.
+    /// `Io`.
     pub fn len_of(&self, part: ReservePart) -> Result<Option<u64>> {
         match self.env.usage(&self.path(part)) {
             Ok(usage) => Ok(Some(usage.len)),

@@ -9,7 +9,7 @@ pub type FileId = u64;
 pub enum FileKind {
     /// A sorted string table.
     Sst,
-    /// A temporary sorted run of a load. A start removes those that an earlier run left.
+    /// A temporary sorted run of a load. A start removes those that an earlier start left.
     Sort,
     /// Out-of-line values.
     Blob,

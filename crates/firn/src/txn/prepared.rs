@@ -31,7 +31,8 @@ pub struct PreparedTransaction {
     pub rows: Vec<(Arc<RowCount>, Option<i64>)>,
 }
 
-/// All prepared transactions without a session, by xid.
+/// The prepared transactions that may outlive their sessions or have outlived them, by xid.
+///
 /// DDL must not replace or drop a table that a prepared transaction has changed: a later commit
 /// would write under index ids that nothing reads any more. While the transaction is in its
 /// session, the server's metadata locks prevent such DDL. But the server releases these locks

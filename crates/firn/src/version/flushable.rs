@@ -67,7 +67,7 @@ impl IngestedRun {
     }
 }
 
-/// An element of the queue of flushables.
+/// A frozen memtable or an ingested run that waits for its place in the tree.
 #[derive(Clone)]
 pub enum Flushable {
     /// A memtable that takes no more commits.
@@ -77,7 +77,7 @@ pub enum Flushable {
 }
 
 impl Flushable {
-    /// Position in the queue of flushables: higher is newer.
+    /// Position among the flushables: higher is newer.
     pub fn id(&self) -> u64 {
         match self {
             Self::Memtable(memtable) => memtable.id(),

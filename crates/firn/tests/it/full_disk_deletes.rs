@@ -103,7 +103,8 @@ fn filled(env: &MemEnv, segment_size: u64) -> Arc<Db> {
     db
 }
 
-/// Checks the tables after the deletions: `d/kept` has `kept` rows, the others none.
+/// Checks the tables after the deletions: `d/kept` has `kept` rows, `d/deleted` and `d/emptied`
+/// have none, and `d/dropped` is gone.
 fn check(db: &Db, kept: i32, context: &str) {
     assert_eq!(rows(db, &table(db, "d/kept")), kept, "{context}");
     assert_eq!(rows(db, &table(db, "d/deleted")), 0, "{context}");
@@ -111,8 +112,8 @@ fn check(db: &Db, kept: i32, context: &str) {
     assert!(db.catalog().get("d/dropped").is_err(), "{context}");
 }
 
-/// One run, in which the disk becomes full at the `nth` request for space. Returns whether there
-/// were that many requests.
+/// Runs the scenario once; the disk becomes full at the `nth` request for space. Returns whether
+/// there were that many requests.
 fn run(segment_size: u64, nth: u64) -> bool {
     let context = format!("segments of {segment_size} bytes, full at {nth}");
     let env = MemEnv::new();

@@ -135,7 +135,8 @@ fn a_limit_far_below_the_indexes_only_slows() {
 }
 
 /// The pinned memory of open files follows a limit that is lowered while they are open. Files that
-/// a compaction removes meanwhile leave the disk with their last view.
+/// a compaction removes meanwhile leave the disk with the last super version that
+/// has them.
 #[test]
 fn a_lowered_limit_unpins() {
     let env = MemEnv::new();

@@ -31,7 +31,7 @@ impl ArchiveDirs {
         self.root.path().join(name)
     }
 
-    /// The database, its log archived whenever it is asked for.
+    /// Opens the database. Each call of `archive_log` closes the current segment and archives it.
     fn open(&self) -> Arc<Db> {
         let options = Options {
             background_jobs: 0,
@@ -72,7 +72,7 @@ impl ArchiveDirs {
         db.close().unwrap();
     }
 
-    /// Takes a backup, the newest of those returned.
+    /// Takes a backup. Returns all backups in the target; the last one is the new one.
     fn back_up(&self) -> Vec<Backup> {
         let (target, data) = (self.at("backups"), self.at("data"));
         let line = ["backup", text(&target), "--from-dir", text(&data)];
@@ -133,7 +133,7 @@ fn a_prune_leaves_what_each_backup_that_stays_needs() {
     place.write();
     let before = place.segments();
     assert!(first.last_segment() > before[0] && second.last_segment() > first.last_segment());
-    // One of another server, and the clock had been set back before the second one was taken.
+    // A backup of another server, and backups in an order that a clock set back has given.
     let foreign = Backup {
         archive: None,
         ..first.clone()
@@ -144,7 +144,7 @@ fn a_prune_leaves_what_each_backup_that_stays_needs() {
     assert_eq!(place.segments(), needed.copied().collect::<Vec<_>>());
     place.restore("one", &["--backup", &first.id]).unwrap();
 
-    // Numbers of blob files were given out before the backup, the files made after it.
+    // This backup looks as if blob file ids had been drawn before it and the files made after it.
     let mut early = first.clone();
     early.files.push(StoredFile {
         name: file_name(FileKind::Sst, 1_000_000),
@@ -193,7 +193,7 @@ fn a_copy_of_some_tables_has_no_prepared_transactions() {
     }
 }
 
-/// Changes the kind of the first record of a segment, as a newer version might have written it.
+/// Changes the kind of the first record of a segment to one that a newer version might write.
 fn newer_record(path: &std::path::Path, id: u64) {
     use firn::wal::frame::{FIRST_GROUP, GROUP_HEADER, GroupHeader, SegmentHeader};
     let mut bytes = std::fs::read(path).unwrap();

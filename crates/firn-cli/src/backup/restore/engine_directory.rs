@@ -17,7 +17,7 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Fills `dir` with everything the backup has. Returns the bytes of its files.
+/// Fills `dir` with all files of the backup. Returns their bytes.
 pub fn whole(target: &Target, backup: &Backup, dir: &Path, out: &Output) -> Result<u64> {
     let files: Vec<&StoredFile> = backup.files.iter().collect();
     let bytes = fetch(target, &files, dir, out)?;
@@ -28,8 +28,8 @@ pub fn whole(target: &Target, backup: &Backup, dir: &Path, out: &Output) -> Resu
     Ok(bytes)
 }
 
-/// Fills `dir` with the files that these tables need; its catalog then has no others. Remarks for
-/// the user go to `notes`.
+/// Fills `dir` with the files that these tables need, and drops all other tables from its catalog.
+/// Remarks for the user go to `notes`.
 pub fn tables(
     target: &Target,
     backup: &Backup,
@@ -51,7 +51,8 @@ pub fn tables(
     Ok(bytes)
 }
 
-/// Keeps the files that hold entries of these tables, or of the catalog. Returns the others.
+/// Keeps the files that hold entries of these tables or of the catalog. Returns the ids of the
+/// other files.
 fn keep_only(state: &mut ManifestState, backup: &Backup, tables: &[&str]) -> HashSet<u64> {
     let of_tables = tables.iter().filter_map(|table| backup.tables.get(*table));
     let mut wanted: HashSet<IndexId> = of_tables.flat_map(|t| t.indexes.iter().copied()).collect();
@@ -99,7 +100,7 @@ fn drop_others(
     db.close()
 }
 
-/// Fetches the files, whose checksums are compared on the way. Returns their bytes.
+/// Fetches the files and compares their checksums on the way. Returns their bytes.
 fn fetch(target: &Target, files: &[&StoredFile], dir: &Path, out: &Output) -> Result<u64> {
     let mut transfers = Vec::new();
     for file in files {
@@ -116,7 +117,7 @@ fn fetch(target: &Target, files: &[&StoredFile], dir: &Path, out: &Output) -> Re
     let fetched = target.fetch(&transfers, true, &|len| bar.inc(len));
     bar.finish_and_clear();
     fetched.into_iter().collect::<Result<()>>()?;
-    // All of them at once.
+    // One call syncs all files.
     let synced = File::open(dir).and_then(|dir| Ok(rustix::fs::syncfs(&dir)?));
     synced.map_err(|e| Error::io(&e, dir.display()))?;
     Ok(files.iter().map(|file| file.size).sum())

@@ -4,7 +4,7 @@ use crate::output::hex;
 use firn::base::Result;
 use firn::db::Db;
 
-/// The prefix of xids of the server's own transactions, after the lengths.
+/// Start of the xids that the server gives to its own transactions; it follows the lengths.
 const SERVER_XID: &[u8] = b"MySQLXid";
 const XID_HEAD: usize = 10;
 

@@ -1,4 +1,4 @@
-//! `firn restore … --archive`: a backup, brought to a point by the archive of the log.
+//! Brings a backup to a point with the log archive (`firn restore … --archive`).
 //!
 //! The copy is recovered in a staging directory, and renamed when it is complete
 //! ([`super::staging`]).
@@ -41,7 +41,7 @@ struct Report {
     directory: String,
     tables: Vec<String>,
     bytes: u64,
-    /// The last seqno that was restored.
+    /// The last seqno in the restored database.
     seqno: u64,
     time: Option<String>,
     binlog_file: String,
@@ -50,7 +50,7 @@ struct Report {
     notes: Vec<String>,
 }
 
-/// Restores to a point.
+/// Restores a backup and the archived log up to a point.
 pub fn run(args: &Restore, archive: &Path, target: &Target, out: &Output) -> Result<Outcome> {
     let wanted = destination(&args.until)?;
     let env: Arc<dyn Env> = Arc::new(PosixEnv::new());
@@ -140,7 +140,7 @@ fn text(report: &Report) -> String {
     text
 }
 
-/// The last binary log position in the copy.
+/// The last position of the binary log that the copy has.
 fn reached_binlog(reached: &ReachedPoint, backup: &Backup) -> (String, u64) {
     match (&reached.binlog, &backup.position) {
         (Some(at), _) => (at.name.clone(), at.pos),
@@ -169,7 +169,7 @@ fn destination(until: &Until) -> Result<RecoveryTarget> {
         .map_or(RecoveryTarget::End, RecoveryTarget::Seqno))
 }
 
-/// Milliseconds since 1970.
+/// Milliseconds since 1970 of a time that the user gave.
 pub fn parse_time(text: &str) -> Result<u64> {
     let wrong = |what: &str| Error::invalid(format_args!("{text} {what}"));
     if let Ok(time) = DateTime::parse_from_rfc3339(text) {
@@ -187,8 +187,8 @@ pub fn parse_time(text: &str) -> Result<u64> {
     u64::try_from(time.timestamp_millis()).map_err(|_| wrong("lies before 1970"))
 }
 
-/// The newest backup from before the point, or the one asked for. Unreadable backups are skipped
-/// with a note.
+/// The newest backup from before the point `wanted`, or the one with `id`. Unreadable backups are
+/// skipped with a note.
 pub(in crate::backup) fn choose(
     target: &Target,
     id: &str,
@@ -239,7 +239,7 @@ pub(in crate::backup) fn choose(
     Err(Error::new(ErrorKind::NotFound, what))
 }
 
-/// Of backups, newest first.
+/// Position of the newest backup that ends before `wanted`. `backups` are ordered newest first.
 fn newest_before(backups: &[Backup], wanted: &RecoveryTarget) -> Option<usize> {
     match wanted {
         RecoveryTarget::End => (!backups.is_empty()).then_some(0),
@@ -262,7 +262,7 @@ fn newest_before(backups: &[Backup], wanted: &RecoveryTarget) -> Option<usize> {
             if let Some(at) = places.iter().position(before) {
                 return Some(at);
             }
-            // The backup is from before the binary log had this name; the archive may have the
+            // The backup may be from before the binary log got this name; then the archive has the
             // name.
             let first = places.iter().rposition(|place| to(place).is_some());
             let from = first.map_or(0, |first| first + 1);
@@ -272,7 +272,7 @@ fn newest_before(backups: &[Backup], wanted: &RecoveryTarget) -> Option<usize> {
     }
 }
 
-/// Segments up to the point, and the files that they name.
+/// Copies to `work` the archived segments up to the point, and the files that they name.
 fn fetch_archived(
     env: &Arc<dyn Env>,
     archive: &Path,
@@ -307,8 +307,8 @@ fn fetch_archived(
         }
     }
     for id in &reached.names.blobs {
-        // Take the archive's file: it may have values that were still being written when the backup
-        // was taken.
+        // Prefer the archive's file: it may have values that were still being written when the
+        // backup was taken.
         let from = stored(archive, FileKind::Blob, *id);
         let name = firn::store::file_name(FileKind::Blob, *id);
         match from.exists() {
@@ -329,7 +329,7 @@ fn fetch_archived(
     Ok(copied)
 }
 
-/// Returns the wanted tables; drops the others, and temporary copies of unfinished DDL.
+/// Returns the wanted tables. Drops all other tables, and temporary copies of unfinished DDL.
 fn settle_tables(db: &Db, wanted: &[String]) -> Result<Vec<Arc<TableEntry>>> {
     let all = db.catalog().list("");
     let table = |name: &str| name.split('/').nth(1).unwrap_or_default().to_owned();
@@ -338,7 +338,8 @@ fn settle_tables(db: &Db, wanted: &[String]) -> Result<Vec<Arc<TableEntry>>> {
         let some = all.iter().filter(|t| table(&t.name).starts_with(kind));
         some.map(|t| database(&t.name)).collect()
     };
-    // The old table has been renamed away, the new one not renamed to its place.
+    // The point lies between two renames of an ALTER: the old table has been renamed away, and the
+    // new one does not have its name yet.
     if let Some(both) = of_kind("#sql-backup")
         .intersection(&of_kind("#sql-alter"))
         .next()
@@ -365,16 +366,16 @@ fn settle_tables(db: &Db, wanted: &[String]) -> Result<Vec<Arc<TableEntry>>> {
     Ok(kept)
 }
 
-/// The tables of a directory that was restored, without what the archive adds.
+/// The tables of a restored directory, before the archive adds anything.
 fn tables_of(env: &Arc<dyn Env>, dir: &Path) -> Result<CatalogState> {
     let db = ReadOnlyDb::open(Arc::clone(env), dir)?;
     let log = db.log(&db.tree()?)?;
     db.tables(&log.point)
 }
 
-/// The definitions that the server needs for the tables. Those of the tables come from the catalog
-/// at the restored point; triggers, views and the like come from the backup, which had the tables
-/// `then`.
+/// The definitions that the server needs for the tables. A table's own definition comes from the
+/// catalog at the restored point. Triggers, views and the like come from the backup, in which the
+/// tables were as in `then`.
 fn definitions_of(
     entries: &[Arc<TableEntry>],
     backup: &Backup,
@@ -400,8 +401,8 @@ fn definitions_of(
         let is_known = first.name == base || same_partitions(base, &entries, backup);
         let is_as_then = is_known && is_unchanged(&entries, then);
         if is_as_then && definitions.contains_key(&format!("{base}.frm")) {
-            // The server's file may be newer than what the catalog has: partitions may have been
-            // changed before the backup, of which the engine keeps no definition.
+            // Keep the backup's file. It may be newer than the catalog's definition: the engine
+            // keeps no definition of partitions that were changed before the backup.
             continue;
         }
         let is_one = entries
@@ -466,8 +467,8 @@ fn definitions_of(
     Ok(definitions)
 }
 
-/// Whether the catalog's definitions of a table or its partitions equal those of `then`. If it has
-/// none, the indexes must be the same ones: new ones may belong to another definition.
+/// Whether the catalog's definitions of a table or its partitions equal those in `then`. If the
+/// catalog has none, the indexes must be the same: new indexes may belong to another definition.
 fn is_unchanged(entries: &[&TableEntry], then: &CatalogState) -> bool {
     entries.iter().all(|entry| {
         then.tables.get(&entry.name).is_some_and(|then| {
@@ -478,7 +479,7 @@ fn is_unchanged(entries: &[&TableEntry], then: &CatalogState) -> bool {
     })
 }
 
-/// Whether the table has the partitions that it had in the backup.
+/// Whether the table has the same partitions as in the backup.
 fn same_partitions(base: &str, entries: &[&TableEntry], backup: &Backup) -> bool {
     let then: BTreeSet<&str> = backup
         .tables

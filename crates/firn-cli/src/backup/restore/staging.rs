@@ -21,13 +21,13 @@ use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Name of the directory.
+/// Name of the staging directory.
 pub const STAGE: &str = "#firn.restoring";
 
-/// Called before every step; an error ends the restore there.
+/// Called with the name of each step before the next one; an error ends the restore there.
 pub type Step<'a> = &'a dyn Fn(&str) -> Result<()>;
 
-/// A copy that is being put together.
+/// A restored copy in its staging directory.
 pub struct Stage<'a> {
     to: &'a Path,
     dir: PathBuf,
@@ -40,8 +40,8 @@ impl<'a> Stage<'a> {
     ///
     /// # Errors
     /// `AlreadyExists` if `to` is neither missing, nor empty, nor the data directory of a server
-    /// that has neither an engine's directory nor one of the definitions; `Busy` while another one
-    /// goes on there.
+    /// that has neither an engine's directory nor one of the definitions; `Busy` while another
+    /// restore works there.
     pub fn begin(to: &'a Path, definitions: &Definitions, step: Step<'a>) -> Result<Self> {
         let (engine, dir) = (to.join(IN_DATADIR), to.join(STAGE));
         if fs::read_dir(&engine).is_ok_and(|mut inside| inside.next().is_some()) {
@@ -64,17 +64,17 @@ impl<'a> Stage<'a> {
         Ok(stage)
     }
 
-    /// Where the engine's files go.
+    /// The staging directory of the engine's files.
     pub fn engine(&self) -> PathBuf {
         self.dir.join("engine")
     }
 
-    /// Tells of a step.
+    /// Reports a step.
     pub fn step(&self, name: &str) -> Result<()> {
         (self.step)(name)
     }
 
-    /// Puts the copy in place; the engine's directory is complete and synced.
+    /// Puts the copy in place. The engine's directory must be complete and synced.
     pub fn settle(self, definitions: &Definitions) -> Result<()> {
         let env = PosixEnv::new();
         let aside = self.dir.join("definitions");
@@ -95,7 +95,7 @@ impl<'a> Stage<'a> {
         }
         env.sync_dir(self.to)?;
         self.step("definitions in place")?;
-        // Over an empty directory, at most.
+        // The rename replaces an empty directory at most.
         let place = self.to.join(IN_DATADIR);
         let renamed = fs::rename(self.engine(), &place);
         renamed.map_err(|e| Error::io(&e, place.display()))?;
@@ -117,7 +117,7 @@ fn lock(dir: &Path) -> Result<Box<dyn Send + Sync>> {
     })
 }
 
-/// Removes the links of definitions, and directories that are then empty.
+/// Removes the links of definitions, and the directories of databases that are then empty.
 fn undo(to: &Path, dir: &Path) -> Result<()> {
     let aside = dir.join("definitions");
     let databases = match fs::read_dir(&aside) {
@@ -137,7 +137,7 @@ fn undo(to: &Path, dir: &Path) -> Result<()> {
                 fs::remove_file(&there)?;
             }
         }
-        // It stays if anything else is in it.
+        // The directory stays if anything else is in it.
         let _ = fs::remove_dir(&place);
         Ok(())
     };
@@ -168,7 +168,7 @@ fn require_room(to: &Path, definitions: &Definitions) -> Result<()> {
     }
 }
 
-/// Writes a new file, synced.
+/// Writes a new file and syncs it.
 pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     let failed = |e: std::io::Error| there_or(&e, path);
     let mut file = File::create_new(path).map_err(failed)?;

@@ -7,7 +7,7 @@ use firn::base::{Error, ErrorKind, Result};
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
 
-/// A target below `root` with a backup of `data`, beside it.
+/// Backs `data` up into a target beside it, and returns the target.
 fn backed_up(root: &Path) -> PathBuf {
     let (data, target) = (root.join("data"), root.join("backups"));
     data_directory(&data);
@@ -27,7 +27,7 @@ fn command(target: &Path, to: &Path, more: &[&str]) -> Restore {
     }
 }
 
-/// Restores, and ends it at the step with this number.
+/// Restores, but ends the restore at the step with this number.
 fn cut_short(args: &Restore, at: usize) -> Result<Vec<String>> {
     let target = Target::open(&args.target, false)?;
     let steps = Cell::new(0);
@@ -71,7 +71,8 @@ fn cut_short_anywhere_it_leaves_no_database_and_the_next_one_goes_well() {
                     false
                 }
             };
-            // Another backup's definitions do not mix with those of the one that was cut short.
+            // The definitions of this second restore do not mix with those of the one that was cut
+            // short.
             let again = cut_short(&command(&target, &to, &[]), usize::MAX);
             match settled {
                 true => assert_eq!(*again.unwrap_err().kind(), ErrorKind::AlreadyExists),
@@ -97,10 +98,10 @@ fn what_others_put_there_stays_when_one_is_undone() {
     let to = root.path().join("to");
     std::fs::create_dir_all(to.join("mysql")).unwrap();
     let command = command(&target, &to, &[]);
-    // After two of the definitions.
+    // The restore ends after it has put two definitions in place.
     assert!(cut_short(&command, 4).is_err());
     assert_eq!(names(&to.join("d")), ["db.opt", "t.frm"]);
-    // One of them is another's now.
+    // Another server's definition takes the place of one of them.
     std::fs::remove_file(to.join("d/t.frm")).unwrap();
     std::fs::write(to.join("d/t.frm"), "of t").unwrap();
     let refused = cut_short(&command, usize::MAX).unwrap_err();

@@ -44,7 +44,7 @@ pub struct ArchiverStats {
     pub archived: u64,
     /// Closed segments that are not archived yet.
     pub waiting: u64,
-    /// Their size, bytes.
+    /// Size of the waiting segments, bytes.
     pub waiting_bytes: u64,
     /// Failed attempts.
     pub failures: u64,
@@ -402,10 +402,11 @@ impl Archiver {
         let to = archive.join(name);
         let aside = archive.join(format!("{name}.tmp"));
         self.begin_step()?;
-        // An interrupted attempt may have left one.
+        // An interrupted attempt may have left a file of this name.
         self.remove(&aside)?;
         make(&aside).inspect_err(|_| {
-            // It takes room, and a lack of room may be the failure.
+            // Remove the incomplete file: it takes room, and a lack of room may be why `make`
+            // failed.
             let _ = env.remove(&aside);
         })?;
         self.check_left()?;

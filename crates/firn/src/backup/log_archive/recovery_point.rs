@@ -27,9 +27,9 @@ use std::path::Path;
 /// A position in the server's binary log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BinlogCoordinates {
-    /// Name of its file.
+    /// Name of the binary log file.
     pub name: String,
-    /// Offset in it, bytes.
+    /// Offset in the file, bytes.
     pub pos: u64,
 }
 
@@ -82,11 +82,11 @@ pub struct RecoveryPoint {
     pub backup_segment: SegmentId,
     /// The segment that contains the point.
     pub segment: SegmentId,
-    /// Number of its records before the point.
+    /// Number of records of the segment before the point.
     pub records: u64,
 }
 
-/// Files that records name.
+/// Files that log records name.
 #[derive(Debug, Clone, Default)]
 pub struct NamedFiles {
     /// SSTs, by id.
@@ -95,16 +95,16 @@ pub struct NamedFiles {
     pub blobs: BTreeSet<u64>,
 }
 
-/// A point that was found.
+/// A recovery point that was found.
 #[derive(Debug, Clone)]
 pub struct ReachedPoint {
     /// The point.
     pub point: RecoveryPoint,
-    /// The last commit before it.
+    /// Seqno of the last commit before the point.
     pub seqno: Seqno,
-    /// Time of the last clock record before it, milliseconds since 1970.
+    /// Time of the last clock record before the point, milliseconds since 1970.
     pub wall_ms: Option<u64>,
-    /// The last binary log position that a commit before it reported.
+    /// The last binary log position that a commit before the point reported.
     pub binlog: Option<BinlogCoordinates>,
     /// The files that the log between backup and point names; maybe some more.
     pub names: NamedFiles,
@@ -202,7 +202,7 @@ impl Search<'_> {
                 let when = self.here.wall_ms.unwrap_or(0);
                 self.changes.push((when, *seqno, what));
             }
-            // Reads of what comes next are at this seqno at least.
+            // Reads behind this record are at this seqno or above.
             Record::Epoch { after, .. } => self.here.seqno = self.here.seqno.max(*after),
             _ => {}
         }

@@ -17,8 +17,8 @@ fn known(path: &str, created: u32) -> BinlogFile {
     }
 }
 
-/// Two runs of two files each. The first run was killed; the second one uses the same numbers
-/// again.
+/// Two server runs of two files each. The first one was killed; the second one uses the same
+/// numbers again.
 fn two_runs() -> MemEnv {
     let env = MemEnv::new();
     env.create_dir_all(Path::new("d")).unwrap();
@@ -65,7 +65,7 @@ fn a_run_has_its_own_numbers() {
 fn a_file_that_is_gone_decides_nothing() {
     let env = two_runs();
     let kind = |from, xids: &[u64]| committed(&env, from, xids).unwrap_err().kind().clone();
-    // Another file has taken the name.
+    // A file that was created at another time has taken the name of the known file.
     let other = ServerRunFiles::find(&env, &known(FILES[0], 11), None).unwrap_err();
     assert_eq!(other.kind(), &ErrorKind::NotFound);
     env.remove(Path::new(FILES[1])).unwrap();
@@ -82,7 +82,7 @@ fn a_kill_between_two_files_loses_nothing() {
         env.remove(Path::new(path)).unwrap();
     }
     assert_eq!(committed(&env, 0, &[1, 9]).unwrap(), [1]);
-    // A new run creates the file that the old one named as its next.
+    // A new server run creates the file that the old one named as its next.
     TestBinlog::begin(30, true, true)
         .transaction(9, 5)
         .save(&env, FILES[1]);
@@ -160,7 +160,7 @@ fn numbers_may_be_left_out() {
     env.remove(Path::new(FILES[1])).unwrap();
     assert_eq!(committed(&env, 0, &[1, 2, 3]).unwrap(), [1, 3]);
     env.remove(Path::new("d/bin.000100")).unwrap();
-    // Those of the other run have higher numbers.
+    // The remaining files belong to the other server run and have higher numbers.
     let gone = committed(&env, 0, &[1, 3]).unwrap_err();
     assert_eq!(gone.kind(), &ErrorKind::NotFound);
 }

@@ -1,7 +1,7 @@
 //! Garbage collection of blob files: finds the live blobs and gives back the room of the others.
 //!
-//! A blob is live as long as an entry refers to it. One scan over one view (its memtables, and the
-//! tables that name a chosen file) finds the live blobs of many files at once:
+//! A blob is live as long as an entry refers to it. One scan over one super version (its memtables,
+//! and the SSTs that name a chosen file) finds the live blobs of many files at once:
 //!
 //! 1. Choose sealed files that no transaction holds and that have lost enough. *Then* pin a view.
 //!    From here on, a new reference to such a file can only be a copy of one in a row that its
@@ -37,7 +37,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// A file that lost this share of its bytes is a candidate if reading the tables that name it costs
+/// A file that lost this share of its bytes is a candidate if reading the SSTs that name it costs
 /// less than the room it gives back, percent.
 const LOST_SHARE: u64 = 8;
 /// A file that lost this share is a candidate at any cost, percent.
@@ -52,35 +52,35 @@ const LEFT_SHARE: u64 = 30;
 /// The active memtable is frozen when it refers to this share of the live blob bytes, percent.
 const FREEZE_SHARE: u64 = 5;
 
-/// State of the garbage collection.
+/// State of the garbage collection of blobs.
 #[derive(Default)]
 pub(in crate::db) struct BlobGc {
     waiting: Mutex<Option<GcPlan>>,
-    /// Files that are not collected until the next open, because they or a table that names them
-    /// are damaged.
+    /// Files that are not collected until the next open, because they or an SST that names them are
+    /// damaged.
     quarantined: Mutex<HashSet<u64>>,
 }
 
-/// Files to collect once all views older than the one that was scanned are gone.
+/// Files to collect once all super versions older than the one that was scanned are gone.
 struct GcPlan {
     generation: u64,
-    /// Each with its live spans, ascending.
+    /// The files, each with its live spans, ascending.
     files: Vec<(Arc<BlobFile>, Vec<BlobSpan>)>,
 }
 
 /// A file with garbage.
 struct GcCandidate {
     file: Arc<BlobFile>,
-    /// Live bytes, as the tables and memtables count them.
+    /// Live bytes, as the SSTs and memtables count them.
     live: u64,
     /// Bytes lost since the last collection.
     lost: u64,
     refs: u64,
 }
 
-/// All blob references of a view's tables and memtables.
+/// All blob references of a super version's SSTs and memtables.
 ///
-/// Every place in which a view finds entries must be counted here *and* scanned in
+/// Every place in which a super version finds entries must be counted here *and* scanned in
 /// [`BackgroundWork::collect`], files that are not in the version yet included: a blob that is
 /// overlooked is punched. For the open of a database, [`uses_recovered`] must do the same.
 pub(in crate::db) fn uses_of(super_version: &SuperVersion) -> BlobUses {
@@ -171,8 +171,8 @@ impl BackgroundWork {
             return Ok(None);
         }
         let aside = self.blob_gc.quarantined.lock().clone();
-        // Choose before pinning the view: a transaction that releases a file has made its
-        // references visible first.
+        // Choose files before pinning the super version: a transaction that releases a file has
+        // made its references visible first.
         let idle = files
             .into_iter()
             .filter(|f| !f.grows() && !f.is_held() && !aside.contains(&f.id()));
@@ -230,7 +230,7 @@ impl BackgroundWork {
             let lost = held.saturating_sub(live);
             let enough = lost * 100 >= held * LOST_SHARE;
             // A file that a checkpoint links gives no room back; it is chosen after the checkpoint
-            // is gone. With an archive of the log a file may stay linked for good, so it is
+            // is gone. With a log archive a file may stay linked for good, so it is
             // rewritten instead.
             let stays =
                 || !self.blobs.files().is_archived() && self.blobs.is_linked(&file).unwrap_or(true);
@@ -291,7 +291,7 @@ impl BackgroundWork {
             if !stays_so(&error) {
                 return Err(error);
             }
-            // The references of a damaged table are unknown: leave the files that it names alone.
+            // The references of a damaged SST are unknown: leave the files that it names alone.
             let mut aside = self.blob_gc.quarantined.lock();
             for used in &file.blobs {
                 if spans.remove(&used.file).is_some() {
@@ -338,9 +338,10 @@ impl BackgroundWork {
         self.blobs.remove(file)
     }
 
-    /// Returns the bytes the file counts as holding now. After punching these are the live bytes
-    /// only: garbage that shares a file system block with live blobs cannot be given back, and must
-    /// not make the file a candidate again.
+    /// Gives back the room of the garbage: punches holes, or rewrites the file where holes would
+    /// leave too much. Returns the bytes that the file counts as holding afterwards. If it was
+    /// punched, these are the live bytes only: garbage that shares a file system block with live
+    /// blobs cannot be given back, and must not make the file a candidate again.
     fn shrink(&self, file: &BlobFile, live: &[BlobSpan]) -> Result<u64> {
         let bytes: u64 = live.iter().map(|span| span.len).sum();
         // `None`: the file could not be punched and keeps all its garbage.
@@ -369,7 +370,7 @@ impl BackgroundWork {
     }
 }
 
-/// Whether the next try would end as this one did.
+/// Whether the next try would end with the same error.
 fn stays_so(error: &Error) -> bool {
     error.is_corruption() || error.is_unsupported()
 }
@@ -413,9 +414,9 @@ pub struct BlobReport {
     pub files: u64,
     /// Bytes allocated for them by the file system.
     pub allocated: u64,
-    /// Bytes that tables and memtables refer to, old versions included.
+    /// Bytes that SSTs and memtables refer to, old versions included.
     pub live: u64,
-    /// Number of those references.
+    /// Number of the references to blobs.
     pub refs: u64,
 }
 
@@ -433,7 +434,7 @@ impl crate::db::Db {
         }
     }
 
-    /// Bytes that tables and memtables refer to, old versions included.
+    /// Bytes that SSTs and memtables refer to, old versions included.
     pub fn blob_bytes_live(&self) -> u64 {
         uses_of(&self.cx.super_versions.pin()).bytes()
     }

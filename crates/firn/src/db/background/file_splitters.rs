@@ -1,5 +1,5 @@
-//! Cuts runs into files where neither flush nor compaction writes them, at the keys where those
-//! would cut.
+//! Splits runs that neither a flush nor a compaction writes into files, at the keys at which those
+//! would split them.
 
 use crate::base::options::Options;
 use crate::compaction::{FlushSplits, LevelTargets, Splitter};
@@ -8,7 +8,7 @@ use crate::sst::Density;
 use crate::version::{LAST_LEVEL, Version, VersionSet};
 use std::sync::Arc;
 
-/// Cutters for the tree of `versions`.
+/// Splitters for the tree of `versions`.
 pub(super) fn file_splitters(versions: &Arc<VersionSet>, options: &Options) -> FileSplitters {
     let (versions, options) = (Arc::clone(versions), options.clone());
     Box::new(move |density, expected| {
@@ -17,8 +17,8 @@ pub(super) fn file_splitters(versions: &Arc<VersionSet>, options: &Options) -> F
     })
 }
 
-/// A light run goes to L0 and is cut as a flush is. A dense run sinks to the last level unchanged,
-/// so it is cut at the file bounds there.
+/// A light run goes to L0 and is split as a flush is. A dense run sinks to the last level
+/// unchanged, so it is split at the file bounds there.
 fn splitter(version: &Version, options: &Options, density: Density, expected: u64) -> Splitter {
     let shape = LevelTargets::of_size(version.size() + expected, options.base_level_size);
     let target = options.target_file_size;

@@ -42,7 +42,7 @@ impl BackgroundWork {
         self.health.check()?;
         let ids: Vec<u64> = files.files().iter().map(|file| file.file_id).collect();
         self.versions.source().store().keep(FileKind::Sst, &ids)?;
-        // The archive of the log needs a record of the load: its files and its counters.
+        // The log archive needs a record of the load: its files and its counters.
         let (metas, maxima) = (files.files().to_vec(), counters.clone());
         let logged = || self.pipeline.note_load(&metas, &maxima);
         let edit =

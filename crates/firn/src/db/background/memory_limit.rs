@@ -24,13 +24,13 @@ pub struct MemoryReport {
     pub write_sets: u64,
     /// Memory that open files keep: tops of indexes, dictionaries, pinned partitions and filters.
     pub pinned: u64,
-    /// Cached blocks and partitions.
+    /// Memory of cached blocks and partitions.
     pub block_cache: u64,
-    /// Capacity for them.
+    /// Capacity of the block cache.
     pub block_cache_capacity: u64,
-    /// Cached rows.
+    /// Memory of cached rows.
     pub row_cache: u64,
-    /// Capacity for them.
+    /// Capacity of the row cache.
     pub row_cache_capacity: u64,
 }
 

@@ -1,11 +1,11 @@
-//! Key shapes for jobs, before and after the catalog is loaded.
+//! Prefix extractors for jobs, before and after the catalog is loaded.
 
 use crate::base::IndexId;
 use crate::base::prefix_extractor::{PrefixExtractor, PrefixExtractors};
 use crate::catalog::Catalog;
 use std::sync::{Arc, OnceLock};
 
-/// The key shapes of the catalog; none until it is loaded.
+/// The prefix extractors of the catalog; none until it is loaded.
 pub(super) struct LatePrefixExtractors(pub(super) Arc<OnceLock<Arc<Catalog>>>);
 
 impl PrefixExtractors for LatePrefixExtractors {

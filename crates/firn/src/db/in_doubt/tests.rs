@@ -26,7 +26,7 @@ fn open(env: &MemEnv) -> Arc<Db> {
     Db::open(Arc::new(env.clone()), Path::new(DIR), options, None).unwrap()
 }
 
-/// The key that transaction `xid` of run `run` writes.
+/// The key that transaction `xid` of server run `run` writes.
 fn key(run: u8, xid: u64) -> Vec<u8> {
     let mut key = vec![0, 0, 0, 9, run];
     key.extend_from_slice(&xid.to_be_bytes());
@@ -97,8 +97,8 @@ fn with_binlog() -> ServerStart {
     }
 }
 
-/// The engine after a kill: its run prepared 1, 2 and 3, and its binary log has 1 and 3. No other
-/// run followed.
+/// The engine after a kill: its server run prepared 1, 2 and 3, and the binary log has 1 and 3. No
+/// other server run followed.
 fn killed() -> MemEnv {
     let env = env();
     TestBinlog::begin(10, true, true)
@@ -117,7 +117,8 @@ fn killed() -> MemEnv {
     env
 }
 
-/// The same, after another run without the engine, whose transactions have the same numbers.
+/// As [`killed`], but after another server run without the engine, whose transactions have the same
+/// numbers.
 fn killed_and_started_without() -> MemEnv {
     let env = killed();
     TestBinlog::begin(30, true, true)
@@ -199,7 +200,7 @@ fn what_is_not_known_stays_prepared() {
     let db = open(&env);
     prepare(&db, 1, 1);
     drop(db);
-    // The run named later is not the run of transaction 1.
+    // The server run that the log names later is not that of transaction 1.
     TestBinlog::begin(10, true, true).save(&env, FIRST);
     let db = open(&env);
     db.note_server_run(Some(Path::new(FIRST))).unwrap();
@@ -279,7 +280,7 @@ fn a_binary_log_that_is_gone_is_no_answer() {
 #[test]
 fn a_repaired_copy_knows_the_runs() {
     let env = killed_and_started_without();
-    // One more transaction of an unknown run, and one of another run.
+    // Prepare one more transaction of an unknown server run, and one of another server run.
     let db = open(&env);
     prepare(&db, 2, 7);
     db.note_server_run(Some(Path::new(THIRD))).unwrap();
@@ -324,7 +325,7 @@ fn a_repaired_copy_trusts_no_run_named_before_a_loss() {
     let db = open(&env);
     db.note_server_run(Some(Path::new(FIRST))).unwrap();
     prepare(&db, 2, 7);
-    // The records that are damaged below name another run, and prepare transactions of it.
+    // The records that are damaged below name another server run, and prepare transactions of it.
     TestBinlog::begin(30, true, true).save(&env, THIRD);
     db.note_server_run(Some(Path::new(THIRD))).unwrap();
     prepare(&db, 3, 8);

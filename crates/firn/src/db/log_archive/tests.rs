@@ -344,7 +344,7 @@ fn what_is_covered_is_in_the_archive() {
 fn closing_does_not_wait_without_end_for_an_archive_that_does_not_answer() {
     let mem = MemEnv::new();
     mem.create_dir_all(Path::new(ARCHIVE)).unwrap();
-    // The archive hangs only when the log ends, or from the start.
+    // The archive hangs from the start (`before`), or only when the database closes.
     for before in [false, true] {
         let env = FaultEnv::new(Arc::new(mem.clone()));
         let heard = Arc::new(Heard::default());
@@ -365,7 +365,7 @@ fn closing_does_not_wait_without_end_for_an_archive_that_does_not_answer() {
         let told = heard.0.lock().concat();
         assert!(told.contains("does not answer"), "{told}");
         assert_eq!(archived_in(&mem), [0; 0]);
-        // The archive answers when nobody waits any more: no step and no message may follow.
+        // Now the archive answers, but nobody waits any more: no step and no message may follow.
         let said = heard.0.lock().len();
         env.clear();
         let gone = (0..6000).any(|_| {

@@ -217,7 +217,7 @@ impl RepairCopy {
                 .into_iter()
                 .map(|meta| (LAST_LEVEL as u8, 0, meta))
                 .collect(),
-            // No segment is needed: what the log told goes along.
+            // The new database needs no log segment: the copy has what the log held.
             log_number: Some(0),
             last_seqno: Some(last_seqno),
             counters,

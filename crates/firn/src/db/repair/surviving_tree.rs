@@ -50,7 +50,7 @@ impl SurvivingTree {
             });
         match tree {
             Ok(tree) => {
-                // First: files that lie elsewhere would pass for missing ones.
+                // Check this first: files that lie in an object store would pass for missing ones.
                 let mut files = tree.state.files.values();
                 files.try_for_each(|placed| placed.meta.check_local())?;
                 match doubt(damaged_db, &tree)? {
@@ -118,7 +118,7 @@ impl SurvivingTree {
 }
 
 /// The places of blobs. A manifest that lost its end may lack the last moves; the blob files
-/// themselves then say which logical file they hold. No table shows such a loss, since references
+/// themselves then say which logical file they hold. No SST shows such a loss, since references
 /// keep the logical id.
 fn blobs_moved(
     damaged_db: &ReadOnlyDb,
@@ -150,7 +150,7 @@ fn doubt(damaged_db: &ReadOnlyDb, tree: &ReadOnlyTree) -> Result<Option<Error>> 
     let Some(missing) = missing else {
         return Ok(None);
     };
-    // Leftovers of an earlier run have smaller ids than the manifest: each start begins a new
+    // Leftovers of an earlier start have smaller ids than the manifest: each start begins a new
     // manifest.
     let mut newer = there;
     newer.retain(|id| !known.contains_key(id) && *id > tree.manifest_id);

@@ -113,12 +113,12 @@ impl Inode {
         }
     }
 
-    /// Blocks of its bytes and its reserved space, without the one for the file itself.
+    /// Blocks of the file's bytes and of its reserved space, without the block for the file itself.
     fn blocks(&self) -> usize {
         self.live.len().max(self.aside).div_ceil(BLOCK)
     }
 
-    /// Additional blocks that it needs to reach up to `end`.
+    /// Additional blocks that the file needs to reach up to `end`.
     pub(super) fn blocks_to_reach(&self, end: usize) -> usize {
         end.div_ceil(BLOCK).saturating_sub(self.blocks())
     }
@@ -127,12 +127,12 @@ impl Inode {
         self.aside = self.aside.max(end);
     }
 
-    /// Blocks reserved behind its end.
+    /// Blocks reserved behind the end of the file.
     pub(super) fn blocks_aside(&self) -> usize {
         self.blocks() - self.live.len().div_ceil(BLOCK)
     }
 
-    /// Writes, not durably.
+    /// Writes bytes, not durably.
     pub(super) fn write(&mut self, offset: usize, bytes: &[u8]) {
         write_at(&mut self.live, offset, bytes);
         self.pending.push(Write {
@@ -247,7 +247,7 @@ enum DirectoryChange {
 }
 
 impl DirectoryChange {
-    /// The directory whose sync makes it durable.
+    /// The directory whose sync makes the change durable.
     fn dir(&self) -> &Path {
         match self {
             Self::Link(path, _)

@@ -48,7 +48,8 @@ impl Rings {
         })
     }
 
-    /// Submits reads of `places`, at most [`READS_MAX`]. `None` if no ring is available.
+    /// Submits reads of `places`, of which there must be at most [`READS_MAX`]. `None` if no ring
+    /// is available.
     pub(super) fn start(self: &Arc<Self>, places: &[PrefetchExtent]) -> Option<RingReads> {
         assert!(places.len() <= READS_MAX);
         if self.lent.fetch_add(1, Ordering::Relaxed) >= LENT_MAX {

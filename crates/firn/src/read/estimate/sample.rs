@@ -23,7 +23,7 @@ const SKIPS_A_CHECK: u64 = 1024;
 pub(super) enum SampleEnd {
     /// The end of the range.
     All(u64),
-    /// This row, which is not counted.
+    /// The row with this key, which is not counted.
     Until { rows: u64, key: Vec<u8> },
     /// A stretch of entries that are not rows, after `passed` entries.
     Amid { rows: u64, passed: u64 },

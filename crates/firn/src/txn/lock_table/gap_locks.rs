@@ -296,7 +296,7 @@ impl IndexGaps {
 pub enum GapGrant {
     /// The owner had locked the whole range before.
     Before,
-    /// The owner had locked some keys of the range before.
+    /// The owner had locked some keys of the range before, or all of them in several pieces.
     Partly,
     /// The owner had locked no key of the range before.
     Newly,

@@ -23,7 +23,8 @@ use std::ops::Bound;
 /// no arithmetic order, but also lock keys without rows: inserts between two rows would wait at
 /// READ COMMITTED, where they need not wait in InnoDB; and each merge would have to look for rows
 /// in between that other owners hold. Rejected as well: hashes of the keys. They have no order, so
-/// there would be no bounds to report, and take 16 bytes per key where a run takes none.
+/// there would be no bounds to report, and take 16 bytes per key where consecutive numbers take
+/// none.
 #[derive(Default)]
 pub(in crate::txn) struct KeySet {
     blocks: BTreeMap<Box<[u8]>, Block>,

@@ -9,7 +9,7 @@ use std::time::Duration;
 /// The outcome of a waiting request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WaitOutcome {
-    /// None yet: the request is in its row's queue.
+    /// None yet: the request is in its row's queue, or the insert waits for gap locks.
     Waiting,
     Granted,
     /// Chosen as the victim of a deadlock.

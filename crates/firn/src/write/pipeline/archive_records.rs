@@ -1,4 +1,4 @@
-//! Records for an archive of the log: the time, positions in the binary log, and records that name
+//! Records for a log archive: the time, positions in the binary log, and records that name
 //! only files that the archive has.
 
 use super::{CommitRecord, Pipeline, PipelineState, counter_records, file_ids};
@@ -40,7 +40,7 @@ impl Pipeline {
     }
 
     /// Notes that the binary log ends at `place` before the host's next change of the catalog. Only
-    /// for the archive of the log.
+    /// for the log archive.
     pub fn note_binlog_position(&self, place: OwnedBinlogPosition) {
         if self.archived.is_some() {
             self.state.lock().told = Some(place);
@@ -74,11 +74,10 @@ impl Pipeline {
         (clock(), !self.wal.segment_used())
     }
 
-    /// Records in the archive of the log, if there is one, that the manifest has the files of a
-    /// load.
+    /// Records in the log archive, if there is one, that the manifest has the files of a load.
     ///
     /// # Errors
-    /// Of an append.
+    /// Those of an append to the log.
     pub fn note_load(&self, files: &[FileMeta], counters: &[(u64, CounterValue)]) -> Result<()> {
         if self.archived.is_none() {
             return Ok(());

@@ -186,8 +186,8 @@ impl Pipeline {
     /// Commits a run. It gets its seqno as a batch does, and is visible as soon as earlier commits
     /// are. No I/O, apart from the log's buffer.
     ///
-    /// The active memtable is always replaced, even an empty one: a statement that pinned its view
-    /// before must not see later commits without the run.
+    /// The active memtable is always replaced, even an empty one: a statement that pinned its super
+    /// version before must not see later commits without the run.
     fn commit_run(
         &self,
         what: CommitRecord<'_>,

@@ -1,4 +1,4 @@
-//! Commits that are on their way when something fails.
+//! Tests in which something fails while commits are in progress.
 
 use super::*;
 use crate::base::event_listener::Silent;
@@ -73,7 +73,7 @@ fn commit(pipeline: &Pipeline, key: &[u8]) -> Result<Committed> {
     Ok(committed)
 }
 
-/// When this thread is next at `point`, `then` happens.
+/// Calls `then` when this thread next passes `point`.
 fn at(point: PausePoint, then: impl FnOnce() + 'static) {
     let mut then = Some(then);
     pause_points::on_this_thread(move |passed| {
@@ -105,7 +105,7 @@ fn a_durable_commit_becomes_visible_although_a_later_write_fails() {
         commit(&pipeline, b"first").unwrap();
         let others = Arc::clone(&pipeline);
         at(point, move || {
-            // The record of the commit below is in the log's buffer, and durable with this.
+            // The record of the commit below is in the log's buffer; this sync makes it durable.
             others.sync_all().unwrap();
             fail_the_log(&env);
             let lost = others.state.lock().last_seqno + 1;
@@ -114,7 +114,7 @@ fn a_durable_commit_becomes_visible_although_a_later_write_fails() {
             while others.state.lock().last_seqno < lost {
                 std::thread::yield_now();
             }
-            // The failure is contained while both are still on their way.
+            // The failure is contained while both commits are still in progress.
             let failed = others.sync_all().unwrap_err();
             assert_eq!(*failed.kind(), ErrorKind::Poisoned);
             let error = waits.join().unwrap().unwrap_err();
@@ -146,7 +146,7 @@ fn a_commit_that_panics_lets_those_behind_it_fail() {
         at(point, move || {
             let later = Arc::clone(&others);
             let behind = std::thread::spawn(move || commit(&later, b"behind"));
-            // The one behind has its seqno, and waits for this one.
+            // Wait until the commit behind has its seqno and waits for this one.
             while others.state.lock().waiting_for_publication == 0 {
                 std::thread::yield_now();
             }
@@ -161,7 +161,7 @@ fn a_commit_that_panics_lets_those_behind_it_fail() {
         assert_eq!(visible(&pipeline), 1);
         let refused = commit(&pipeline, b"refused").unwrap_err();
         assert!(refused.message().contains("panicked"), "{refused}");
-        // A flush that has begun to wait is not left waiting.
+        // A flush that waits for the memtable's writers must not wait forever.
         memtable.wait_quiescent();
     }
 }
@@ -189,8 +189,8 @@ fn a_panic_at_the_switch_of_memtables_poisons() {
 fn a_panic_in_the_log_lets_no_other_commit_take_the_seqno() {
     let Fixture { env, pipeline, .. } = fixture();
     commit(&pipeline, b"first").unwrap();
-    // The segment is full after some commits; preparing the next one panics under the pipeline's
-    // mutex.
+    // Some commits fill the segment; the preparation of the next segment then panics under the
+    // pipeline's mutex.
     env.inject(Fault {
         class: CallClass::Create,
         nth: 1,

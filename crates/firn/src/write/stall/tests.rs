@@ -98,7 +98,7 @@ fn writers_pay_for_what_was_committed() {
     let stall = slow();
     stall.pass(&|| false).unwrap();
     assert_eq!(stall.stats().delays, 0, "nothing was committed");
-    // A gigabyte: the next one waits, but no longer than a delay may be.
+    // After a commit of a gigabyte the next statement waits, but no longer than the longest delay.
     stall.committed(1 << 30);
     stall.pass(&|| false).unwrap();
     let stats = stall.stats();
@@ -118,7 +118,8 @@ fn an_opened_gate_forgets_what_is_owed() {
     assert_eq!(stall.stats().rate, 0);
 }
 
-/// Writers on a clock of their own: they look at the gate, sleep or commit.
+/// Simulates writers on a virtual clock: each looks at the gate, then sleeps or commits. Returns
+/// the number of commits in one second.
 fn passed_in_a_second(rng: &mut StdRng, writers: usize, cost_ns: u64, late_us: u64) -> u64 {
     let mut wakes: Vec<u64> = (0..writers as u64).collect();
     let (mut paid, mut passed) = (0, 0);
@@ -146,7 +147,7 @@ fn late_sleepers_lose_nothing_of_the_rate() {
         let mut rng = StdRng::seed_from_u64(seed);
         for writers in [1, 4, 16] {
             for late_us in [10, 100, 4000] {
-                // 100,000 a second, which one writer could just pass.
+                // The rate is 100,000 commits a second, which one writer could just make.
                 let passed = passed_in_a_second(&mut rng, writers, 10_000, late_us);
                 let room = 85_000..=100_000 + CREDIT_US / 10 + writers as u64;
                 assert!(room.contains(&passed), "{writers} {late_us}: {passed}");

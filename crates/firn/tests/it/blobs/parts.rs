@@ -62,7 +62,7 @@ fn a_length_and_a_beginning_take_no_memory_for_the_rest() {
         let value = unsafe { std::slice::from_raw_parts(address as *const u8, len as usize) };
         assert_eq!(value.len(), LEN);
         assert_eq!(value[..1000], [5 + id; 1000]);
-        // At most a huge page at each end.
+        // The kernel may have read up to one huge page more at each end.
         let memory = resident(value);
         assert!(memory < 8 << 20, "{memory} bytes");
         on = cursor.next(&mut txn, &mut record).unwrap();

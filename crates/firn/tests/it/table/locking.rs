@@ -146,9 +146,10 @@ fn a_locking_scan_reads_on_at_the_newest_point() {
     }
 }
 
-/// The lock holder's commit replaces the memtable after the scan has pinned its view and before it
-/// reads the visible seqno: the scan's read point has the seqno of that commit, but a view without
-/// it. The row under the cursor is older than its lock, so the scan must read it again.
+/// The lock holder's commit replaces the memtable after the scan has pinned its super version and
+/// before it reads the visible seqno: the scan's read point has the seqno of that commit, but a
+/// super version without it. The row under the cursor is older than its lock, so the scan must read
+/// it again.
 #[test]
 fn a_row_is_not_older_than_its_lock() {
     for index in [0, 1] {
@@ -201,9 +202,9 @@ fn a_row_is_not_older_than_its_lock() {
     }
 }
 
-/// The lock holder's commit is a file that is already in the scan's view, but becomes visible only
-/// after the scan has taken its read point. The row under the cursor is older than its lock, so the
-/// scan must read it again.
+/// The lock holder's commit is a file that is already in the scan's super version, but becomes
+/// visible only after the scan has taken its read point. The row under the cursor is older than its
+/// lock, so the scan must read it again.
 #[test]
 fn a_row_is_not_older_than_its_lock_if_the_commit_was_in_a_file_before_it_was_visible() {
     for index in [0, 1] {

@@ -1,7 +1,7 @@
 use super::*;
 use crate::backup::format::Position;
 
-/// A backup that ends at this place of the binary log.
+/// A backup that ends at this position of the binary log.
 fn backup(place: &str) -> Backup {
     let position = place.rsplit_once(':').map(|(file, pos)| Position {
         binlog_file: file.to_owned(),
@@ -36,7 +36,7 @@ fn a_backup_is_from_before_a_place_of_its_own_binary_log() {
     ] {
         assert_eq!(chosen(&places, wanted), at, "{wanted}");
     }
-    // A log of another name: whether the server ever had it the archive says.
+    // A position in a binary log of another name: only the archive knows whether the server had it.
     assert_eq!(chosen(&places, "mysql-bin.000008:4"), Some(0));
     assert_eq!(chosen(&["", ""], "bin.000001:4"), None);
 }

@@ -101,7 +101,8 @@ fn at(name: &str, pos: u64) -> RecoveryTarget {
     })
 }
 
-/// Twice: a commit with a position, then a change of the catalog that the binary log has after it.
+/// A log that has twice a commit with a position, and then a change of the catalog that the binary
+/// log has after it.
 fn with_binlog() -> Arc<dyn Env> {
     log(&[
         clock(1000, None),
@@ -206,7 +207,8 @@ fn a_change_of_the_catalog_just_before_the_last_commit_is_told() {
     for (pos, seqno, doubtful) in [
         (100, 3, &dropped[..]),
         (200, 4, &dropped),
-        // The binary log has something else before that position, most likely the change.
+        // Before this position, the binary log has something that is no commit, most likely the
+        // change of the catalog.
         (150, 3, &[]),
     ] {
         let reached = find(&env, &at("bin.000009", pos)).unwrap();
@@ -277,7 +279,7 @@ fn an_epoch_that_begins_is_no_gap() {
             after,
         };
         log_goes_on(&env, first, std::slice::from_ref(&epoch));
-        // The state behind it is one of the new epoch, also without a commit.
+        // The state after the epoch's record belongs to the new epoch, even without a commit.
         assert_eq!(find(&env, &RecoveryTarget::End).unwrap().seqno, after);
         assert_eq!(find(&env, &RecoveryTarget::Seqno(9)).unwrap().seqno, after);
         assert_eq!(find(&env, &RecoveryTarget::Seqno(8)).unwrap().seqno, 8);
@@ -285,12 +287,12 @@ fn an_epoch_that_begins_is_no_gap() {
         let reached = find(&env, &RecoveryTarget::End).unwrap();
         assert_eq!(reached.seqno, after + 1);
         assert!(reached.point.segment >= first + 50);
-        // From a backup that ends in the last segment before the epoch.
+        // A recovery may begin with a backup that ends in the last segment before the epoch.
         let last = *old.last().unwrap();
         let wanted = RecoveryTarget::Seqno(after + 1);
         let reached = find_point(&*env, Path::new(DIR), last, 9, &wanted).unwrap();
         assert_eq!(reached.seqno, after + 1);
-        // The last segment of the old epoch had groups: that one is a gap.
+        // The last segment of the old epoch had groups, so its removal leaves a gap.
         env.remove(&Path::new(DIR).join(segment_name(last)))
             .unwrap();
         let error = find(&env, &RecoveryTarget::End).unwrap_err().to_string();

@@ -97,7 +97,7 @@ fn a_run_of_any_length_takes_one_block() {
     assert!(!set.contains(&row(8, 1500)) && !set.contains(&row(6, 1500)));
 }
 
-/// Fills it in random order, in descending order, and with every second key removed at once.
+/// Fills the set in random order, in descending order, and with every second key removed at once.
 #[test]
 fn a_range_ends_as_a_run_in_whatever_order_it_was_filled() {
     let mut numbers: Vec<u64> = (0..20_000).collect();
@@ -106,7 +106,7 @@ fn a_range_ends_as_a_run_in_whatever_order_it_was_filled() {
     let mut shuffled = KeySet::default();
     numbers.iter().for_each(|n| shuffled.insert(&row(7, *n)));
     assert_eq!(shuffled.len(), 20_000);
-    // Split blocks are not joined again, but each holds one run.
+    // Split blocks are not joined again, but each has only consecutive numbers.
     assert!(shuffled.bytes() < 40_000, "{} bytes", shuffled.bytes());
     let mut descending = KeySet::default();
     (0..20_000)

@@ -114,7 +114,7 @@ impl Model {
 const OWNERS: u64 = 6;
 
 fn key(rng: &mut StdRng, from: &mut u8) -> Vec<u8> {
-    // Often the next key, so that runs arise.
+    // Often take the next key, so that series of neighbouring keys arise.
     *from = match rng.random_bool(0.6) {
         true => (*from + 1) % 24,
         false => rng.random_range(0..24),

@@ -8,7 +8,8 @@ const PLACES: usize = 16;
 const BASE_TARGET: f64 = 80.0 * MB;
 const STORED: f64 = 0.6;
 
-/// Writers, flushes and one compaction thread as flows of bytes, closed over the gate.
+/// A model of writers, flushes and one compaction thread as flows of bytes. Their backlog
+/// determines the rate at which the gate lets writers pass.
 struct Model {
     rng: StdRng,
     wanted: f64,
@@ -68,7 +69,8 @@ impl Model {
         MEMTABLE * STORED / PLACES as f64
     }
 
-    /// As the picker: the level that is more over its target than the next.
+    /// Picks L0 or the base level as the real picker does: L0 if it is fuller than the base level,
+    /// relative to the level that follows each.
     fn pick(&mut self) -> Option<Job> {
         let place = (0..PLACES).max_by_key(|&i| self.depth[i])?;
         let l0 = f64::from(self.depth[place]) / 4.0;
@@ -143,7 +145,7 @@ impl Model {
         passed
     }
 
-    /// Bytes that pass in each of so many seconds.
+    /// Bytes that pass the gate in each of `seconds` seconds.
     fn run(&mut self, seconds: usize) -> Vec<f64> {
         let second = |model: &mut Self| (0..100).map(|_| model.step(10_000)).sum();
         (0..seconds).map(|_| second(self)).collect()
@@ -169,7 +171,8 @@ fn no_second_falls_below_half_the_median() {
         let slowest = steady.iter().copied().fold(f64::MAX, f64::min);
         assert!(slowest >= middle / 2.0, "{slowest} of {middle}");
         assert_eq!(model.stops, 0, "a delay was too late");
-        // No ratchet: what passes late is what passed before, and it is what the work can do.
+        // The rate does not sink step by step: as much passes late as early, and that is what the
+        // compactions can do.
         let (early, late) = steady.split_at(steady.len() / 2);
         let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len() as f64;
         assert!(
@@ -178,7 +181,8 @@ fn no_second_falls_below_half_the_median() {
             mean(late),
             mean(early)
         );
-        // 10 bytes written in compactions for each stored one, and the base once more.
+        // Compactions write 10 bytes for each stored byte, and the move into the base level one
+        // more.
         let able = speed / (STORED * 11.0);
         assert!(
             mean(steady) > 0.8 * able.min(wanted),
@@ -213,9 +217,9 @@ fn an_idle_tree_and_an_unknown_drain_leave_the_gate_open() {
     drain.job_begins(1_000_000);
     drain.job_ends(2_000_000, 10_000_000);
     assert_eq!(rate(&Pressure::default(), &drain), None);
-    // 10 MB of L0 a second, of which each committed byte makes half a one.
+    // Compactions take 10 MB of L0 a second, and a committed byte makes half a byte of L0.
     assert_eq!(rate(&deep, &drain), Some((20_000_000, StallReason::L0)));
-    // Time without a job does not count; time of two at once counts once.
+    // Time without a job does not count; time with two jobs counts once.
     drain.job_begins(100_000_000);
     drain.job_begins(100_000_000);
     drain.job_ends(101_000_000, 10_000_000);
@@ -237,7 +241,7 @@ fn flushes_that_end_together_change_nothing() {
     drain.job_ends(2_000_000, 10_000_000);
     let before = drain.rate(StallReason::L0).unwrap();
     assert!((19.9e6..20.1e6).contains(&before), "{before}");
-    // Three memtables fill while one flush hangs; then all end at once.
+    // Three memtables fill while one flush hangs; then all four flushes end at once.
     committed += 40_000_000;
     for _ in 0..4 {
         drain.flushed(committed, 5_000_000, 100_000);

@@ -24,11 +24,11 @@ enum Broken {
 /// The key's row.
 #[derive(Default)]
 struct Row {
-    /// The owner holds it.
+    /// The owner holds the row.
     held: bool,
-    /// The other owner waits for it.
+    /// The other owner waits for the row.
     waiting: bool,
-    /// The other owner was granted it.
+    /// The other owner was granted the row.
     granted: bool,
 }
 
