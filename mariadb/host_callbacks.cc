@@ -36,8 +36,8 @@ void log(int severity, const char* message) {
 
 /*
   Parallel replication: a transaction that must commit later must not block one that commits
-  earlier. The server may decide to kill the blocker, which another thread does by kill_query(). On a
-  primary the server notes in the binary log that the waiter has waited, and replicas apply its
+  earlier. The server may decide to kill the blocker, which another thread does by kill_query(). On
+  a primary the server notes in the binary log that the waiter has waited, and replicas apply its
   transaction after the ones before it.
 */
 void lock_wait(void* waiter, void* blocker) {

@@ -99,9 +99,9 @@ void ha_firn::raise_auto_increment(const Field* field, const uchar* record) {
 
 /*
   Whether the statement may give its rows other generated values on a replica, which executes it
-  alone. INSERT … VALUES tells how many values it wants and gets them in one piece, and the binary log
-  has the first one. A statement of unknown length gets them in several pieces, between which other
-  sessions may take some; InnoDB locks the table for these.
+  alone. INSERT … VALUES tells how many values it wants and gets them in one piece, and the binary
+  log has the first one. A statement of unknown length gets them in several pieces, between which
+  other sessions may take some; InnoDB locks the table for these.
 */
 bool ha_firn::autoinc_lock_mode_stmt_unsafe() const {
   switch (thd_sql_command(ha_thd())) {

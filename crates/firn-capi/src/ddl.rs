@@ -12,8 +12,8 @@ use firn::catalog::{NewTable, TableRename};
 use std::ffi::{CString, c_char, c_void};
 
 /// Creates a table: atomic and durable. The core stores `frm` and `version` for the server and does
-/// not read them. `autoincrement` is the first AUTO_INCREMENT value of the table. `foreign_keys` may
-/// be NULL for a table without.
+/// not read them. `autoincrement` is the first AUTO_INCREMENT value of the table. `foreign_keys`
+/// may be NULL for a table without.
 ///
 /// # Safety
 /// The pointers are valid for what they name.
@@ -166,8 +166,8 @@ pub unsafe extern "C" fn firn_rename_table(
 
 /// Empties a table: atomic and durable. Its AUTO_INCREMENT values start anew. Open handles of the
 /// table stay valid and see the empty table. If foreign keys refer to it, the call waits for
-/// transactions that rely on its indexes, as a DDL statement of `session`, which may be NULL, for at
-/// most `lock_timeout_us`.
+/// transactions that rely on its indexes, as a DDL statement of `session`, which may be NULL, for
+/// at most `lock_timeout_us`.
 ///
 /// # Safety
 /// `session` is a live session of this thread; the pointers are valid for what they name.

@@ -110,7 +110,10 @@ fn text(report: &Report) -> String {
     }
     let sections = [
         ("not converted, run again:", &report.failed),
-        ("foreign keys that are NOT in force, run again:", &report.missing),
+        (
+            "foreign keys that are NOT in force, run again:",
+            &report.missing,
+        ),
     ];
     for (heading, failures) in sections {
         if !failures.is_empty() {

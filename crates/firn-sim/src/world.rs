@@ -272,8 +272,8 @@ impl World {
         }
     }
 
-    /// Records an event without acknowledgement. `NoSpace` and `NoDescriptor` say that the event did
-    /// not happen; after any other error its outcome is unknown.
+    /// Records an event without acknowledgement. `NoSpace` and `NoDescriptor` say that the event
+    /// did not happen; after any other error its outcome is unknown.
     fn record_unacknowledged<T>(&mut self, result: Result<T>, event: Event) -> Result<T, StepEnd> {
         match &result {
             Ok(_) => {

@@ -27,8 +27,7 @@ pub use object_image::{ObjectImage, ServerObjectKind};
 pub use referencing_ddl::{DdlSession, TableRename};
 pub use schema::{
     CollationSchema, Collations, ColumnSchema, Difference, IndexPart, IndexSchema, PartSchema,
-    TableLocking,
-    TableSchema,
+    TableLocking, TableSchema,
 };
 pub use table_entry::{IndexEntry, TableEntry};
 pub use tables::{Catalog, NewTable};

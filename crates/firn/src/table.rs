@@ -333,7 +333,9 @@ impl Table {
     pub fn index_ids(&self) -> Vec<IndexId> {
         let current = self.current();
         let secondaries = Self::secondaries(&current).map(|(_, index)| index.id());
-        std::iter::once(current.clustered.id()).chain(secondaries).collect()
+        std::iter::once(current.clustered.id())
+            .chain(secondaries)
+            .collect()
     }
 
     fn secondaries(current: &TableIds) -> impl Iterator<Item = (usize, &IndexInfo)> {

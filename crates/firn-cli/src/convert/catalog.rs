@@ -2,10 +2,12 @@
 
 use super::client::Client;
 use super::foreign_key::{ForeignKey, TableName};
-use super::saved::SAVED_TABLE;
 use crate::server::quoted_text;
 use firn::base::{Error, ErrorKind, Result};
 use std::collections::BTreeMap;
+
+/// The table in which a conversion saves foreign keys ([`super::saved`]); it is never converted.
+pub const SAVED_TABLE: &str = "_firn_convert_constraints";
 
 /// A table that may be converted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -84,10 +86,7 @@ pub fn tables(client: &mut Client<'_>, schemas: &[String]) -> Result<Vec<TableIn
     Ok(tables)
 }
 
-fn blockers(
-    client: &mut Client<'_>,
-    schemas: &[String],
-) -> Result<BTreeMap<TableName, String>> {
+fn blockers(client: &mut Client<'_>, schemas: &[String]) -> Result<BTreeMap<TableName, String>> {
     let schemas = list(schemas);
     let queries = [
         format!(
@@ -135,8 +134,15 @@ pub fn foreign_keys(client: &mut Client<'_>, schemas: &[String]) -> Result<Vec<F
     }
     let mut keys: Vec<ForeignKey> = Vec::new();
     for row in columns {
-        let [schema, table, name, column, parent_schema, parent_table, parent_column] =
-            fields(row)?;
+        let [
+            schema,
+            table,
+            name,
+            column,
+            parent_schema,
+            parent_table,
+            parent_column,
+        ] = fields(row)?;
         let child = TableName { schema, table };
         let last = keys.last_mut();
         if let Some(last) = last.filter(|last| last.child == child && last.name == name) {

@@ -71,13 +71,14 @@ impl Plan {
         };
         spread(&mut reasons, links, &in_target);
 
-        let converts = |table: &TableInfo| {
-            is(&table.engine, from) && !reasons.contains_key(&table.name)
-        };
+        let converts =
+            |table: &TableInfo| is(&table.engine, from) && !reasons.contains_key(&table.name);
         let convert: Vec<TableInfo> = tables.iter().filter(|t| converts(t)).cloned().collect();
         let moved: BTreeSet<&TableName> = convert.iter().map(|table| &table.name).collect();
         let engine_after = |name: &TableName| {
-            let engine = by_name.get(name).map(|table| table.engine.to_ascii_lowercase());
+            let engine = by_name
+                .get(name)
+                .map(|table| table.engine.to_ascii_lowercase());
             match moved.contains(name) {
                 true => Some(to.to_ascii_lowercase()),
                 false => engine,
@@ -135,8 +136,14 @@ fn spread<'a>(
 ) {
     let mut linked: BTreeMap<&TableName, Vec<(&TableName, &ForeignKey)>> = BTreeMap::new();
     for key in keys {
-        linked.entry(&key.child).or_default().push((&key.parent, key));
-        linked.entry(&key.parent).or_default().push((&key.child, key));
+        linked
+            .entry(&key.child)
+            .or_default()
+            .push((&key.parent, key));
+        linked
+            .entry(&key.parent)
+            .or_default()
+            .push((&key.child, key));
     }
     let mut queue: VecDeque<TableName> = reasons.keys().cloned().collect();
     while let Some(name) = queue.pop_front() {

@@ -1,15 +1,12 @@
 //! The table in which a schema keeps the foreign keys that a conversion has dropped. It exists
 //! from before the first one is dropped until the last one is in force again.
 
-use super::catalog::fields;
+use super::catalog::{SAVED_TABLE, fields};
 use super::client::Client;
 use super::foreign_key::{ForeignKey, TableName};
 use crate::server::{quoted_name, quoted_text};
 use firn::base::Result;
 use std::collections::BTreeSet;
-
-/// Its name.
-pub const SAVED_TABLE: &str = "_firn_convert_constraints";
 
 fn saved_table(schema: &str) -> String {
     format!("{}.{}", quoted_name(schema), quoted_name(SAVED_TABLE))
@@ -40,8 +37,16 @@ pub fn load(client: &mut Client<'_>, schemas: &[String]) -> Result<Vec<ForeignKe
             saved_table(schema)
         ))?;
         for row in rows {
-            let [table, name, column, parent_schema, parent_table, parent_column, on_update, on_delete] =
-                fields(row)?;
+            let [
+                table,
+                name,
+                column,
+                parent_schema,
+                parent_table,
+                parent_column,
+                on_update,
+                on_delete,
+            ] = fields(row)?;
             let child = TableName {
                 schema: schema.clone(),
                 table,
@@ -85,21 +90,25 @@ pub fn save(client: &mut Client<'_>, keys: &[&ForeignKey]) -> Result<()> {
         ))?;
     }
     for key in keys {
-        let rows = key.columns.iter().enumerate().map(|(position, (column, parent_column))| {
-            let fields = [
-                &key.child.table,
-                &key.name,
-                &position.to_string(),
-                column,
-                &key.parent.schema,
-                &key.parent.table,
-                parent_column,
-                &key.on_update,
-                &key.on_delete,
-            ];
-            let fields: Vec<String> = fields.iter().map(|field| quoted_text(field)).collect();
-            format!("({})", fields.join(", "))
-        });
+        let rows = key
+            .columns
+            .iter()
+            .enumerate()
+            .map(|(position, (column, parent_column))| {
+                let fields = [
+                    &key.child.table,
+                    &key.name,
+                    &position.to_string(),
+                    column,
+                    &key.parent.schema,
+                    &key.parent.table,
+                    parent_column,
+                    &key.on_update,
+                    &key.on_delete,
+                ];
+                let fields: Vec<String> = fields.iter().map(|field| quoted_text(field)).collect();
+                format!("({})", fields.join(", "))
+            });
         let rows: Vec<String> = rows.collect();
         client.ask(&format!(
             "REPLACE INTO {} VALUES {}",

@@ -78,7 +78,12 @@ fn convert_tables(
     for (done, table) in plan.convert.iter().enumerate() {
         let began = Instant::now();
         let statement = format!("ALTER TABLE {} ENGINE={}", table.name.quoted(), args.to());
-        let line = format!("[{}/{number}] {} ({})", done + 1, table.name, bytes(table.bytes));
+        let line = format!(
+            "[{}/{number}] {} ({})",
+            done + 1,
+            table.name,
+            bytes(table.bytes)
+        );
         match client.ask(&statement) {
             Ok(_) => {
                 let seconds = began.elapsed().as_secs_f64();
@@ -123,7 +128,11 @@ fn add(
             key.child, key.parent
         ));
     }
-    let statement = format!("ALTER TABLE {} ADD {}", key.child.quoted(), key.definition());
+    let statement = format!(
+        "ALTER TABLE {} ADD {}",
+        key.child.quoted(),
+        key.definition()
+    );
     ask(&statement)?;
     ask("UNLOCK TABLES")?;
     saved::forget(client, key).map_err(|error| error.to_string())

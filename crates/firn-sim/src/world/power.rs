@@ -115,7 +115,8 @@ impl World {
 
     /// Closes the database and opens it again. After a successful close, or one that fails with
     /// `NoSpace` or `NoDescriptor` (it could not store counters that no transaction committed),
-    /// nothing may be lost; after another failed close, the state must not be before the durable moment.
+    /// nothing may be lost; after another failed close, the state must not be before the durable
+    /// moment.
     ///
     /// # Errors
     /// [`StepEnd::Engine`] if the environment has died, or if the open or a read fails;

@@ -567,8 +567,8 @@ impl Definition<'_> {
         self.fails(violation, &what)
     }
 
-    /// Rows of a table with an index on a virtual column cannot change in a cascade: only the server
-    /// computes such a column.
+    /// Rows of a table with an index on a virtual column cannot change in a cascade: only the
+    /// server computes such a column.
     fn check_virtual(&self, key: &ForeignKey) -> Result<()> {
         if !key.on_delete.changes_rows() && !key.on_update.changes_rows() {
             return Ok(());

@@ -26,9 +26,9 @@ pub enum CallClass {
     Rename = 4,
     /// Removing.
     Remove = 5,
-    /// Every call that opens a file or a directory, for whatever purpose: also a sync of a directory
-    /// that is not [kept open](Env::keep_dir_open). Such a call counts in its other class, too, if
-    /// it passes this one.
+    /// Every call that opens a file or a directory, for whatever purpose: also a sync of a
+    /// directory that is not [kept open](Env::keep_dir_open). Such a call counts in its other
+    /// class, too, if it passes this one.
     Open = 6,
 }
 

@@ -141,9 +141,9 @@ impl Env for PosixEnv {
 
     fn create_from_allocated(&self, aside: &Path, path: &Path) -> Result<Box<dyn AppendFile>> {
         let file = opened(aside, "open", File::options().write(true).open(aside))?;
-        // A power cut may have undone an earlier rename but kept the bytes, or an unfinished file was
-        // given back. Emptying the file frees its space, so take the space again at once. Somebody
-        // else may be faster: then later writes find no space.
+        // A power cut may have undone an earlier rename but kept the bytes, or an unfinished file
+        // was given back. Emptying the file frees its space, so take the space again at once.
+        // Somebody else may be faster: then later writes find no space.
         let before = at(aside, "stat", file.metadata())?;
         if before.len() > 0 {
             at(aside, "truncate", file.set_len(0))?;

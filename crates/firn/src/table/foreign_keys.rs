@@ -265,8 +265,8 @@ impl Parent {
 }
 
 impl ReferencingKey {
-    /// `None` if the referenced table has no index for the foreign key: such a foreign key restricts
-    /// nothing.
+    /// `None` if the referenced table has no index for the foreign key: such a foreign key
+    /// restricts nothing.
     fn resolve(entry: &TableEntry, child: &TableEntry, key: &ForeignKey) -> Result<Option<Self>> {
         let (names, own_names) = (key.column_names(), key.parent_column_names());
         let number = child.schema.leading_index(&names, None);

@@ -2,8 +2,9 @@
 //!
 //! A transaction that writes a referencing row locks the value in an index of the referenced table,
 //! and a deleter of that value meets the lock there. DDL that gives the referenced table other
-//! indexes would leave such locks behind: the deleter would lock in the new index. So the DDL closes
-//! the table first and waits until no transaction relies on it; meanwhile others wait to enter.
+//! indexes would leave such locks behind: the deleter would lock in the new index. So the DDL
+//! closes the table first and waits until no transaction relies on it; meanwhile others wait to
+//! enter.
 
 use super::lock_table::LockOwner;
 use crate::base::{Error, ErrorKind, IndexId, Result};

@@ -320,8 +320,8 @@ impl Wal {
         }
     }
 
-    /// If the background thread could not prepare the next segment, lets it try again. The log is to
-    /// have a segment ahead when no file can be opened. A full disk has a retry of its own.
+    /// If the background thread could not prepare the next segment, lets it try again. The log is
+    /// to have a segment ahead when no file can be opened. A full disk has a retry of its own.
     pub fn ask_for_next_segment(&self) {
         let mut state = self.shared.state.lock();
         let missing = state.next.is_none() && state.next_wanted > state.segment.id;

@@ -297,8 +297,8 @@ fn a_deleter_waits_for_rows_that_were_not_checked() {
     other.commit().unwrap();
 }
 
-/// A copying ALTER of the referenced table is refused while a transaction relies on its indexes, and
-/// keeps others out until the copy has the name.
+/// A copying ALTER of the referenced table is refused while a transaction relies on its indexes,
+/// and keeps others out until the copy has the name.
 #[test]
 fn no_index_is_replaced_under_a_reference() {
     let world = World::new(ReferentialAction::Restrict, Referenced::Primary);
@@ -327,8 +327,8 @@ fn no_index_is_replaced_under_a_reference() {
     );
 }
 
-/// Threads insert and delete on both sides, with deadlocks and rollbacks. No committed row refers to
-/// a row that is not there.
+/// Threads insert and delete on both sides, with deadlocks and rollbacks. No committed row refers
+/// to a row that is not there.
 #[test]
 fn no_interleaving_leaves_an_orphan() {
     for (seed, referenced) in ALL.into_iter().enumerate() {

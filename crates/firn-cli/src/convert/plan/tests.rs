@@ -40,7 +40,13 @@ fn titles(keys: &[ForeignKey]) -> Vec<&str> {
 #[test]
 fn linked_tables_are_converted_with_their_keys() {
     let tables = vec![table("a", INNODB), table("b", INNODB), table("c", FIRN)];
-    let plan = Plan::new(tables, vec![key("b", "a"), key("a", "b")], vec![], INNODB, FIRN);
+    let plan = Plan::new(
+        tables,
+        vec![key("b", "a"), key("a", "b")],
+        vec![],
+        INNODB,
+        FIRN,
+    );
     assert_eq!(names(&plan.convert), ["s.a", "s.b"]);
     assert_eq!(titles(&plan.drop), ["b_a", "a_b"]);
     assert_eq!(titles(&plan.add), ["b_a", "a_b"]);
@@ -51,7 +57,12 @@ fn linked_tables_are_converted_with_their_keys() {
 fn a_table_that_stays_keeps_all_that_it_is_linked_to() {
     let mut text = table("text", INNODB);
     text.blocker = Some("FULLTEXT".into());
-    let tables = vec![text, table("a", INNODB), table("b", INNODB), table("free", INNODB)];
+    let tables = vec![
+        text,
+        table("a", INNODB),
+        table("b", INNODB),
+        table("free", INNODB),
+    ];
     let keys = vec![key("a", "text"), key("b", "a")];
     let plan = Plan::new(tables, keys, vec![], INNODB, FIRN);
     assert_eq!(names(&plan.convert), ["s.free"]);

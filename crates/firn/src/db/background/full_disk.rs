@@ -8,9 +8,9 @@ use crate::store::ReservePart;
 
 impl BackgroundWork {
     /// Refills the used parts of the reserve. While the disk is full, also retries to get room for
-    /// the log, and flushes the memtable: so deletions reach the tree and compactions can free their
-    /// room, and the log that the memtable holds becomes free, which may be much more than its file
-    /// takes.
+    /// the log, and flushes the memtable: so deletions reach the tree and compactions can free
+    /// their room, and the log that the memtable holds becomes free, which may be much more than
+    /// its file takes.
     pub(in crate::db) fn recheck_full_disk(&self) {
         if self.health.check().is_err() {
             return;

@@ -3,7 +3,8 @@
 use super::KeyName;
 use std::sync::Arc;
 
-/// The most changes of rows that may lead from the statement to a change by a cascade, as in InnoDB.
+/// The most changes of rows that may lead from the statement to a change by a cascade, as in
+/// InnoDB.
 pub(super) const DEPTH_MAX: usize = 15;
 
 /// A change of a row, by the statement or by a cascade, and the change that has led to it.

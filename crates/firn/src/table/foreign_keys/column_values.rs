@@ -5,8 +5,8 @@ use crate::catalog::ColumnSchema;
 use crate::keycode::Collator;
 use crate::rowcode::ColumnKind;
 
-/// The bytes of a column; `None` if it is NULL. CHAR comes without padding. A blob, which no foreign
-/// key has, is empty.
+/// The bytes of a column; `None` if it is NULL. CHAR comes without padding. A blob, which no
+/// foreign key has, is empty.
 fn value<'a>(column: &ColumnSchema, record: &'a [u8]) -> Option<&'a [u8]> {
     let of = &column.column;
     if of.null.is_some_and(|null| null.is_set(record)) {

@@ -12,8 +12,8 @@ use crate::table::neighbours::Neighbours;
 use crate::table::{Table, TableIds};
 use crate::txn::{LockMode, Nearest, Transaction};
 
-/// Looks for a referenced table that a copying ALTER is replacing, before it counts as missing. Each
-/// look waits for the ALTER.
+/// Looks for a referenced table that a copying ALTER is replacing, before it counts as missing.
+/// Each look waits for the ALTER.
 const LOOKS_MAX: usize = 8;
 
 /// The new row whose references are checked.
@@ -25,7 +25,8 @@ pub(in crate::table) struct NewReferences<'a> {
 }
 
 impl Table {
-    /// Checks the foreign keys whose columns begin the index `number`, before the entry with the key
+    /// Checks the foreign keys whose columns begin the index `number`, before the entry with the
+    /// key
     /// `entry` is written. `None` stands for the clustered index if the primary key is hidden.
     ///
     /// # Errors
@@ -98,8 +99,8 @@ impl Table {
         Err(own.name.error(NoReferencedRow))
     }
 
-    /// Whether there is a referenced row, which is locked then; `None` if `own`, as of `generation`,
-    /// must be resolved again.
+    /// Whether there is a referenced row, which is locked then; `None` if `own`, as of
+    /// `generation`, must be resolved again.
     fn try_reference(
         &self,
         txn: &mut Transaction,

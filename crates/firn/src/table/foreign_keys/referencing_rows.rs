@@ -31,8 +31,8 @@ pub(in crate::table) struct RowChange<'a> {
     pub(in crate::table) flags: WriteFlags,
 }
 
-/// Entries from `lower` on that begin with `prefix`, at the latest commit and with the own writes; at
-/// most `max`.
+/// Entries from `lower` on that begin with `prefix`, at the latest commit and with the own writes;
+/// at most `max`.
 fn entries(txn: &Transaction, prefix: &[u8], lower: &[u8], max: usize) -> Result<Vec<Vec<u8>>> {
     let range = ScanRange {
         lower: lower.to_vec(),
@@ -293,7 +293,8 @@ impl Table {
         Some(changed)
     }
 
-    /// Reads the row with the key `row_key`, which is locked, into `record`. False if there is none.
+    /// Reads the row with the key `row_key`, which is locked, into `record`. False if there is
+    /// none.
     fn read_row(
         &self,
         txn: &Transaction,

@@ -13,9 +13,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 /// between `merged` and `held` when they have to wait for one of them, read its weight in a
 /// deadlock search, and interrupt it. Lock order: `merged` → `held`. `waiting` is a leaf. `host` is
 /// held while a callback of the host runs ([`super::WaitObserver`]), and may be taken with the
-/// graph lock, a shard or a slot of gap locks held: these callbacks do not come back to the lock table, and
-/// the locks that they take in the host are never held by a thread that calls the engine. No
-/// thread holds two of them.
+/// graph lock, a shard or a slot of gap locks held: these callbacks do not come back to the lock
+/// table, and the locks that they take in the host are never held by a thread that calls the
+/// engine. No thread holds two of them.
 pub struct LockOwner {
     id: u64,
     /// The host's number of the session, for reports; 0 for none.

@@ -17,8 +17,8 @@ pub trait WaitObserver: Send + Sync {
     /// The transaction with context `waiter` waits until the one with context `blocker` releases a
     /// lock or leaves a queue. Called on the waiter's thread, once per blocker, before it sleeps;
     /// or on the thread of a blocker that gets in the way of a request that waits already (an
-    /// upgrade, a gap lock). Both contexts are those of [`LockOwner::new`]; an owner without context
-    /// is not reported. The other thread's context stays valid during the call, since
+    /// upgrade, a gap lock). Both contexts are those of [`LockOwner::new`]; an owner without
+    /// context is not reported. The other thread's context stays valid during the call, since
     /// [`LockOwner::detach_host`] waits for it.
     ///
     /// The call may have the blocker interrupted later, so it must not be made when the blocker's
@@ -99,8 +99,8 @@ impl ObserverCell {
     }
 }
 
-/// Reports that `waiter` waits for the owner with context `blocking`, if both have one. The caller is
-/// that owner's thread, and holds the lock of the queue, so `waiter` still waits.
+/// Reports that `waiter` waits for the owner with context `blocking`, if both have one. The caller
+/// is that owner's thread, and holds the lock of the queue, so `waiter` still waits.
 pub(super) fn tell_of(observer: &dyn WaitObserver, waiter: &LockWaiter, blocking: u64) {
     if blocking != 0 {
         let waiting = &waiter.owner;

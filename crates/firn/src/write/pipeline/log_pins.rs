@@ -2,14 +2,14 @@
 //! on.
 //!
 //! A transaction may stay prepared for days, and the log goes on meanwhile. So once too much log
-//! has piled up behind an old pin, its transaction is *logged again*: its prepare record is appended
-//! to the current segment, and when that is durable, the pin moves there. Replay takes the last
-//! prepare record of an xid, so it may meet both.
+//! has piled up behind an old pin, its transaction is *logged again*: its prepare record is
+//! appended to the current segment, and when that is durable, the pin moves there. Replay takes the
+//! last prepare record of an xid, so it may meet both.
 //!
 //! Worked example: `x` is prepared in segment 3, the log is in segment 40. Segment 40 gets
-//! `ServerRun, Prepare x` and is synced; the pin of `x` moves from 3 to 40. Segments 3 to 39 go with
-//! the next flush. If the commit of `x` comes between append and sync, the memtable takes over the
-//! old pin, 3, until it is flushed.
+//! `ServerRun, Prepare x` and is synced; the pin of `x` moves from 3 to 40. Segments 3 to 39 go
+//! with the next flush. If the commit of `x` comes between append and sync, the memtable takes over
+//! the old pin, 3, until it is flushed.
 //!
 //! Rejected: a second place for prepared transactions, such as a file for each. It would need its
 //! own rules for its sync, its archive and its recovery, and most prepared transactions live for
