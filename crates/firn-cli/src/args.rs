@@ -4,6 +4,11 @@ use clap::builder::TypedValueParser;
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
 
+/// The engine FIRN as `information_schema` names it.
+pub const FIRN: &str = "FIRN";
+/// The engine InnoDB as `information_schema` names it.
+pub const INNODB: &str = "InnoDB";
+
 /// Look into, check, repair, back up and restore a data directory of the Firn storage engine.
 ///
 /// Exit codes: 0 all is well; 1 damage was found, or something was lost; 2 the command line is
@@ -42,6 +47,9 @@ pub enum Command {
     Prune(Prune),
     /// Make a data directory out of a backup.
     Restore(Restore),
+    /// Move the tables of schemas from InnoDB to FIRN, or back, with their foreign keys. The
+    /// command can be repeated: it goes on where an earlier call ended.
+    Convert(Convert),
 }
 
 /// How to reach the server: options of its client program, which reads its option files, too.
@@ -62,8 +70,8 @@ pub struct Client {
     /// Port of the server.
     #[arg(long, short = 'P')]
     pub port: Option<u16>,
-    /// User, whose password is in an option file or in MYSQL_PWD; needs RELOAD, FILE, SUPER and
-    /// REPLICA MONITOR.
+    /// User, whose password is in an option file or in MYSQL_PWD. A backup needs RELOAD, FILE,
+    /// SUPER and REPLICA MONITOR; a conversion needs ALL on its schemas.
     #[arg(long, short = 'u')]
     pub user: Option<String>,
 }
@@ -159,6 +167,58 @@ pub struct Until {
     /// Up to the end of the archive.
     #[arg(long)]
     pub until_end: bool,
+}
+
+/// Arguments of `convert`.
+#[derive(Debug, clap::Args)]
+pub struct Convert {
+    /// The schemas. A foreign key that leads to another schema keeps its tables as they are, unless
+    /// that schema is named, too.
+    #[arg(required = true, value_name = "SCHEMA")]
+    pub schemas: Vec<String>,
+    /// The engine that tables are moved to; those of the other one are moved.
+    #[arg(long, value_enum, default_value = "firn")]
+    pub to: TargetEngine,
+    /// Change nothing; show which tables would be converted, and which stay, and why.
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Keep the changes out of the binary log: replicas stay as they are. Needs BINLOG ADMIN.
+    #[arg(long)]
+    pub local: bool,
+    /// Seconds to wait for transactions that use a table; other statements on the table wait
+    /// behind it meanwhile.
+    #[arg(long, default_value_t = 60)]
+    pub lock_wait: u32,
+    /// The server.
+    #[command(flatten)]
+    pub server: Client,
+}
+
+/// An engine that `convert` moves tables to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum TargetEngine {
+    /// From InnoDB to FIRN.
+    Firn,
+    /// From FIRN to InnoDB.
+    Innodb,
+}
+
+impl Convert {
+    /// The engine whose tables are moved.
+    pub fn from(&self) -> &'static str {
+        match self.to {
+            TargetEngine::Firn => INNODB,
+            TargetEngine::Innodb => FIRN,
+        }
+    }
+
+    /// The engine that they are moved to.
+    pub fn to(&self) -> &'static str {
+        match self.to {
+            TargetEngine::Firn => FIRN,
+            TargetEngine::Innodb => INNODB,
+        }
+    }
 }
 
 /// Arguments of `inspect`.

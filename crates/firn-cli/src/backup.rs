@@ -13,7 +13,7 @@ mod log_archive;
 mod pieces;
 mod restore;
 mod send;
-mod server;
+mod server_stage;
 mod source;
 mod stored_backups;
 pub mod table_file_names;

@@ -1,5 +1,5 @@
 //! `firn`: look into, check, repair, back up and restore a data directory of the Firn storage
-//! engine.
+//! engine, and convert tables of a running server.
 //!
 //! Exit codes: 0 all is well; 1 damage was found, or something was lost; 2 the command line is
 //! wrong; 3 a server holds the directory; 4 anything else, such as no database there, or one that a
@@ -8,6 +8,7 @@
 mod args;
 mod backup;
 mod check;
+mod convert;
 mod data_directory;
 mod definition;
 mod dump;
@@ -15,6 +16,7 @@ mod inspect;
 mod level_bars;
 mod output;
 mod repair;
+mod server;
 
 use args::{Args, Command};
 use clap::Parser;
@@ -49,6 +51,7 @@ fn main() -> ExitCode {
         Command::Backups(what) => backup::list(what, &out),
         Command::Prune(what) => backup::prune(what, &out),
         Command::Restore(what) => backup::restore(what, &out),
+        Command::Convert(what) => convert::run(what, &out),
     };
     match done {
         Ok(Outcome::Well) => ExitCode::SUCCESS,

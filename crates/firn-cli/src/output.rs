@@ -54,6 +54,13 @@ impl Output {
         eprintln!("{json}");
     }
 
+    /// Tells people on standard error how far the command is. With `--json` nothing is printed.
+    pub fn progress_line(&self, line: &str) {
+        if !self.json {
+            eprintln!("{line}");
+        }
+    }
+
     fn target(&self) -> ProgressDrawTarget {
         match !self.json && std::io::stderr().is_terminal() {
             true => ProgressDrawTarget::stderr(),

@@ -4,10 +4,10 @@
 use super::checkpoint::{Checkpoint, checkpoint_of, remove_left_behind};
 use super::definition_names::{is_database, is_definition};
 use super::format::Position;
-use super::server::Server;
 use super::table_file_names::encode;
 use crate::args::TakeBackup;
 use crate::data_directory::IN_DATADIR;
+use crate::server::Server;
 use firn::backup::archive_of;
 use firn::base::{Error, ErrorKind, Result};
 use firn::db::ReadOnlyDb;

@@ -1,7 +1,6 @@
 //! The running server, through its own client program, which reads option files and knows every way
 //! to authenticate.
 
-use super::format::Position;
 use crate::args::Client;
 use firn::base::{Error, ErrorKind, Result};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -25,8 +24,7 @@ const UNCHANGED: [&str; 13] = [
     "--init-command=DO 1",
 ];
 
-/// One session. When it is dropped the connection ends, and with it a backup stage that it has
-/// begun.
+/// One session of the server. Dropping it ends the connection.
 pub struct Server {
     child: Child,
     stdin: Option<ChildStdin>,
@@ -127,46 +125,11 @@ impl Server {
         Err(self.failure(statement))
     }
 
-    /// Goes to a stage of `BACKUP STAGE`.
-    ///
-    /// # Errors
-    /// `Busy` if something held it up for longer than `lock_wait_timeout`.
-    pub fn backup_stage(&mut self, stage: &str) -> Result<()> {
-        let entered = self.ask(&format!("BACKUP STAGE {stage}")).map(drop);
-        entered.map_err(|error| match error.to_string().contains("ERROR 1205") {
-            true => {
-                let what =
-                    "another backup, a long statement or ALTER TABLE goes on; see --lock-wait";
-                Error::new(ErrorKind::Busy, format!("{error}: {what}"))
-            }
-            false => error,
-        })
-    }
-
     /// The first field of the first row.
     pub fn ask_one(&mut self, statement: &str) -> Result<String> {
         let mut rows = self.ask(statement)?;
         let first = rows.first_mut().and_then(|row| row.first_mut());
         Ok(first.map(std::mem::take).unwrap_or_default())
-    }
-
-    /// The positions of the server's binary logs.
-    pub fn position(&mut self) -> Result<Position> {
-        let mut position = Position::default();
-        if let Some([file, pos, ..]) = self.ask("SHOW MASTER STATUS")?.first().map(Vec::as_slice) {
-            position.binlog_file.clone_from(file);
-            position.binlog_pos = pos.parse().unwrap_or(0);
-        }
-        position.gtid_binlog_pos = self.ask_one("SELECT @@global.gtid_binlog_pos")?;
-        position.gtid_slave_pos = self.ask_one("SELECT @@global.gtid_slave_pos")?;
-        // Relay_Master_Log_File and Exec_Master_Log_Pos.
-        if let Some(row) = self.ask("SHOW SLAVE STATUS")?.first()
-            && let (Some(file), Some(pos)) = (row.get(9), row.get(21))
-        {
-            position.source_file.clone_from(file);
-            position.source_pos = pos.parse().unwrap_or(0);
-        }
-        Ok(position)
     }
 
     fn failure(&mut self, statement: &str) -> Error {
@@ -186,6 +149,16 @@ impl Drop for Server {
         self.stdin = None;
         let _ = self.child.wait();
     }
+}
+
+/// An identifier in backticks.
+pub fn quoted_name(name: &str) -> String {
+    format!("`{}`", name.replace('`', "``"))
+}
+
+/// A string literal. The session's sql_mode must not have NO_BACKSLASH_ESCAPES.
+pub fn quoted_text(text: &str) -> String {
+    format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"))
 }
 
 /// A field as the client program writes it.
@@ -209,7 +182,7 @@ fn unescape(field: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::unescape;
+    use super::{quoted_name, quoted_text, unescape};
 
     #[test]
     fn fields_are_read_as_they_were() {
@@ -221,5 +194,11 @@ mod tests {
         ] {
             assert_eq!(unescape(written), field);
         }
+    }
+
+    #[test]
+    fn names_and_texts_end_where_they_should() {
+        assert_eq!(quoted_name("a`b"), "`a``b`");
+        assert_eq!(quoted_text(r"it's a \"), r"'it\'s a \\'");
     }
 }
