@@ -22,6 +22,13 @@ int refuse(const char* what) {
   return firn::kErrorReported;
 }
 
+/* System versioning by transaction, in the words that the server has for engines without it. */
+int refuse_transaction_versions(const TABLE* form) {
+  my_error(ER_VERS_FIELD_WRONG_TYPE, MYF(0), form->vers_start_field()->field_name.str, "TIMESTAMP(6)",
+           form->s->table_name.str);
+  return firn::kErrorReported;
+}
+
 /*
   The .frm image of a table, which the catalog keeps beside its version: tools that have no .frm
   file write one from it.
@@ -109,6 +116,7 @@ const char* key_without_guard(const TABLE* form) {
 int ha_firn::create(const char* name, TABLE* form, HA_CREATE_INFO* info) {
   THD* thd = ha_thd();
   if (!firn::database) return HA_ERR_INITIALIZATION;
+  if (form->versioned(VERS_TRX_ID)) return refuse_transaction_versions(form);
   if (wants_foreign_key(info)) return refuse("FOREIGN KEY");
   if (firn::galera_is_on(thd)) return refuse("Galera replication (wsrep_on)");
   if (const char* what = firn::key_without_guard(form)) return refuse(what);
