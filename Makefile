@@ -36,7 +36,7 @@ CPPFLAGS += -DMYSQL_DYNAMIC_PLUGIN -DMYSQL_SERVER -DHAVE_CONFIG_H -DDBUG_OFF -MM
 LDFLAGS += -shared -Wl,--version-script=mariadb/ha_firn.map -Wl,--gc-sections -Wl,-z,relro -Wl,-z,now
 LDLIBS += -lmysqlservices -lpthread -ldl -lm
 
-.PHONY: all help prepare demo stop test mtr soak bench bench-budgets bench-steady bench-sql bench-large lab lab-rocksdb lab-test lab-results lab-proofs lint format install uninstall deb clean FORCE
+.PHONY: all help prepare demo stop test mtr frameworks soak bench bench-budgets bench-steady bench-sql bench-large lab lab-rocksdb lab-test lab-results lab-proofs lint format install uninstall deb clean FORCE
 
 all: $(PLUGIN) $(TOOL)
 
@@ -47,6 +47,7 @@ help:
 	@echo 'make test     run every test'
 	@echo 'make mtr      the server'\''s own tests on FIRN, beside kept results: GROUPS="storage_engine engines innodb rpl"'
 	@echo 'make soak     what concurrent sessions see, judged, for MINUTES=30 at each isolation level'
+	@echo 'make frameworks  the tests of Django, SQLAlchemy and Alembic on InnoDB and on FIRN, compared; convert schemas of applications'
 	@echo 'make lint     formatting and lints of Rust, C++ and Python'
 	@echo 'make bench    the core beside RocksDB and fjall, some ten minutes; FULL=1: more engines, YCSB, 20 million keys'
 	@echo 'make bench-budgets  what single calls of the C ABI cost'
@@ -149,6 +150,12 @@ mtr:
 	@scripts/deps.sh mtr
 	@$(MAKE) --no-print-directory all
 	@GROUPS_OF_TESTS="$(GROUPS)" UPDATE="$(UPDATE)" scripts/mtr.sh
+
+frameworks:
+	@scripts/deps.sh test
+	@$(MAKE) --no-print-directory all
+	@scripts/frameworks.sh applications
+	@scripts/frameworks.sh
 
 soak:
 	@scripts/deps.sh test

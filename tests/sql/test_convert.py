@@ -12,7 +12,7 @@ from typing import Any
 
 import pymysql
 import pytest
-from server import IS_FIRN, REPOSITORY, Server
+from server import IS_FIRN, Server
 from test_backup import TOOL, firn
 
 pytestmark = pytest.mark.skipif(not IS_FIRN, reason="firn convert is FIRN's")
@@ -50,8 +50,8 @@ SCHEMA = [
 ROWS = [
     "INSERT INTO country VALUES ('de', 'Germany'), ('no', 'Norway')",
     "INSERT INTO customer (country, boss, name) VALUES ('de', NULL, 'Ada'), ('no', 1, 'Bo')",
-    "INSERT INTO `or``der` (shop, no, customer, total) SELECT seq MOD 3, seq, 1 + seq MOD 2, seq / 7"
-    " FROM seq_1_to_200",
+    "INSERT INTO `or``der` (shop, no, customer, total)"
+    " SELECT seq MOD 3, seq, 1 + seq MOD 2, seq / 7 FROM seq_1_to_200",
     "INSERT INTO line SELECT seq MOD 3, seq, 1, 'apples' FROM seq_1_to_200",
     "INSERT INTO chicken VALUES (1, NULL)",
     "INSERT INTO egg VALUES (1, 1)",
@@ -135,7 +135,8 @@ def test_there_and_back_the_dump_is_the_same(shop: Server) -> None:
 def test_a_dry_run_changes_nothing(shop: Server) -> None:
     before = dump(shop)
     report = convert(shop, "--dry-run")
-    assert report["dry_run"] and len(report["converted"]) == len(MOVED)
+    assert report["dry_run"]
+    assert len(report["converted"]) == len(MOVED)
     assert set(engines(shop).values()) == {"innodb", "myisam"}
     assert dump(shop) == before
 
