@@ -18,15 +18,15 @@ REFUSED: dict[str, tuple[str, tuple[str, ...]]] = {
     "plain": ("(id INT PRIMARY KEY, t TEXT, g POINT, KEY t (t(20)))", ()),
     "parent": (
         "(id INT PRIMARY KEY)",
-        ("foreign key lines_fk of lab.child refers to it",),
+        (),
     ),
     "child": (
         "(id INT PRIMARY KEY, p INT, CONSTRAINT lines_fk FOREIGN KEY (p) REFERENCES parent (id))",
-        ("foreign key lines_fk to lab.parent",),
+        (),
     ),
     "tree": (
         "(id INT PRIMARY KEY, up INT, CONSTRAINT up_fk FOREIGN KEY (up) REFERENCES tree (id))",
-        ("foreign key up_fk to lab.tree",),
+        (),
     ),
     "words": (
         "(id INT PRIMARY KEY, t TEXT, u TEXT, FULLTEXT KEY t_words (t), FULLTEXT KEY (u))",
@@ -40,7 +40,7 @@ REFUSED: dict[str, tuple[str, tuple[str, ...]]] = {
         "(id INT PRIMARY KEY, b VARCHAR(20), KEY b (b)) CHARSET tis620",
         ("index b: collation tis620_thai_ci",),
     ),
-    "history": ("(id INT PRIMARY KEY) WITH SYSTEM VERSIONING", ("system versioning",)),
+    "history": ("(id INT PRIMARY KEY) WITH SYSTEM VERSIONING", ()),
 }
 
 # By name of the table: the text after the name in CREATE TABLE, and the SELECT that gives its rows;

@@ -21,15 +21,11 @@ _INDEXES = {
 # FIRN has the index, but its size is not estimated. InnoDB has no hash index: the server reports
 # the index type HASH for a UNIQUE index whose values are too long for a key.
 _ALLOWED = {"HASH"}
-_REFUSED_TYPES = {"SYSTEM VERSIONED": "system versioning"}
 
 
-def blockers(table: Table, keys: dict[tuple[str, str], list[str]]) -> tuple[str, ...]:
-    """The reasons why FIRN refuses one table, as text. `keys` is the result of `foreign_keys`."""
-    place = (table.database, table.name)
-    found = list(keys.get(place, []))
-    if table.kind in _REFUSED_TYPES:
-        return (_REFUSED_TYPES[table.kind], *found)
+def blockers(table: Table) -> tuple[str, ...]:
+    """The reasons why FIRN refuses one table, as text."""
+    found: list[str] = []
     for name, kind in table.left_out_kinds:
         if kind in _ALLOWED:
             continue
@@ -40,27 +36,6 @@ def blockers(table: Table, keys: dict[tuple[str, str], list[str]]) -> tuple[str,
             if column.collation in _COLLATIONS:
                 found.append(f"index {index.name}: collation {column.collation}")
     return tuple(dict.fromkeys(found))
-
-
-def foreign_keys(query: Query) -> dict[tuple[str, str], list[str]]:
-    """By table: the foreign keys because of which FIRN refuses the table.
-
-    They are the table's own, and those that refer to it.
-    """
-    found: dict[tuple[str, str], list[str]] = {}
-    rows = query(
-        "SELECT DISTINCT constraint_name, table_schema, table_name, referenced_table_schema, "
-        "referenced_table_name FROM information_schema.key_column_usage "
-        "WHERE referenced_table_name IS NOT NULL ORDER BY 2, 3, 1",
-        (),
-    )
-    for name, database, table, to_database, to_table in (map(str, row) for row in rows):
-        own, other = (database, table), (to_database, to_table)
-        found.setdefault(own, []).append(f"foreign key {name} to {'.'.join(other)}")
-        if own != other:
-            text = f"foreign key {name} of {'.'.join(own)} refers to it"
-            found.setdefault(other, []).append(text)
-    return found
 
 
 def of_server(query: Query) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from firn_lab.errors import LabError, UsageError
-from firn_lab.estimate.blockers import blockers, foreign_keys
+from firn_lab.estimate.blockers import blockers
 from firn_lab.estimate.entries import RowEncoder, SecondaryEncoder
 from firn_lab.estimate.predict import Prediction, predict
 from firn_lab.estimate.read_budget import Limits, ReadBudget, allot
@@ -52,6 +52,10 @@ class TableEstimate:
         return 0.0 if self.problem or self.stale else self.innodb_bytes - self.firn.bytes
 
 
+# Kinds of tables that FIRN takes, but whose size is not estimated.
+_NOT_ESTIMATED = {"SYSTEM VERSIONED": "system versioning", "SEQUENCE": "a sequence"}
+
+
 def estimate(
     query: Query, database: str | None, names: Sequence[str], limits: Limits
 ) -> Iterator[TableEstimate]:
@@ -59,18 +63,18 @@ def estimate(
     sizes = file_bytes(query)
     found = tables(query, database, names)
     _require_all(query, database, names, found)
-    keys = foreign_keys(query)
     stored = [sizes.get(f"{table.database}/{table.name}") for table in found]
     found = [as_large_as(table, size) for table, size in zip(found, stored, strict=True)]
     for table, size_told, reads in zip(found, stored, allot(found, limits), strict=True):
         by_statistics = table.data_bytes + table.index_bytes
         size = by_statistics if size_told is None else size_told
-        why = blockers(table, keys)
+        why = blockers(table)
         nothing = TableEstimate(
             table.full_name, table.rows, size, Prediction(0.0, 0.0), blockers=why
         )
         if table.kind != "BASE TABLE":
-            yield replace(nothing, problem=f"not estimated: {why[0]}")
+            what = _NOT_ESTIMATED.get(table.kind, table.kind.lower())
+            yield replace(nothing, problem=f"not estimated: {what}")
             continue
         if reads.problem:
             yield replace(nothing, problem=reads.problem)
