@@ -196,7 +196,7 @@ fn a_wait_for_a_gap_ends_with_its_time_and_with_a_kill() {
 #[test]
 fn the_end_of_an_index_is_not_joined_to_the_next_one() {
     let prefix = |index: u32| index.to_be_bytes().to_vec();
-    let table = GapLockTable::new();
+    let table = GapLockTable::new(Arc::default());
     let (a, b) = (LockOwner::new(1, 0), LockOwner::new(2, 0));
     table.lock(&a, &prefix(7), &prefix(8));
     table.lock(&a, &prefix(8), &prefix(9));
