@@ -167,6 +167,29 @@ pub fn foreign_keys(client: &mut Client<'_>, schemas: &[String]) -> Result<Vec<F
     Ok(keys)
 }
 
+/// The index of the child that has exactly the columns of the key, in order.
+///
+/// # Errors
+/// Those of the server.
+pub fn index_of(client: &mut Client<'_>, key: &ForeignKey) -> Result<Option<String>> {
+    let rows = client.ask(&format!(
+        "SELECT INDEX_NAME, COLUMN_NAME FROM information_schema.STATISTICS WHERE TABLE_SCHEMA = {} AND TABLE_NAME = {} \
+         AND NON_UNIQUE = 1 ORDER BY INDEX_NAME, SEQ_IN_INDEX",
+        quoted_text(&key.child.schema),
+        quoted_text(&key.child.table)
+    ))?;
+    let mut columns: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for row in rows {
+        let [index, column] = fields(row)?;
+        columns.entry(index).or_default().push(column);
+    }
+    let wanted = key.columns.iter().map(|(column, _)| column);
+    let found = columns
+        .into_iter()
+        .find(|(_, columns)| columns.iter().eq(wanted.clone()));
+    Ok(found.map(|(index, _)| index))
+}
+
 /// The fields of a row.
 ///
 /// # Errors
