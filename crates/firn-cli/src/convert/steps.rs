@@ -132,7 +132,7 @@ fn add(
     let statement = format!(
         "ALTER TABLE {} ADD {}",
         key.child.quoted(),
-        key.definition()
+        key.definition(index.as_deref())
     );
     ask(&statement)?;
     ask("UNLOCK TABLES")?;
