@@ -211,8 +211,8 @@ def expect_indexes_agree(server: Server) -> None:
     """Raises Broken if CHECK TABLE reports an error, or an index and the rows differ."""
     for table, indexes in INDEXES.items():
         # CHECK TABLE and the indexes of InnoDB's tables beside the tested ones are ignored: after a
-        # kill its purge and rollbacks are still running, and entries that these have not removed yet
-        # cause warnings, and now and then rows of an index-only read.
+        # kill its purge and rollbacks are still running, and entries that these have not removed
+        # yet cause warnings, and now and then rows of an index-only read.
         if not is_tested(server, table):
             continue
         status = rows(server, f"CHECK TABLE {table} EXTENDED")
