@@ -41,7 +41,7 @@ int ha_firn::analyze(THD*, HA_CHECK_OPT*) {
 }
 
 int ha_firn::optimize(THD* thd, HA_CHECK_OPT*) {
-  const firn_status status = firn_optimize_table(firn::database, m_share->core());
+  const firn_status status = firn_optimize_table(m_share->core());
   if (status == FIRN_OK) return HA_ADMIN_OK;
   (void)firn_error(status);
   push_warning_printf(thd, Sql_condition::WARN_LEVEL_WARN, ER_GET_ERRMSG, "FIRN: %s",

@@ -83,6 +83,18 @@ bool wants_foreign_key(const HA_CREATE_INFO* info) {
 
 namespace firn {
 
+/*
+  The session, if there is one, tells the core of changes to a temporary table that it has not
+  committed.
+*/
+int drop_table(const char* path) {
+  if (!database) return HA_ERR_NO_SUCH_TABLE;
+  THD* thd = current_thd;
+  Session* session = thd ? Session::find(thd) : nullptr;
+  note_binlog_position();
+  return to_server_error(firn_drop_table(database, session ? session->core() : nullptr, TableName(path).c_str()));
+}
+
 const char* key_without_guard(const TABLE* form) {
   for (uint i = 0; i < form->s->keys; i++) {
     const KEY* key_info = form->key_info + i;
@@ -97,7 +109,6 @@ const char* key_without_guard(const TABLE* form) {
 int ha_firn::create(const char* name, TABLE* form, HA_CREATE_INFO* info) {
   THD* thd = ha_thd();
   if (!firn::database) return HA_ERR_INITIALIZATION;
-  if (info->tmp_table()) return refuse("TEMPORARY");
   if (wants_foreign_key(info)) return refuse("FOREIGN KEY");
   if (firn::galera_is_on(thd)) return refuse("Galera replication (wsrep_on)");
   if (const char* what = firn::key_without_guard(form)) return refuse(what);
@@ -107,13 +118,20 @@ int ha_firn::create(const char* name, TABLE* form, HA_CREATE_INFO* info) {
   try {
     firn::TableDefinition definition(form);
     if (const char* what = definition.unsupported()) return refuse(what);
+    const ulonglong first_number = MY_MAX(info->auto_increment_value, 1ULL);
+    if (info->tmp_table()) {
+      firn::Session* session = firn::Session::get(thd);
+      if (!session) return HA_ERR_OUT_OF_MEM;
+      return firn::to_server_error(firn_create_temporary_table(
+          firn::database, session->core(), firn::TableName(name).c_str(), definition.get(), first_number));
+    }
     DefinitionImage image(form->s);
     firn::note_binlog_position();
     const LEX_CUSTRING& version = form->s->tabledef_version;
     const bool known = !joins_partitioned_table(thd, name);
     const firn_status status = firn_create_table(firn::database, firn::TableName(name).c_str(), definition.get(),
                                                  image.bytes(), known ? image.length() : 0, version.str,
-                                                 known ? version.length : 0, MY_MAX(info->auto_increment_value, 1ULL));
+                                                 known ? version.length : 0, first_number);
     return firn::to_server_error(status);
   } catch (const std::bad_alloc&) {
     return HA_ERR_OUT_OF_MEM;
@@ -122,8 +140,7 @@ int ha_firn::create(const char* name, TABLE* form, HA_CREATE_INFO* info) {
 
 int ha_firn::delete_table(const char* name) {
   if (!firn::database) return HA_ERR_INITIALIZATION;
-  firn::note_binlog_position();
-  return firn::to_server_error(firn_drop_table(firn::database, firn::TableName(name).c_str()));
+  return firn::drop_table(name);
 }
 
 int ha_firn::rename_table(const char* from, const char* to) {
@@ -135,8 +152,11 @@ int ha_firn::rename_table(const char* from, const char* to) {
 
 int ha_firn::truncate() {
   park();
+  firn::Session* session = firn::Session::get(ha_thd());
+  if (!session) return HA_ERR_OUT_OF_MEM;
   firn::note_binlog_position();
-  return firn::to_server_error(firn_truncate_table(firn::database, firn::TableName(m_path).c_str()));
+  return firn::to_server_error(
+      firn_truncate_table(firn::database, session->core(), firn::TableName(m_path).c_str()));
 }
 
 void ha_firn::update_create_info(HA_CREATE_INFO* info) {

@@ -69,7 +69,7 @@ void drop_tables(const char* prefix, bool (*wanted)(const char*), const char* wh
   }
   for (const std::string& name : names) {
     note_binlog_position();
-    const firn_status status = firn_drop_table(database, name.c_str());
+    const firn_status status = firn_drop_table(database, nullptr, name.c_str());
     if (status == FIRN_OK)
       sql_print_information("FIRN: dropped table '%s': %s", name.c_str(), why);
     else if (status != FIRN_NO_TABLE)
@@ -77,11 +77,7 @@ void drop_tables(const char* prefix, bool (*wanted)(const char*), const char* wh
   }
 }
 
-int drop_table(handlerton*, const char* path) {
-  if (!database) return HA_ERR_NO_SUCH_TABLE;
-  note_binlog_position();
-  return to_server_error(firn_drop_table(database, TableName(path).c_str()));
-}
+int drop_table(handlerton*, const char* path) { return firn::drop_table(path); }
 
 /*
   The server has dropped the tables that it knows; the remaining ones have lost their .frm file.

@@ -5,6 +5,9 @@
 
 namespace firn {
 
+/* Drops the table at `path`. Returns 0 or an error of the server. */
+int drop_table(const char* path);
+
 /* Sets the handlerton's callbacks for whole databases and for the recovery of interrupted DDL. */
 void set_ddl_callbacks(handlerton* hton);
 

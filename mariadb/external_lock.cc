@@ -9,6 +9,12 @@
 
 #include "ha_firn.h"
 #include "errors.h"
+#include "log.h"
+
+/* The server exports them to engines; no header declares them. */
+extern "C" int thd_binlog_format(const THD* thd);
+extern "C" bool thd_binlog_filter_ok(const THD* thd);
+extern "C" bool thd_sqlcom_can_generate_row_events(const THD* thd);
 
 namespace {
 
@@ -49,6 +55,15 @@ bool selects_from_snapshot_at_read_committed(int command) {
          command == SQLCOM_CREATE_TABLE;
 }
 
+/*
+  Whether the statement would be logged as text although the isolation level forbids it. The server
+  checks that itself, but not for temporary tables; InnoDB refuses the statement for them as well.
+*/
+bool is_logged_as_forbidden_text(THD* thd) {
+  return thd_tx_isolation(thd) <= ISO_READ_COMMITTED && thd_binlog_format(thd) == BINLOG_FORMAT_STMT &&
+         thd_binlog_filter_ok(thd) && thd_sqlcom_can_generate_row_events(thd);
+}
+
 }  // namespace
 
 THR_LOCK_DATA** ha_firn::store_lock(THD*, THR_LOCK_DATA** to, enum thr_lock_type lock_type) {
@@ -62,6 +77,11 @@ int ha_firn::refuse_unsupported(THD* thd, bool write) {
     my_error(ER_NOT_SUPPORTED_YET, MYF(0), "Galera replication (wsrep_on) of engine FIRN");
     return firn::kErrorReported;
   }
+  if (write && m_share->is_temporary() && is_logged_as_forbidden_text(thd)) {
+    my_error(ER_BINLOG_STMT_MODE_AND_ROW_ENGINE, MYF(0),
+             " FIRN logs rows when the isolation level is READ COMMITTED or READ UNCOMMITTED.");
+    return firn::kErrorReported;
+  }
   return 0;
 }
 
@@ -72,7 +92,10 @@ ReadIntent ha_firn::read_intent(THD* thd, thr_lock_type lock_type, bool write) c
   const bool locks_select = thd_tx_isolation(thd) == ISO_SERIALIZABLE && m_session->in_multi_statement_transaction();
 
   ReadIntent intent;
-  if (write) {
+  if (m_share->is_temporary()) {
+    /* Its session alone uses it: nobody else changes its rows. */
+    intent.mode = FIRN_READ_SNAPSHOT;
+  } else if (write) {
     intent.mode = FIRN_READ_LOCK_EXCLUSIVE;
   } else if (reads_without_row_locks(command) || command == SQLCOM_LOCK_TABLES) {
     intent.mode = FIRN_READ_SNAPSHOT;
@@ -99,6 +122,7 @@ ReadIntent ha_firn::read_intent(THD* thd, thr_lock_type lock_type, bool write) c
 }
 
 int ha_firn::begin(THD* thd, thr_lock_type lock_type, bool write) {
+  if (m_reset_due) forget_statement();
   if (int error = refuse_unsupported(thd, write)) return error;
   m_session = firn::Session::get(thd);
   if (!m_session) return HA_ERR_OUT_OF_MEM;
@@ -107,12 +131,15 @@ int ha_firn::begin(THD* thd, thr_lock_type lock_type, bool write) {
     if (int error = firn::to_server_error(firn_refuse_unsettled(m_share->core()))) return error;
   if (!m_is_clone) m_intent = read_intent(thd, lock_type, write);
   if (m_intent.whole_row) m_share->written(time(nullptr));
+  m_locked = true;
   return 0;
 }
 
 int ha_firn::external_lock(THD* thd, int lock_type) {
   if (lock_type == F_UNLCK) {
+    m_locked = false;
     park();
+    if (m_reset_due) forget_statement();
     abort_bulk();
     m_session = nullptr;
     return 0;
@@ -142,8 +169,11 @@ bool ha_firn::was_semi_consistent_read() {
 }
 
 /*
-  The row does not match. At READ COMMITTED and below its lock is released, if this read took it.
+  The row does not match. At READ COMMITTED and below its lock is released, if this read took it. An
+  optimistic table forgets it at every level: only rows that match are validated.
 */
 void ha_firn::unlock_row() {
-  if (m_intent.gives_back && m_cursor_live) (void)firn_cursor_unlock_row(m_cursor);
+  if (!m_cursor_live) return;
+  if (m_intent.gives_back) (void)firn_cursor_unlock_row(m_cursor);
+  if (m_share->is_optimistic() && m_intent.locks()) (void)firn_cursor_forget_row(m_cursor);
 }

@@ -2,6 +2,7 @@
 
 #include "ha_firn.h"
 #include "errors.h"
+#include "table_options.h"
 
 #include <mysql/service_thd_error_context.h>
 
@@ -14,11 +15,13 @@ handler::Table_flags ha_firn::table_flags() const {
       HA_PARTIAL_COLUMN_READ | HA_REQUIRES_KEY_COLUMNS_FOR_DELETE | HA_BINLOG_ROW_CAPABLE | HA_CAN_ONLINE_BACKUPS |
       HA_CONCURRENT_OPTIMIZE | HA_CAN_SKIP_LOCKED | HA_ONLINE_ANALYZE;
   /*
-    At READ COMMITTED and below, a statement may change other rows on a replica: others may insert
-    rows that it has not locked.
+    At READ COMMITTED and below, and in optimistic tables, a statement may change other rows on a
+    replica: others may insert rows that it has not locked.
   */
   THD* thd = ha_thd();
-  return thd && thd_tx_isolation(thd) <= ISO_READ_COMMITTED ? flags : flags | HA_BINLOG_STMT_CAPABLE;
+  const bool read_committed = thd && thd_tx_isolation(thd) <= ISO_READ_COMMITTED;
+  const bool optimistic = table_share && firn::is_optimistic(table_share->option_struct);
+  return read_committed || optimistic ? flags : flags | HA_BINLOG_STMT_CAPABLE;
 }
 
 /* The server calls it before open(), when key parts are only half filled in. */
@@ -97,12 +100,26 @@ handler* ha_firn::clone(const char* name, MEM_ROOT* mem_root) {
 */
 int ha_firn::reset() {
   park();
+  /*
+    On a replica the server resets temporary tables in the middle of a statement: when it closes a
+    system table that it has read for the statement, it marks all temporary tables of the replica as
+    free. A scan then goes on from its last key. The end of the lock is the end of the statement.
+  */
+  if (m_locked && m_share->is_temporary()) {
+    m_reset_due = true;
+    return 0;
+  }
+  forget_statement();
+  return 0;
+}
+
+void ha_firn::forget_statement() {
+  m_reset_due = false;
   abort_bulk();
   m_session = nullptr;
   m_scan_parked = false;
   m_keyread = false;
   m_write_flags = 0;
-  return 0;
 }
 
 namespace {

@@ -153,7 +153,10 @@ class ha_firn final : public handler {
   uint32_t clustered_index() const { return has_primary_key() ? table_share->primary_key : FIRN_PRIMARY; }
 
   int begin(THD* thd, thr_lock_type lock_type, bool write);
+  void forget_statement();
   int refuse_unsupported(THD* thd, bool write);
+  /* Temporary tables have no part in a commit of several engines. */
+  int may_write() { return m_share->is_temporary() ? 0 : m_session->may_write(); }
   ReadIntent read_intent(THD* thd, thr_lock_type lock_type, bool write) const;
 
   /*
@@ -210,6 +213,10 @@ class ha_firn final : public handler {
   /* The lock type of the last store_lock(), for the external_lock() that follows. */
   thr_lock_type m_lock_type = TL_UNLOCK;
   ReadIntent m_intent;
+  /* The server has locked the table for a statement, and has not unlocked it. */
+  bool m_locked = false;
+  /* reset() was called in between. */
+  bool m_reset_due = false;
   /* Set in a clone: begin() keeps the ReadIntent that clone() copied. */
   bool m_is_clone = false;
   bool m_keyread = false;

@@ -11,6 +11,7 @@
 #include "binlog_file.h"
 #include "status_vars.h"
 #include "sysvars.h"
+#include "table_options.h"
 #include "transaction.h"
 #include "log.h"
 #include "mysqld.h"
@@ -80,9 +81,10 @@ void hide_from_databases(const char* directory) {
 int init(void* plugin) {
   hton = static_cast<handlerton*>(plugin);
   hton->create = create_handler;
-  hton->flags = HTON_SUPPORTS_EXTENDED_KEYS | HTON_TEMPORARY_NOT_SUPPORTED | HTON_REQUIRES_CLOSE_AFTER_TRUNCATE |
-                HTON_TRUNCATE_REQUIRES_EXCLUSIVE_USE;
+  hton->flags =
+      HTON_SUPPORTS_EXTENDED_KEYS | HTON_REQUIRES_CLOSE_AFTER_TRUNCATE | HTON_TRUNCATE_REQUIRES_EXCLUSIVE_USE;
   hton->show_status = show_status;
+  hton->table_options = table_options;
   set_transaction_callbacks(hton);
   set_ddl_callbacks(hton);
   set_backup_callbacks(hton);

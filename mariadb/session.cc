@@ -10,8 +10,9 @@
 
 #include <new>
 
-/* The server exports it to engines; no header declares it. */
+/* The server exports both to engines; no header declares them. */
 void mysql_bin_log_commit_pos(THD* thd, ulonglong* position, const char** file);
+extern "C" bool thd_is_slave(const MYSQL_THD thd);
 
 namespace firn {
 namespace {
@@ -41,6 +42,11 @@ Session* Session::get(THD* thd) {
     firn_session_free(core);
     return nullptr;
   }
+  /*
+    A replica applies transactions in the order of their commits, some of them side by side. One
+    that is validated before an earlier one would make that one fail again and again.
+  */
+  if (thd_is_slave(thd)) (void)firn_lock_optimistic_tables(core, true);
   thd_set_ha_data(thd, hton, session);
   return session;
 }
@@ -102,6 +108,20 @@ int Session::refuse_second_engine() {
   return 0;
 }
 
+/*
+  Whether the transaction that is being committed has another engine in it that has committed
+  before, or that writes. The server has cleared the entries of those before.
+*/
+bool Session::another_engine_commits() const {
+  const THD_TRANS* const lists[] = {&thd_->transaction->all, &thd_->transaction->stmt};
+  for (const THD_TRANS* list : lists)
+    for (Ha_trx_info* other = list->ha_list; other; other = other->next()) {
+      if (!other->is_started()) return true;
+      if (other->ht() != hton && other->is_trx_read_write()) return true;
+    }
+  return false;
+}
+
 int Session::begin_statement() {
   if (aborted()) return HA_ERR_ROLLBACK;
   if (!hton->prepare)
@@ -161,8 +181,10 @@ int Session::commit(bool all) {
     */
     if (phase_ == CommitPhase::kOrdered) ha_flush_logs();
   } else {
+    if (another_engine_commits()) (void)firn_forget_reads(core_);
     status = firn_commit(core_);
   }
+  if (status == FIRN_DEADLOCK) return lose();
   const int error = to_server_error(status);
   if (error) {
     /*
@@ -183,6 +205,18 @@ int Session::commit(bool all) {
   }
   transaction_ended();
   return 0;
+}
+
+/*
+  Another transaction was first in an optimistic table. The server would report "Got error N during
+  COMMIT", and calls no rollback after a failed commit.
+*/
+int Session::lose() {
+  strmake(message_, firn_last_error(), sizeof(message_) - 1);
+  (void)firn_rollback(core_);
+  transaction_ended();
+  my_error(ER_LOCK_DEADLOCK, MYF(0));
+  return HA_ERR_LOCK_DEADLOCK;
 }
 
 int Session::rollback(bool all) {
@@ -210,8 +244,11 @@ int Session::prepare(bool all) {
   const firn_status status = firn_prepare(core_, image.data(), image.size(), is_from_client(xid));
   if (status != FIRN_OK) {
     const int error = to_server_error(status);
-    my_printf_error(error == HA_ERR_DISK_FULL ? ER_DISK_FULL : ER_ERROR_DURING_COMMIT, "FIRN: prepare failed: %s",
-                    MYF(0), message_);
+    if (status == FIRN_DEADLOCK)
+      my_error(ER_LOCK_DEADLOCK, MYF(0));
+    else
+      my_printf_error(error == HA_ERR_DISK_FULL ? ER_DISK_FULL : ER_ERROR_DURING_COMMIT, "FIRN: prepare failed: %s",
+                      MYF(0), message_);
     return error;
   }
   phase_ = CommitPhase::kPrepared;

@@ -110,6 +110,8 @@ class Session {
     kAborted,
   };
 
+  int lose();
+  bool another_engine_commits() const;
   int refuse_xa();
   int refuse_second_engine();
   bool is_ordered() const { return phase_ == CommitPhase::kOrdered || phase_ == CommitPhase::kOrderedInBinlog; }

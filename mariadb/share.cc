@@ -25,6 +25,8 @@ int Share::acquire(const char* path, const TABLE* table) {
         return kErrorReported;
       }
       if (status != FIRN_OK) return to_server_error(status);
+      optimistic_ = firn_table_is_optimistic(core_);
+      temporary_ = firn_table_is_temporary(core_);
       warn_of_difference(path);
     } catch (const std::bad_alloc&) {
       return HA_ERR_OUT_OF_MEM;

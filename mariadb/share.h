@@ -26,6 +26,13 @@ class Share : public Handler_share {
   void release();
 
   firn_table* core() const { return core_; }
+  /*
+    Whether the commit validates what transactions do to the table, which lock nothing in it. It
+    changes only while the table is closed.
+  */
+  bool is_optimistic() const { return optimistic_; }
+  /* The table is a temporary one, which one session at a time uses. */
+  bool is_temporary() const { return temporary_; }
 
   /*
     When the last statement that writes to the table began, as far as this object has seen it; 0 if
@@ -45,7 +52,9 @@ class Share : public Handler_share {
   void warn_of_difference(const char* path) const;
 
   firn_table* core_ = nullptr;
+  bool temporary_ = false;
   unsigned handlers_ = 0;
+  bool optimistic_ = false;
   std::atomic<time_t> updated_{0};
   std::atomic<uint64_t> rows_at_estimates_{0};
 };

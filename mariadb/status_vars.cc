@@ -43,6 +43,7 @@ struct st_mysql_show_var counter_variables[] = {COUNTER("blob_bytes_live", blob_
                                                 COUNTER("memory_bytes", memory_bytes),
                                                 COUNTER("memtable_bytes", memtable_bytes),
                                                 COUNTER("oldest_snapshot_age", oldest_snapshot_age),
+                                                COUNTER("optimistic_conflicts", optimistic_conflicts),
                                                 COUNTER("pinned_bytes", pinned_bytes),
                                                 COUNTER("reserve_bytes", reserve_bytes),
                                                 COUNTER("reused_bytes", reused_bytes),

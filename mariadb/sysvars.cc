@@ -34,6 +34,7 @@ unsigned int log_archive_timeout;
 char deadlock_detect;
 char print_all_deadlocks;
 unsigned long long snapshot_age_warning;
+unsigned long long max_wal_size;
 
 MYSQL_SYSVAR_STR(data_dir, data_dir, PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_READONLY,
                  "Directory of the engine's files; a relative path starts at datadir.", nullptr, nullptr, "#firn");
@@ -105,6 +106,13 @@ MYSQL_SYSVAR_ULONGLONG(
 MYSQL_SYSVAR_ULONGLONG(wal_segment_size, wal_segment_size, PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_READONLY,
                        "Size of one file of the write-ahead log, in bytes.", nullptr, nullptr, 16 * kMiB, 4 * kMiB,
                        1024 * kMiB, kMiB);
+
+MYSQL_SYSVAR_ULONGLONG(max_wal_size, max_wal_size, PLUGIN_VAR_RQCMDARG,
+                       "The write-ahead log that a start after a crash would read is kept at about this many bytes: "
+                       "changes in memory are written to sorted files once half of it has piled up behind them, and "
+                       "transactions that stay prepared for long are logged again.",
+                       nullptr, (update<unsigned long long, FIRN_OPTION_MAX_WAL_SIZE>), 1024 * kMiB, 16 * kMiB,
+                       kMaxSize, kMiB);
 
 MYSQL_SYSVAR_UINT(
     flush_log_at_trx_commit, flush_log_at_trx_commit, PLUGIN_VAR_RQCMDARG,
@@ -190,6 +198,7 @@ void set_core_options() {
   (void)firn_set_option(database, FIRN_OPTION_DEADLOCK_DETECT, deadlock_detect);
   (void)firn_set_option(database, FIRN_OPTION_PRINT_ALL_DEADLOCKS, print_all_deadlocks);
   (void)firn_set_option(database, FIRN_OPTION_SNAPSHOT_AGE_WARNING, snapshot_age_warning);
+  (void)firn_set_option(database, FIRN_OPTION_MAX_WAL_SIZE, max_wal_size);
 }
 
 bool log_is_archived() { return log_archive_dir && *log_archive_dir; }
@@ -232,6 +241,7 @@ struct st_mysql_sys_var* all[] = {MYSQL_SYSVAR(data_dir),
                                   MYSQL_SYSVAR(txn_memory_limit),
                                   MYSQL_SYSVAR(blob_threshold),
                                   MYSQL_SYSVAR(wal_segment_size),
+                                  MYSQL_SYSVAR(max_wal_size),
                                   MYSQL_SYSVAR(flush_log_at_trx_commit),
                                   MYSQL_SYSVAR(lock_wait_timeout),
                                   MYSQL_SYSVAR(rollback_on_timeout),

@@ -2,6 +2,7 @@
 
 #include "table_definition.h"
 #include "collation.h"
+#include "table_options.h"
 #include "key.h"
 
 namespace firn {
@@ -179,6 +180,7 @@ TableDefinition::TableDefinition(const TABLE* table) {
   m_def.indexes = m_indexes.data();
   m_def.index_count = uint32_t(m_indexes.size());
   m_def.primary = share->primary_key < share->keys ? share->primary_key : FIRN_NONE;
+  m_def.optimistic = is_optimistic(share->option_struct);
   m_def.collator = collator();
   m_def.default_record = share->default_values;
 }

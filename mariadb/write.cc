@@ -19,7 +19,7 @@ uint32_t relaxed_checks(THD* thd) {
 
 int ha_firn::write_row(const uchar* buf) {
   if (m_session->aborted()) return HA_ERR_ROLLBACK;
-  if (int error = m_session->may_write()) return error;
+  if (int error = may_write()) return error;
   if (table->next_number_field && buf == table->record[0])
     if (int error = update_auto_increment()) return error;
   uint32_t duplicate = 0;
@@ -53,7 +53,7 @@ bool ha_firn::loses_geometry(const uchar* old_row, const uchar* new_row) const {
 
 int ha_firn::update_row(const uchar* old_row, const uchar* new_row) {
   if (m_session->aborted()) return HA_ERR_ROLLBACK;
-  if (int error = m_session->may_write()) return error;
+  if (int error = may_write()) return error;
   if (loses_geometry(old_row, new_row)) {
     my_error(ER_CANT_CREATE_GEOMETRY_OBJECT, MYF(0));
     return HA_ERR_NULL_IN_SPATIAL;
@@ -71,7 +71,7 @@ int ha_firn::update_row(const uchar* old_row, const uchar* new_row) {
 
 int ha_firn::delete_row(const uchar* buf) {
   if (m_session->aborted()) return HA_ERR_ROLLBACK;
-  if (int error = m_session->may_write()) return error;
+  if (int error = may_write()) return error;
   return firn_error(firn_delete(m_session->core(), m_share->core(), buf, current_row_id()));
 }
 

@@ -2,8 +2,8 @@
 # Longer runs of tests that `make test` runs for a minute or two: make soak MINUTES=30
 #
 # Concurrent sessions of real servers run at READ COMMITTED and REPEATABLE READ in parallel, MINUTES
-# each, with kills of statements, sessions and servers. Then a primary and a replica are killed in
-# turn. Then threads run through the C ABI with
+# each, with kills of statements, sessions and servers; twice half of that with optimistic tables.
+# Then a primary and a replica are killed in turn. Then threads run through the C ABI with
 # pauses and simulated crashes, a third of that time. A judge checks the histories
 # (docs/internals/history.md). SEED repeats a run as far as thread scheduling allows.
 set -euo pipefail

@@ -7,7 +7,7 @@
 use firn::base::blob_buf::BlobBuf;
 use firn::base::encryption_envelope::EncryptedUnit;
 use firn::base::{ErrorKind, Kind, Value};
-use firn::catalog::{CatalogState, TableEntry, TableSchema};
+use firn::catalog::{CatalogState, TableEntry, TableLocking, TableSchema};
 use firn::rowcode::{Column, ColumnKind, InstantDefault, NullBit, RowFormat, RowLayout};
 use firn::write::Batch;
 
@@ -130,6 +130,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
         indexes: Vec::new(),
         primary: None,
         auto_increment: None,
+        locking: TableLocking::Pessimistic,
     };
     let index = firn::catalog::IndexEntry { id: 7, created: 3 };
     let entry = TableEntry {

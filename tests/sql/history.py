@@ -561,15 +561,20 @@ class Client:
 class Run:
     """Rounds of concurrent clients on one server, each round with lists of its own."""
 
-    def __init__(self, server: Server, engine: str, level: str, rng: Random) -> None:
+    def __init__(
+        self, server: Server, engine: str, level: str, rng: Random, optimistic: str = ""
+    ) -> None:
+        """`optimistic` has the names of the tables that are optimistic, such as "ps"."""
         self.server, self.engine, self.level, self.rng = server, engine, level, rng
+        self.optimistic = optimistic
         self.rounds = 0
         self.ids = itertools.count(1)
         self.totals: dict[str, int] = {}
         server.query("CREATE DATABASE IF NOT EXISTS history")
         for table, (definition, _) in TABLES.items():
             server.query(f"DROP TABLE IF EXISTS history.{table}")
-            server.query(f"CREATE TABLE history.{table} ({definition}) ENGINE={engine}")
+            option = "FIRN_LOCKING=OPTIMISTIC" if table in optimistic else ""
+            server.query(f"CREATE TABLE history.{table} ({definition}) ENGINE={engine} {option}")
 
     def places(self) -> list[RowList]:
         """Creates the lists of the next round."""
@@ -643,6 +648,7 @@ class Run:
             "gap_locks": True,
             "balanced": [place.number for place in shared.places if place.bank],
             "unique": [place.number for place in shared.places if place.table == "u"],
+            "optimistic": [p.number for p in shared.places if p.table in self.optimistic],
         }
         path = scratch_root() / f"history-{self.engine}-{self.level}-{self.rounds}.jsonl"
         with path.open("w") as out:

@@ -152,6 +152,7 @@ impl Database {
             index_count: 1,
             primary: 0,
             auto_increment: FIRN_NONE,
+            optimistic: false,
             collator: null(),
             default_record: null(),
         };
@@ -175,7 +176,7 @@ impl Database {
     /// Flushes and compacts everything.
     pub fn settle(&self) -> Result<()> {
         // SAFETY: the handles are live.
-        check(unsafe { firn_optimize_table(self.db, self.table) })
+        check(unsafe { firn_optimize_table(self.table) })
     }
 
     /// A session with a cursor on the primary key.

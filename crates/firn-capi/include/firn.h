@@ -127,7 +127,8 @@ typedef enum firn_status {
 typedef enum firn_read_mode {
   // The transaction's snapshot, without locks.
   FIRN_READ_SNAPSHOT = 0,
-  // The latest committed rows, each locked shared.
+  // The latest committed rows, each locked shared. In an optimistic table: the rows of the
+  // snapshot, which the commit validates; so for the next mode.
   FIRN_READ_LOCK_SHARED = 1,
   // The latest committed rows, each locked exclusively.
   FIRN_READ_LOCK_EXCLUSIVE = 2,
@@ -444,6 +445,10 @@ typedef struct firn_table_def {
   uint32_t primary;
   // Position of the AUTO_INCREMENT column, or `FIRN_NONE`.
   uint32_t auto_increment;
+  // Whether the table is optimistic: transactions lock nothing in it, and a commit fails with
+  // `FIRN_DEADLOCK` if another transaction was first. The stored definition counts, not the one
+  // with which the table is opened.
+  bool optimistic;
   // Computes collation weights; NULL if no part is text.
   const struct firn_collator *collator;
   // The record buffer of a row of defaults, which has the bytes to put under NULLs; or NULL.
@@ -541,6 +546,9 @@ typedef struct firn_counters {
   uint64_t reserve_bytes;
   // Lock waits that ended because their time ran out.
   uint64_t lock_timeouts;
+  // Transactions that lost against another one when their changes of optimistic tables were
+  // validated.
+  uint64_t optimistic_conflicts;
   // Number of commits since the oldest snapshot of a transaction was taken.
   uint64_t history_length;
   // Time since the oldest snapshot of a transaction was taken, seconds.
@@ -816,6 +824,13 @@ bool firn_cursor_was_semi_consistent(struct firn_cursor *cursor);
 // `cursor` is live and this thread's, its session too.
 enum firn_status firn_cursor_unlock_row(struct firn_cursor *cursor);
 
+// Forgets that the commit validates the row last read, if reading it has noted it: the row does
+// not match. Locks stay.
+//
+// # Safety
+// `cursor` is live and this thread's, its session too.
+enum firn_status firn_cursor_forget_row(struct firn_cursor *cursor);
+
 // Moves to the entry that the key image and `find_flag` (the server's `ha_rkey_function`) choose,
 // and reads its row. A NULL key means the first entry.
 //
@@ -978,11 +993,26 @@ enum firn_status firn_create_table(const struct firn_db *db,
                                    size_t version_len,
                                    uint64_t autoincrement);
 
-// Drops a table: atomic and durable. `FIRN_NO_TABLE` if there is none.
+// Creates a temporary table: neither it nor its rows are logged, and the next start finds nothing
+// of it. `table_name` is used for no other table. Other functions take the table by its name or
+// its handle, like any table. `autoincrement` is the first AUTO_INCREMENT value.
 //
 // # Safety
-// The pointers are valid for what they name.
-enum firn_status firn_drop_table(const struct firn_db *db, const char *table_name);
+// `session` is a live session of this thread; the pointers are valid for what they name.
+enum firn_status firn_create_temporary_table(const struct firn_db *db,
+                                             struct firn_session *session,
+                                             const char *table_name,
+                                             const struct firn_table_def *definition,
+                                             uint64_t autoincrement);
+
+// Drops a table: atomic and durable. `FIRN_NO_TABLE` if there is none. `session` is the one that
+// drops it, or NULL; a temporary table needs it.
+//
+// # Safety
+// `session` is NULL or a live session of this thread; the pointers are valid for what they name.
+enum firn_status firn_drop_table(const struct firn_db *db,
+                                 struct firn_session *session,
+                                 const char *table_name);
 
 // Renames a table: atomic and durable.
 //
@@ -994,8 +1024,10 @@ enum firn_status firn_rename_table(const struct firn_db *db, const char *from, c
 // table stay valid and see the empty table.
 //
 // # Safety
-// The pointers are valid for what they name.
-enum firn_status firn_truncate_table(const struct firn_db *db, const char *table_name);
+// `session` is a live session of this thread; the pointers are valid for what they name.
+enum firn_status firn_truncate_table(const struct firn_db *db,
+                                     struct firn_session *session,
+                                     const char *table_name);
 
 // Calls `each` with the name of every table whose name starts with `prefix`.
 //
@@ -1165,6 +1197,20 @@ enum firn_status firn_begin_statement(struct firn_session *session,
                                       uint64_t lock_timeout_us,
                                       bool autocommit);
 
+// Makes the session's transactions lock rows of optimistic tables, too, and wait for each other:
+// for a session that applies the changes of another server, in their order.
+//
+// # Safety
+// `session` is a live session of this thread.
+enum firn_status firn_lock_optimistic_tables(struct firn_session *session, bool on);
+
+// Forgets what a transaction without writes would validate in optimistic tables when it commits:
+// another engine has committed its part of the transaction, so `firn_commit` must not fail for it.
+//
+// # Safety
+// `session` is a live session of this thread.
+enum firn_status firn_forget_reads(struct firn_session *session);
+
 // Ends the statement and keeps its changes.
 //
 // # Safety
@@ -1231,7 +1277,8 @@ enum firn_status firn_rollback(struct firn_session *session);
 // `session` is a live session of this thread; pointers are valid for what they name.
 enum firn_status firn_savepoint(struct firn_session *session, uint64_t *mark);
 
-// Rolls back all writes after the savepoint; locks are kept.
+// Rolls back all writes after the savepoint. Locks are kept, except those of keys that only these
+// writes have locked.
 //
 // # Safety
 // `session` is a live session of this thread.
@@ -1321,12 +1368,25 @@ enum firn_status firn_table_open(const struct firn_db *db,
                                  const struct firn_table_def *definition,
                                  struct firn_table **out);
 
+// Whether the table is a temporary one, which only one session uses.
+//
+// # Safety
+// The table is live.
+bool firn_table_is_temporary(const struct firn_table *table);
+
 // Words on how the definition given at open differs from the stored one, if rows and keys have the
 // same bytes by both; NULL if the definitions do not differ. Valid until the table is closed.
 //
 // # Safety
 // The table is live.
 const char *firn_table_warning(const struct firn_table *table);
+
+// Whether the table is optimistic: transactions lock nothing in it, and a commit fails if another
+// transaction was first.
+//
+// # Safety
+// The table is live.
+bool firn_table_is_optimistic(const struct firn_table *table);
 
 // Closes a table.
 //
@@ -1391,11 +1451,11 @@ enum firn_status firn_check_table(struct firn_session *session,
                                   void *context,
                                   uint64_t *rows);
 
-// Compacts the whole database until the tree is at rest, with everything in the last level.
+// Compacts the whole database of the table until the tree is at rest, with everything in the last level.
 //
 // # Safety
 // The handles are live.
-enum firn_status firn_optimize_table(const struct firn_db *db, const struct firn_table *_table);
+enum firn_status firn_optimize_table(const struct firn_table *table);
 
 // Calls `each` for every open transaction of a session.
 //

@@ -45,6 +45,7 @@ pub unsafe extern "C" fn firn_bulk_insert(
             lock_duplicate_exclusive: false,
             private: true,
             skip_unique_secondary: flags & FIRN_WRITE_NO_UNIQUE_SECONDARY_CHECK != 0,
+            validated: false,
         };
         let load = load_of(session, whole, flags & FIRN_BULK_ONE_BY_ONE != 0)?;
         // SAFETY: the caller promises that blob columns of the record point to their bytes.

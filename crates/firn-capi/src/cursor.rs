@@ -6,6 +6,7 @@ use crate::session::{firn_session, session_mut};
 use crate::table::firn_table;
 use firn::base::Error;
 use firn::table::{Cursor, KeyImage, LockWait, PartialColumn, ReadMode, SeekMode};
+use firn::temporary::EphemeralDb;
 use firn::txn::LockMode;
 use std::sync::Arc;
 
@@ -14,6 +15,8 @@ pub struct firn_cursor {
     pub(crate) cursor: Cursor,
     pub(crate) session: *mut firn_session,
     pub(crate) record_len: usize,
+    /// Of a temporary table.
+    pub(crate) ephemeral: Option<Arc<EphemeralDb>>,
 }
 
 /// How a cursor reads.
@@ -22,7 +25,8 @@ pub struct firn_cursor {
 pub enum firn_read_mode {
     /// The transaction's snapshot, without locks.
     FIRN_READ_SNAPSHOT = 0,
-    /// The latest committed rows, each locked shared.
+    /// The latest committed rows, each locked shared. In an optimistic table: the rows of the
+    /// snapshot, which the commit validates; so for the next mode.
     FIRN_READ_LOCK_SHARED = 1,
     /// The latest committed rows, each locked exclusively.
     FIRN_READ_LOCK_EXCLUSIVE = 2,
@@ -92,12 +96,14 @@ pub unsafe extern "C" fn firn_cursor_open(
 ) -> firn_status {
     guard(|| {
         // SAFETY: the handle is live: the host frees it only after its last call with it.
-        let table = unsafe { firn_table::get(table) }?;
+        let whole = unsafe { firn_table::whole(table) }?;
+        let table = &whole.table;
         let mut cursor = Cursor::new(Arc::clone(table));
         // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
         // is unique.
-        unsafe { session_mut(session) }?;
-        cursor.reset(index_number(index), mode.into(), wait.into())?;
+        let transaction = unsafe { &session_mut(session)?.transaction };
+        let mode = table.read_mode(transaction, mode.into());
+        cursor.reset(index_number(index), mode, wait.into())?;
         let record_len = table.record_len();
         // SAFETY: the buffer has the table's record length and stays valid during the call; the out
         // pointer is valid for writes, and only this call refers to its target.
@@ -106,6 +112,7 @@ pub unsafe extern "C" fn firn_cursor_open(
                 cursor,
                 session,
                 record_len,
+                ephemeral: whole.ephemeral.clone(),
             }))
         };
         Ok(())
@@ -129,9 +136,12 @@ pub unsafe extern "C" fn firn_cursor_reset(
         // is unique.
         let cursor = unsafe { cursor_mut(cursor) }?;
         cursor.session = session;
+        // SAFETY: as above.
+        let session = unsafe { session_mut(session) }?;
+        let mode = cursor.cursor.read_mode(&session.transaction, mode.into());
         Ok(cursor
             .cursor
-            .reset(index_number(index), mode.into(), wait.into())?)
+            .reset(index_number(index), mode, wait.into())?)
     })
 }
 
@@ -169,7 +179,10 @@ pub unsafe extern "C" fn firn_cursor_resume(
         // is unique.
         let cursor = unsafe { cursor_mut(cursor) }?;
         cursor.session = session;
-        cursor.cursor.resume(mode.into(), wait.into());
+        // SAFETY: as above.
+        let session = unsafe { session_mut(session) }?;
+        let mode = cursor.cursor.read_mode(&session.transaction, mode.into());
+        cursor.cursor.resume(mode, wait.into());
         Ok(())
     })
 }
@@ -358,7 +371,27 @@ pub unsafe extern "C" fn firn_cursor_unlock_row(cursor: *mut firn_cursor) -> fir
         // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
         // is unique.
         let session = unsafe { session_mut(cursor.session) }?;
-        cursor.cursor.unlock_row(&session.transaction);
+        let txn = session.transaction_in(cursor.ephemeral.as_ref());
+        cursor.cursor.unlock_row(txn);
+        Ok(())
+    })
+}
+
+/// Forgets that the commit validates the row last read, if reading it has noted it: the row does
+/// not match. Locks stay.
+///
+/// # Safety
+/// `cursor` is live and this thread's, its session too.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_cursor_forget_row(cursor: *mut firn_cursor) -> firn_status {
+    guard(|| {
+        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
+        // is unique.
+        let cursor = unsafe { cursor_mut(cursor) }?;
+        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
+        // is unique.
+        let session = unsafe { session_mut(cursor.session) }?;
+        cursor.cursor.forget_row(&mut session.transaction);
         Ok(())
     })
 }

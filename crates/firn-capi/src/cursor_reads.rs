@@ -30,7 +30,8 @@ unsafe fn read(
         }
         // SAFETY: the buffer has the table's record length and stays valid during the call.
         let record = unsafe { std::slice::from_raw_parts_mut(record, cursor.record_len) };
-        match f(&mut cursor.cursor, &mut session.transaction, record)? {
+        let txn = session.transaction_in(cursor.ephemeral.as_ref());
+        match f(&mut cursor.cursor, txn, record)? {
             true => Ok(()),
             false => Err(nothing.into()),
         }

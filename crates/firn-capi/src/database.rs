@@ -7,6 +7,7 @@ use firn::base::Error;
 use firn::base::options::{CommitDurability, MutableOptions, Options};
 use firn::db::{Db, ServerStart};
 use firn::env::PosixEnv;
+use firn::temporary::TemporaryTables;
 use firn::write::OwnedBinlogPosition;
 use std::ffi::c_char;
 use std::path::{Path, PathBuf};
@@ -16,21 +17,38 @@ use std::sync::atomic::Ordering;
 /// An open database. A server opens one.
 pub struct firn_db {
     db: Arc<Db>,
+    temporary: TemporaryTables,
 }
 
 impl firn_db {
     /// A handle like that of `firn_open` for a database that was opened in Rust, for tests with
     /// their own environment. `firn_close` frees it.
     pub fn over(db: Arc<Db>) -> *mut Self {
-        boxed(Self { db })
+        let temporary = TemporaryTables::new(Arc::clone(&db));
+        boxed(Self { db, temporary })
     }
 
     /// # Safety
     /// `db` is NULL or from `firn_open`, and not closed.
     pub(crate) unsafe fn get<'a>(db: *const firn_db) -> Result<&'a Arc<Db>, CallOutcome> {
         // SAFETY: the handle is live: the host frees it only after its last call with it.
-        let db = unsafe { db.as_ref() };
-        Ok(&db.ok_or_else(|| Error::invalid("no database"))?.db)
+        Ok(&unsafe { Self::whole(db) }?.db)
+    }
+
+    /// # Safety
+    /// As for [`Self::get`].
+    pub(crate) unsafe fn temporary<'a>(
+        db: *const firn_db,
+    ) -> Result<&'a TemporaryTables, CallOutcome> {
+        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        Ok(&unsafe { Self::whole(db) }?.temporary)
+    }
+
+    /// # Safety
+    /// As for [`Self::get`].
+    unsafe fn whole<'a>(db: *const firn_db) -> Result<&'a Self, CallOutcome> {
+        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        unsafe { db.as_ref() }.ok_or_else(|| Error::invalid("no database").into())
     }
 }
 
@@ -169,7 +187,7 @@ pub unsafe extern "C" fn firn_open(
             return Err(error.into());
         }
         // SAFETY: the out pointer is valid for writes, and only this call refers to its target.
-        unsafe { out.write(boxed(firn_db { db })) };
+        unsafe { out.write(firn_db::over(db)) };
         Ok(())
     })
 }
@@ -189,6 +207,7 @@ pub unsafe extern "C" fn firn_close(db: *mut firn_db, thread_left: *mut bool) ->
         let Some(db) = (unsafe { unbox(db) }) else {
             return Ok(());
         };
+        db.temporary.close();
         let closed = db.db.close();
         if !thread_left.is_null() {
             // SAFETY: the out pointer is valid for writes, and only this call refers to its target.
@@ -308,6 +327,8 @@ pub enum firn_option {
     FIRN_OPTION_PRINT_ALL_DEADLOCKS = 10,
     /// Age of a snapshot, in seconds, at which the error log gets a warning; 0 for none.
     FIRN_OPTION_SNAPSHOT_AGE_WARNING = 11,
+    /// Bytes of log that a recovery may have to replay, about.
+    FIRN_OPTION_MAX_WAL_SIZE = 12,
 }
 
 /// Changes an option; the new value is used from now on.
@@ -362,6 +383,9 @@ pub unsafe extern "C" fn firn_set_option(
             }
             firn_option::FIRN_OPTION_TXN_MEMORY_LIMIT => {
                 mutable.txn_memory_limit.store(value, Ordering::Relaxed);
+            }
+            firn_option::FIRN_OPTION_MAX_WAL_SIZE => {
+                mutable.max_wal_size.store(value, Ordering::Relaxed);
             }
         }
         Ok(())

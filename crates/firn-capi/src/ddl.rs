@@ -5,9 +5,9 @@ use crate::database::firn_db;
 use crate::error::{firn_status, guard};
 use crate::pointers::{borrow_bytes, name};
 use crate::schema::{firn_table_def, table_schema};
+use crate::session::{firn_session, session_mut};
 use firn::base::Error;
 use firn::catalog::NewTable;
-use firn::table::Table;
 use std::ffi::{CString, c_char, c_void};
 
 /// Creates a table: atomic and durable. The core stores `frm` and `version` for the server and does
@@ -42,33 +42,75 @@ pub unsafe extern "C" fn firn_create_table(
         };
         let created_micros = db.wall_micros();
         let definition = NewTable {
-            schema: schema.clone(),
+            schema,
             frm,
             version,
             created_micros,
         };
-        db.catalog().create(table_name, definition)?;
-        if autoincrement > 1 {
-            let table = Table::open(db.catalog(), table_name, schema, &[])?;
-            table.set_autoincrement(autoincrement, 0, db.context())?;
-        }
+        let used = autoincrement.saturating_sub(1);
+        db.catalog().create_numbered(table_name, definition, used)?;
         Ok(())
     })
 }
 
-/// Drops a table: atomic and durable. `FIRN_NO_TABLE` if there is none.
+/// Creates a temporary table: neither it nor its rows are logged, and the next start finds nothing
+/// of it. `table_name` is used for no other table. Other functions take the table by its name or
+/// its handle, like any table. `autoincrement` is the first AUTO_INCREMENT value.
 ///
 /// # Safety
-/// The pointers are valid for what they name.
+/// `session` is a live session of this thread; the pointers are valid for what they name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_create_temporary_table(
+    db: *const firn_db,
+    session: *mut firn_session,
+    table_name: *const c_char,
+    definition: *const firn_table_def,
+    autoincrement: u64,
+) -> firn_status {
+    guard(|| {
+        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
+        // is unique; the strings end with a NUL byte and stay valid during the call.
+        let (temporary, session, table_name) = unsafe {
+            (
+                firn_db::temporary(db)?,
+                session_mut(session)?,
+                name(table_name)?,
+            )
+        };
+        // SAFETY: the definition and all that it points to stay valid during the call.
+        let schema = unsafe { table_schema(definition) }?;
+        temporary.create(table_name, schema, autoincrement, &mut session.temporary)?;
+        Ok(())
+    })
+}
+
+/// Drops a table: atomic and durable. `FIRN_NO_TABLE` if there is none. `session` is the one that
+/// drops it, or NULL; a temporary table needs it.
+///
+/// # Safety
+/// `session` is NULL or a live session of this thread; the pointers are valid for what they name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_drop_table(
     db: *const firn_db,
+    session: *mut firn_session,
     table_name: *const c_char,
 ) -> firn_status {
     guard(|| {
         // SAFETY: the handle is live: the host frees it only after its last call with it; the
         // strings end with a NUL byte and stay valid during the call.
-        let (db, table_name) = unsafe { (firn_db::get(db)?, name(table_name)?) };
+        let (db, temporary, table_name) = unsafe {
+            (
+                firn_db::get(db)?,
+                firn_db::temporary(db)?,
+                name(table_name)?,
+            )
+        };
+        if temporary.find(table_name).is_some() {
+            // SAFETY: NULL, or a live session that this thread alone uses.
+            let session = unsafe { session.as_mut() };
+            temporary.drop_table(table_name, session.map(|session| &mut session.temporary))?;
+            return Ok(());
+        }
         db.catalog().drop_table(table_name)?;
         Ok(())
     })
@@ -97,16 +139,29 @@ pub unsafe extern "C" fn firn_rename_table(
 /// table stay valid and see the empty table.
 ///
 /// # Safety
-/// The pointers are valid for what they name.
+/// `session` is a live session of this thread; the pointers are valid for what they name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_truncate_table(
     db: *const firn_db,
+    session: *mut firn_session,
     table_name: *const c_char,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handle is live: the host frees it only after its last call with it; the
-        // strings end with a NUL byte and stay valid during the call.
-        let (db, table_name) = unsafe { (firn_db::get(db)?, name(table_name)?) };
+        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
+        // is unique; the strings end with a NUL byte and stay valid during the call.
+        let (db, temporary, table_name) = unsafe {
+            (
+                firn_db::get(db)?,
+                firn_db::temporary(db)?,
+                name(table_name)?,
+            )
+        };
+        if temporary.find(table_name).is_some() {
+            // SAFETY: the session is live and used by this thread alone.
+            let session = unsafe { session_mut(session) }?;
+            temporary.truncate(table_name, &mut session.temporary)?;
+            return Ok(());
+        }
         db.catalog().truncate(table_name)?;
         Ok(())
     })
@@ -164,3 +219,6 @@ pub unsafe extern "C" fn firn_table_version(
         Ok(())
     })
 }
+
+#[cfg(test)]
+mod tests;

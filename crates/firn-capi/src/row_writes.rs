@@ -16,11 +16,12 @@ pub const FIRN_WRITE_LOCK_DUPLICATE_X: u32 = 1;
 /// Flag: do not check keys of unique secondary indexes. The caller guarantees that they are unique.
 pub const FIRN_WRITE_NO_UNIQUE_SECONDARY_CHECK: u32 = 4;
 
-fn write_flags(flags: u32) -> WriteFlags {
+fn write_flags(table: &firn_table, flags: u32) -> WriteFlags {
     WriteFlags {
         lock_duplicate_exclusive: flags & FIRN_WRITE_LOCK_DUPLICATE_X != 0,
-        private: false,
+        private: table.is_temporary(),
         skip_unique_secondary: flags & FIRN_WRITE_NO_UNIQUE_SECONDARY_CHECK != 0,
+        validated: false,
     }
 }
 
@@ -83,10 +84,11 @@ pub unsafe extern "C" fn firn_insert(
     guard(|| {
         // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
         // is unique.
-        let (session, table) = unsafe { (session_mut(session)?, firn_table::get(table)?) };
+        let (session, whole) = unsafe { (session_mut(session)?, firn_table::whole(table)?) };
+        let table = &whole.table;
         // SAFETY: the caller promises that `record` is a record buffer of this table.
         let record = unsafe { record_of(table, record) }?;
-        let (txn, how) = (&mut session.transaction, write_flags(flags));
+        let (txn, how) = (session.transaction_of(whole), write_flags(whole, flags));
         let written = with_scratch(|scratch| {
             // SAFETY: the caller promises that blob columns of the record point to their bytes.
             unsafe { table.insert(txn, record, how, scratch) }
@@ -138,14 +140,15 @@ pub unsafe extern "C" fn firn_update(
     guard(|| {
         // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
         // is unique.
-        let (session, table) = unsafe { (session_mut(session)?, firn_table::get(table)?) };
+        let (session, whole) = unsafe { (session_mut(session)?, firn_table::whole(table)?) };
+        let table = &whole.table;
         // SAFETY: the buffer has the table's record length and stays valid during the call.
         let (old, new) = unsafe { (record_of(table, old_record)?, record_of(table, new_record)?) };
         let written = with_scratch(|scratch| {
             // SAFETY: pointer and length describe memory that the host keeps unchanged during the
             // call, and the caller promises that blob columns of both records point to their bytes.
             unsafe {
-                let (txn, how) = (&mut session.transaction, write_flags(flags));
+                let (txn, how) = (session.transaction_of(whole), write_flags(whole, flags));
                 table.update(txn, old, new, row_id(old_ref), how, scratch)
             }
         })?;
@@ -170,21 +173,16 @@ pub unsafe extern "C" fn firn_delete(
     guard(|| {
         // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
         // is unique.
-        let (session, table) = unsafe { (session_mut(session)?, firn_table::get(table)?) };
+        let (session, whole) = unsafe { (session_mut(session)?, firn_table::whole(table)?) };
+        let table = &whole.table;
         // SAFETY: the buffer has the table's record length and stays valid during the call.
         let record = unsafe { record_of(table, record) }?;
         with_scratch(|scratch| {
             // SAFETY: pointer and length describe memory that the host keeps unchanged during the
             // call, and the caller promises that blob columns of the record point to their bytes.
             unsafe {
-                let txn = &mut session.transaction;
-                table.delete(
-                    txn,
-                    record,
-                    row_id(reference),
-                    WriteFlags::default(),
-                    scratch,
-                )
+                let (txn, how) = (session.transaction_of(whole), write_flags(whole, 0));
+                table.delete(txn, record, row_id(reference), how, scratch)
             }
         })?;
         Ok(())

@@ -7,7 +7,7 @@
 use firn::base::record_buffer::{NullBit, Pad};
 use firn::base::{Error, Result};
 use firn::catalog::schema::{
-    CollationSchema, ColumnSchema, IndexPart, IndexSchema, PartSchema, TableSchema,
+    CollationSchema, ColumnSchema, IndexPart, IndexSchema, PartSchema, TableLocking, TableSchema,
 };
 use firn::keycode::{CollationLevel, CollationSpec, TextForm};
 use firn::rowcode::{Column, ColumnKind, InstantDefault};
@@ -180,6 +180,10 @@ pub struct firn_table_def {
     pub primary: u32,
     /// Position of the AUTO_INCREMENT column, or `FIRN_NONE`.
     pub auto_increment: u32,
+    /// Whether the table is optimistic: transactions lock nothing in it, and a commit fails with
+    /// `FIRN_DEADLOCK` if another transaction was first. The stored definition counts, not the one
+    /// with which the table is opened.
+    pub optimistic: bool,
     /// Computes collation weights; NULL if no part is text.
     pub collator: *const firn_collator,
     /// The record buffer of a row of defaults, which has the bytes to put under NULLs; or NULL.
@@ -217,6 +221,10 @@ pub unsafe fn table_schema(def: *const firn_table_def) -> Result<TableSchema> {
         indexes: indexes.collect::<Result<_>>()?,
         primary: (def.primary != FIRN_NONE).then_some(def.primary),
         auto_increment: (def.auto_increment != FIRN_NONE).then_some(def.auto_increment),
+        locking: match def.optimistic {
+            true => TableLocking::Optimistic,
+            false => TableLocking::Pessimistic,
+        },
     };
     schema.check()?;
     Ok(schema)

@@ -3,9 +3,11 @@
 use crate::database::firn_db;
 use crate::error::{CallOutcome, firn_status, guard, guard_value};
 use crate::pointers::{borrow_bytes, boxed, c_str, unbox};
+use crate::table::firn_table;
 use firn::base::Error;
 use firn::base::blob_buf::BlobBuf;
 use firn::table::{BulkLoad, Table};
+use firn::temporary::{EphemeralDb, SessionStatement, TemporarySavepoint, TemporaryTransactions};
 use firn::txn::{Isolation, LockOwner, Savepoint, Transaction};
 use std::ffi::{c_char, c_void};
 use std::sync::Arc;
@@ -14,13 +16,52 @@ use std::sync::Arc;
 /// `firn_kill` may be called from any thread.
 pub struct firn_session {
     pub(crate) transaction: Transaction,
+    /// The part of the transaction that changes temporary tables.
+    pub(crate) temporary: TemporaryTransactions,
+    statement: SessionStatement,
     /// Bulk loads that have begun, at most one for each table.
     pub(crate) bulks: Vec<BulkLoad>,
     /// Blobs of the duplicate row that was decoded last.
     pub(crate) duplicate_blobs: BlobBuf,
     db: Arc<firn::db::Db>,
     owner: Arc<LockOwner>,
-    marks: Vec<Savepoint>,
+    marks: Vec<(Savepoint, TemporarySavepoint)>,
+}
+
+impl firn_session {
+    /// The transaction that changes `table`.
+    pub(crate) fn transaction_of(&mut self, table: &firn_table) -> &mut Transaction {
+        self.transaction_in(table.ephemeral.as_ref())
+    }
+
+    /// The transaction in `database`, or else that in the server's.
+    pub(crate) fn transaction_in(
+        &mut self,
+        database: Option<&Arc<EphemeralDb>>,
+    ) -> &mut Transaction {
+        match database {
+            None => &mut self.transaction,
+            Some(database) => {
+                let statement = self.statement;
+                self.temporary.transaction(database, statement, &self.owner)
+            }
+        }
+    }
+
+    /// Commits. Everything that may fail for the temporary tables comes first: once the other
+    /// changes are visible, theirs must not be lost.
+    fn commit(&mut self) -> firn::base::Result<()> {
+        if !self.temporary.is_open() {
+            return self.transaction.commit();
+        }
+        if !self.transaction.has_writes() {
+            self.temporary.commit()?;
+            return self.transaction.commit();
+        }
+        self.temporary.prepare()?;
+        self.transaction.commit()?;
+        self.temporary.commit()
+    }
 }
 
 /// Isolation levels.
@@ -78,6 +119,8 @@ pub unsafe extern "C" fn firn_session_new(
         let db = Arc::clone(db);
         let session = firn_session {
             transaction,
+            temporary: TemporaryTransactions::default(),
+            statement: SessionStatement::default(),
             bulks: Vec::new(),
             duplicate_blobs: BlobBuf::new(),
             db,
@@ -133,12 +176,51 @@ pub unsafe extern "C" fn firn_begin_statement(
         // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
         // is unique.
         let session = unsafe { session_mut(session) }?;
+        session.statement = SessionStatement {
+            id: statement_id,
+            autocommit,
+        };
         session.transaction.begin_statement(
             statement_id,
             isolation.into(),
             lock_timeout_us,
             autocommit,
         );
+        Ok(())
+    })
+}
+
+/// Makes the session's transactions lock rows of optimistic tables, too, and wait for each other:
+/// for a session that applies the changes of another server, in their order.
+///
+/// # Safety
+/// `session` is a live session of this thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_lock_optimistic_tables(
+    session: *mut firn_session,
+    on: bool,
+) -> firn_status {
+    guard(|| {
+        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
+        // is unique.
+        let session = unsafe { session_mut(session) }?;
+        session.transaction.lock_optimistic_tables(on);
+        Ok(())
+    })
+}
+
+/// Forgets what a transaction without writes would validate in optimistic tables when it commits:
+/// another engine has committed its part of the transaction, so `firn_commit` must not fail for it.
+///
+/// # Safety
+/// `session` is a live session of this thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_forget_reads(session: *mut firn_session) -> firn_status {
+    guard(|| {
+        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
+        // is unique.
+        let session = unsafe { session_mut(session) }?;
+        session.transaction.forget_reads();
         Ok(())
     })
 }
@@ -167,6 +249,7 @@ pub unsafe extern "C" fn firn_end_statement(session: *mut firn_session) -> firn_
     unsafe {
         with(session, |session| {
             session.transaction.end_statement();
+            session.temporary.end_statement(session.statement.id);
             Ok(())
         })
     }
@@ -183,6 +266,7 @@ pub unsafe extern "C" fn firn_rollback_statement(session: *mut firn_session) -> 
     unsafe {
         with(session, |session| {
             session.transaction.rollback_statement();
+            session.temporary.rollback_statement(session.statement.id);
             Ok(())
         })
     }
@@ -218,7 +302,7 @@ pub unsafe extern "C" fn firn_commit(session: *mut firn_session) -> firn_status 
     unsafe {
         with(session, |session| {
             session.marks.clear();
-            Ok(session.transaction.commit()?)
+            Ok(session.commit()?)
         })
     }
 }
@@ -236,7 +320,7 @@ pub unsafe extern "C" fn firn_leave_prepared(session: *mut firn_session) -> firn
         with(session, |session| {
             session.marks.clear();
             session.transaction.leave_prepared();
-            Ok(())
+            Ok(session.temporary.rollback()?)
         })
     }
 }
@@ -259,6 +343,7 @@ pub unsafe extern "C" fn firn_prepare(
     unsafe {
         with(session, |session| {
             let xid = borrow_bytes(xid, xid_len);
+            session.temporary.prepare()?;
             match may_stay {
                 true => session.transaction.prepare_to_stay(xid)?,
                 false => session.transaction.prepare(xid)?,
@@ -301,7 +386,9 @@ pub unsafe extern "C" fn firn_rollback(session: *mut firn_session) -> firn_statu
     unsafe {
         with(session, |session| {
             session.marks.clear();
-            Ok(session.transaction.rollback()?)
+            let temporary = session.temporary.rollback();
+            session.transaction.rollback()?;
+            Ok(temporary?)
         })
     }
 }
@@ -316,14 +403,17 @@ pub unsafe extern "C" fn firn_savepoint(session: *mut firn_session, mark: *mut u
     // unique; the out pointer is valid for writes, and only this call refers to its target.
     unsafe {
         with(session, |session| {
-            session.marks.push(session.transaction.set_savepoint());
+            let temporary = session.temporary.set_savepoint();
+            let own = session.transaction.set_savepoint();
+            session.marks.push((own, temporary));
             mark.write(session.marks.len() as u64 - 1);
             Ok(())
         })
     }
 }
 
-/// Rolls back all writes after the savepoint; locks are kept.
+/// Rolls back all writes after the savepoint. Locks are kept, except those of keys that only these
+/// writes have locked.
 ///
 /// # Safety
 /// `session` is a live session of this thread.
@@ -336,9 +426,10 @@ pub unsafe extern "C" fn firn_rollback_to_savepoint(
     // unique.
     unsafe {
         with(session, |session| {
-            let mark = session.marks.get(mark as usize).copied();
-            let mark = mark.ok_or_else(|| Error::invalid("no such savepoint"))?;
-            session.transaction.rollback_to(mark);
+            let mark = session.marks.get(mark as usize);
+            let (own, temporary) = mark.ok_or_else(|| Error::invalid("no such savepoint"))?;
+            session.transaction.rollback_to(*own);
+            session.temporary.rollback_to(temporary);
             Ok(())
         })
     }

@@ -208,6 +208,9 @@ pub struct firn_counters {
     pub reserve_bytes: u64,
     /// Lock waits that ended because their time ran out.
     pub lock_timeouts: u64,
+    /// Transactions that lost against another one when their changes of optimistic tables were
+    /// validated.
+    pub optimistic_conflicts: u64,
     /// Number of commits since the oldest snapshot of a transaction was taken.
     pub history_length: u64,
     /// Time since the oldest snapshot of a transaction was taken, seconds.
@@ -269,6 +272,7 @@ pub unsafe extern "C" fn firn_read_counters(
             write_stall_us: c.write_stall_us,
             reserve_bytes: db.reserve_bytes().0,
             lock_timeouts: db.context().locks.stats().timeouts,
+            optimistic_conflicts: db.context().locks.stats().conflicts,
             history_length: snapshot.commits,
             oldest_snapshot_age: snapshot.seconds,
             condition: db.condition() as u64,

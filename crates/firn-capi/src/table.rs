@@ -8,6 +8,7 @@ use crate::session::{bulk_position, firn_session, session_mut};
 use firn::base::{Error, ErrorKind};
 use firn::db::Db;
 use firn::table::Table;
+use firn::temporary::EphemeralDb;
 use std::ffi::{CString, c_char, c_void};
 use std::sync::Arc;
 
@@ -15,6 +16,8 @@ use std::sync::Arc;
 pub struct firn_table {
     pub(crate) table: Arc<Table>,
     pub(crate) db: Arc<Db>,
+    /// The database of a temporary table.
+    pub(crate) ephemeral: Option<Arc<EphemeralDb>>,
     warning: Option<CString>,
 }
 
@@ -38,6 +41,10 @@ impl firn_table {
     pub(crate) fn db(&self) -> &Arc<Db> {
         &self.db
     }
+
+    pub(crate) fn is_temporary(&self) -> bool {
+        self.ephemeral.is_some()
+    }
 }
 
 /// Opens a table, which the server defines as `definition`. `FIRN_DEFINITION_DIFFERS`, with the
@@ -55,7 +62,15 @@ pub unsafe extern "C" fn firn_table_open(
     guard(|| {
         // SAFETY: the handle is live: the host frees it only after its last call with it; the
         // strings end with a NUL byte and stay valid during the call.
-        let (db, table_name) = unsafe { (firn_db::get(db)?, name(table_name)?) };
+        let (db, temporary, table_name) = unsafe {
+            (
+                firn_db::get(db)?,
+                firn_db::temporary(db)?,
+                name(table_name)?,
+            )
+        };
+        let ephemeral = temporary.find(table_name);
+        let db = ephemeral.as_ref().map_or(db, |database| database.db());
         // SAFETY: the definition and all that it points to stay valid during the call.
         let schema = unsafe { table_schema(definition) }?;
         let len = schema.record_len as usize;
@@ -68,10 +83,23 @@ pub unsafe extern "C" fn firn_table_open(
             out.write(boxed(firn_table {
                 table,
                 db: Arc::clone(db),
+                ephemeral,
                 warning,
             }))
         };
         Ok(())
+    })
+}
+
+/// Whether the table is a temporary one, which only one session uses.
+///
+/// # Safety
+/// The table is live.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_table_is_temporary(table: *const firn_table) -> bool {
+    guard_value(false, || {
+        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        unsafe { firn_table::whole(table) }.is_ok_and(firn_table::is_temporary)
     })
 }
 
@@ -87,6 +115,19 @@ pub unsafe extern "C" fn firn_table_warning(table: *const firn_table) -> *const 
         let table = unsafe { firn_table::whole(table) }.ok();
         let warning = table.and_then(|table| table.warning.as_ref());
         warning.map_or(std::ptr::null(), |words| words.as_ptr())
+    })
+}
+
+/// Whether the table is optimistic: transactions lock nothing in it, and a commit fails if another
+/// transaction was first.
+///
+/// # Safety
+/// The table is live.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_table_is_optimistic(table: *const firn_table) -> bool {
+    guard_value(false, || {
+        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        unsafe { firn_table::get(table) }.is_ok_and(|table| table.is_optimistic())
     })
 }
 
@@ -144,10 +185,13 @@ pub unsafe extern "C" fn firn_autoinc_raise(
     guard(|| {
         // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
         // is unique.
-        let (session, table) = unsafe { (session_mut(session)?, firn_table::get(table)?) };
-        match bulk_position(session, table) {
+        let (session, whole) = unsafe { (session_mut(session)?, firn_table::whole(table)?) };
+        match bulk_position(session, &whole.table) {
             Some(at) => session.bulks[at].use_autoincrement(used),
-            None => table.use_autoincrement(&mut session.transaction, used),
+            None => {
+                let txn = session.transaction_of(whole);
+                whole.table.use_autoincrement(txn, used);
+            }
         }
         Ok(())
     });
@@ -243,19 +287,18 @@ pub unsafe extern "C" fn firn_check_table(
     })
 }
 
-/// Compacts the whole database until the tree is at rest, with everything in the last level.
+/// Compacts the whole database of the table until the tree is at rest, with everything in the last level.
 ///
 /// # Safety
 /// The handles are live.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn firn_optimize_table(
-    db: *const firn_db,
-    _table: *const firn_table,
-) -> firn_status {
+pub unsafe extern "C" fn firn_optimize_table(table: *const firn_table) -> firn_status {
     // SAFETY: the handle is live: the host frees it only after its last call with it.
-    guard(|| match unsafe { firn_db::get(db) }?.compact_all() {
-        // `Interrupted`: closing the database has canceled a compaction.
-        Err(e) if *e.kind() == ErrorKind::Interrupted => Err(e.into()),
-        done => Ok(done?),
-    })
+    guard(
+        || match unsafe { firn_table::whole(table) }?.db.compact_all() {
+            // `Interrupted`: closing the database has canceled a compaction.
+            Err(e) if *e.kind() == ErrorKind::Interrupted => Err(e.into()),
+            done => Ok(done?),
+        },
+    )
 }

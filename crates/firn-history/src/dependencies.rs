@@ -138,33 +138,153 @@ impl Builder<'_> {
 
     fn add_transaction(&mut self, t: TxnIndex) {
         let txn = &self.history.txns[t];
-        let (mut last, mut snapshot) = (None, None);
+        let (mut last, mut snapshot): (Option<usize>, Option<usize>) = (None, None);
+        // The snapshot's node comes from failed statements, whose end does not bound it.
+        let mut open_end = false;
         for (o, op) in txn.ops.iter().enumerate() {
-            if op.status == StatementStatus::Failed {
+            let failed = op.status == StatementStatus::Failed;
+            let bounds = self.bounds_of(op.span, txn.life);
+            let optimistic = self.is_optimistic(t, op);
+            let consistent =
+                optimistic || matches!(op.statement, Statement::Snapshot | Statement::Read { .. });
+            let shared = consistent && txn.level != IsolationLevel::ReadCommitted;
+            // A failed statement in an optimistic table may have taken the snapshot.
+            if failed && !(optimistic && shared && snapshot.is_none()) {
                 continue;
             }
-            let bounds = self.bounds_of(op.span, txn.life);
-            let consistent = matches!(op.statement, Statement::Snapshot | Statement::Read { .. });
             if consistent && let Some(node) = snapshot {
-                self.add_snapshot_read(t, o, op, node);
+                if std::mem::take(&mut open_end) {
+                    self.bounds[node].hi = bounds.hi;
+                }
+                self.add_consistent(t, o, op, optimistic, node);
                 continue;
             }
             let first = self.node(Instant::In(t, o), bounds);
             if let Some(last) = last {
                 self.graph.edge(last, first, EdgeKind::Session, 0);
             }
+            if failed {
+                self.bounds[first].hi = u64::MAX;
+                self.graph.edge(first, self.ends[t], EdgeKind::Session, 0);
+                (snapshot, open_end) = (Some(first), true);
+                continue;
+            }
             last = Some(first);
             if consistent {
-                if txn.level != IsolationLevel::ReadCommitted {
+                if shared {
                     snapshot = Some(first);
                 }
-                self.add_snapshot_read(t, o, op, first);
+                self.add_consistent(t, o, op, optimistic, first);
             } else {
                 last = Some(self.add_locking(t, o, op, first, bounds));
             }
         }
         if let Some(last) = last {
             self.graph.edge(last, self.ends[t], EdgeKind::Session, 0);
+        }
+    }
+
+    /// Whether the statement works on an optimistic table, in which it locks nothing.
+    fn is_optimistic(&self, t: TxnIndex, op: &Op) -> bool {
+        let lists = &self.history.setup.optimistic;
+        if lists.is_empty() || self.history.txns[t].level == IsolationLevel::Serializable {
+            return false;
+        }
+        let list = match &op.statement {
+            Statement::Snapshot | Statement::Read { .. } => return false,
+            Statement::Insert { row } => Some(row.list),
+            Statement::Lock { scan, .. }
+            | Statement::Append { scan, .. }
+            | Statement::Delete { scan, .. } => match scan {
+                Scan::Range { list, .. } => Some(*list),
+                // Rows move only between lists of one table.
+                Scan::Point { id } => {
+                    let chain = self.chains.rows.get(id);
+                    chain.and_then(|chain| chain.place(1)).map(|(list, _)| list)
+                }
+            },
+        };
+        list.is_some_and(|list| lists.contains(&list))
+    }
+
+    /// Adds a statement that reads at one instant, `node`.
+    fn add_consistent(&mut self, t: TxnIndex, o: usize, op: &Op, optimistic: bool, node: usize) {
+        match optimistic {
+            true => self.add_optimistic(t, o, op, node),
+            false => self.add_snapshot_read(t, o, op, node),
+        }
+    }
+
+    /// Adds the rows that a statement met and missed in an optimistic table.
+    fn add_optimistic(&mut self, t: TxnIndex, o: usize, op: &Op, node: usize) {
+        let committed = self.chains.fates[t] == Fate::Committed;
+        let (scan, wrote) = match &op.statement {
+            Statement::Lock { scan, .. } | Statement::Delete { scan, .. } => (scan, false),
+            // Only reads of a committed element show which rows its statement met.
+            Statement::Append { scan, .. } if committed && op.status == StatementStatus::Done => {
+                (scan, true)
+            }
+            _ => return,
+        };
+        let met: Vec<(u64, Option<usize>)> = match op.statement {
+            Statement::Append { element, .. } => {
+                let carriers = self.chains.carriers(element).iter();
+                carriers
+                    .map(|&(row, version)| (row, Some(version - 1)))
+                    .collect()
+            }
+            _ => {
+                let rows = rows_read(op).iter();
+                rows.map(|row| (row.id, self.chains.version_of(row)))
+                    .collect()
+            }
+        };
+        let meeting = Meeting {
+            node,
+            bounds: self.bounds[node],
+            // The commit has validated the row.
+            locks: committed,
+            wrote,
+        };
+        let seen: HashSet<u64> = met.iter().map(|&(row, _)| row).collect();
+        for (row, version) in met {
+            // At READ COMMITTED an own row hides the later versions of others: the transaction
+            // cannot commit then.
+            let hides = !committed && self.chains.has_touched(t, row, o);
+            if let Some(version @ 1..) = version
+                && !hides
+            {
+                self.meet(t, meeting, row, version);
+            }
+        }
+        let meeting = Meeting {
+            locks: false,
+            ..meeting
+        };
+        self.miss_others(t, o, meeting, scan, &seen);
+    }
+
+    /// Adds the rows of the scan that a read at one instant did not return.
+    fn miss_others(
+        &mut self,
+        t: TxnIndex,
+        o: usize,
+        meeting: Meeting,
+        scan: &Scan,
+        seen: &HashSet<u64>,
+    ) {
+        let covered = self.chains.own_places(t, o);
+        let updates = self.chains.updates_of_unknown_rows(t, o);
+        for row in self.chains.rows_in(scan) {
+            let places = || self.chains.rows[&row].versions.iter().map(|v| v.place);
+            let updated = |update: &&Scan| places().any(|place| update.covers(row, place));
+            if !seen.contains(&row)
+                && !self.chains.has_touched(t, row, o)
+                && !places().any(|place| covered.contains(&place))
+                && !updates.iter().any(updated)
+            {
+                self.miss(t, meeting, scan, row);
+            }
         }
     }
 
@@ -189,19 +309,7 @@ impl Builder<'_> {
                 self.meet(t, meeting, row.id, version);
             }
         }
-        let covered = self.chains.own_places(t, o);
-        let updates = self.chains.updates_of_unknown_rows(t, o);
-        for row in self.chains.rows_in(scan) {
-            let places = || self.chains.rows[&row].versions.iter().map(|v| v.place);
-            let updated = |update: &&Scan| places().any(|place| update.covers(row, place));
-            if !seen.contains(&row)
-                && !self.chains.has_touched(t, row, o)
-                && !places().any(|place| covered.contains(&place))
-                && !updates.iter().any(updated)
-            {
-                self.miss(t, meeting, scan, row);
-            }
-        }
+        self.miss_others(t, o, meeting, scan, &seen);
     }
 
     /// Adds the instants of a locking statement, in the order in which its scan passes the rows.
@@ -306,6 +414,16 @@ impl Builder<'_> {
         }
     }
 
+    /// Whether `t` may have missed what `writer` wrote because a failed sync had hidden that
+    /// commit: it had no answer, and the crash at the end of this life brought it back.
+    fn may_be_hidden(&self, t: TxnIndex, writer: TxnIndex) -> bool {
+        let (reader, writer) = (&self.history.txns[t], &self.history.txns[writer]);
+        self.history.setup.hides_unsynced
+            && writer.outcome == TxnOutcome::Unknown
+            && reader.life == writer.life
+            && self.life_ends.contains_key(&writer.life)
+    }
+
     /// Adds the orders that follow from meeting `version` of `row`: the end of its writer is before
     /// the meeting, and the meeting (with a lock: the end of `t`) before the end of the next
     /// writer.
@@ -332,7 +450,9 @@ impl Builder<'_> {
             let writer = chain.writer(i)?;
             (writer != t).then_some(writer)
         });
-        if let Some(next) = next {
+        if let Some(next) = next
+            && (meeting.wrote || !self.may_be_hidden(t, next))
+        {
             let kind = if meeting.wrote {
                 EdgeKind::Ww
             } else {
@@ -385,6 +505,8 @@ impl Builder<'_> {
             true => chain.writer(latest + 1).filter(|&writer| writer != t),
             false => None,
         };
+        // What a hidden commit wrote is missed by scans before and after it.
+        let next = next.filter(|&writer| !self.may_be_hidden(t, writer));
         // Leave out edges that the clock implies.
         if let Some(writer) = made
             && end_of(writer).hi >= lo
@@ -407,7 +529,7 @@ impl Builder<'_> {
         }
         let mut later = latest + 1..=chain.len();
         let comer = later.find(|&i| covered(i)).and_then(|i| chain.writer(i));
-        let comer = comer.filter(|&comer| comer != t);
+        let comer = comer.filter(|&comer| comer != t && !self.may_be_hidden(t, comer));
         if let Some(comer) = comer {
             self.depends(t, comer, EdgeKind::RwRange, row);
         }

@@ -15,6 +15,10 @@ pub struct Setup {
     /// Whether locking scans at REPEATABLE READ keep other transactions from inserting into their
     /// range.
     pub gap_locks: bool,
+    /// Whether a failed sync hides commits that were visible and not durable, and a crash may
+    /// bring them back, because the failed write has reached the device after all.
+    #[serde(default)]
+    pub hides_unsynced: bool,
     /// Lists in which transactions only move amounts from row to row: in each snapshot of such a
     /// list, the amounts sum up to zero.
     #[serde(default)]
@@ -23,6 +27,11 @@ pub struct Setup {
     /// reads one row, although the snapshot's row and an own one may both have it.
     #[serde(default)]
     pub unique: Vec<u64>,
+    /// Lists in optimistic tables. Below SERIALIZABLE, all statements read these lists as plain
+    /// SELECTs do and lock nothing. The commit of a transaction fails if another one has changed a
+    /// row that it has locked, changed or deleted.
+    #[serde(default)]
+    pub optimistic: Vec<u64>,
 }
 
 /// All transactions of a run.

@@ -21,6 +21,9 @@
 //! | a range without a row that W put there | T passes the position → end of W |
 //! | an answer before another session's request | the one → the other |
 //!
+//! In optimistic tables every statement reads at the instant of plain SELECTs. What it locks or
+//! changes is a row under a lock all the same, as its commit validates it, but never a gap.
+//!
 //! A cycle of instants is a finding at every level; the level only decides which reads share an
 //! instant. A cycle of transactions that is no cycle of instants (write skew, a lost update through
 //! a plain SELECT) is permitted by the level and only counted, but for a cycle of transactions at

@@ -2,6 +2,7 @@
 //! have no finding.
 
 mod crashes;
+mod optimistic;
 mod own;
 mod scans;
 

@@ -21,7 +21,9 @@ use firn::backup::RecoveryTarget;
 use firn::base::blob_buf::BlobBuf;
 use firn::base::options::CommitDurability;
 use firn::base::{Error, Result};
-use firn::catalog::{ColumnSchema, IndexPart, IndexSchema, NewTable, PartSchema, TableSchema};
+use firn::catalog::{
+    ColumnSchema, IndexPart, IndexSchema, NewTable, PartSchema, TableLocking, TableSchema,
+};
 use firn::db::Db;
 use firn::env::fault::{CallClass, Errno, Fault};
 use firn::env::{Env, FaultEnv, MemEnv};
@@ -117,6 +119,7 @@ fn schema(indexes: &BTreeSet<u32>) -> TableSchema {
             .collect(),
         primary: Some(0),
         auto_increment: None,
+        locking: TableLocking::Pessimistic,
     }
 }
 

@@ -3,10 +3,10 @@
 //!
 //! Each thread uses the C ABI as a session of the server does: scans in both directions, plain and
 //! locking, updates and deletes of ranges and of single rows, moves, transfers, savepoints, commits
-//! in one and in two phases. Threads sleep at pause points. Memtables and write-set limits are so
-//! small that memtables switch and transactions spill all the time. A further thread kills
-//! statements. All lives of the database but the last end with a death of the environment at some
-//! sync, and the recovered database continues the history.
+//! in one and in two phases. In half of the runs some tables are optimistic. Threads sleep at pause
+//! points. Memtables and write-set limits are so small that memtables switch and transactions spill
+//! all the time. A further thread kills statements. All lives of the database but the last end with
+//! a death of the environment at some sync, and the recovered database continues the history.
 
 mod abi;
 mod client;
@@ -166,6 +166,9 @@ fn keep(history: &History, seed: u64) -> String {
 fn history_of(seed: u64) -> Result<(History, u64), Failure> {
     let mut rng = StdRng::seed_from_u64(seed);
     let options = options(&mut rng);
+    // Half of the runs have optimistic tables, mostly beside others.
+    let some: bool = rng.random();
+    let optimistic: [bool; TABLES] = std::array::from_fn(|_| some && rng.random_bool(0.6));
     let shared = Shared {
         level: one_of(
             &mut rng,
@@ -174,7 +177,7 @@ fn history_of(seed: u64) -> Result<(History, u64), Failure> {
                 IsolationLevel::RepeatableRead,
             ],
         ),
-        lists: Lists::new(TABLES),
+        lists: Lists::new(optimistic),
         clock: AtomicU64::new(0),
         ids: AtomicU64::new(0),
         elements: AtomicU64::new(0),
@@ -190,7 +193,8 @@ fn history_of(seed: u64) -> Result<(History, u64), Failure> {
         let env: Arc<dyn Env> = Arc::new(memory.clone());
         let db = Db::open(env, Path::new("/lists"), options.clone(), None).map_err(failed)?;
         decide_prepared(&db)?;
-        let server = Server::new(&db).map_err(|status| Failure::new(format!("{status:?}")))?;
+        let server =
+            Server::new(&db, optimistic).map_err(|status| Failure::new(format!("{status:?}")))?;
         observer.life = life;
         if life == 0 {
             observer.found(&server);
@@ -214,7 +218,8 @@ fn history_of(seed: u64) -> Result<(History, u64), Failure> {
     let mutable = &options.mutable;
     let setup = Setup {
         engine: format!(
-            "FIRN {:?}, memtable {}, write sets {}, row cache {}, locks merged from {}",
+            "FIRN {:?}, optimistic tables {optimistic:?}, memtable {}, write sets {}, row cache {}, \
+             locks merged from {}",
             shared.level,
             mutable.memtable_size.load(Ordering::Relaxed),
             mutable.txn_memory_limit.load(Ordering::Relaxed),
@@ -222,11 +227,13 @@ fn history_of(seed: u64) -> Result<(History, u64), Failure> {
             options.lock_merge_rows
         ),
         gap_locks: true,
+        hides_unsynced: true,
         // Empty although table 2 has a unique index: if the snapshot's row and an own one have the
         // same position, the server's lookup returns one of them, but these clients scan and get
         // both.
         unique: Vec::new(),
         balanced: vec![shared.lists.bank()],
+        optimistic: shared.lists.optimistic(),
     };
     clients.push(observer);
     let txns = clients

@@ -4,6 +4,8 @@
 //!   Reads, and the restart, show a state that is not before the last acknowledged one.
 //! - Any other failed call: the operation that needed it fails and changes nothing.
 //! - A full disk: nothing is lost, and work resumes by itself once there is room.
+//! - No descriptor or no memory to open a file: the operation that needed the file is refused, and
+//!   everything goes on.
 //! - A panic in a background thread: as a failed write; nothing committed is lost.
 
 use crate::crash::failure_of;
@@ -188,6 +190,66 @@ fn full_disk(seed: u64) -> Result<Stats, StepEnd> {
     };
     room_again(&mut world, &faults(&current)).map_err(place)?;
     Ok(world.stats())
+}
+
+/// Lets calls that open a file fail, at the `nth` from a random moment on: once, or for a while.
+///
+/// # Errors
+/// A [`Failure`] if a call fails with another error, if the engine refuses writes afterwards, or if
+/// anything is lost.
+pub fn descriptor_run(seed: u64, nth: u64) -> Result<Stats, Failure> {
+    let run = || -> Result<Stats, StepEnd> {
+        let mut rng = StdRng::seed_from_u64(seed);
+        let current = Current::default();
+        let mut world = World::with_env(seed, CommitDurability::Sync, wrap(&current, None));
+        world.recover()?;
+        world.steps(rng.random_range(0..200))?;
+        let fault = Fault {
+            class: CallClass::Open,
+            nth,
+            sticky: rng.random(),
+            errno: one_of(
+                &mut rng,
+                &[
+                    Errno::NoMemory,
+                    Errno::SystemTableFull,
+                    Errno::ProcessTableFull,
+                ],
+            ),
+        };
+        world.expect_strays();
+        faults(&current).inject(fault);
+        let mut refused = 0;
+        for _ in 0..200 {
+            match world.steps(1) {
+                Ok(()) => {}
+                Err(StepEnd::Engine(error)) if *error.kind() == ErrorKind::NoDescriptor => {
+                    refused += 1;
+                    if !world.is_open() {
+                        break;
+                    }
+                    world.end_sessions();
+                }
+                Err(stop) => return Err(stop),
+            }
+        }
+        let place = |stop: StepEnd| match stop {
+            StepEnd::Failed(f) => f
+                .within(format_args!("{fault:?}, {refused} calls refused"))
+                .into(),
+            engine => engine,
+        };
+        faults(&current).clear();
+        if !world.is_open() {
+            // A start was refused: the next one finds everything.
+            let end = world.random_end();
+            world.crash(end, false).map_err(place)?;
+        }
+        room_again(&mut world, &faults(&current)).map_err(place)?;
+        Ok(world.stats())
+    };
+    let done = run().map_err(failure_of);
+    done.map_err(|f| f.within(format_args!("descriptor seed {seed}, call {nth}")))
 }
 
 fn room_again(world: &mut World, faults: &FaultEnv) -> Result<(), StepEnd> {

@@ -33,6 +33,9 @@ impl Env for SplitEnv {
     fn sync_dir(&self, path: &Path) -> Result<()> {
         self.rest.sync_dir(path)
     }
+    fn keep_dir_open(&self, path: &Path) -> Result<()> {
+        self.rest.keep_dir_open(path)
+    }
     fn create(&self, path: &Path) -> Result<Box<dyn AppendFile>> {
         self.of(path).create(path)
     }

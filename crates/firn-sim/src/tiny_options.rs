@@ -55,7 +55,9 @@ pub fn tiny(rng: &mut StdRng, flush_mode: CommitDurability) -> Options {
     let mut copy = rng.clone();
     let memory_limit = one_of(&mut copy, &[0, 2 << 20, 8 << 20]);
     options.lock_merge_rows = one_of(&mut copy, &[0, 1, 2, 5, 4096]);
+    let max_wal_size = one_of(&mut copy, &[64 << 10, 256 << 10, 1 << 30]);
     let mutable = &options.mutable;
     mutable.memory_limit.store(memory_limit, Ordering::Relaxed);
+    mutable.max_wal_size.store(max_wal_size, Ordering::Relaxed);
     options
 }

@@ -134,6 +134,11 @@ pub struct World {
     stats: Stats,
 }
 
+/// Whether an error says that the call had no effect and may be repeated.
+pub fn is_refusal(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::NoSpace | ErrorKind::NoDescriptor)
+}
+
 impl World {
     /// A world without a database; [`Self::recover`] creates it.
     pub fn new(seed: u64, flush_mode: CommitDurability) -> Self {
@@ -176,6 +181,11 @@ impl World {
     /// The environment since the last crash.
     pub fn env(&self) -> &MemEnv {
         &self.env
+    }
+
+    /// Whether the database is open: a failed start leaves none.
+    pub fn is_open(&self) -> bool {
+        self.db.is_some()
     }
 
     /// The database.
@@ -262,14 +272,14 @@ impl World {
         }
     }
 
-    /// Records an event without acknowledgement. `NoSpace` says that the event did not happen;
-    /// after any other error its outcome is unknown.
+    /// Records an event without acknowledgement. `NoSpace` and `NoDescriptor` say that the event did
+    /// not happen; after any other error its outcome is unknown.
     fn record_unacknowledged<T>(&mut self, result: Result<T>, event: Event) -> Result<T, StepEnd> {
         match &result {
             Ok(_) => {
                 self.history.record(event);
             }
-            Err(error) if *error.kind() == ErrorKind::NoSpace => {}
+            Err(error) if is_refusal(error) => {}
             Err(_) => self.history.attempt(event),
         }
         Ok(result?)
@@ -280,6 +290,7 @@ impl World {
         // A flush syncs the log up to the last entry in the memtables.
         let at = self.history.last_write();
         self.history.acknowledge(at);
+        self.db().bound_log()?;
         Ok(())
     }
 

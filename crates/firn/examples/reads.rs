@@ -11,7 +11,7 @@ mod schema_parts;
 
 use firn::base::options::{CommitDurability, Options};
 use firn::base::record_buffer::Pad;
-use firn::catalog::{ColumnSchema, TableSchema};
+use firn::catalog::{ColumnSchema, TableLocking, TableSchema};
 use firn::db::Db;
 use firn::env::{Env, MemEnv, PosixEnv};
 use firn::rowcode::ColumnKind;
@@ -89,6 +89,7 @@ fn schema() -> TableSchema {
         indexes: vec![int_index("PRIMARY", true, 0), int_index("k_1", false, 1)],
         primary: Some(0),
         auto_increment: None,
+        locking: TableLocking::Pessimistic,
     }
 }
 

@@ -25,7 +25,7 @@ pub mod varint;
 pub mod wall_clock;
 
 pub use counter::CounterValue;
-pub use error::{Error, ErrorKind, Result};
+pub use error::{Error, ErrorKind, FailureClass, Result};
 pub use internal_iterator::InternalIterator;
 pub use key::{IndexId, InternalKey, Kind, Seqno};
 pub use value::Value;

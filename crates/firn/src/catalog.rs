@@ -18,7 +18,8 @@ pub use index_change::{IndexChange, IndexOrigin};
 pub use key_description::KeyDescription;
 pub use object_image::{ObjectImage, ServerObjectKind};
 pub use schema::{
-    CollationSchema, ColumnSchema, Difference, IndexPart, IndexSchema, PartSchema, TableSchema,
+    CollationSchema, ColumnSchema, Difference, IndexPart, IndexSchema, PartSchema, TableLocking,
+    TableSchema,
 };
 pub use table_entry::{IndexEntry, TableEntry};
 pub use tables::{Catalog, NewTable};

@@ -1,7 +1,9 @@
 //! Composition root: opens and recovers a database, runs its background work, reports on it.
 
 mod background;
+mod bounded_log;
 mod checkpoint;
+mod ephemeral;
 mod in_doubt;
 mod log_archive;
 mod read_only;
@@ -83,6 +85,8 @@ pub struct Db {
     io: Arc<IoStats>,
     dir: PathBuf,
     next_owner: AtomicU64,
+    /// Number of ephemeral databases that were opened beside this one.
+    ephemeral_opened: AtomicU64,
     env: Arc<dyn Env>,
     _lock: Box<dyn Send + Sync>,
 }
@@ -119,7 +123,7 @@ impl Db {
         options: Options,
         waits: Option<Arc<dyn WaitObserver>>,
     ) -> Result<Arc<Self>> {
-        Self::open_at(env, dir, options, waits, None)
+        Self::open_at(env, dir, options, waits, None, None)
     }
 
     fn open_at(
@@ -128,29 +132,40 @@ impl Db {
         options: Options,
         waits: Option<Arc<dyn WaitObserver>>,
         point: Option<RecoveryPoint>,
+        host: Option<&Self>,
     ) -> Result<Arc<Self>> {
         let counting = Arc::new(CountingEnv::new(env));
         let io = Arc::clone(counting.counters());
         let env: Arc<dyn Env> = counting;
         env.create_dir_all(dir)?;
         let lock = env.lock(&dir.join("LOCK"))?;
+        // From here on no sync of the directory needs a descriptor.
+        env.keep_dir_open(dir)?;
         let listener = Arc::clone(&options.listener);
         let health = Arc::new(Health::new());
-        let (block_cache_size, row_cache_size) = MemoryArbiter::initial_sizes(&options);
-        let cache = Arc::new(BlockCache::new(block_cache_size));
-        let rows = Arc::new(RowCache::new(row_cache_size));
-        let write_sets = Arc::new(MemoryTracker::default());
-        let memory = MemoryArbiter::new(
-            &options,
-            Arc::clone(&cache),
-            Arc::clone(&rows),
-            Arc::clone(&write_sets),
-        );
-        let reserve = Arc::new(DiskReserve::new(Arc::clone(&env), dir));
-        let store = FileStore::new(Arc::clone(&env), dir)
-            .with_reserve(Arc::clone(&reserve))
+        let memory = match host {
+            Some(host) => host.work.memory.guest(&options),
+            None => {
+                let (block_cache_size, row_cache_size) = MemoryArbiter::initial_sizes(&options);
+                MemoryArbiter::new(
+                    &options,
+                    Arc::new(BlockCache::new(block_cache_size)),
+                    Arc::new(RowCache::new(row_cache_size)),
+                    Arc::new(MemoryTracker::default()),
+                )
+            }
+        };
+        let cache = Arc::clone(memory.block_cache());
+        let rows = Arc::clone(memory.row_cache());
+        let write_sets = Arc::clone(memory.write_sets());
+        let mut store = FileStore::new(Arc::clone(&env), dir)
             .with_direct_reads(options.direct_reads)
             .with_archive(options.log_archive_dir.is_some());
+        let reserve =
+            (!options.ephemeral).then(|| Arc::new(DiskReserve::new(Arc::clone(&env), dir)));
+        if let Some(reserve) = &reserve {
+            store = store.with_reserve(Arc::clone(reserve));
+        }
         let files = store.clone();
         let versions = Arc::new(VersionSet::open(version::VersionSetContext {
             env: Arc::clone(&env),
@@ -160,6 +175,9 @@ impl Db {
             listener: Arc::clone(&listener),
         })?);
 
+        if let Some(host) = host {
+            ephemeral::begin(host, &versions)?;
+        }
         let counters = Arc::new(Counters::default());
         versions
             .counters()
@@ -201,7 +219,7 @@ impl Db {
             Arc::clone(&env),
             dir,
             WalOptions {
-                kept: Some(reserve),
+                kept: reserve,
                 replayed_from: versions.log_number(),
                 ..wal_options(&options)
             },
@@ -270,6 +288,7 @@ impl Db {
             memory,
             Arc::clone(&blobs),
             archiver,
+            host.map(|host| Arc::clone(&host.work.limiter)),
         ));
         work.report_pressure();
         let locks = LockTable::merging_at(work.options.lock_merge_rows);
@@ -298,19 +317,24 @@ impl Db {
         recover_prepared::relog(&cx, &catalog, &replayed, &*work.options.listener)?;
         work.set_catalog(Arc::clone(&catalog));
         // After the catalog is loaded: the flushed files then get key sketches, too.
-        work.flush_recovered()?;
+        work.flush_recovered(point.is_some())?;
         if point.is_some() {
-            work.forget_log()?;
+            work.forget_log(first_segment)?;
         }
         let _ = late_work.set(Arc::downgrade(&work));
         let observer = Arc::downgrade(&work);
-        write_sets.observe(WRITE_SETS_STEP, move || {
+        let observe = move || {
             if let Some(work) = observer.upgrade() {
                 work.report_pressure();
             }
-        });
-        let took_ms = (env.monotonic_micros() - started) / 1000;
-        report_recovery(&work, &replayed, took_ms);
+        };
+        // An ephemeral database counts in the trackers of its host, which have their observers.
+        write_sets.observe(WRITE_SETS_STEP, observe.clone());
+        work.memory.beside().observe(WRITE_SETS_STEP, observe);
+        if !work.options.ephemeral {
+            let took_ms = (env.monotonic_micros() - started) / 1000;
+            report_recovery(&work, &replayed, took_ms);
+        }
 
         let background =
             (work.options.background_jobs > 0).then(|| BackgroundThreads::start(&work));
@@ -323,6 +347,7 @@ impl Db {
             io,
             dir: dir.to_owned(),
             next_owner: AtomicU64::new(1),
+            ephemeral_opened: AtomicU64::new(0),
             env,
             _lock: lock,
         });
@@ -499,6 +524,7 @@ fn wal_options(options: &Options) -> WalOptions {
         direct_io: options.wal_direct_io,
         durable_commits: options.mutable.commit_durability() == CommitDurability::Sync,
         background: options.background_jobs > 0,
+        discards: options.ephemeral,
         ..WalOptions::default()
     }
 }

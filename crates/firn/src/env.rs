@@ -9,6 +9,7 @@ pub mod mem;
 pub mod posix;
 mod prefetch;
 mod span_file;
+mod unsynced;
 
 use crate::base::Result;
 use std::path::Path;
@@ -20,6 +21,7 @@ pub use fault::FaultEnv;
 pub use mem::MemEnv;
 pub use posix::PosixEnv;
 pub use prefetch::{PrefetchBatch, PrefetchMethod, PrefetchStats};
+pub use unsynced::UnsyncedEnv;
 
 /// Files, directories, clock and randomness.
 ///
@@ -29,15 +31,23 @@ pub use prefetch::{PrefetchBatch, PrefetchMethod, PrefetchStats};
 ///
 /// # Errors
 /// Unless a method says otherwise: `NotFound` for a missing path, `NoSpace` if a call that takes
-/// space finds none, `Io` for everything else.
+/// space finds none, `NoDescriptor` if a call that opens a file or a directory cannot, `Io` for
+/// everything else.
 #[allow(clippy::missing_errors_doc)] // Named once, above.
 pub trait Env: Send + Sync + 'static {
     /// Creates a directory and its parents.
     fn create_dir_all(&self, path: &Path) -> Result<()>;
     /// The names of the entries of a directory, in no order.
     fn list_dir(&self, path: &Path) -> Result<Vec<String>>;
-    /// Makes creations, renames and removals in a directory durable.
+    /// Makes creations, renames and removals in a directory durable. After `NoDescriptor` nothing
+    /// was synced, and a later call that succeeds covers all changes so far.
     fn sync_dir(&self, path: &Path) -> Result<()>;
+    /// Opens a directory for all later calls of [`Self::sync_dir`] on it, so that they need no
+    /// descriptor. The directory stays open as long as the environment.
+    fn keep_dir_open(&self, path: &Path) -> Result<()> {
+        let _ = path;
+        Ok(())
+    }
     /// Creates a file for appending, or empties an existing one.
     fn create(&self, path: &Path) -> Result<Box<dyn AppendFile>>;
     /// Reserves disk space for the first `bytes` bytes of the file at `path`, beyond its end too.
@@ -49,8 +59,9 @@ pub trait Env: Send + Sync + 'static {
     /// [`crate::base::ErrorKind::NoSpace`]: no file is created.
     fn allocate(&self, path: &Path, bytes: u64) -> Result<bool>;
     /// As [`Self::create`] of `path`, in the space of the file at `aside`, made by
-    /// [`Self::allocate`]: that file is renamed and replaces the target. If it has content,
-    /// because a power cut undid an earlier rename but kept the bytes, it is emptied.
+    /// [`Self::allocate`]: that file is renamed and replaces the target. If it has content, because
+    /// a power cut undid an earlier rename but kept the bytes, or because an unfinished file was
+    /// given back, it is emptied.
     fn create_from_allocated(&self, aside: &Path, path: &Path) -> Result<Box<dyn AppendFile>>;
     /// Opens a file for positional reads.
     fn open(&self, path: &Path) -> Result<Arc<dyn ReadFile>>;

@@ -22,6 +22,7 @@ pub mod rowcode;
 pub mod sst;
 pub mod store;
 pub mod table;
+pub mod temporary;
 pub mod txn;
 pub mod version;
 pub mod wal;

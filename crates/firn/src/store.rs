@@ -144,6 +144,22 @@ impl FileStore {
         }
     }
 
+    /// Turns an SST from [`Self::create_in_reserve`], which nothing names, into the reserve again.
+    /// Removes it if there is no reserve, or if the reserve was filled again meanwhile.
+    ///
+    /// # Errors
+    /// `NotFound`, `Io`.
+    pub fn give_back_to_reserve(&self, id: FileId) -> Result<()> {
+        let path = self.path(FileKind::Sst, id);
+        match self.reserve() {
+            Some(reserve) if !reserve.has(ReservePart::Table) => {
+                let bytes = self.env.usage(&path)?.allocated;
+                reserve.give_back(ReservePart::Table, &path, bytes)
+            }
+            _ => self.remove(id),
+        }
+    }
+
     /// Opens an SST for reading.
     ///
     /// # Errors

@@ -39,8 +39,8 @@ pub use write_rows::{RowScratch, WriteFlags, WriteOutcome};
 use crate::base::row_count::RowCount;
 use crate::base::{Error, ErrorKind, Result};
 use crate::catalog::{
-    Catalog, Counter, Counters, Difference, TableEntry, TableSchema, autoincrement_counter,
-    hidden_row_counter,
+    Catalog, Counter, Counters, Difference, TableEntry, TableLocking, TableSchema,
+    autoincrement_counter, hidden_row_counter,
 };
 use crate::rowcode::{ColumnKind, NullBit, RowFormat};
 use crate::txn::Transaction;
@@ -61,6 +61,8 @@ pub(crate) struct TableIds {
     autoincrement: Arc<Counter>,
     hidden_rows: Arc<Counter>,
     live_rows: Arc<RowCount>,
+    /// Whether the stored definition makes the table optimistic.
+    optimistic: bool,
 }
 
 /// The bytes that the server expects in the record buffer in a column that is NULL, if they are not
@@ -186,6 +188,29 @@ impl Table {
     /// index.
     pub fn has_hidden_key(&self) -> bool {
         self.schema.primary.is_none()
+    }
+
+    /// Whether the table is optimistic: the stored definition decides, not the server's.
+    pub fn is_optimistic(&self) -> bool {
+        let current = self.current.load();
+        match current.generation == self.catalog.generation() {
+            true => current.optimistic,
+            false => self.current().optimistic,
+        }
+    }
+
+    /// How a cursor reads this table for `txn`, if the host wants it to read in `mode`: an
+    /// optimistic table is not locked.
+    pub fn read_mode(&self, txn: &Transaction, mode: ReadMode) -> ReadMode {
+        match mode {
+            ReadMode::Locking(lock) if self.validates(txn) => ReadMode::Validated(lock),
+            mode => mode,
+        }
+    }
+
+    /// Whether what `txn` does to this table is validated by its commit, and not locked.
+    fn validates(&self, txn: &Transaction) -> bool {
+        self.is_optimistic() && !txn.locks_optimistic_tables()
     }
 
     fn format(&self) -> &RowFormat {
@@ -314,6 +339,7 @@ impl TableIds {
             autoincrement: counters.cell(autoincrement_counter(id)),
             hidden_rows: counters.cell(hidden_row_counter(id)),
             live_rows: counters.rows(id),
+            optimistic: entry.schema.locking == TableLocking::Optimistic,
             entry,
         })
     }

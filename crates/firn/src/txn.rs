@@ -3,6 +3,7 @@
 
 pub mod active_inserts;
 mod deadlock;
+mod hidden_rows;
 mod isolation;
 pub mod lock_table;
 pub mod prepared;
@@ -12,6 +13,8 @@ pub mod snapshots;
 pub mod transaction;
 pub mod transaction_context;
 pub mod transaction_list;
+mod validation_set;
+mod write_locks;
 pub mod write_set;
 
 pub use active_inserts::{ActiveInserts, Nearest};

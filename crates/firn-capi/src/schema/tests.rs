@@ -100,6 +100,7 @@ fn convert(columns: &[firn_column], parts: &[firn_key_part]) -> Result<TableSche
         index_count: 1,
         primary: FIRN_NONE,
         auto_increment: FIRN_NONE,
+        optimistic: false,
         collator: &raw const COLLATOR,
         default_record: std::ptr::null(),
     };

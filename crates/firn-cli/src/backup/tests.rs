@@ -12,7 +12,7 @@ use clap::Parser;
 use firn::base::checksum::xxh3;
 use firn::base::options::Options;
 use firn::base::{ErrorKind, Result};
-use firn::catalog::{NewTable, TableSchema};
+use firn::catalog::{NewTable, TableLocking, TableSchema};
 use firn::db::Db;
 use firn::env::{Env, PosixEnv};
 use object_store::memory::InMemory;
@@ -311,6 +311,7 @@ fn create_table(db: &Db, name: &str) {
         indexes: Vec::new(),
         primary: None,
         auto_increment: None,
+        locking: TableLocking::Pessimistic,
     };
     let definition = NewTable {
         schema,

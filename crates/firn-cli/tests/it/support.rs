@@ -4,7 +4,8 @@ use firn::base::options::Options;
 use firn::base::record_buffer::Pad;
 use firn::base::{ErrorKind, Result};
 use firn::catalog::{
-    CollationSchema, ColumnSchema, IndexPart, IndexSchema, NewTable, PartSchema, TableSchema,
+    CollationSchema, ColumnSchema, IndexPart, IndexSchema, NewTable, PartSchema, TableLocking,
+    TableSchema,
 };
 use firn::db::Db;
 use firn::env::{Env, PosixEnv};
@@ -117,6 +118,7 @@ fn schema() -> TableSchema {
         ],
         primary: Some(0),
         auto_increment: Some(0),
+        locking: TableLocking::Pessimistic,
     }
 }
 

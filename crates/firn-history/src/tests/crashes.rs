@@ -107,3 +107,34 @@ fn a_commit_without_an_answer_holds_no_lock_until_it_is_asked_for() {
     });
     assert_eq!(found, [false, true]);
 }
+
+/// A failed sync hides a commit that others have seen. The crash may bring it back.
+#[test]
+fn a_commit_that_a_failed_sync_hid_may_come_back() {
+    let found = |outcome: TxnOutcome, hides: bool, crashed: bool| {
+        let mut s = script(IsolationLevel::ReadCommitted);
+        s.history.setup.hides_unsynced = hides;
+        let a = s.begin();
+        s.append(a, range(100, 100, 1), 10);
+        s.insert(a, 104, 11);
+        s.end(a, outcome);
+        s.look(&[(100, &[1, 10]), (102, &[2]), (104, &[11])]);
+        s.look(&[(100, &[1]), (102, &[2])]);
+        let b = s.begin();
+        s.lock(b, all(), &[(100, &[1]), (102, &[2])]);
+        s.commit(b);
+        s.life = u32::from(crashed);
+        s.look(&[(100, &[1, 10]), (102, &[2]), (104, &[11])]);
+        !s.names().is_empty()
+    };
+    assert!(!found(TxnOutcome::Unknown, true, true));
+    assert!(
+        found(TxnOutcome::Unknown, false, true),
+        "the engine hides nothing"
+    );
+    assert!(found(TxnOutcome::Unknown, true, false), "nothing was lost");
+    assert!(
+        found(TxnOutcome::Ok, true, true),
+        "the commit was acknowledged"
+    );
+}

@@ -1,7 +1,7 @@
 //! Own writes: the writes of each transaction are replayed, and its later scans must show them.
 
 use super::{Chains, Fate, TxnIndex, rows_read};
-use crate::history::{Op, Scan, Statement, StatementStatus, TxnOutcome};
+use crate::history::{IsolationLevel, Op, Scan, Statement, StatementStatus, TxnOutcome};
 use crate::verdict::Verdict;
 use std::collections::{BTreeMap, HashSet};
 
@@ -99,7 +99,13 @@ impl Chains<'_> {
             }
             _ => return,
         };
-        if !matches!(scan, Scan::Range { .. }) {
+        let Scan::Range { list, .. } = scan else {
+            return;
+        };
+        // In an optimistic table others may have changed an own row meanwhile. At READ COMMITTED a
+        // later statement sees that in part, and the transaction cannot commit.
+        let may_lose = txn.level == IsolationLevel::ReadCommitted && txn.outcome != TxnOutcome::Ok;
+        if may_lose && self.history.setup.optimistic.contains(list) {
             return;
         }
         // One row was met at the only position that was read, where an own row may be, too.

@@ -18,9 +18,9 @@
 use super::{LEVEL_TIMEOUT_US, bug};
 use firn::db::Db;
 use firn_capi::cursor::{
-    firn_cursor, firn_cursor_close, firn_cursor_end_range, firn_cursor_open,
-    firn_cursor_set_semi_consistent, firn_cursor_unlock_row, firn_cursor_was_semi_consistent,
-    firn_read_mode, firn_wait,
+    firn_cursor, firn_cursor_close, firn_cursor_end_range, firn_cursor_forget_row,
+    firn_cursor_open, firn_cursor_set_semi_consistent, firn_cursor_unlock_row,
+    firn_cursor_was_semi_consistent, firn_read_mode, firn_wait,
 };
 use firn_capi::cursor_reads::{
     firn_cursor_get, firn_cursor_next, firn_cursor_next_same, firn_cursor_prev, firn_cursor_seek,
@@ -174,7 +174,7 @@ fn part(column: u32) -> firn_key_part {
 }
 
 /// Calls `f` with the definition of a table. The definition's pointers are valid during the call.
-fn with_definition<T>(table: usize, f: impl FnOnce(&firn_table_def) -> T) -> T {
+fn with_definition<T>(table: usize, optimistic: bool, f: impl FnOnce(&firn_table_def) -> T) -> T {
     let columns = [
         column(c"id", 1, 0),
         column(c"list", 9, 0),
@@ -209,6 +209,7 @@ fn with_definition<T>(table: usize, f: impl FnOnce(&firn_table_def) -> T) -> T {
         index_count: indexes.len() as u32,
         primary: 0,
         auto_increment: FIRN_NONE,
+        optimistic,
         collator: null(),
         default_record: null(),
     };
@@ -226,15 +227,16 @@ pub(super) struct Server {
 unsafe impl Sync for Server {}
 
 impl Server {
-    /// Opens the tables, and creates those that do not exist.
-    pub(super) fn new(db: &Arc<Db>) -> Outcome<Self> {
+    /// Opens the tables, and creates those that do not exist; `optimistic` says which ones are
+    /// optimistic.
+    pub(super) fn new(db: &Arc<Db>, optimistic: [bool; TABLES]) -> Outcome<Self> {
         let raw = firn_db::over(Arc::clone(db));
         let mut server = Self {
             db: raw,
             tables: Vec::new(),
         };
         for (table, name) in NAMES.iter().enumerate() {
-            with_definition(table, |definition| {
+            with_definition(table, optimistic[table], |definition| {
                 // SAFETY: `raw` is open; the name is static; `with_definition` keeps the
                 // definition's pointers valid; NULL images have length 0.
                 let made = unsafe {
@@ -487,6 +489,11 @@ impl Cursor<'_, '_> {
     pub(super) fn unlock_row(&mut self) -> Outcome<()> {
         // SAFETY: as for `seek`: cursor and session are live and this thread's.
         bug(unsafe { firn_cursor_unlock_row(self.raw) })
+    }
+
+    pub(super) fn forget_row(&mut self) -> Outcome<()> {
+        // SAFETY: as for `seek`: cursor and session are live and this thread's.
+        bug(unsafe { firn_cursor_forget_row(self.raw) })
     }
 
     /// Updates the row last read.

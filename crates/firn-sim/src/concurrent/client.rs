@@ -2,7 +2,7 @@
 //! result in the history.
 
 use super::abi::{
-    Cursor, Find, Outcome, Server, Session, key, list_index, primary_of, record_of, row_of,
+    Cursor, Find, Outcome, Server, Session, TABLES, key, list_index, primary_of, record_of, row_of,
 };
 use super::{Shared, pauses};
 use crate::tiny_options::{chance, one_of};
@@ -23,16 +23,24 @@ const POS_MAX: i64 = 1 << 40;
 /// The lists of a run: two in each table, numbered from 0, and one more in table 1, the bank,
 /// between whose rows transfers move amounts.
 pub(super) struct Lists {
-    tables: usize,
+    /// By table: whether it is optimistic.
+    tables: [bool; TABLES],
 }
 
 impl Lists {
-    pub(super) fn new(tables: usize) -> Self {
+    pub(super) fn new(tables: [bool; TABLES]) -> Self {
         Self { tables }
     }
 
+    /// The lists in optimistic tables.
+    pub(super) fn optimistic(&self) -> Vec<u64> {
+        self.all()
+            .filter(|&list| self.tables[self.table(list)])
+            .collect()
+    }
+
     pub(super) fn bank(&self) -> u64 {
-        (self.tables * LISTS_A_TABLE) as u64
+        (TABLES * LISTS_A_TABLE) as u64
     }
 
     /// The table that a list is in.
@@ -211,6 +219,7 @@ impl<'a> Client<'a> {
                 // A backward scan has left its range; it has no bound in the cursor.
                 if mode != firn_read_mode::FIRN_READ_SNAPSHOT {
                     cursor.unlock_row()?;
+                    cursor.forget_row()?;
                 }
                 break;
             }
@@ -345,6 +354,7 @@ impl<'a> Client<'a> {
             let gives_back = client.shared.level == IsolationLevel::ReadCommitted;
             client.scan(session, scan, mode, wait, semi, &mut |cursor, mut row| {
                 if !scan.covers(row.id, (row.list, row.pos)) {
+                    cursor.forget_row()?;
                     return if gives_back {
                         cursor.unlock_row()
                     } else {
@@ -706,6 +716,11 @@ impl<'a> Client<'a> {
         let (outcome, status) = match commit {
             Some(two_phases) => match session.commit(two_phases) {
                 Ok(()) => (TxnOutcome::Ok, None),
+                // Another transaction was first in an optimistic table.
+                Err(firn_status::FIRN_DEADLOCK) => {
+                    let rolled_back = session.rollback().err();
+                    (TxnOutcome::Failed, rolled_back)
+                }
                 Err(status) => {
                     // The outcome of a failed commit is unknown until the next start.
                     let _ = session.rollback();

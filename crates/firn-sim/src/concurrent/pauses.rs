@@ -22,6 +22,8 @@ pub(super) fn begin(seed: u64) {
             | PausePoint::GapLocked
             | PausePoint::InsertAllowed
             | PausePoint::Inserted => (10, 500),
+            // Between a checkpoint's hold and the deletion of a file.
+            PausePoint::ObsoleteWanted => (20, 1500),
             // Short, because the thread holds the mutex of the commit pipeline.
             PausePoint::Switched => (5, 100),
         };

@@ -6,7 +6,8 @@ use crate::model::Event;
 use crate::tiny_options::one_of;
 use firn::base::{CounterValue, ErrorKind, IndexId};
 use firn::catalog::{
-    ColumnSchema, IndexPart, IndexSchema, NewTable, PartSchema, TableEntry, TableSchema,
+    ColumnSchema, IndexPart, IndexSchema, NewTable, PartSchema, TableEntry, TableLocking,
+    TableSchema,
 };
 use firn::rowcode::{Column, ColumnKind, InstantDefault};
 use rand::Rng;
@@ -52,6 +53,7 @@ fn schema(indexes: u32, primary: bool) -> TableSchema {
         indexes: (0..indexes).map(index).collect(),
         primary: (primary && indexes > 0).then_some(0),
         auto_increment: None,
+        locking: TableLocking::Pessimistic,
     }
 }
 

@@ -1,6 +1,6 @@
 //! Power cuts, kills, restarts, and the checks of the recovered state.
 
-use super::{StepEnd, World};
+use super::{StepEnd, World, is_refusal};
 use crate::ensure;
 use crate::failure::Failure;
 use crate::model::Moment;
@@ -114,8 +114,8 @@ impl World {
     }
 
     /// Closes the database and opens it again. After a successful close, or one that fails with
-    /// `NoSpace` (it could not store counters that no transaction committed), nothing may be lost;
-    /// after another failed close, the state must not be before the durable moment.
+    /// `NoSpace` or `NoDescriptor` (it could not store counters that no transaction committed),
+    /// nothing may be lost; after another failed close, the state must not be before the durable moment.
     ///
     /// # Errors
     /// [`StepEnd::Engine`] if the environment has died, or if the open or a read fails;
@@ -126,7 +126,7 @@ impl World {
         let from = match self.db().close() {
             Ok(()) => self.history.now(),
             Err(error) if self.env.is_dead() => return Err(error.into()),
-            Err(error) if *error.kind() == ErrorKind::NoSpace => self.history.now(),
+            Err(error) if is_refusal(&error) => self.history.now(),
             Err(_) => self.history.durable(),
         };
         self.start_again(from)

@@ -1,6 +1,6 @@
 //! Failing devices and full disks.
 
-use firn_sim::faults::{fault_run, panic_run, stalled_run};
+use firn_sim::faults::{descriptor_run, fault_run, panic_run, stalled_run};
 
 #[test]
 fn failed_calls_and_full_disks_lose_nothing() {
@@ -19,5 +19,15 @@ fn stalled_writers_hear_of_a_full_disk_and_go_on_when_there_is_room() {
 fn a_panic_in_the_background_stops_writes_and_loses_nothing() {
     for seed in 1..31 {
         panic_run(seed).unwrap();
+    }
+}
+
+#[test]
+fn files_that_cannot_be_opened_stop_nothing_and_lose_nothing() {
+    // Every call that opens a file, over a few histories.
+    for nth in 1..60 {
+        for seed in 0..2 {
+            descriptor_run(1000 * seed + nth, nth).unwrap();
+        }
     }
 }

@@ -20,6 +20,9 @@ pub enum ErrorKind {
     },
     /// The device has no room; writes resume once it has.
     NoSpace,
+    /// The process or the system has no descriptor or no memory left to open a file. The call had
+    /// no effect, and a later one may succeed.
+    NoDescriptor,
     /// An earlier write or sync failed: the engine refuses writes until it is reopened.
     Poisoned,
     /// A lock was not granted in time.
@@ -48,6 +51,19 @@ pub enum ErrorKind {
     Busy,
     /// The engine is closing, or a bug stopped it.
     ShutDown,
+}
+
+/// How the engine goes on after a failed call on a file that its durability rests on: the log, the
+/// manifest, or their directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FailureClass {
+    /// The call did not begin, since its file could not be opened. The statement that needed it is
+    /// refused; all others go on.
+    NoEffect,
+    /// The device has no room. What was written is void, and the same work is tried again.
+    Retry,
+    /// Nobody knows which bytes the device has. Writes stop until the database is opened again.
+    Poison,
 }
 
 /// An error: its kind, and a message for the log.
@@ -81,18 +97,42 @@ impl Error {
     }
 
     /// The error of an I/O operation; `what` describes the operation. `ENOSPC` and `EDQUOT` become
-    /// [`ErrorKind::NoSpace`], a missing file [`ErrorKind::NotFound`], all others
+    /// [`ErrorKind::NoSpace`], `ENFILE` and `EMFILE`, which only a call that opens a file returns,
+    /// [`ErrorKind::NoDescriptor`], a missing file [`ErrorKind::NotFound`], all others
     /// [`ErrorKind::Io`].
     pub fn io(error: &std::io::Error, what: impl fmt::Display) -> Self {
+        const ENFILE: i32 = 23;
+        const EMFILE: i32 = 24;
         const ENOSPC: i32 = 28;
         const EDQUOT: i32 = 122;
         let os_errno = error.raw_os_error().unwrap_or(0);
         let kind = match os_errno {
             ENOSPC | EDQUOT => ErrorKind::NoSpace,
+            ENFILE | EMFILE => ErrorKind::NoDescriptor,
             _ if error.kind() == std::io::ErrorKind::NotFound => ErrorKind::NotFound,
             _ => ErrorKind::Io { os_errno },
         };
         Self::new(kind, format!("{what}: {error}"))
+    }
+
+    /// As [`Self::io`], for the call that opens a file. `ENOMEM` becomes
+    /// [`ErrorKind::NoDescriptor`], too: of an open it says that nothing has happened, of a write
+    /// or a sync it does not.
+    pub fn open(error: &std::io::Error, what: impl fmt::Display) -> Self {
+        const ENOMEM: i32 = 12;
+        match error.raw_os_error() {
+            Some(ENOMEM) => Self::new(ErrorKind::NoDescriptor, format!("{what}: {error}")),
+            _ => Self::io(error, what),
+        }
+    }
+
+    /// How the engine goes on after this error of a file that its durability rests on.
+    pub fn class(&self) -> FailureClass {
+        match self.kind {
+            ErrorKind::NoDescriptor => FailureClass::NoEffect,
+            ErrorKind::NoSpace => FailureClass::Retry,
+            _ => FailureClass::Poison,
+        }
     }
 
     /// `InvalidArgument`: the caller broke the contract of the call.
@@ -151,6 +191,7 @@ impl ErrorKind {
             Self::Corruption { .. } => "corruption",
             Self::Io { .. } => "input/output error",
             Self::NoSpace => "disk full",
+            Self::NoDescriptor => "no file can be opened",
             Self::Poisoned => "writes stopped after an earlier failure",
             Self::LockTimeout => "lock wait timeout",
             Self::LockNotAvailable => "lock not available",

@@ -18,7 +18,7 @@ pub enum FullDisk {
 
 /// Latches the first failure that makes the outcome of writes unknown, for good: after a failed
 /// write or sync, nobody knows which bytes the device has, so the engine refuses further writes
-/// until it is reopened.
+/// until it is reopened. [`super::Error::class`] tells such failures from those without an effect.
 ///
 /// Also remembers, for each kind of work, whether its last attempt found the disk full. That
 /// passes.

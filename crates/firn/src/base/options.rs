@@ -39,6 +39,10 @@ pub struct MutableOptions {
     pub blob_threshold: AtomicU64,
     /// Longer entries are refused; at most [`ENTRY_BYTES_MAX`]. Tests set smaller values.
     pub entry_bytes_max: AtomicU64,
+    /// The log that a recovery would replay is kept at about this many bytes of segment files at
+    /// most: a memtable that needs half of it freezes, and transactions that have been prepared for
+    /// so much log are logged again.
+    pub max_wal_size: AtomicU64,
     /// The active memtable freezes when its entries refer to this many bytes of blobs: the blobs
     /// that they replace can only be found to be garbage after a flush and compactions. Follows the
     /// live blob bytes; it is not an option.
@@ -54,6 +58,8 @@ pub struct MutableOptions {
 
 /// Upper bound of a load's memory. More would make fewer sorted runs, but nothing faster.
 const LOAD_MEMORY_MAX: u64 = 64 << 20;
+/// The smallest size at which a memtable freezes.
+pub const MEMTABLE_MIN: u64 = 64 << 10;
 /// Lower bound of a load's memory: each index takes some KiB.
 const LOAD_MEMORY_MIN: u64 = 64 << 10;
 
@@ -73,11 +79,36 @@ impl MutableOptions {
         self.memtable_size.load(Ordering::Relaxed).min(cap)
     }
 
+    /// The active memtable freezes when so many bytes of log lie behind the first segment that it
+    /// needs.
+    pub fn wal_freeze_at(&self) -> u64 {
+        self.max_wal_size.load(Ordering::Relaxed) / 2
+    }
+
     /// Memory that a load may take for entries on their way into files: a transaction's limit,
     /// within bounds.
     pub fn load_memory(&self) -> u64 {
         let limit = self.txn_memory_limit.load(Ordering::Relaxed);
         limit.clamp(LOAD_MEMORY_MIN, LOAD_MEMORY_MAX)
+    }
+
+    /// Takes over the options of the database beside which an ephemeral one stands. Under a memory
+    /// limit its memtables get a quarter of the size.
+    pub fn follow(&self, host: &Self) {
+        let take = |cell: &AtomicU64, from: &AtomicU64| {
+            cell.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+        };
+        take(&self.memtable_size, &host.memtable_size);
+        take(&self.memory_limit, &host.memory_limit);
+        take(&self.txn_memory_limit, &host.txn_memory_limit);
+        take(&self.background_io_rate, &host.background_io_rate);
+        take(&self.blob_threshold, &host.blob_threshold);
+        take(&self.entry_bytes_max, &host.entry_bytes_max);
+        let cap = match host.memory_limit.load(Ordering::Relaxed) {
+            0 => u64::MAX,
+            _ => (host.memtable_cap.load(Ordering::Relaxed) / 4).max(MEMTABLE_MIN),
+        };
+        self.memtable_cap.store(cap, Ordering::Relaxed);
     }
 
     /// Changes the flush mode of later commits.
@@ -100,6 +131,7 @@ impl Default for MutableOptions {
             background_io_rate: AtomicU64::new(0),
             blob_threshold: AtomicU64::new(BLOB_THRESHOLD),
             entry_bytes_max: AtomicU64::new(ENTRY_BYTES_MAX),
+            max_wal_size: AtomicU64::new(1 << 30),
             blob_freeze_at: AtomicU64::new(u64::MAX),
             log_archive_timeout_us: AtomicU64::new(60_000_000),
             print_all_deadlocks: AtomicBool::new(false),
@@ -150,6 +182,9 @@ pub struct Options {
     /// Reads SSTs past the page cache if the file system supports it. The engine's caches are then
     /// the only ones.
     pub direct_reads: bool,
+    /// Whether the database exists for this process only: it has no log, syncs nothing and keeps
+    /// nothing aside for a full disk.
+    pub ephemeral: bool,
     /// Directory in which the log is archived; it must exist.
     pub log_archive_dir: Option<PathBuf>,
     /// Receives messages.
@@ -177,6 +212,7 @@ impl Default for Options {
             lock_merge_rows: 4096,
             wal_direct_io: true,
             direct_reads: false,
+            ephemeral: false,
             log_archive_dir: None,
             listener: Arc::new(Silent),
         }

@@ -40,6 +40,8 @@ pub enum PausePoint {
     BeforePublish,
     /// A commit is visible; its row locks are still held.
     Published,
+    /// A thread is about to take an obsolete file, to delete it.
+    ObsoleteWanted,
 }
 
 #[cfg(any(test, feature = "pauses"))]

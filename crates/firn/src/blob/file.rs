@@ -11,7 +11,7 @@ use super::pause_points::{BlobPausePoint, reached};
 use super::zero_fill::ZeroFill;
 use crate::base::blob_buf::BlobBuf;
 use crate::base::blob_ref::{BLOB_HEADER_LEN, BlobCodec, BlobRef};
-use crate::base::{Error, Result};
+use crate::base::{Error, FailureClass, Result};
 use crate::env::{FileUsage, PrefetchBatch, ReadFile, SpanFile};
 use crate::store::{FileKind, FileStore, file_name};
 use arc_swap::ArcSwap;
@@ -293,7 +293,8 @@ impl BlobFile {
     ///
     /// # Errors
     /// `NoSpace` or `Io` of the sync. The failure is permanent: later calls for writes that are not
-    /// durable return the same error.
+    /// durable return the same error. `NoDescriptor` if the file or its directory cannot be opened:
+    /// a later call may succeed.
     pub(super) fn sync_to(&self, ticket: u64) -> Result<()> {
         let mut syncs = self.syncs.lock();
         while syncs.durable < ticket {
@@ -316,6 +317,11 @@ impl BlobFile {
                 Ok(()) => {
                     syncs.named = true;
                     syncs.durable = upto;
+                }
+                // Nothing was synced, and nothing is lost: the next call tries again.
+                Err(error) if error.class() == FailureClass::NoEffect => {
+                    self.synced.notify_all();
+                    return Err(error);
                 }
                 Err(error) => syncs.failed = Some(error),
             }

@@ -86,6 +86,16 @@ pub struct IndexSchema {
     pub parts: Vec<IndexPart>,
 }
 
+/// How transactions that change a table keep out of each other's way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum TableLocking {
+    /// They lock rows before they change them, and wait for each other.
+    #[default]
+    Pessimistic,
+    /// They lock nothing. A commit fails if another transaction was first.
+    Optimistic,
+}
+
 /// The definition of a table.
 #[derive(Debug, Clone)]
 pub struct TableSchema {
@@ -103,6 +113,8 @@ pub struct TableSchema {
     pub primary: Option<u32>,
     /// Position of the AUTO_INCREMENT column.
     pub auto_increment: Option<u32>,
+    /// How transactions keep out of each other's way. No stored bytes depend on it.
+    pub locking: TableLocking,
 }
 
 impl TableSchema {

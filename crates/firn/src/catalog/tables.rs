@@ -6,7 +6,7 @@
 
 use super::CATALOG_INDEX;
 use super::catalog_state::{CatalogState, RETIRED, TABLE};
-use super::counters::{Counter, Counters, INDEX_IDS};
+use super::counters::{Counter, Counters, INDEX_IDS, autoincrement_counter};
 use super::index_owners::IndexOwners;
 use super::schema::TableSchema;
 use super::table_entry::{IndexEntry, TableEntry};
@@ -17,7 +17,7 @@ use crate::read::ReadPoint;
 use crate::txn::PreparedTransactions;
 use crate::write::{Batch, CommitRecord, Pipeline};
 use parking_lot::{Mutex, RwLock};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -54,6 +54,8 @@ pub struct Catalog {
     owners: Mutex<IndexOwners>,
     /// Indexes that are being filled, and the ends of their key parts.
     filling: Mutex<BTreeMap<IndexId, KeyPrefixExtractor>>,
+    /// Retired indexes that an open transaction has entries of.
+    kept: Mutex<BTreeSet<IndexId>>,
 }
 
 /// A counter that was set in memory and is about to be logged. It is set in memory first: a flush
@@ -139,6 +141,7 @@ impl Catalog {
             changing: Mutex::new(()),
             owners: Mutex::default(),
             filling: Mutex::default(),
+            kept: Mutex::default(),
         })
     }
 
@@ -270,6 +273,20 @@ impl Catalog {
     /// `AlreadyExists`; `Unsupported` if the index ids are used up; those of a commit (`NoSpace`,
     /// `Poisoned`, `ShutDown`, `Io`).
     pub fn create(&self, name: &str, definition: NewTable<'_>) -> Result<Arc<TableEntry>> {
+        self.create_numbered(name, definition, 0)
+    }
+
+    /// As [`Self::create`], with `used` as the last AUTO_INCREMENT value that counts as used. Table
+    /// and value are one commit: after a crash there is no table that begins at another value.
+    ///
+    /// # Errors
+    /// Those of [`Self::create`].
+    pub fn create_numbered(
+        &self,
+        name: &str,
+        definition: NewTable<'_>,
+        used: u64,
+    ) -> Result<Arc<TableEntry>> {
         let _one = self.changing.lock();
         if self.known.read().tables.contains_key(name) {
             let message = format!("table {name} exists already");
@@ -288,7 +305,13 @@ impl Catalog {
         let new = entry.index_ids();
         let mut batch = Batch::new();
         put_entry(&mut batch, &entry, &new);
-        let seqno = self.write(&batch, &format!("create table {name}"))?;
+        let mut counters = Vec::new();
+        if used > 0 {
+            let counter = autoincrement_counter(entry.clustered.id);
+            counters.push((counter, self.counters.raise(counter, used)));
+        }
+        let written = self.write_with_counters(&batch, &format!("create table {name}"), &counters);
+        let seqno = written.inspect_err(|_| self.counters.forget(entry.clustered.id))?;
         Ok(self.install(entry, &new, seqno))
     }
 
@@ -391,6 +414,12 @@ impl Catalog {
     /// Those of a commit: `NoSpace`, `Poisoned`, `ShutDown`, `Io`.
     pub fn forget_retired(&self, gone: &[IndexId]) -> Result<()> {
         let _one = self.changing.lock();
+        let kept = self.kept.lock().clone();
+        let gone: Vec<IndexId> = gone
+            .iter()
+            .filter(|id| !kept.contains(id))
+            .copied()
+            .collect();
         if gone.is_empty() {
             return Ok(());
         }
@@ -399,8 +428,25 @@ impl Catalog {
             .for_each(|id| batch.add(&retired_key(*id), Kind::Delete, Value::EMPTY));
         self.write_retirement(&batch, "forget retired indexes")?;
         let mut known = self.known.write();
-        known.retired.retain(|id, _| !gone.contains(id));
+        for id in gone {
+            known.retired.remove(&id);
+        }
         Ok(())
+    }
+
+    /// Keeps indexes from being [forgotten](Self::forget_retired) once they are retired, because a
+    /// transaction may yet commit entries of them: these are garbage only as long as the index is
+    /// known to be retired.
+    pub fn keep_retired(&self, ids: &[IndexId]) {
+        self.kept.lock().extend(ids);
+    }
+
+    /// Ends [`Self::keep_retired`]: the transaction has ended.
+    pub fn release_retired(&self, ids: &[IndexId]) {
+        let mut kept = self.kept.lock();
+        for id in ids {
+            kept.remove(id);
+        }
     }
 
     fn new_indexes(&self, schema: &TableSchema) -> Result<(Vec<IndexEntry>, IndexEntry)> {
@@ -417,6 +463,14 @@ impl Catalog {
         };
         self.counters.rows(clustered.id).set(0, 0);
         Ok((indexes, clustered))
+    }
+
+    /// The last index id that was given out.
+    pub fn last_index_id(&self) -> u64 {
+        self.counters
+            .cell(INDEX_IDS)
+            .value()
+            .load(Ordering::Relaxed)
     }
 
     /// Takes `count` consecutive index ids.

@@ -43,6 +43,8 @@ pub(super) struct Outputs<'a> {
     from_cache: FromCache,
     /// Ids of the files that were created and that [`Self::finish`] has not returned.
     created: Vec<u64>,
+    /// The one of them that has the room of the disk reserve.
+    in_reserve: Option<u64>,
     done: Vec<FileMeta>,
     written: u64,
 }
@@ -58,6 +60,7 @@ impl<'a> Outputs<'a> {
             superseded: 0,
             from_cache: FromCache::default(),
             created: Vec::new(),
+            in_reserve: None,
             done: Vec::new(),
             written: 0,
         }
@@ -152,7 +155,11 @@ impl<'a> Outputs<'a> {
         let store = self.ctx.versions.source().store();
         let id = self.ctx.versions.new_file_id();
         let file = match self.ctx.in_reserve && self.created.is_empty() {
-            true => store.create_in_reserve(id)?,
+            true => {
+                let file = store.create_in_reserve(id)?;
+                self.in_reserve = Some(id);
+                file
+            }
             false => store.create(id)?,
         };
         self.created.push(id);
@@ -184,9 +191,14 @@ impl<'a> Outputs<'a> {
 impl Drop for Outputs<'_> {
     fn drop(&mut self) {
         self.writer = None;
+        let store = self.ctx.versions.source().store();
         for id in self.created.drain(..) {
-            // If this removal fails, the next open removes the file.
-            let _ = self.ctx.versions.source().store().remove(id);
+            // If this fails, the next open removes the file.
+            let _ = match self.in_reserve == Some(id) {
+                // Removed, its room would be free for whatever fills the disk.
+                true => store.give_back_to_reserve(id),
+                false => store.remove(id),
+            };
         }
     }
 }

@@ -47,7 +47,7 @@ use crate::read::{SuperVersion, SuperVersions};
 use crate::store::{ReservePart, parse_file_name};
 use crate::txn::{SnapshotList, TransactionList};
 use crate::version::{Edit, FileHandle, FileMeta, Flushable, IngestedRun, Version, VersionSet};
-use crate::wal::Wal;
+use crate::wal::{SegmentId, Wal};
 use crate::write::{Pipeline, StallGate};
 use blob_gc::BlobGc;
 use parking_lot::{Condvar, Mutex};
@@ -87,7 +87,7 @@ pub(super) struct BackgroundWork {
     pub counters: BackgroundStats,
     /// The rate limit on background I/O. Flushes are charged to it and never wait; compactions,
     /// loads and blob collection wait.
-    pub limiter: RateLimiter,
+    pub limiter: Arc<RateLimiter>,
     /// Key ranges in which scans skipped too many tombstones.
     pub tombstone_reports: Arc<TombstoneReports>,
     pub memory: MemoryArbiter,
@@ -131,10 +131,14 @@ impl BackgroundWork {
         memory: MemoryArbiter,
         blobs: Arc<BlobStore>,
         archiver: Option<Archiver>,
+        limiter: Option<Arc<RateLimiter>>,
     ) -> Self {
         let catalog = Arc::default();
         Self {
-            limiter: RateLimiter::new(Arc::clone(&env), Arc::clone(&options.mutable)),
+            limiter: limiter.unwrap_or_else(|| {
+                let mutable = Arc::clone(&options.mutable);
+                Arc::new(RateLimiter::new(Arc::clone(&env), mutable))
+            }),
             env,
             options,
             health,
@@ -255,10 +259,18 @@ impl BackgroundWork {
         }
     }
 
-    /// After a recovery to a point: releases the log from before it. The tree holds all commits up
-    /// to the point, and the commits behind the point must never be replayed.
-    pub(super) fn forget_log(&self) -> Result<()> {
+    /// After a recovery to a point: releases the log from before `first`, with which the new log
+    /// begins. The tree holds all commits up to the point, and the commits behind the point must
+    /// never be replayed.
+    ///
+    /// # Errors
+    /// `NoSpace` if the disk has no room for what the old log still holds.
+    pub(super) fn forget_log(&self, first: SegmentId) -> Result<()> {
         let edit = self.edit_of(0, None);
+        if edit.log_number.is_none_or(|floor| floor < first) {
+            let message = "the log before the point cannot be given up: the disk has no room for its contents";
+            return Err(Error::new(ErrorKind::NoSpace, message));
+        }
         self.install(edit, &[], &[])?;
         self.wal.release_before(self.versions.log_number())
     }
@@ -281,18 +293,16 @@ impl BackgroundWork {
         self.install(edit, &[queued.id()], files)
     }
 
-    /// Flushes a small memtable into the reserve for a full disk. `None` if it does not fit or the
-    /// reserve is gone.
+    /// Flushes a memtable into the reserve for a full disk. `None` if the reserve is gone. A large
+    /// memtable may fit, too: of a row that was changed a thousand times, its file has one version.
+    /// If the file does not fit, its room goes back to the reserve.
     fn flush_in_reserve(
         &self,
         super_version: &SuperVersion,
         memtable: &Arc<Memtable>,
     ) -> Option<Result<()>> {
         let reserve = self.versions.source().store().reserve()?;
-        // Entries take less room in a file than in memory.
-        let fits =
-            memtable.size_bytes() <= ReservePart::Table.bytes() && reserve.has(ReservePart::Table);
-        if !fits {
+        if !reserve.has(ReservePart::Table) {
             return None;
         }
         // A table that no manifest can name would be removed, and others take its room.
@@ -339,12 +349,15 @@ impl BackgroundWork {
 
     /// Flushes the memtables that recovery filled, as long as the disk has room. The log keeps the
     /// others.
-    pub(super) fn flush_recovered(&self) -> Result<()> {
+    ///
+    /// # Errors
+    /// `NoSpace` only with `all`: then the log must not keep anything.
+    pub(super) fn flush_recovered(&self, all: bool) -> Result<()> {
         loop {
             match self.flush_oldest() {
                 Ok(true) => {}
                 Ok(false) => return Ok(()),
-                Err(full) if *full.kind() == ErrorKind::NoSpace => {
+                Err(full) if *full.kind() == ErrorKind::NoSpace && !all => {
                     let message =
                         format!("{full}; what the log holds stays in memory until there is room");
                     self.options.listener.log(Severity::Error, &message);

@@ -60,7 +60,7 @@ pub struct ReadOnlyLog {
     /// A view of tree and log that shows all their commits.
     pub point: ReadPoint,
     /// Prepared transactions without an outcome, by xid.
-    pub prepared: BTreeMap<Vec<u8>, Changes>,
+    pub prepared: BTreeMap<Vec<u8>, Arc<Changes>>,
     /// Blob references of tree, log and prepared transactions, old versions of rows included.
     pub blob_uses: BlobUses,
     /// Files that the log names and the manifest does not: of commits, and of prepared

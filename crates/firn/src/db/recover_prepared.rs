@@ -48,7 +48,8 @@ pub(super) fn relog(
             Err(full) if *full.kind() == ErrorKind::NoSpace => {
                 // No room: pin the old log from the first replayed segment on. It keeps the
                 // transaction and the name of its run.
-                cx.pipeline.adopt_prepared(replayed.first)
+                cx.pipeline
+                    .adopt_prepared(replayed.first, xid, changes, run.cloned())
             }
             prepared => prepared?,
         };
@@ -60,7 +61,7 @@ pub(super) fn relog(
             unique: HashMap::new(),
             keys: Vec::new(),
         };
-        match changes {
+        match &**changes {
             Changes::Batch(batch) => batch.for_each(|entry| locks.take(entry.user_key))?,
             Changes::Run(files) => locks.take_all(files)?,
         }
@@ -70,7 +71,7 @@ pub(super) fn relog(
         keys.sort_unstable();
         let inserting = cx.inserts.add_prepared(&locks.owner, keys);
         let recovered = PreparedTransaction {
-            changes: changes.clone(),
+            changes: Arc::clone(changes),
             prepared,
             owner: Some(locks.owner),
             inserting,

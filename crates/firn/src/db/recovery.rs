@@ -30,7 +30,7 @@ pub struct Replayed {
     /// Its commits, oldest first: memtables, and runs of files.
     pub queue: Vec<Flushable>,
     /// Prepared transactions without an outcome, by xid.
-    pub prepared: BTreeMap<Vec<u8>, Changes>,
+    pub prepared: BTreeMap<Vec<u8>, Arc<Changes>>,
     /// The server runs that prepared them, by xid, as far as the log names the runs.
     pub runs: BTreeMap<Vec<u8>, Arc<ServerRun>>,
     /// The log ends with a known server run: its next prepare record would belong to that run.
@@ -214,7 +214,7 @@ impl Replayed {
     pub fn named_files(&self) -> HashSet<u64> {
         let queued = self.queue.iter().filter_map(Flushable::run);
         let queued = queued.flat_map(|run| &run.run().files);
-        let prepared = self.prepared.values().flat_map(Changes::files);
+        let prepared = self.prepared.values().flat_map(|changes| changes.files());
         let prepared = prepared.map(|file| file.file_id);
         let loaded = self.loads.iter().flatten().map(|file| file.file_id);
         let queued = queued.map(|file| file.file_id);
@@ -265,7 +265,9 @@ impl<'a> Replay<'a> {
         Replayed {
             first: 0,
             queue: self.queue,
-            prepared: prepared.map(|(xid, (_, changes))| (xid, changes)).collect(),
+            prepared: prepared
+                .map(|(xid, (_, changes))| (xid, Arc::new(changes)))
+                .collect(),
             runs: self.runs,
             names_run: self.run.is_some(),
             next_file_id: self.next_file_id,

@@ -180,7 +180,7 @@ fn finish(
         .store(u64::MAX, Ordering::Relaxed);
     let db = Db::open(Arc::clone(damaged_db.env()), target, options, None)?;
     for (xid, changes) in &log.prepared {
-        let changes = match changes {
+        let changes = match &**changes {
             Changes::Batch(batch) => {
                 Changes::Batch(with_own_blobs(&db, damaged_db, tree, batch, lost)?)
             }
@@ -189,7 +189,7 @@ fn finish(
         let pipeline = &db.context().pipeline;
         // Keep the server run with the transaction: the server's next start needs it to decide.
         pipeline.set_server_run(log.runs.get(xid).cloned());
-        pipeline.prepare_changes(xid, &changes, &[])?;
+        pipeline.prepare_changes(xid, &Arc::new(changes), &[])?;
         repaired.prepared += 1;
     }
     let tables = db.catalog().list("");

@@ -70,6 +70,9 @@ impl Env for CountingEnv {
         self.counters.synced();
         self.inner.sync_dir(path)
     }
+    fn keep_dir_open(&self, path: &Path) -> Result<()> {
+        self.inner.keep_dir_open(path)
+    }
     fn create(&self, path: &Path) -> Result<Box<dyn AppendFile>> {
         let inner = self.inner.create(path)?;
         Ok(Box::new(CountingAppend {

@@ -14,7 +14,7 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum CallClass {
-    /// Opening for reading, and reading.
+    /// Opening for reading, listing, and reading.
     Read = 0,
     /// Writing, durably or not; preallocating; punching and truncating.
     Write = 1,
@@ -26,9 +26,13 @@ pub enum CallClass {
     Rename = 4,
     /// Removing.
     Remove = 5,
+    /// Every call that opens a file or a directory, for whatever purpose: also a sync of a directory
+    /// that is not [kept open](Env::keep_dir_open). Such a call counts in its other class, too, if
+    /// it passes this one.
+    Open = 6,
 }
 
-const CLASSES: usize = 6;
+const CLASSES: usize = 7;
 
 /// A call that hangs this long panics: the test forgot to release it.
 const HANG_MAX: Duration = Duration::from_secs(120);
@@ -39,6 +43,12 @@ const HANG_MAX: Duration = Duration::from_secs(120);
 pub enum Errno {
     /// Input/output error.
     Io = 5,
+    /// Out of memory.
+    NoMemory = 12,
+    /// The system has no descriptor left.
+    SystemTableFull = 23,
+    /// The process has no descriptor left.
+    ProcessTableFull = 24,
     /// No space left on device.
     NoSpace = 28,
     /// No error: the call panics, as a bug in the code around it would.
@@ -75,6 +85,8 @@ struct FaultPlan {
     faults: Vec<(u64, Fault)>,
     flips: Vec<Flip>,
     hung: Vec<PathBuf>,
+    /// Directories that are kept open.
+    dirs: Vec<PathBuf>,
 }
 
 struct Flip {
@@ -147,7 +159,10 @@ impl FaultEnv {
             Some((_, fault)) => {
                 let error = std::io::Error::from_raw_os_error(fault.errno as i32);
                 let what = format_args!("{what} {} (injected)", path.display());
-                Err(Error::io(&error, what))
+                Err(match class {
+                    CallClass::Open => Error::open(&error, what),
+                    _ => Error::io(&error, what),
+                })
             }
         }
     }
@@ -195,39 +210,55 @@ impl Env for FaultEnv {
     }
 
     fn list_dir(&self, path: &Path) -> Result<Vec<String>> {
+        self.pass(CallClass::Open, "open", path)?;
         self.pass(CallClass::Read, "list", path)?;
         self.inner.list_dir(path)
     }
 
     fn sync_dir(&self, path: &Path) -> Result<()> {
+        if !self.plan.lock().dirs.iter().any(|dir| dir == path) {
+            self.pass(CallClass::Open, "open directory", path)?;
+        }
         self.pass(CallClass::Sync, "sync directory", path)?;
         self.inner.sync_dir(path)
     }
 
+    fn keep_dir_open(&self, path: &Path) -> Result<()> {
+        self.pass(CallClass::Open, "open directory", path)?;
+        self.inner.keep_dir_open(path)?;
+        self.plan.lock().dirs.push(path.to_owned());
+        Ok(())
+    }
+
     fn create(&self, path: &Path) -> Result<Box<dyn AppendFile>> {
+        self.pass(CallClass::Open, "open", path)?;
         self.pass(CallClass::Create, "create", path)?;
         let file = self.inner.create(path)?;
         Ok(Box::new(FaultAppend::new(self.handle(path), file)))
     }
 
     fn allocate(&self, path: &Path, bytes: u64) -> Result<bool> {
+        self.pass(CallClass::Open, "open", path)?;
         self.pass(CallClass::Create, "set room aside for", path)?;
         self.inner.allocate(path, bytes)
     }
 
     fn create_from_allocated(&self, aside: &Path, path: &Path) -> Result<Box<dyn AppendFile>> {
+        self.pass(CallClass::Open, "open", aside)?;
         self.pass(CallClass::Rename, "rename", aside)?;
         let file = self.inner.create_from_allocated(aside, path)?;
         Ok(Box::new(FaultAppend::new(self.handle(path), file)))
     }
 
     fn open(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
+        self.pass(CallClass::Open, "open", path)?;
         self.pass(CallClass::Read, "open", path)?;
         let file = self.inner.open(path)?;
         Ok(Arc::new(FaultRead::new(self.handle(path), file)))
     }
 
     fn open_log(&self, path: &Path, create: bool, direct: bool) -> Result<Arc<dyn LogFile>> {
+        self.pass(CallClass::Open, "open", path)?;
         if create {
             self.pass(CallClass::Create, "create", path)?;
         }
@@ -251,6 +282,7 @@ impl Env for FaultEnv {
     }
 
     fn open_spans(&self, path: &Path, create: bool) -> Result<Arc<dyn SpanFile>> {
+        self.pass(CallClass::Open, "open", path)?;
         if create {
             self.pass(CallClass::Create, "create", path)?;
         }

@@ -9,11 +9,12 @@ use super::{
     ReadFile, SECTOR, SpanFile,
 };
 use crate::base::{Error, ErrorKind, Result};
+use parking_lot::Mutex;
 use rustix::fs::{AtFlags, FallocateFlags, FlockOperation, Mode, OFlags, StatxFlags, statx};
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -23,6 +24,8 @@ pub struct PosixEnv {
     ring: bool,
     /// Created with the first file opened for direct reads.
     prefetched: OnceLock<Arc<Prefetcher>>,
+    /// Directories that [`Env::keep_dir_open`] has opened, by their paths.
+    dirs: Mutex<Vec<(PathBuf, Arc<File>)>>,
 }
 
 impl PosixEnv {
@@ -32,6 +35,7 @@ impl PosixEnv {
             start: Instant::now(),
             ring: true,
             prefetched: OnceLock::new(),
+            dirs: Mutex::default(),
         }
     }
 
@@ -47,6 +51,16 @@ impl PosixEnv {
     fn prefetched(&self) -> &Arc<Prefetcher> {
         self.prefetched.get_or_init(|| Prefetcher::new(self.ring))
     }
+
+    /// A handle of the directory that `path` names now, if one is kept open. The directory may have
+    /// been replaced under its path: then the handle is of no use.
+    fn kept_dir(&self, path: &Path) -> Option<Arc<File>> {
+        let dirs = self.dirs.lock();
+        let (_, dir) = dirs.iter().find(|(kept, _)| kept == path)?;
+        let (named, kept) = (fs::metadata(path).ok()?, dir.metadata().ok()?);
+        let same = (named.dev(), named.ino()) == (kept.dev(), kept.ino());
+        same.then(|| Arc::clone(dir))
+    }
 }
 
 impl Default for PosixEnv {
@@ -59,6 +73,11 @@ fn at<T>(path: &Path, what: &str, result: std::io::Result<T>) -> Result<T> {
     result.map_err(|e| Error::io(&e, format_args!("{what} {}", path.display())))
 }
 
+/// As [`at`], for a call that opens a file.
+fn opened<T>(path: &Path, what: &str, result: std::io::Result<T>) -> Result<T> {
+    result.map_err(|e| Error::open(&e, format_args!("{what} {}", path.display())))
+}
+
 impl Env for PosixEnv {
     fn create_dir_all(&self, path: &Path) -> Result<()> {
         at(path, "create directory", fs::create_dir_all(path))
@@ -66,7 +85,7 @@ impl Env for PosixEnv {
 
     fn list_dir(&self, path: &Path) -> Result<Vec<String>> {
         let mut names = Vec::new();
-        for entry in at(path, "list", fs::read_dir(path))? {
+        for entry in opened(path, "list", fs::read_dir(path))? {
             names.push(
                 at(path, "list", entry)?
                     .file_name()
@@ -78,15 +97,23 @@ impl Env for PosixEnv {
     }
 
     fn sync_dir(&self, path: &Path) -> Result<()> {
-        at(
-            path,
-            "sync directory",
-            File::open(path).and_then(|d| d.sync_all()),
-        )
+        let dir = match self.kept_dir(path) {
+            Some(dir) => dir,
+            None => Arc::new(opened(path, "open directory", File::open(path))?),
+        };
+        at(path, "sync directory", dir.sync_all())
+    }
+
+    fn keep_dir_open(&self, path: &Path) -> Result<()> {
+        let dir = opened(path, "open directory", File::open(path))?;
+        let mut dirs = self.dirs.lock();
+        dirs.retain(|(kept, _)| kept != path);
+        dirs.push((path.to_owned(), Arc::new(dir)));
+        Ok(())
     }
 
     fn create(&self, path: &Path) -> Result<Box<dyn AppendFile>> {
-        let file = at(path, "create", File::create(path))?;
+        let file = opened(path, "create", File::create(path))?;
         Ok(Box::new(PosixAppend::new(file, path)))
     }
 
@@ -96,9 +123,9 @@ impl Env for PosixEnv {
         let (file, is_new) = match options.open(path) {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
                 let made = options.create_new(true).open(path);
-                (at(path, "create", made)?, true)
+                (opened(path, "create", made)?, true)
             }
-            opened => (at(path, "open", opened)?, false),
+            found => (opened(path, "open", found)?, false),
         };
         let taken = |file: &File| file.metadata().map_or(0, |m| m.blocks());
         let before = taken(&file);
@@ -113,17 +140,22 @@ impl Env for PosixEnv {
     }
 
     fn create_from_allocated(&self, aside: &Path, path: &Path) -> Result<Box<dyn AppendFile>> {
-        let file = at(aside, "open", File::options().write(true).open(aside))?;
-        // A power cut may have undone an earlier rename but kept the bytes.
-        if at(aside, "stat", file.metadata())?.len() > 0 {
+        let file = opened(aside, "open", File::options().write(true).open(aside))?;
+        // A power cut may have undone an earlier rename but kept the bytes, or an unfinished file was
+        // given back. Emptying the file frees its space, so take the space again at once. Somebody
+        // else may be faster: then later writes find no space.
+        let before = at(aside, "stat", file.metadata())?;
+        if before.len() > 0 {
             at(aside, "truncate", file.set_len(0))?;
+            let bytes = before.blocks() * span_file::STAT_BLOCK;
+            let _ = fallocate(&file, FallocateFlags::KEEP_SIZE, 0, bytes, aside);
         }
         at(aside, "rename", fs::rename(aside, path))?;
         Ok(Box::new(PosixAppend::new(file, path)))
     }
 
     fn open(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
-        let file = at(path, "open", File::open(path))?;
+        let file = opened(path, "open", File::open(path))?;
         Ok(Arc::new(PosixRead {
             file: Arc::new(file),
             name: path.display().to_string(),
@@ -142,7 +174,7 @@ impl Env for PosixEnv {
             Err(rustix::io::Errno::INVAL) => self.open(path),
             Err(e) => {
                 let what = format_args!("open {}", path.display());
-                Err(Error::io(&e.into(), what))
+                Err(Error::open(&e.into(), what))
             }
         }
     }
@@ -162,24 +194,24 @@ impl Env for PosixEnv {
         let (file, extra) = match direct.then(|| open(first | OFlags::DIRECT)) {
             Some(Ok(file)) => (file, OFlags::DIRECT),
             Some(Err(rustix::io::Errno::INVAL)) | None => (
-                at(path, "open", open(first).map_err(Into::into))?,
+                opened(path, "open", open(first).map_err(Into::into))?,
                 OFlags::empty(),
             ),
             Some(Err(e)) => {
-                return Err(Error::io(
+                return Err(Error::open(
                     &e.into(),
                     format_args!("open {}", path.display()),
                 ));
             }
         };
-        let durable = at(
+        let durable = opened(
             path,
             "open",
             open(base | extra | OFlags::DSYNC).map_err(Into::into),
         )?;
         let cached = match extra.is_empty() {
             true => None,
-            false => Some(at(path, "open", open(base).map_err(Into::into))?),
+            false => Some(opened(path, "open", open(base).map_err(Into::into))?),
         };
         let unit = match extra.is_empty() {
             true => BLOCK,
@@ -246,7 +278,7 @@ impl Env for PosixEnv {
     }
 
     fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>> {
-        let file = at(
+        let file = opened(
             path,
             "open",
             File::options()

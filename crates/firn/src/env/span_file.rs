@@ -9,7 +9,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
 /// Unit of `st_blocks`, bytes.
-const STAT_BLOCK: u64 = 512;
+pub(super) const STAT_BLOCK: u64 = 512;
 
 pub(super) struct PosixSpans {
     file: File,
@@ -29,7 +29,7 @@ impl PosixSpans {
                 file: file.into(),
                 name,
             }),
-            Err(e) => Err(Error::io(&e.into(), format_args!("open {name}"))),
+            Err(e) => Err(Error::open(&e.into(), format_args!("open {name}"))),
         }
     }
 }

@@ -175,6 +175,14 @@ impl IndexCodec {
         self.declared.skip(key, self.declared.parts().len())
     }
 
+    /// Whether one of the declared parts at the start of `key` is NULL.
+    ///
+    /// # Errors
+    /// `Corruption`, without file name, if the bytes are no key of this index.
+    pub fn has_null(&self, key: &[u8]) -> Result<bool> {
+        self.declared.has_null(key, self.declared.parts().len())
+    }
+
     /// Whether the value of the column can be decoded from entries of the index.
     pub fn covers(&self, column: u32) -> bool {
         let mut parts = self.parts().zip(&self.items);

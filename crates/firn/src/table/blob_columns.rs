@@ -8,6 +8,7 @@ use crate::base::options::MutableOptions;
 use crate::base::{Error, Kind, Result, Value};
 use crate::blob::BlobStore;
 use crate::catalog::TableSchema;
+use crate::read::ReadPoint;
 use crate::rowcode::{ColumnKind, DecodePlan, OutOfLineColumn, RowFormat};
 use crate::txn::Transaction;
 use std::sync::atomic::Ordering;
@@ -161,10 +162,15 @@ impl Table {
         Ok(Kind::PutBlobs)
     }
 
-    /// The blob references of the row as it is stored now. The caller has locked the row.
-    pub(super) fn stored_refs(&self, txn: &Transaction, row_key: &[u8]) -> Result<Vec<BlobRef>> {
-        let latest = txn.latest_point();
-        let refs = txn.get(&latest, row_key, |key, value| match key.kind {
+    /// The blob references of the row at `point`. The caller changes the row, and has locked it or
+    /// will validate it.
+    pub(super) fn stored_refs(
+        &self,
+        txn: &Transaction,
+        point: &ReadPoint,
+        row_key: &[u8],
+    ) -> Result<Vec<BlobRef>> {
+        let refs = txn.get(point, row_key, |key, value| match key.kind {
             Kind::PutBlobs => blob_ref::split(value.tail).map(|(_, refs)| refs),
             _ => Ok(Vec::new()),
         })?;

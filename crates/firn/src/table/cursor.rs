@@ -143,6 +143,11 @@ impl Cursor {
         self.fetch.lock().has_shown()
     }
 
+    /// As [`Table::read_mode`], for the cursor's table.
+    pub fn read_mode(&self, txn: &Transaction, mode: ReadMode) -> ReadMode {
+        self.fetch.table().read_mode(txn, mode)
+    }
+
     /// Releases all resources of the statement, and keeps the key of the last entry.
     pub fn park(&mut self) {
         self.scan.close();
@@ -389,6 +394,12 @@ impl Cursor {
         self.fetch.unlock_row(txn);
     }
 
+    /// Forgets that the row last read is to be validated, if reading it has noted it: it does not
+    /// match. Locks are not concerned.
+    pub fn forget_row(&mut self, txn: &mut Transaction) {
+        self.fetch.forget_row(txn);
+    }
+
     /// Reads the row whose key `fetch` was given. `sought` says that the key comes from the
     /// statement: a locking read then locks the gap around this key if there is no row.
     fn row(&mut self, txn: &mut Transaction, sought: bool, record: &mut [u8]) -> Result<bool> {
@@ -409,7 +420,10 @@ impl Cursor {
     /// Pins the read point of a snapshot read. It must not be older than the index, which would
     /// lack entries of older rows.
     fn pin(&self, txn: &mut Transaction) -> Result<()> {
-        txn.pin();
+        match self.fetch.notes() {
+            true => txn.pin_for_validation(),
+            false => txn.pin(),
+        }
         if txn.pinned().seqno < self.fetch.created() {
             let message = "the table was defined after this transaction's snapshot";
             return Err(Error::new(ErrorKind::TableDefChanged, message));

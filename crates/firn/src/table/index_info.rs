@@ -131,6 +131,19 @@ impl IndexInfo {
         Ok(INDEX_ID_LEN + self.codec()?.declared_len(rest)?)
     }
 
+    /// Length of the part of an entry's key that no other entry has: index id and declared parts.
+    /// `None` if the index is not unique, or if a declared part is NULL.
+    pub(super) fn unique_len(&self, key: &[u8]) -> Result<Option<usize>> {
+        if !self.unique {
+            return Ok(None);
+        }
+        let rest = key.get(INDEX_ID_LEN..).unwrap_or_default();
+        match self.codec()?.has_null(rest)? {
+            true => Ok(None),
+            false => self.declared_len(key).map(Some),
+        }
+    }
+
     /// Whether a column's value can be decoded from entries of the index.
     pub(super) fn covers(&self, column: u32) -> bool {
         self.codec().is_ok_and(|codec| codec.covers(column))

@@ -4,13 +4,18 @@ use crate::iter::{MergeIter, MvccIter};
 use crate::read::ScanSource;
 use crate::txn::LockMode;
 
-/// Whether a cursor reads a snapshot or locks the newest rows.
+/// Whether a cursor reads a snapshot or locks the newest rows. [`Table::read_mode`] chooses between
+/// the last two.
+///
+/// [`Table::read_mode`]: super::Table::read_mode
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReadMode {
     /// The transaction's snapshot.
     Snapshot,
     /// The latest committed rows, each locked.
     Locking(LockMode),
+    /// The rows that a plain read sees, each noted for the validation of the commit. Never waits.
+    Validated(LockMode),
 }
 
 /// Behaviour of a locking read at a row that another transaction has locked.

@@ -6,12 +6,17 @@
 //! because the transaction's own write set has the entries of that row.
 //!
 //! A locking read takes the row's lock first and decides afterwards which version to decode:
-//! 1. Lock the row key, or skip the row, or show it unlocked (semi-consistent reading).
+//! 1. In a unique secondary index, lock the declared columns of the entry. Then lock the row key,
+//!    or skip the row, or show it unlocked (semi-consistent reading). If a shared lock of an entry
+//!    suffices, because the entry covers the columns, the row is not locked.
 //! 2. If the super version is still the newest and the transaction has not written the row, the
 //!    entry under the cursor is current.
 //! 3. Otherwise read the row, and for a secondary index the entry too, at the newest read point. It
 //!    contains all commits before the lock, and none can follow while the lock is held.
 //! 4. If the row is gone, release the lock. The caller looks again, since the row may have moved.
+//!
+//! A read for the validation is a snapshot read that notes the rows it returns. Unlike a plain one,
+//! it heeds own writes that follow the opening of its sources, because its rows may be changed.
 //!
 //! Rejected: decoding before locking and comparing afterwards. It reads each row twice where rows
 //! are contended, and an equal row proves nothing about values out of line.
@@ -127,7 +132,7 @@ impl RowFetch {
 
     pub(super) fn set_mode(&mut self, mode: ReadMode, wait: LockWait) {
         self.lock.set_mode(mode, wait);
-        if self.is_locking() {
+        if self.may_change_rows() {
             self.reader.keep_unread();
         }
         self.in_place = false;
@@ -155,6 +160,16 @@ impl RowFetch {
 
     pub(super) fn is_locking(&self) -> bool {
         self.lock.is_on()
+    }
+
+    /// Whether reads note their rows for the validation.
+    pub(super) fn notes(&self) -> bool {
+        self.lock.notes()
+    }
+
+    /// Whether the statement may change the rows that it reads.
+    fn may_change_rows(&self) -> bool {
+        self.lock.may_change_rows()
     }
 
     pub(super) fn created(&self) -> Seqno {
@@ -201,7 +216,7 @@ impl RowFetch {
             self.reader.set_columns(self.table.format(), bitmap);
         }
         self.reader.set_parts(self.table.format(), parts)?;
-        if self.is_locking() {
+        if self.may_change_rows() {
             self.reader.keep_unread();
         }
         Ok(())
@@ -211,7 +226,7 @@ impl RowFetch {
     /// it.
     #[inline]
     pub(super) fn is_plain(&self) -> bool {
-        self.clustered && !self.is_locking()
+        self.clustered && !self.may_change_rows()
     }
 
     /// Decodes the row at the position of `entries`, which scans the clustered index.
@@ -293,10 +308,39 @@ impl RowFetch {
         if self.is_locking() {
             return self.locked_entry(txn, point, entries, stale, record);
         }
+        if self.notes() {
+            return self.noted_entry(txn, point, entries, stale, record);
+        }
         Ok(match self.snapshot_entry(txn, point, entries, record)? {
             true => FetchOutcome::Row,
             false => FetchOutcome::Nothing,
         })
+    }
+
+    fn noted_entry(
+        &mut self,
+        txn: &mut Transaction,
+        point: &ReadPoint,
+        entries: &Entries,
+        stale: bool,
+        record: &mut [u8],
+    ) -> Result<FetchOutcome> {
+        let found = match stale && self.is_own(txn, entries)? {
+            true => self.entry_at(txn, point, record)?,
+            false => self.snapshot_entry(txn, point, entries, record)?,
+        };
+        if !found {
+            return Ok(FetchOutcome::Nothing);
+        }
+        self.lock.note(txn, &self.row_key);
+        Ok(FetchOutcome::Row)
+    }
+
+    /// Whether the transaction has written the entry or its row.
+    fn is_own(&self, txn: &Transaction, entries: &Entries) -> Result<bool> {
+        Ok(entries.seqno() & UNCOMMITTED_BIT != 0
+            || txn.has_written(&self.row_key)?
+            || !self.clustered && txn.has_written(&self.entry_key)?)
     }
 
     fn snapshot_entry(
@@ -311,8 +355,13 @@ impl RowFetch {
             return Ok(true);
         }
         let own = entries.seqno() & UNCOMMITTED_BIT != 0;
-        if !own && txn.hides_any() && txn.hides(&self.row_key) {
-            return Ok(false);
+        if !own {
+            if txn.hides_any() && txn.hides(&self.row_key)? {
+                return Ok(false);
+            }
+            if self.current.optimistic {
+                txn.heed_overtaking(&self.row_key, entries.seqno())?;
+            }
         }
         if let Some(plan) = &self.key_plan {
             self.decode_entry(plan, entries.value().head, record)?;
@@ -332,21 +381,37 @@ impl RowFetch {
         stale: bool,
         record: &mut [u8],
     ) -> Result<FetchOutcome> {
-        let unlocked = match self.lock.take(txn, &self.row_key, self.clustered)? {
-            LockOutcome::Skip => return Ok(FetchOutcome::Nothing),
-            LockOutcome::Yes => false,
-            LockOutcome::Shown => true,
+        self.lock.forget_last();
+        let unique_len = self.unique_len(&self.entry_key)?;
+        if let Some(len) = unique_len {
+            let declared = &self.entry_key[..len];
+            match self.lock.take_entry(txn, declared, &self.row_key)? {
+                LockOutcome::Skip => return Ok(FetchOutcome::Nothing),
+                LockOutcome::Yes | LockOutcome::Shown => {}
+            }
+            // The entry may be gone after a wait. Its row may then have to do with nothing that the
+            // scan looks for, so it is not locked.
+            if self.lock.has_waited() && !self.entry_stands(txn, &txn.latest_point())? {
+                self.unlock_row(txn);
+                return Ok(FetchOutcome::Gone);
+            }
+        }
+        let entry_suffices = unique_len.is_some() && self.locks_entries_only();
+        let unlocked = match entry_suffices {
+            true => false,
+            false => match self.lock.take(txn, &self.row_key, self.clustered)? {
+                LockOutcome::Skip => return Ok(FetchOutcome::Nothing),
+                LockOutcome::Yes => false,
+                LockOutcome::Shown => true,
+            },
         };
         // If the sources are stale, look the row up in the write set. It may have a newer version
         // than the cursor sees, or the own version under the cursor may have been rolled back. Most
         // newer writes of a scan that changes rows are to rows that it has passed, so most lookups
         // find nothing.
-        let own = stale
-            && (entries.seqno() & UNCOMMITTED_BIT != 0
-                || txn.has_written(&self.row_key)?
-                || !self.clustered && txn.has_written(&self.entry_key)?);
+        let own = stale && self.is_own(txn, entries)?;
         let found = if own || unlocked || self.has_changed(txn, point) {
-            self.latest_entry(txn, record)?
+            self.entry_at(txn, &txn.latest_point(), record)?
         } else if self.clustered {
             self.decode_row(&point.super_version.blobs, entries, record)?;
             true
@@ -371,6 +436,28 @@ impl RowFetch {
         Ok(FetchOutcome::Gone)
     }
 
+    /// Length of the declared columns of an entry that locking reads lock: those of a unique
+    /// secondary index, unless one is NULL.
+    pub(super) fn unique_len(&self, entry: &[u8]) -> Result<Option<usize>> {
+        match self.clustered {
+            true => Ok(None),
+            false => self.index.unique_len(entry),
+        }
+    }
+
+    /// Whether the rows of entries that have [declared columns to lock](Self::unique_len) need no
+    /// lock, as in InnoDB: the entries cover the columns, and are read under shared locks. Each
+    /// transaction that changes an entry locks its declared columns.
+    pub(super) fn locks_entries_only(&self) -> bool {
+        self.key_plan.is_some() && self.lock.is_shared()
+    }
+
+    /// Whether the entry last read exists at `point`.
+    fn entry_stands(&self, txn: &Transaction, point: &ReadPoint) -> Result<bool> {
+        let is_put = txn.get(point, &self.entry_key, |key, _| key.kind.is_put())?;
+        Ok(is_put == Some(true))
+    }
+
     /// Whether others may have changed the row or the entry since `point`. Called once the row is
     /// locked: earlier commits count, and later ones cannot change it.
     fn has_changed(&self, txn: &Transaction, point: &ReadPoint) -> bool {
@@ -384,34 +471,40 @@ impl RowFetch {
         }
     }
 
-    /// Reads the row of the entry last read at the newest read point, if the entry still exists
-    /// there.
-    fn latest_entry(&mut self, txn: &Transaction, record: &mut [u8]) -> Result<bool> {
-        let latest = txn.latest_point();
-        let entry_stands = self.clustered
-            || txn.get(&latest, &self.entry_key, |key, _| key.kind.is_put())? == Some(true);
+    /// Reads the row of the entry last read at `point`, if the entry exists there.
+    fn entry_at(
+        &mut self,
+        txn: &Transaction,
+        point: &ReadPoint,
+        record: &mut [u8],
+    ) -> Result<bool> {
+        let entry_stands = self.clustered || self.entry_stands(txn, point)?;
         match &self.key_plan {
             // The entry covers the columns, so the row is not read. Read the entry again: its value
             // may be newer than that under the cursor.
             Some(plan) if entry_stands => {
-                txn.get(&latest, &self.entry_key, |_, value| {
+                txn.get(point, &self.entry_key, |_, value| {
                     self.decode_entry(plan, value.head, record)
                 })?
                 .transpose()?;
                 Ok(true)
             }
-            _ => Ok(entry_stands && self.row_at(txn, &latest, record)?),
+            _ => Ok(entry_stands && self.row_at(txn, point, record)?),
         }
     }
 
     /// Reads the row of the row key that was set last, and locks it first in a locking mode. A
     /// snapshot read reads at the point that the transaction has pinned. If there is no row, the
     /// caller releases the lock.
-    pub(super) fn row(&mut self, txn: &Transaction, record: &mut [u8]) -> Result<bool> {
+    pub(super) fn row(&mut self, txn: &mut Transaction, record: &mut [u8]) -> Result<bool> {
         self.blobs.clear();
         if !self.is_locking() {
-            return self.row_at(txn, txn.pinned(), record);
+            let found = self.row_at(txn, txn.pinned(), record)?;
+            // A missing row is noted as well: nobody may insert it before the commit.
+            self.lock.note(txn, &self.row_key);
+            return Ok(found);
         }
+        self.lock.forget_last();
         if let LockOutcome::Skip = self.lock.take(txn, &self.row_key, false)? {
             return Ok(false);
         }
@@ -459,6 +552,10 @@ impl RowFetch {
         self.lock.give_back(txn, &self.row_key);
     }
 
+    pub(super) fn forget_row(&mut self, txn: &mut Transaction) {
+        self.lock.forget_note(txn, &self.row_key);
+    }
+
     fn row_at(&mut self, txn: &Transaction, point: &ReadPoint, record: &mut [u8]) -> Result<bool> {
         let (reader, blobs) = (&mut self.reader, &mut self.blobs);
         let decoded = txn.get(point, &self.row_key, |key, value| {
@@ -503,7 +600,7 @@ impl RowFetch {
 
     /// Fills the bytes under NULLs in rows that may be updated, because the server compares them.
     fn fill_nulls(&self, record: &mut [u8]) {
-        if self.is_locking() {
+        if self.may_change_rows() {
             self.table.fill_nulls(record);
         }
     }

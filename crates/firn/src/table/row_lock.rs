@@ -1,8 +1,8 @@
-//! The lock of the row that a cursor reads.
+//! The locks of the row that a cursor reads, and of its entry in a unique secondary index.
 
 use super::read_mode::{LockWait, ReadMode};
 use crate::base::{ErrorKind, Result};
-use crate::txn::{Granted, Transaction, WaitPolicy};
+use crate::txn::{Granted, LockMode, Transaction, WaitPolicy};
 
 /// Semi-consistent reading: if another transaction has locked a row, a scan of the clustered index
 /// shows the row as it was last committed. If that row matches, the caller asks for it again, by a
@@ -33,11 +33,16 @@ pub(super) struct RowLock {
     mode: ReadMode,
     wait: LockWait,
     semi: SemiConsistent,
-    /// The transaction did not hold the last lock before it was taken.
+    /// The transaction did not hold the last lock of a row before it was taken.
     newly: bool,
-    /// Rows that the scan has locked newly and will meet again, because it went back.
+    /// The declared columns of the entry last read, if the transaction did not hold their lock
+    /// before; otherwise empty.
+    entry: Vec<u8>,
+    /// Rows and declared columns that the scan has locked newly and will meet again, because it
+    /// went back.
     ahead: Vec<Vec<u8>>,
-    /// The last lock was granted after a wait: others may have committed ahead of the scan.
+    /// A lock of the last row or its entry was granted after a wait: others may have committed
+    /// ahead of the scan.
     waited: bool,
 }
 
@@ -48,6 +53,7 @@ impl RowLock {
             wait: LockWait::Wait,
             semi: SemiConsistent::Off,
             newly: false,
+            entry: Vec::new(),
             ahead: Vec::new(),
             waited: false,
         }
@@ -66,26 +72,64 @@ impl RowLock {
         if self.newly {
             self.will_meet(row_key);
         }
+        if !self.entry.is_empty() {
+            self.ahead.push(std::mem::take(&mut self.entry));
+        }
     }
 
-    /// Notes a row that was locked newly before the scan reads it, so that its lock can be released
-    /// if the row does not match.
-    pub(super) fn will_meet(&mut self, row_key: &[u8]) {
-        self.ahead.push(row_key.to_vec());
+    /// Notes a row, or declared columns, locked newly before the scan reads it, so that the lock
+    /// can be released if the row does not match.
+    pub(super) fn will_meet(&mut self, key: &[u8]) {
+        self.ahead.push(key.to_vec());
     }
 
-    /// Whether the row was locked newly when the scan met it before. A row that the statement has
-    /// written meanwhile, by a trigger or a cascade, stays locked.
-    fn was_ahead(&mut self, txn: &Transaction, row_key: &[u8]) -> Result<bool> {
-        let Some(at) = self.ahead.iter().position(|key| key == row_key) else {
+    /// Whether `key` was locked newly when the scan met it before. A row that the statement has
+    /// written meanwhile, by a trigger or a cascade, stays locked, and so does its entry.
+    fn was_ahead(&mut self, txn: &Transaction, key: &[u8], row_key: &[u8]) -> Result<bool> {
+        let Some(at) = self.ahead.iter().position(|other| other == key) else {
             return Ok(false);
         };
         self.ahead.swap_remove(at);
         Ok(!txn.has_written(row_key)?)
     }
 
+    /// Whether the cursor locks what it reads in shared mode.
+    pub(super) fn is_shared(&self) -> bool {
+        self.mode == ReadMode::Locking(LockMode::Shared)
+    }
+
+    /// Whether reads lock their rows.
     pub(super) fn is_on(&self) -> bool {
+        matches!(self.mode, ReadMode::Locking(_))
+    }
+
+    /// Whether reads note their rows for the validation.
+    pub(super) fn notes(&self) -> bool {
+        matches!(self.mode, ReadMode::Validated(_))
+    }
+
+    /// Whether the statement may change the rows that it reads.
+    pub(super) fn may_change_rows(&self) -> bool {
         self.mode != ReadMode::Snapshot
+    }
+
+    /// Notes the row at `row_key` for the validation.
+    pub(super) fn note(&mut self, txn: &mut Transaction, row_key: &[u8]) {
+        self.newly = match self.mode {
+            ReadMode::Validated(LockMode::Exclusive) => txn.note_write(row_key),
+            ReadMode::Validated(LockMode::Shared) => txn.note_read(row_key),
+            _ => false,
+        };
+    }
+
+    /// Forgets the note of the row last read, if reading it has made the note.
+    pub(super) fn forget_note(&mut self, txn: &mut Transaction, row_key: &[u8]) {
+        if self.notes() && std::mem::take(&mut self.newly) {
+            match self.mode {
+                ReadMode::Validated(LockMode::Exclusive) => txn.forget_write(row_key),
+                _ => txn.forget_read(row_key),
+            }
+        }
     }
 
     pub(super) fn set_semi_consistent(&mut self, on: bool) {
@@ -122,21 +166,49 @@ impl RowLock {
         self.ahead.clear();
     }
 
-    fn forget_last(&mut self) {
+    /// Forgets the locks of the last row: those of another one follow.
+    pub(super) fn forget_last(&mut self) {
         self.newly = false;
+        self.entry.clear();
         self.waited = false;
     }
 
-    /// Locks the row. With `may_show`, semi-consistent reading may show the row without its lock.
-    /// Only a scan of the clustered index sets it. A scan of a secondary index waits, as in InnoDB,
-    /// and so does a lookup of a whole unique key.
+    fn policy(&self) -> Option<WaitPolicy> {
+        match self.wait {
+            LockWait::Wait => None,
+            LockWait::Fail => Some(WaitPolicy::NoWait),
+            LockWait::Skip => Some(WaitPolicy::SkipLocked),
+        }
+    }
+
+    /// Locks the declared columns of an entry of a unique secondary index, before its row. Unlike a
+    /// row, an entry is never shown without its lock.
+    pub(super) fn take_entry(
+        &mut self,
+        txn: &Transaction,
+        declared: &[u8],
+        row_key: &[u8],
+    ) -> Result<LockOutcome> {
+        let Some(granted) = self.wait_for(txn, declared)? else {
+            return Ok(LockOutcome::Skip);
+        };
+        if self.was_ahead(txn, declared, row_key)? || granted.newly {
+            self.entry.extend_from_slice(declared);
+        }
+        self.waited = granted.waited;
+        Ok(LockOutcome::Yes)
+    }
+
+    /// Locks the row, after [`Self::forget_last`] and [`Self::take_entry`]. With `may_show`,
+    /// semi-consistent reading may show the row without its lock. Only a scan of the clustered
+    /// index sets it. A scan of a secondary index waits, as in InnoDB, and so does a lookup of a
+    /// whole unique key.
     pub(super) fn take(
         &mut self,
         txn: &Transaction,
         row_key: &[u8],
         may_show: bool,
     ) -> Result<LockOutcome> {
-        self.forget_last();
         let ReadMode::Locking(mode) = self.mode else {
             return Ok(LockOutcome::Yes);
         };
@@ -144,14 +216,12 @@ impl RowLock {
         self.forget_shown();
         let policy = match self.wait {
             LockWait::Wait if show => Some(WaitPolicy::NoWait),
-            LockWait::Wait => None,
-            LockWait::Fail => Some(WaitPolicy::NoWait),
-            LockWait::Skip => Some(WaitPolicy::SkipLocked),
+            _ => self.policy(),
         };
         match txn.lock(row_key, mode, policy) {
             Ok(granted) => {
-                self.newly = self.was_ahead(txn, row_key)? || granted.newly;
-                self.waited = granted.waited;
+                self.newly = self.was_ahead(txn, row_key, row_key)? || granted.newly;
+                self.waited |= granted.waited;
                 Ok(LockOutcome::Yes)
             }
             Err(e) if *e.kind() != ErrorKind::LockNotAvailable => Err(e),
@@ -164,18 +234,14 @@ impl RowLock {
         }
     }
 
-    /// Locks a row that the scan does not read, or not yet. The cursor's [`LockWait`] applies as to
-    /// rows that it reads. `None` if others hold the lock and such rows are skipped.
-    pub(super) fn wait_for(&self, txn: &Transaction, row_key: &[u8]) -> Result<Option<Granted>> {
+    /// Locks a row, or declared columns, that the scan does not read, or not yet. The cursor's
+    /// [`LockWait`] applies as to rows that it reads. `None` if others hold the lock and such rows
+    /// are skipped.
+    pub(super) fn wait_for(&self, txn: &Transaction, key: &[u8]) -> Result<Option<Granted>> {
         let ReadMode::Locking(mode) = self.mode else {
             return Ok(None);
         };
-        let policy = match self.wait {
-            LockWait::Wait => None,
-            LockWait::Fail => Some(WaitPolicy::NoWait),
-            LockWait::Skip => Some(WaitPolicy::SkipLocked),
-        };
-        match txn.lock(row_key, mode, policy) {
+        match txn.lock(key, mode, self.policy()) {
             Err(e) if self.wait == LockWait::Skip && *e.kind() == ErrorKind::LockNotAvailable => {
                 Ok(None)
             }
@@ -183,11 +249,15 @@ impl RowLock {
         }
     }
 
-    /// Releases the lock of the row last read, if reading it took the lock.
+    /// Releases the locks of the row last read and of its entry that reading it took.
     pub(super) fn give_back(&mut self, txn: &Transaction, row_key: &[u8]) {
         self.forget_shown();
-        if std::mem::take(&mut self.newly) {
+        if self.is_on() && std::mem::take(&mut self.newly) {
             txn.unlock(row_key);
+        }
+        if !self.entry.is_empty() {
+            txn.unlock(&self.entry);
+            self.entry.clear();
         }
     }
 }

@@ -6,6 +6,9 @@
 //! are rolled back to a savepoint. Unique checks lock the declared columns of the key, so that two
 //! transactions that insert the same value meet, whatever their primary keys. Maintenance of
 //! non-unique indexes reads nothing.
+//!
+//! In an optimistic table nothing is locked: rows and unique keys are looked up at the statement's
+//! read point, and noted for the validation of the commit.
 
 use super::blob_columns::{LargeValue, same_bytes, unchanged};
 use super::index_info::IndexInfo;
@@ -29,6 +32,15 @@ pub struct WriteFlags {
     pub private: bool,
     /// The caller guarantees that keys of unique secondary indexes are unique.
     pub skip_unique_secondary: bool,
+    /// The commit validates the write, which locks nothing. [`Table`] sets it in its own copy.
+    pub validated: bool,
+}
+
+impl WriteFlags {
+    /// Whether the write locks what it touches.
+    fn locks(self) -> bool {
+        !self.private && !self.validated
+    }
 }
 
 /// Outcome of a write.
@@ -60,9 +72,10 @@ pub struct RowScratch {
     claimed: ClaimedKeys,
 }
 
-/// New keys that the insert or update of a row has locked. If the row is a duplicate after all,
-/// they are given back, since there is nothing under them: in InnoDB the lock of an inserted row
-/// goes with it.
+/// Keys that the write of a row has locked newly, or noted for the validation: those of new rows,
+/// and new and old values of unique indexes. If the row is a duplicate after all, they are given
+/// back: in InnoDB the lock of a written row goes with it. If the row is written, locked ones are
+/// passed to the transaction, whose rollbacks give them back.
 #[derive(Default)]
 struct ClaimedKeys {
     keys: Vec<Vec<u8>>,
@@ -81,9 +94,19 @@ impl ClaimedKeys {
         self.number += 1;
     }
 
-    fn give_back(&mut self, txn: &Transaction) {
+    fn give_back(&mut self, txn: &mut Transaction, flags: WriteFlags) {
         for key in &self.keys[..std::mem::take(&mut self.number)] {
-            txn.unlock(key);
+            match flags.validated {
+                true => txn.forget_write(key),
+                false => txn.unlock(key),
+            }
+        }
+    }
+
+    fn keep(&mut self, txn: &mut Transaction, flags: WriteFlags) {
+        let keys = &self.keys[..std::mem::take(&mut self.number)];
+        if flags.locks() {
+            txn.keep_write_locks(keys.iter().map(|key| &key[..]));
         }
     }
 }
@@ -144,6 +167,7 @@ impl Table {
         self.check_record(record)?;
         txn.before_write()?;
         let current = self.current();
+        let flags = self.begin_write(txn, &current, flags);
         let row_id = self.next_row_id(&current);
         let mut row_key = Vec::with_capacity(32);
         // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
@@ -155,11 +179,29 @@ impl Table {
             unsafe { self.insert_at(txn, &current, record, &row_key, row_id, flags, scratch) };
         if !matches!(done, Ok(WriteOutcome::Done { .. })) {
             txn.rollback_to(mark);
-            scratch.claimed.give_back(txn);
-        } else if let Some(id) = row_id {
+            scratch.claimed.give_back(txn, flags);
+            return done;
+        }
+        scratch.claimed.keep(txn, flags);
+        if let Some(id) = row_id {
             txn.raise_counter(current.hidden_counter(), id.into());
         }
         done
+    }
+
+    /// Decides whether the commit validates a write to this table, and pins the read point of such
+    /// a write.
+    fn begin_write(
+        &self,
+        txn: &mut Transaction,
+        current: &TableIds,
+        flags: WriteFlags,
+    ) -> WriteFlags {
+        let validated = current.optimistic && !flags.private && !txn.locks_optimistic_tables();
+        if validated {
+            txn.pin_for_validation();
+        }
+        WriteFlags { validated, ..flags }
     }
 
     #[allow(clippy::too_many_arguments)] // One row and all that belongs to it.
@@ -217,6 +259,9 @@ impl Table {
             put(txn, scratch)?;
             return Ok(None);
         }
+        if flags.validated {
+            return self.insert_row_to_validate(txn, new, scratch, put);
+        }
         loop {
             let claim = match new.row_id {
                 // Nobody else has this id. Locked for scans that lock gaps: they find the key
@@ -243,6 +288,31 @@ impl Table {
         }
     }
 
+    /// As [`Self::insert_row`], in an optimistic table.
+    fn insert_row_to_validate(
+        &self,
+        txn: &mut Transaction,
+        new: &NewRow<'_>,
+        scratch: &mut RowScratch,
+        mut put: impl FnMut(&mut Transaction, &mut RowScratch) -> Result<()>,
+    ) -> Result<Option<usize>> {
+        let kind = |key: InternalKey<'_>, _: Value<'_>| key.kind;
+        // Nobody else has a hidden id.
+        if new.row_id.is_none()
+            && let Some(kind) = txn.get(txn.pinned(), new.row_key, kind)?
+            && kind.is_put()
+        {
+            // The duplicate decides what the statement does, so it must stay.
+            txn.note_read(new.row_key);
+            return Ok(self.primary_number());
+        }
+        if txn.note_write(new.row_key) {
+            scratch.claimed.add(new.row_key);
+        }
+        txn.insert_to_validate(new.row_key, |txn| put(txn, scratch))?;
+        Ok(None)
+    }
+
     /// Writes the new entry in `scratch` into a secondary index, once no other transaction has
     /// locked the gap. `declared_len`: the length of the declared columns, which must be unique.
     /// False if another row has them.
@@ -255,6 +325,20 @@ impl Table {
         scratch: &mut RowScratch,
     ) -> Result<bool> {
         let (entry, value) = (&scratch.new_entry, Value::whole(&scratch.new_value));
+        if flags.validated {
+            if let Some(len) = declared_len {
+                let declared = &entry[..len];
+                if let Some(other) = self.other_owner(txn, txn.pinned(), declared, row_key)? {
+                    txn.note_read(&[&row_key[..INDEX_ID_LEN], &other[..]].concat());
+                    return Ok(false);
+                }
+                if txn.note_unique(declared) {
+                    scratch.claimed.add(declared);
+                }
+            }
+            txn.insert_to_validate(entry, |txn| txn.put(entry, value))?;
+            return Ok(true);
+        }
         loop {
             let mut newly = false;
             if let Some(len) = declared_len {
@@ -302,6 +386,7 @@ impl Table {
         self.check_record(new)?;
         txn.before_write()?;
         let current = self.current();
+        let flags = self.begin_write(txn, &current, flags);
         let mut old_key = Vec::with_capacity(32);
         let mut new_key = Vec::with_capacity(32);
         // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
@@ -314,9 +399,11 @@ impl Table {
         scratch.claimed.number = 0;
         // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
         let done = unsafe { self.update_at(txn, &current, old, new, keys, flags, scratch) };
-        if !matches!(done, Ok(WriteOutcome::Done { .. })) {
+        if matches!(done, Ok(WriteOutcome::Done { .. })) {
+            scratch.claimed.keep(txn, flags);
+        } else {
             txn.rollback_to(mark);
-            scratch.claimed.give_back(txn);
+            scratch.claimed.give_back(txn, flags);
         }
         done
     }
@@ -354,15 +441,15 @@ impl Table {
         if same_row && old_key == new_key {
             return Ok(WriteOutcome::Same);
         }
-        if !flags.private {
-            txn.lock(old_key, LockMode::Exclusive, None)?;
-        }
-        let newer = self.hide_if_newer(txn, old_key)?;
+        claim_old_row(txn, old_key, flags)?;
+        // A validated write has read what the snapshot shows.
+        let newer = !flags.validated && self.hide_if_newer(txn, old_key)?;
         // The row is locked, or no other session sees it, so the stored row is the one that `old`
-        // was read from.
+        // was read from. A validated write reads at the point that `old` was read at.
         let in_both = |new: &LargeValue<'_>| old_large.iter().any(|old| old.column == new.column);
         let stored = match new_large.iter().any(in_both) || !unread.is_empty() {
-            true => self.stored_refs(txn, old_key)?,
+            true if flags.validated => self.stored_refs(txn, txn.pinned(), old_key)?,
+            true => self.stored_refs(txn, &txn.latest_point(), old_key)?,
             false => Vec::new(),
         };
         if !unread.is_empty() {
@@ -468,16 +555,18 @@ impl Table {
             return Ok(true);
         }
         let old_declared = &scratch.old_entry[..before.declared_len];
+        let moves = old_declared != &scratch.new_entry[..after.declared_len];
+        let changes = !same_entry || scratch.old_value != scratch.new_value;
+        if index.unique && changes {
+            let claimed = &mut scratch.claimed;
+            self.lock_unique(txn, old_declared, before.has_null, flags, claimed)?;
+        }
         if same_entry {
             txn.put(&scratch.new_entry, Value::whole(&scratch.new_value))?;
             return Ok(true);
         }
-        let moves = old_declared != &scratch.new_entry[..after.declared_len];
-        if index.unique && moves {
-            self.lock_unique(txn, old_declared, before.has_null, flags)?;
-        }
         txn.delete(&scratch.old_entry)?;
-        if index.unique && !moves && !before.has_null && !flags.private {
+        if index.unique && !moves && !before.has_null && flags.locks() {
             lock_around_old_entry(txn, index.id(), &scratch.old_entry[..before.declared_len])?;
         }
         let claims = index.unique && moves && !after.has_null && !flags.skip_unique_secondary;
@@ -503,17 +592,20 @@ impl Table {
         self.check_record(record)?;
         txn.before_delete()?;
         let current = self.current();
+        let flags = self.begin_write(txn, &current, flags);
         let mut row_key = Vec::with_capacity(32);
         // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
         unsafe { current.clustered.row_key(record, row_id, &mut row_key) }?;
-        if !flags.private {
-            txn.lock(&row_key, LockMode::Exclusive, None)?;
-        }
+        claim_old_row(txn, &row_key, flags)?;
         let mark = txn.savepoint();
+        scratch.claimed.number = 0;
         // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
         let done = unsafe { self.delete_at(txn, &current, record, &row_key, flags, scratch) };
         if done.is_err() {
             txn.rollback_to(mark);
+            scratch.claimed.give_back(txn, flags);
+        } else {
+            scratch.claimed.keep(txn, flags);
         }
         done
     }
@@ -527,13 +619,16 @@ impl Table {
         flags: WriteFlags,
         scratch: &mut RowScratch,
     ) -> Result<()> {
-        self.hide_if_newer(txn, row_key)?;
+        if !flags.validated {
+            self.hide_if_newer(txn, row_key)?;
+        }
         for (_, index) in Self::secondaries(current) {
             // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
             let parts = unsafe { entry_key(index, record, row_key, &mut scratch.old_entry) }?;
             if index.unique {
                 let declared = &scratch.old_entry[..parts.declared_len];
-                self.lock_unique(txn, declared, parts.has_null, flags)?;
+                let claimed = &mut scratch.claimed;
+                self.lock_unique(txn, declared, parts.has_null, flags, claimed)?;
             }
             txn.delete(&scratch.old_entry)?;
         }
@@ -592,7 +687,7 @@ impl Table {
         let claim = claim_lock(txn, declared, flags)?;
         let newly = claim.newly;
         let latest = txn.latest_point();
-        let is_taken = self.other_owner(txn, &latest, declared, row_key)?;
+        let is_taken = self.other_owner(txn, &latest, declared, row_key)?.is_some();
         if flags.private {
             return Ok(UniqueClaim { newly, is_taken });
         }
@@ -610,14 +705,15 @@ impl Table {
         Ok(UniqueClaim { newly, is_taken })
     }
 
-    /// Whether a row other than `row_key` has the declared columns at `point`.
+    /// The key, without index id, of a row other than `row_key` that has the declared columns at
+    /// `point`.
     fn other_owner(
         &self,
         txn: &Transaction,
         point: &ReadPoint,
         declared: &[u8],
         row_key: &[u8],
-    ) -> Result<bool> {
+    ) -> Result<Option<Vec<u8>>> {
         let upper = prefix_successor(declared);
         let range = ScanRange {
             lower: declared.to_vec(),
@@ -631,7 +727,7 @@ impl Table {
         let own = txn.has_writes().then(own);
         let sources: Vec<ScanSource> = scan_sources(&point.super_version, &range, own);
         if sources.is_empty() {
-            return Ok(false);
+            return Ok(None);
         }
         let mut entries = MvccIter::new(MergeIter::new(sources), ReadAt::snapshot(point.seqno));
         entries.set_bounds(Some(&range.lower), range.upper.as_deref());
@@ -643,23 +739,25 @@ impl Table {
                 .strip_prefix(declared)
                 .ok_or_else(|| corrupt(self, "a unique entry left its range"))?;
             if rest != suffix {
-                return Ok(true);
+                return Ok(Some(rest.to_vec()));
             }
             found = entries.next()?;
         }
-        Ok(false)
+        Ok(None)
     }
 
-    /// Locks the old value of a unique key: it stays taken until the transaction ends.
+    /// Locks the old value of a unique key: it stays taken until the transaction ends, and readers
+    /// of its entry wait.
     fn lock_unique(
         &self,
         txn: &Transaction,
         declared: &[u8],
         has_null: bool,
         flags: WriteFlags,
+        claimed: &mut ClaimedKeys,
     ) -> Result<()> {
-        if !has_null && !flags.private {
-            txn.lock(declared, LockMode::Exclusive, None)?;
+        if !has_null && flags.locks() && txn.lock(declared, LockMode::Exclusive, None)?.newly {
+            claimed.add(declared);
         }
         Ok(())
     }
@@ -673,7 +771,7 @@ impl Table {
         if txn.context().super_versions.visible() <= snapshot {
             return Ok(false);
         }
-        if txn.hides(row_key) {
+        if txn.hides(row_key)? {
             return Ok(true);
         }
         let latest = txn.latest_point();
@@ -729,6 +827,17 @@ impl Table {
             false => Err(Error::invalid("record buffer too short")),
         }
     }
+}
+
+/// Makes an existing row the transaction's, before it is changed: locks it, or notes it for the
+/// validation.
+fn claim_old_row(txn: &mut Transaction, row_key: &[u8], flags: WriteFlags) -> Result<()> {
+    if flags.validated {
+        txn.note_write(row_key);
+    } else if !flags.private {
+        txn.lock(row_key, LockMode::Exclusive, None)?;
+    }
+    Ok(())
 }
 
 fn is_newer(seqno: u64, snapshot: u64) -> bool {

@@ -3,7 +3,7 @@
 
 mod deadlock_report;
 mod gap_locks;
-mod key_set;
+pub(in crate::txn) mod key_set;
 mod lock_owner;
 mod lock_queue;
 mod merged_locks;
@@ -16,13 +16,14 @@ mod waiting;
 
 pub use deadlock_report::{Deadlock, DeadlockMember};
 pub use gap_locks::GapGrant;
+pub(super) use key_set::KeySet;
 pub use lock_owner::LockOwner;
 pub use observer::WaitObserver;
 pub use report::{LockInfo, LockMemory, LockStats, WaitInfo};
 
 use crate::base::checksum::xxh3;
 use crate::base::pause_points::{self, PausePoint};
-use crate::base::{Error, ErrorKind, Result};
+use crate::base::{Error, ErrorKind, IndexId, Result};
 use deadlock_report::DeadlockLog;
 use gap_locks::GapLockTable;
 use key_set::same_index;
@@ -154,6 +155,7 @@ pub struct LockTable {
     observer: Arc<ObserverCell>,
     waits: AtomicU64,
     timeouts: AtomicU64,
+    conflicts: AtomicU64,
 }
 
 impl LockTable {
@@ -172,6 +174,7 @@ impl LockTable {
             observer,
             waits: AtomicU64::new(0),
             timeouts: AtomicU64::new(0),
+            conflicts: AtomicU64::new(0),
         }
     }
 
@@ -358,7 +361,19 @@ impl LockTable {
             waits: self.waits.load(Ordering::Relaxed),
             timeouts: self.timeouts.load(Ordering::Relaxed),
             deadlocks: self.deadlocks.number(),
+            conflicts: self.conflicts.load(Ordering::Relaxed),
         }
+    }
+
+    /// Counts a transaction that has lost against another one when it was validated.
+    pub(in crate::txn) fn count_conflict(&self) {
+        self.conflicts.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether another owner may have locked a gap of `index`. The caller has listed its new keys
+    /// of the index before ([`GapLockTable`]).
+    pub(in crate::txn) fn may_lock_gaps(&self, index: IndexId) -> bool {
+        self.gaps.may_lock(index)
     }
 
     fn shard(&self, key: &[u8]) -> &Shard {

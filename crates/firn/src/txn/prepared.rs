@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// A prepared transaction that waits for its outcome.
 pub struct PreparedTransaction {
     /// The changes that a commit publishes.
-    pub changes: Changes,
+    pub changes: Arc<Changes>,
     /// Pins the WAL segment of its prepare record.
     pub prepared: PreparedLogPin,
     /// The owner of its row locks; `None` if it holds none.

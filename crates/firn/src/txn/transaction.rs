@@ -10,14 +10,19 @@
 //! write set and *hides* the snapshot's version of the row and its entries. So the primary and
 //! every index show this transaction the same version.
 //!
+//! In optimistic tables, writes and locking reads see what plain reads see, and lock nothing: the
+//! commit finds out whether another transaction was first (`validation`).
+//!
 //! The write set has a mutex, because open cursors share it. It is held for one operation, and
 //! never while the transaction waits for a row lock or appends a batch to the log.
 
 mod ending;
 mod gaps;
 mod reads;
+mod validation;
 mod writes;
 
+use super::hidden_rows::HiddenRows;
 use super::isolation::Isolation;
 use super::lock_table::{Granted, LockMode, LockOwner, WaitPolicy};
 use super::prepared::PreparedTransaction;
@@ -26,6 +31,8 @@ use super::row_count_deltas::RowCountDeltas;
 use super::snapshots::Snapshot;
 use super::transaction_context::TransactionContext;
 use super::transaction_list::TransactionEntry;
+use super::validation_set::ValidationSet;
+use super::write_locks::WriteLocks;
 use super::write_set::{Savepoint, SharedWriteSet, WriteSet, WriteSetIter};
 use crate::base::blob_ref::BlobRef;
 use crate::base::pause_points::{self, PausePoint};
@@ -37,7 +44,6 @@ use crate::blob::TransactionBlobs;
 use crate::read::{self, ReadPoint};
 use crate::wal::{BinlogPosition, Lsn};
 use crate::write::{Batch, Changes, CommitRecord, PreparedLogPin, unknown_outcome};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -46,7 +52,7 @@ enum Phase {
     Active,
     Prepared {
         xid: Vec<u8>,
-        changes: Changes,
+        changes: Arc<Changes>,
         prepared: PreparedLogPin,
     },
     /// The changes are visible; [`Transaction::commit`] has yet to wait until they are durable.
@@ -77,6 +83,13 @@ pub struct Transaction {
     snapshot: Option<Snapshot>,
     /// Read point of the current statement.
     point: Option<ReadPoint>,
+    /// Keeps what the validation must find, from the first read that it concerns on. It is set only
+    /// if `snapshot` was not.
+    oldest_read: Option<Snapshot>,
+    /// What the transaction depends on in optimistic tables.
+    validation: ValidationSet,
+    /// The session locks the rows of optimistic tables.
+    locks_optimistic: bool,
     writes: SharedWriteSet,
     /// Copy of the write set's mark, to be read without its mutex.
     mark: Savepoint,
@@ -84,9 +97,9 @@ pub struct Transaction {
     wrote: bool,
     /// The slots of [`super::ActiveInserts`] that list the transaction.
     inserting: u64,
-    /// Keys of hidden rows, and the mark of the write set when each was hidden. A rollback to this
-    /// mark or an earlier one shows the row again.
-    hidden: BTreeMap<Box<[u8]>, Savepoint>,
+    hidden: HiddenRows,
+    /// Locks that go with the writes that have taken them, at a rollback.
+    write_locks: WriteLocks,
     /// Counters and the maxima that the commit persists.
     counters: Vec<(u64, CounterValue)>,
     changed_rows: u64,
@@ -110,7 +123,8 @@ impl Transaction {
             writes.heed(owner.interrupt_flag());
             writes.mark()
         };
-        let entry = cx.transactions.add(&owner, &writes);
+        let entry = cx.transactions.add(&owner);
+        let hidden = HiddenRows::new(&cx.write_sets);
         Self {
             cx,
             owner,
@@ -124,11 +138,15 @@ impl Transaction {
             gate_passed: false,
             snapshot: None,
             point: None,
+            oldest_read: None,
+            validation: ValidationSet::default(),
+            locks_optimistic: false,
             writes,
             mark,
             wrote: false,
             inserting: 0,
-            hidden: BTreeMap::new(),
+            hidden,
+            write_locks: WriteLocks::default(),
             counters: Vec::new(),
             changed_rows: 0,
             row_counts: RowCountDeltas::default(),
@@ -168,6 +186,7 @@ impl Transaction {
             self.statement_id = statement_id;
             self.autocommit = autocommit;
             self.row_counts.end_statement(self.statement_mark);
+            self.write_locks.end_statement();
             if self.snapshot.is_none() && self.isolation != isolation {
                 self.isolation = isolation;
                 self.entry.set_isolation(isolation);
@@ -182,10 +201,11 @@ impl Transaction {
     pub fn end_statement(&mut self) {
         self.point = None;
         self.row_counts.end_statement(self.statement_mark);
+        self.write_locks.end_statement();
         self.statement_mark = self.mark;
     }
 
-    /// Rolls back the statement's changes; its locks are kept.
+    /// Rolls back the statement's changes. Locks are kept as by [`Self::rollback_to`].
     pub fn rollback_statement(&mut self) {
         self.rollback_to(self.statement_mark);
         self.point = None;
@@ -199,17 +219,30 @@ impl Transaction {
     /// Sets a savepoint that outlives the statement. Call it between statements.
     pub fn set_savepoint(&mut self) -> Savepoint {
         self.row_counts.set_savepoint(self.mark);
+        self.write_locks.set_savepoint(self.mark);
         self.mark
     }
 
-    /// Forgets all writes after `mark`; locks are kept.
+    /// Forgets all writes after `mark`. Locks are kept, except those of keys that only these writes
+    /// have locked ([`Self::keep_write_locks`]).
     pub fn rollback_to(&mut self, mark: Savepoint) {
-        if self.wrote {
-            self.writes.lock().rollback_to(mark);
-        }
+        self.roll_back_writes(mark);
         self.row_counts.rollback_to(mark, self.statement_mark);
-        self.hidden.retain(|_, hidden_at| *hidden_at < mark);
+        for group in self.write_locks.roll_back(mark).iter().rev() {
+            group.for_each(|key| {
+                self.cx.locks.release(&self.owner, key);
+            });
+        }
         self.statement_mark = self.statement_mark.min(mark);
+    }
+
+    /// Forgets all writes after `mark`, and nothing else.
+    fn roll_back_writes(&mut self, mark: Savepoint) {
+        if self.wrote {
+            let mut writes = self.writes.lock();
+            writes.rollback_to(mark);
+            self.entry.set_write_bytes(writes.bytes());
+        }
     }
 
     /// Whether a transaction is open.

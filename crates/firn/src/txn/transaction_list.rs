@@ -2,7 +2,6 @@
 
 use super::isolation::Isolation;
 use super::lock_table::LockOwner;
-use super::write_set::SharedWriteSet;
 use crate::base::{Seqno, wall_clock};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -66,7 +65,7 @@ pub struct TransactionList {
 /// A transaction in the list. Only its session's thread stores.
 pub(super) struct TransactionEntry {
     owner: Arc<LockOwner>,
-    writes: SharedWriteSet,
+    write_bytes: AtomicU64,
     phase: AtomicU8,
     isolation: AtomicU8,
     begun_us: AtomicU64,
@@ -77,14 +76,10 @@ pub(super) struct TransactionEntry {
 
 impl TransactionList {
     /// Adds the transaction whose locks `owner` has.
-    pub(super) fn add(
-        &self,
-        owner: &Arc<LockOwner>,
-        writes: &SharedWriteSet,
-    ) -> Arc<TransactionEntry> {
+    pub(super) fn add(&self, owner: &Arc<LockOwner>) -> Arc<TransactionEntry> {
         let entry = Arc::new(TransactionEntry {
             owner: Arc::clone(owner),
-            writes: writes.clone(),
+            write_bytes: AtomicU64::new(0),
             phase: AtomicU8::new(IDLE),
             isolation: AtomicU8::new(0),
             begun_us: AtomicU64::new(0),
@@ -102,7 +97,6 @@ impl TransactionList {
 
     /// The transactions that are not idle, by the id of their owner.
     pub fn open(&self) -> Vec<TransactionInfo> {
-        // Not under the list's lock: a write set may be locked for the time of a commit.
         let entries: Vec<_> = self.entries.lock().values().cloned().collect();
         entries.iter().filter_map(|entry| entry.info()).collect()
     }
@@ -140,6 +134,12 @@ impl TransactionEntry {
         self.snapshot_us.store(0, Ordering::Relaxed);
     }
 
+    /// Notes the memory of the own writes. A report does not ask the write set, which is locked for
+    /// as long as a large commit merges its runs.
+    pub(super) fn set_write_bytes(&self, bytes: u64) {
+        self.write_bytes.store(bytes, Ordering::Relaxed);
+    }
+
     pub(super) fn prepared(&self) {
         self.phase.store(PREPARED, Ordering::Relaxed);
     }
@@ -151,6 +151,7 @@ impl TransactionEntry {
     pub(super) fn end(&self) {
         self.phase.store(IDLE, Ordering::Relaxed);
         self.forget_snapshot();
+        self.set_write_bytes(0);
     }
 
     /// The seqno of the snapshot, and when it was taken, microseconds since 1970.
@@ -173,7 +174,7 @@ impl TransactionEntry {
             isolation: Isolation::from_number(self.isolation.load(Ordering::Relaxed)),
             begun_us: self.begun_us.load(Ordering::Relaxed),
             snapshot: self.snapshot(),
-            write_bytes: self.writes.lock().bytes(),
+            write_bytes: self.write_bytes.load(Ordering::Relaxed),
         })
     }
 }

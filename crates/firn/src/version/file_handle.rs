@@ -75,6 +75,12 @@ impl FileSource {
         obsolete.files.pop_front()
     }
 
+    /// Runs `f` while no thread takes an obsolete file.
+    pub(super) fn between_deletions<T>(&self, f: impl FnOnce() -> T) -> T {
+        let _obsolete = self.obsolete.lock();
+        f()
+    }
+
     /// Number of obsolete files and the sum of their sizes.
     pub(super) fn obsolete(&self) -> (u64, u64) {
         let obsolete = self.obsolete.lock();

@@ -422,38 +422,73 @@ impl NextCurrent {
     }
 
     /// Puts the manifest in force by renaming this file to `CURRENT`. The content of the manifest
-    /// must be synced; this function makes its directory entry durable first.
+    /// must be synced; this function makes its directory entry durable first. The room of the
+    /// replaced `CURRENT` goes to the reserve.
     ///
     /// # Errors
     /// Those of the file system. After an error either manifest may be in force after a restart.
-    pub(super) fn switch(mut self, env: &dyn Env, dir: &Path) -> Result<()> {
+    pub(super) fn switch(
+        mut self,
+        env: &dyn Env,
+        dir: &Path,
+        reserve: Option<&DiskReserve>,
+    ) -> Result<()> {
         env.sync_dir(dir)?;
         self.file.append(current_text(self.id).as_bytes())?;
         self.file.sync()?;
-        env.rename(&dir.join(CURRENT_TEMP), &dir.join(CURRENT))?;
-        env.sync_dir(dir)
+        let current = dir.join(CURRENT);
+        let kept = reserve.filter(|r| r.keep_replaced(ReservePart::Current, &current));
+        env.rename(&dir.join(CURRENT_TEMP), &current)?;
+        env.sync_dir(dir)?;
+        if let Some(reserve) = kept {
+            reserve.replaced(ReservePart::Current);
+        }
+        Ok(())
     }
 }
 
-/// Removes the files that a killed start has made in the space of the disk reserve: those manifests
-/// of `ids` that are not in force, and the file that was to replace `CURRENT`.
+/// Clears the files away that a killed start has made in the space of the disk reserve: those
+/// manifests of `ids` that are not in force, and the file that was to replace `CURRENT`. Their room
+/// goes back to the reserve.
 ///
 /// # Errors
 /// Those of the file system.
-pub(super) fn clear_unfinished(env: &dyn Env, dir: &Path, ids: &[u64]) -> Result<()> {
+pub(super) fn clear_unfinished(
+    env: &dyn Env,
+    dir: &Path,
+    ids: &[u64],
+    reserve: Option<&DiskReserve>,
+) -> Result<()> {
     // The rename of `CURRENT` may not be durable yet. Sync it first; otherwise a power cut could
     // bring back a `CURRENT` that names a manifest removed here.
     env.sync_dir(dir)?;
     let in_force = read_current(env, dir)?;
     let strays = ids.iter().filter(|&&id| Some(id) != in_force);
-    let strays = strays.map(|&id| dir.join(manifest_name(id)));
-    for path in strays.chain([dir.join(CURRENT_TEMP)]) {
-        match env.remove(&path) {
+    let strays = strays.map(|&id| (ReservePart::Manifest, dir.join(manifest_name(id))));
+    for (part, path) in strays.chain([(ReservePart::Current, dir.join(CURRENT_TEMP))]) {
+        match clear_away(env, &path, part, reserve) {
             Err(error) if *error.kind() != ErrorKind::NotFound => return Err(error),
             _ => {}
         }
     }
     Ok(())
+}
+
+/// Removes a file that nothing needs any more, or makes it the missing part of the reserve: between
+/// a removal and the next fill of the reserve, others would take its room.
+///
+/// # Errors
+/// `NotFound`, `Io`.
+pub(super) fn clear_away(
+    env: &dyn Env,
+    path: &Path,
+    part: ReservePart,
+    reserve: Option<&DiskReserve>,
+) -> Result<()> {
+    match reserve.is_some_and(|reserve| reserve.inherit(part, path)) {
+        true => Ok(()),
+        false => env.remove(path),
+    }
 }
 
 /// Writes `state` as the first manifest of a new database in `dir` and puts it in force. It is
@@ -466,7 +501,7 @@ pub fn create_manifest(env: &dyn Env, dir: &Path, state: &ManifestState) -> Resu
     let id = state.next_file_id;
     state.next_file_id += 1;
     ManifestWriter::create(env, dir, id, &state.snapshot())?;
-    NextCurrent::create(env, dir, id, None)?.switch(env, dir)
+    NextCurrent::create(env, dir, id, None)?.switch(env, dir, None)
 }
 
 #[cfg(test)]

@@ -6,13 +6,14 @@ use super::delete_pacer::DeletePacer;
 use super::file_handle::FileFate;
 use super::load_manifest::{load, manifest_ids};
 use super::manifest::{
-    ManifestWriter, NextCurrent, ROOM, clear_unfinished, manifest_name, read_current,
+    ManifestWriter, NextCurrent, ROOM, clear_away, clear_unfinished, manifest_name, read_current,
 };
 use super::{Edit, FileHandle, FileSource, ManifestState, Version};
 use crate::base::epoch::{end_of_ids, end_of_names};
 use crate::base::event_listener::{Listener, Severity};
 use crate::base::health::Health;
-use crate::base::{CounterValue, Error, ErrorKind, Result, Seqno};
+use crate::base::pause_points::{self, PausePoint};
+use crate::base::{CounterValue, Error, ErrorKind, FailureClass, Result, Seqno};
 use crate::env::Env;
 use crate::store::ReservePart;
 use crate::wal::Gtid;
@@ -181,7 +182,8 @@ impl VersionSet {
         epoch::identify(&mut state, &*ctx.env)?;
         let mut rotated = rotate(&ctx, &next_file_id, &mut state);
         if is_full(&rotated) && in_force.is_some() {
-            clear_unfinished(&*ctx.env, &ctx.dir, &old_manifests)?;
+            let reserve = ctx.source.store().reserve();
+            clear_unfinished(&*ctx.env, &ctx.dir, &old_manifests, reserve)?;
             rotated = rotate(&ctx, &next_file_id, &mut state);
         }
         let (writer, manifest_id) = match (rotated, in_force) {
@@ -268,7 +270,7 @@ impl VersionSet {
     pub fn discard(&self, ids: &[u64]) {
         let source = &self.ctx.source;
         for &id in ids {
-            if self.held.load(Ordering::SeqCst) > 0 {
+            if source.between_deletions(|| self.held.load(Ordering::SeqCst)) > 0 {
                 source.put_obsolete(id, 0);
                 continue;
             }
@@ -345,7 +347,11 @@ impl VersionSet {
     /// Until the guard is dropped, no file is deleted: neither one that is in a state returned by
     /// [`Self::state`] during the hold, nor one that later log records name.
     pub fn hold_files(&self) -> FileDeletionHold {
-        self.held.fetch_add(1, Ordering::SeqCst);
+        // Under the lock under which a deletion checks for holds and takes its file. Otherwise a
+        // file that became obsolete after the hold began could be taken by a check before it.
+        self.ctx
+            .source
+            .between_deletions(|| self.held.fetch_add(1, Ordering::SeqCst));
         FileDeletionHold(Arc::clone(&self.held))
     }
 
@@ -576,20 +582,28 @@ impl VersionSet {
                     .limbo
                     .drain(..)
                     .for_each(|id| self.ctx.source.put_obsolete(id, 0));
-                // If this removal fails, the next open removes the old manifest.
-                let _ = self.ctx.env.remove(&self.ctx.dir.join(manifest_name(old)));
+                self.clear_manifest_away(old);
                 self.fill_reserve()
             }
             Err(e) => {
                 let (env, dir) = (&*self.ctx.env, &self.ctx.dir);
                 let is_old = || read_current(env, dir).is_ok_and(|id| id == Some(old));
                 // If a rotation fails, `CURRENT` may name either manifest after a restart, so
-                // nothing may be appended to the old one. The only exception: the disk was full and
-                // `CURRENT` still names the old one.
-                inner.broken |= *e.kind() != ErrorKind::NoSpace || !is_old();
+                // nothing may be appended to the old one. The only exception: the disk was full or
+                // a file could not be opened, and `CURRENT` still names the old one. If it cannot
+                // be read, the next edit begins a new manifest.
+                inner.broken |= e.class() == FailureClass::Poison || !is_old();
                 Err(self.fail(e))
             }
         }
+    }
+
+    /// Removes a manifest that is not in force; its room may go to the reserve. If this fails, the
+    /// next open tries again.
+    fn clear_manifest_away(&self, id: u64) {
+        let path = self.ctx.dir.join(manifest_name(id));
+        let reserve = self.ctx.source.store().reserve();
+        let _ = clear_away(&*self.ctx.env, &path, ReservePart::Manifest, reserve);
     }
 
     /// Whether the tree cannot change, because the disk has had no room for a new manifest since
@@ -610,9 +624,9 @@ impl VersionSet {
             .map_or(Ok(()), |r| r.fill())
     }
 
-    /// Poisons the engine, unless the error is `NoSpace`. Returns the error.
+    /// Poisons the engine, if nobody knows what the failed call has done. Returns the error.
     fn fail(&self, error: Error) -> Error {
-        if *error.kind() != ErrorKind::NoSpace && self.ctx.health.poison(error.clone()) {
+        if error.class() == FailureClass::Poison && self.ctx.health.poison(error.clone()) {
             let what = format!("the manifest cannot be written: {error}; writes stop");
             self.ctx.listener.log(Severity::Error, &what);
         }
@@ -657,11 +671,14 @@ impl VersionSet {
         let mut deleted = 0;
         let mut failed = Vec::new();
         let mut first = None;
-        // Check for a hold before each file. A file that became obsolete before the hold began is
-        // safe to delete: no state read during the hold contains it.
-        while self.held.load(Ordering::SeqCst) == 0
-            && let Some((id, size)) = source.take_obsolete(&mut may)
-        {
+        let next = || pause_points::at(PausePoint::ObsoleteWanted);
+        // Check for a hold at each file, in the step that takes it. A file that became obsolete
+        // before the hold began is safe to delete: no state read during the hold contains it.
+        let mut unheld = |size| self.held.load(Ordering::SeqCst) == 0 && may(size);
+        while let Some((id, size)) = {
+            next();
+            source.take_obsolete(&mut unheld)
+        } {
             match source.store().remove(id) {
                 Ok(()) => deleted += 1,
                 Err(e) if *e.kind() == ErrorKind::NotFound => {}
@@ -713,7 +730,7 @@ impl VersionSet {
             .for_each(|id| self.ctx.source.put_obsolete(id, 0));
         drop(inner);
         for id in old_manifests {
-            let _ = self.ctx.env.remove(&self.ctx.dir.join(manifest_name(id)));
+            self.clear_manifest_away(id);
         }
         if let Err(e) = self.delete_obsolete() {
             let what = format!("a stray SST cannot be removed: {e}");
@@ -755,20 +772,24 @@ fn rotate(
         Some(reserve) => ManifestWriter::create_in(reserve, &ctx.dir, id, &first),
         None => ManifestWriter::create(env, &ctx.dir, id, &first),
     };
-    if is_full(&written) {
+    if written
+        .as_ref()
+        .is_err_and(|e| e.class() != FailureClass::Poison)
+    {
         current.give_back(env, &ctx.dir, reserve)?;
     }
-    let written = written.and_then(|writer| current.switch(env, &ctx.dir).map(|()| writer));
+    let written =
+        written.and_then(|writer| current.switch(env, &ctx.dir, reserve).map(|()| writer));
     if let (Ok(writer), Some(reserve)) = (&written, reserve) {
         // The next manifest may be larger, so reserve twice the length of this one.
         reserve.want(ReservePart::Manifest, 2 * writer.len() + ROOM);
     }
     written.inspect_err(|e| {
-        // After `NoSpace`, remove the new manifest, so that retries on a full disk do not fill it
-        // further. After other errors, or if `CURRENT` may name the new manifest, keep it; the next
-        // open removes it if it is not in force.
-        let full = *e.kind() == ErrorKind::NoSpace;
-        if full && read_current(env, &ctx.dir).is_ok_and(|current| current != Some(id)) {
+        // If there is a next try, remove the new manifest, so that retries do not fill the disk.
+        // After other errors, or if `CURRENT` may name the new manifest, keep it; the next open
+        // removes it if it is not in force.
+        let retried = e.class() != FailureClass::Poison;
+        if retried && read_current(env, &ctx.dir).is_ok_and(|current| current != Some(id)) {
             let _ = env.remove(&ctx.dir.join(manifest_name(id)));
         }
     })

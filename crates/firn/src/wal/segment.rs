@@ -3,7 +3,7 @@
 use super::frame::{FIRST_GROUP, SegmentHeader};
 use super::{LogEnd, SegmentId};
 use crate::base::health::{FullDisk, Health};
-use crate::base::{Error, ErrorKind, Result};
+use crate::base::{Error, ErrorKind, FailureClass, Result};
 use crate::env::{AlignedBuf, BLOCK, Env, LogFile};
 use crate::store::{DiskReserve, ReservePart};
 use parking_lot::Mutex;
@@ -120,6 +120,14 @@ impl LogFile for NoFile {
     }
 }
 
+/// A released segment that waits to be recycled.
+pub(super) struct SpareSegment {
+    id: SegmentId,
+    /// The open file, for the case that no file can be opened when the segment is needed. `None` if
+    /// it could not be opened when the segment was released.
+    file: Option<Arc<dyn LogFile>>,
+}
+
 /// Makes log segments ready for use. A segment is a recycled file, or a new file that is filled
 /// with zeros or only allocated. It gets a header, and both header and file name are made durable.
 ///
@@ -141,7 +149,7 @@ pub(super) struct Segments {
     pub base: LogEnd,
     /// Released segments of the usual size, whose files will be renamed and overwritten as new
     /// segments.
-    pub spare: Mutex<Vec<SegmentId>>,
+    pub spare: Mutex<Vec<SpareSegment>>,
     pub spare_max: usize,
     /// The disk reserve that provides a segment when the disk is full.
     pub kept: Option<Arc<DiskReserve>>,
@@ -155,8 +163,9 @@ impl Segments {
     /// same id as long as no group was written to the segment.
     ///
     /// # Errors
-    /// After `NoSpace` the caller may try again. Any other failed write or sync poisons the engine,
-    /// because a second sync may succeed although the bytes never reached the device.
+    /// After `NoSpace` and `NoDescriptor` the caller may try again. Any other failed write or sync
+    /// poisons the engine, because a second sync may succeed although the bytes never reached the
+    /// device.
     pub(super) fn prepare(&self, id: SegmentId, room: u64, durable: bool) -> Result<Arc<Segment>> {
         let size = self.size.max(FIRST_GROUP + room);
         let path = self.path(id);
@@ -231,7 +240,13 @@ impl Segments {
             self.give_back(id, size)?;
             return Ok(None);
         }
-        self.begin(id, size, file, true).map(Some)
+        match self.begin(id, size, file, true) {
+            Err(error) if error.class() == FailureClass::NoEffect => {
+                self.give_back(id, size)?;
+                Err(error)
+            }
+            begun => begun.map(Some),
+        }
     }
 
     /// Turns the file of segment `id`, which is unused or no longer needed, into the disk reserve
@@ -262,7 +277,11 @@ impl Segments {
             .write_durable_at(0, &header.encode())
             .and_then(|()| self.env.sync_dir(&self.dir));
         if let Err(error) = durable {
-            self.health.poison(error.clone());
+            // If the directory could not be opened, no sync has failed: the next attempt writes the
+            // header and syncs the directory again.
+            if error.class() != FailureClass::NoEffect {
+                self.health.poison(error.clone());
+            }
             return Err(error);
         }
         Ok(Arc::new(Segment {
@@ -315,9 +334,26 @@ impl Segments {
         let Some(spare) = self.spare.lock().pop() else {
             return Ok(None);
         };
-        self.env.rename(&self.path(spare), path)?;
+        self.env.rename(&self.path(spare.id), path)?;
         self.recycled.fetch_add(1, Ordering::Relaxed);
-        self.env.open_log(path, false, self.direct).map(Some)
+        if spare.id < self.incarnation {
+            // A start on a full disk recycles segments that the last incarnation prepared and never
+            // used. Replay reads such files. If the power failed when the new header is durable and
+            // the rename is not, replay would find the new header under the old name.
+            let synced = self.env.sync_dir(&self.dir);
+            synced.inspect_err(|error| {
+                if error.class() == FailureClass::Poison {
+                    self.health.poison(error.clone());
+                }
+            })?;
+        }
+        match self.env.open_log(path, false, self.direct) {
+            // The handle still has the old name, which only its error messages show.
+            Err(error) if error.class() == FailureClass::NoEffect => {
+                spare.file.map_or(Err(error), |file| Ok(Some(file)))
+            }
+            opened => opened.map(Some),
+        }
     }
 
     /// Keeps the files of released segments (id, size) for recycling, or removes them.
@@ -337,9 +373,15 @@ impl Segments {
                 }
             }
             if size == self.size && is_own() {
+                let keeps = || self.spare.lock().len() < self.spare_max;
+                // Open the file without the lock.
+                let file = keeps().then(|| self.env.open_log(&self.path(id), false, self.direct));
                 let mut spare = self.spare.lock();
-                if spare.len() < self.spare_max {
-                    spare.push(id);
+                if let Some(file) = file
+                    && spare.len() < self.spare_max
+                {
+                    let file = file.ok();
+                    spare.push(SpareSegment { id, file });
                     continue;
                 }
             }

@@ -51,6 +51,9 @@ pub struct WalOptions {
     /// The segment with which the next replay begins, as far as is known. It must not be removed,
     /// even if it has no group.
     pub replayed_from: SegmentId,
+    /// Whether records are only counted: the log has no file, and everything appended to it passes
+    /// for durable. For a database that is never recovered.
+    pub discards: bool,
 }
 
 impl Default for WalOptions {
@@ -65,6 +68,7 @@ impl Default for WalOptions {
             durable_commits: true,
             kept: None,
             replayed_from: 0,
+            discards: false,
         }
     }
 }
@@ -229,7 +233,9 @@ impl Wal {
             created: AtomicU64::new(0),
             recycled: AtomicU64::new(0),
         };
-        let segment = {
+        let segment = if opts.discards {
+            Segment::none(first)
+        } else {
             // Segments after the end of the log hold no group of it. But the next replay may begin
             // with one of them: after a replay that found no group, `prev` is the end that an
             // earlier incarnation has found.
@@ -247,7 +253,7 @@ impl Wal {
             work: Condvar::new(),
             held: Arc::default(),
         });
-        let worker = if shared.opts.background {
+        let worker = if shared.opts.background && !shared.opts.discards {
             let shared = Arc::clone(&shared);
             let builder = std::thread::Builder::new().name("firn-wal".into());
             let spawned = builder.spawn(move || shared.prepare_ahead());
@@ -314,6 +320,17 @@ impl Wal {
         }
     }
 
+    /// If the background thread could not prepare the next segment, lets it try again. The log is to
+    /// have a segment ahead when no file can be opened. A full disk has a retry of its own.
+    pub fn ask_for_next_segment(&self) {
+        let mut state = self.shared.state.lock();
+        let missing = state.next.is_none() && state.next_wanted > state.segment.id;
+        if missing && !self.shared.segments.health.is_full(Some(FullDisk::Log)) {
+            state.ask_again = true;
+            self.shared.work.notify_one();
+        }
+    }
+
     /// Returns when all records up to `lsn` are durable.
     ///
     /// # Errors
@@ -332,6 +349,9 @@ impl Wal {
     /// # Errors
     /// Those of [`Self::sync_to`].
     pub fn write_to(&self, lsn: Lsn) -> Result<()> {
+        if self.shared.opts.discards {
+            return Ok(());
+        }
         self.shared.wait_for(lsn, false)
     }
 
@@ -355,6 +375,12 @@ impl Wal {
     /// The current segment: later appends go to it or to a later segment.
     pub fn current_segment(&self) -> SegmentId {
         self.shared.state.lock().segment.id
+    }
+
+    /// Bytes of the files from segment `first` to the current one. This is the disk space of the
+    /// log that a replay from `first` on needs.
+    pub fn bytes_from(&self, first: SegmentId) -> u64 {
+        self.shared.state.lock().bytes_from(first)
     }
 
     /// Recycles or removes the log segments below `segment`. Before, the caller has durably
@@ -400,6 +426,9 @@ impl Wal {
         if std::mem::replace(&mut self.shared.state.lock().closed, true) {
             return Ok(());
         }
+        if self.shared.opts.discards {
+            return Ok(());
+        }
         let result = self.sync_to(self.appended_lsn());
         let result = result.and_then(|()| self.shared.write_end_mark());
         self.stop_worker();
@@ -432,6 +461,9 @@ impl Shared {
         room: OutcomeRoom,
         access: FullDiskAccess,
     ) -> Result<Appended> {
+        if self.opts.discards {
+            return self.discard(records);
+        }
         let access = match room {
             OutcomeRoom::Use => FullDiskAccess::Exits,
             _ => access,
@@ -515,6 +547,24 @@ impl Shared {
         }
     }
 
+    /// Counts records that nobody will read. Their position is durable at once, so nobody waits
+    /// for it.
+    fn discard(&self, records: &[Record<'_>]) -> Result<Appended> {
+        self.segments.health.check()?;
+        let mut state = self.state.lock();
+        if state.closed {
+            return Err(Error::new(ErrorKind::ShutDown, "the log is closed"));
+        }
+        // Each append has a position of its own, even one without bytes.
+        state.appended += 1;
+        state.stats.records += records.len() as u64;
+        self.durable.store(state.appended, Ordering::Release);
+        Ok(Appended {
+            lsn: state.appended,
+            segment: state.segment.id,
+        })
+    }
+
     /// Prepares the segment after the current one with `room` bytes for a group, unless it is
     /// already prepared.
     fn prepare_next(&self, room: u64, access: FullDiskAccess) -> Result<Arc<Segment>> {
@@ -590,11 +640,12 @@ impl Shared {
         let mut tried = 0;
         let mut state = self.state.lock();
         while !state.stop_worker {
-            if state.next_wanted <= tried {
+            if state.next_wanted <= tried && !state.ask_again {
                 self.work.wait(&mut state);
                 continue;
             }
             tried = state.next_wanted;
+            state.ask_again = false;
             drop(state);
             if let Err(error) = self.prepare_next(0, FullDiskAccess::Ordinary) {
                 // The append that needs the segment will try again and return the error to its

@@ -28,6 +28,7 @@ mod archive_records;
 mod commit;
 mod durability;
 mod log_cut;
+mod log_pins;
 mod panic_guard;
 mod prepare;
 mod server_run;
@@ -47,10 +48,11 @@ use crate::memtable::Memtable;
 use crate::store::{FileStore, ReservePart};
 use crate::version::{FileMeta, Flushable};
 use crate::wal::{Lsn, Record, SegmentId, Wal};
+use log_pins::LogPins;
 use panic_guard::PoisonOnPanic;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use server_run::ServerRunNote;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -74,8 +76,11 @@ struct PipelineState {
     /// Commits whose log records may not be durable yet, oldest first. If the log fails, the first
     /// of them that is not durable and all later ones are hidden.
     undurable: VecDeque<(Lsn, Seqno)>,
-    /// For each log segment that prepared transactions pin, their number.
-    pins: BTreeMap<SegmentId, usize>,
+    /// The log segments that prepared transactions pin.
+    pins: LogPins,
+    /// The segment of the last append, and whether the log since the first segment that the active
+    /// memtable needs was then longer than it may be.
+    log_seen: (SegmentId, bool),
     /// The server run to which newly prepared transactions belong.
     run: ServerRunNote,
     /// Binary log position of the last commit that reported one.
@@ -127,7 +132,8 @@ impl Pipeline {
             active,
             queue: VecDeque::new(),
             undurable: VecDeque::new(),
-            pins: BTreeMap::new(),
+            pins: LogPins::default(),
+            log_seen: (0, false),
             run: ServerRunNote::default(),
             binlog: OwnedBinlogPosition::default(),
             told: None,
@@ -191,7 +197,7 @@ impl Pipeline {
         let state = self.state.lock();
         let frozen = unflushed();
         let queued = frozen.iter().map(Flushable::min_segment);
-        let pinned = state.pins.keys().copied();
+        let pinned = state.pins.floor();
         queued
             .chain(pinned)
             .fold(state.active.min_segment(), SegmentId::min)
@@ -203,15 +209,28 @@ impl Pipeline {
     }
 
     fn freeze_if_full(&self, state: &mut MutexGuard<'_, PipelineState>) {
+        let _switching = PoisonOnPanic(&self.health);
         // The flush of a larger memtable would not fit into the disk reserve.
         let full = self.health.is_full(Some(FullDisk::Flush))
             && state.active.size_bytes() >= FULL_DISK_FREEZE;
         let blobs = self.mutable.blob_freeze_at.load(Ordering::Relaxed);
+        let (_, log_is_long) = state.log_seen;
         if full
+            || log_is_long
             || state.active.size_bytes() >= self.mutable.freeze_at()
             || state.active.blob_bytes() >= blobs
         {
             self.switch(state);
+        }
+    }
+
+    /// Notes the segment of an append. When the log has moved to another segment, checks whether
+    /// the active memtable needs more log than it may: then the next commit freezes it, even if it
+    /// is empty, so that its flush gives the log back.
+    fn note_segment(&self, state: &mut MutexGuard<'_, PipelineState>, segment: SegmentId) {
+        if state.log_seen.0 != segment {
+            let bytes = self.wal.bytes_from(state.active.min_segment());
+            state.log_seen = (segment, bytes > self.mutable.wal_freeze_at());
         }
     }
 
@@ -236,6 +255,7 @@ impl Pipeline {
             capacity,
         ));
         state.active = Arc::clone(&next);
+        state.log_seen.1 = false;
         self.host.switched(queued, next);
         pause_points::at(PausePoint::Switched);
     }

@@ -5,7 +5,7 @@ use crate::schema::open_or_create;
 use firn::base::options::Options;
 use firn::base::record_buffer::{NullBit, Pad};
 use firn::catalog::{
-    CollationSchema, ColumnSchema, IndexPart, IndexSchema, PartSchema, TableSchema,
+    CollationSchema, ColumnSchema, IndexPart, IndexSchema, PartSchema, TableLocking, TableSchema,
 };
 use firn::db::Db;
 use firn::env::{Env, MemEnv};
@@ -147,6 +147,7 @@ fn schema() -> TableSchema {
         ],
         primary: Some(0),
         auto_increment: None,
+        locking: TableLocking::Pessimistic,
     }
 }
 

@@ -3,7 +3,7 @@
 
 use firn::base::options::Options;
 use firn::base::{Kind, Value};
-use firn::catalog::{NewTable, TableSchema};
+use firn::catalog::{NewTable, TableLocking, TableSchema};
 use firn::db::Db;
 use firn::env::{Env, PosixEnv};
 use firn::txn::{Isolation, LockMode, Transaction};
@@ -57,6 +57,7 @@ fn definition() -> NewTable<'static> {
         indexes: Vec::new(),
         primary: None,
         auto_increment: None,
+        locking: TableLocking::Pessimistic,
     };
     NewTable {
         schema,

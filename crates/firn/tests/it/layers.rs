@@ -16,6 +16,7 @@ const LAYERS: &[&[&str]] = &[
     &["catalog", "backup"],
     &["table"],
     &["db"],
+    &["temporary"],
 ];
 
 fn layer_of(module: &str) -> Option<usize> {

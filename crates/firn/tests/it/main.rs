@@ -12,6 +12,8 @@ mod full_disk_deletes;
 mod fuzz;
 mod layers;
 mod memory;
+mod optimistic;
 mod prepared;
 mod schema;
 mod table;
+mod temporary;

@@ -4,7 +4,7 @@
 use super::schema::{column, int_index, open_or_create};
 use firn::base::options::Options;
 use firn::base::{ErrorKind, Result};
-use firn::catalog::TableSchema;
+use firn::catalog::{TableLocking, TableSchema};
 use firn::db::Db;
 use firn::env::fault::{CallClass, Errno, Fault};
 use firn::env::{Env, FaultEnv, MemEnv};
@@ -31,6 +31,7 @@ pub(super) fn schema() -> TableSchema {
         indexes: vec![int_index("PRIMARY", true, 0), int_index("k", true, 1)],
         primary: Some(0),
         auto_increment: None,
+        locking: TableLocking::Pessimistic,
     }
 }
 

@@ -2,11 +2,12 @@
 
 mod gaps;
 mod locking;
+mod unique_locks;
 
 use crate::schema::{column, int_index, open_or_create};
 use firn::base::Value;
 use firn::base::options::Options;
-use firn::catalog::TableSchema;
+use firn::catalog::{TableLocking, TableSchema};
 use firn::db::Db;
 use firn::env::{Env, MemEnv};
 use firn::rowcode::ColumnKind;
@@ -36,6 +37,7 @@ fn schema() -> TableSchema {
         indexes: vec![int_index("PRIMARY", true, 0), int_index("k", false, 1)],
         primary: Some(0),
         auto_increment: None,
+        locking: TableLocking::Pessimistic,
     }
 }
 

@@ -461,7 +461,9 @@ impl Archiver {
         // that just began does not have the next number.
         let current = wal.current_segment();
         let all = current < next || unused;
-        if soon || !all || !wal.closed_segments(next).is_empty() {
+        // A segment that was just left counts, too: its last groups may not be durable yet, and the
+        // commits in it are not archived.
+        if soon || !all || wal.has_left_segment(next) {
             return Ok(());
         }
         self.attempt(|archiving, _| {

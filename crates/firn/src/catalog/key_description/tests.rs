@@ -1,4 +1,4 @@
-use super::super::schema::{ColumnSchema, IndexPart, IndexSchema, TableSchema};
+use super::super::schema::{ColumnSchema, IndexPart, IndexSchema, TableLocking, TableSchema};
 use super::super::table_entry::IndexEntry;
 use super::*;
 use crate::base::key::index_prefix;
@@ -78,6 +78,7 @@ fn known() -> CatalogState {
         ],
         primary: Some(0),
         auto_increment: None,
+        locking: TableLocking::Pessimistic,
     };
     let ids = |id| IndexEntry { id, created: 0 };
     let table = TableEntry {

@@ -72,6 +72,10 @@ impl TableSchema {
 
     /// The first difference on which neither rows nor keys depend.
     fn difference_of_records(&self, given: &TableSchema) -> Option<String> {
+        if self.locking != given.locking {
+            let (own, others) = (self.locking, given.locking);
+            return Some(format!("locking: {own:?}, not {others:?}"));
+        }
         if self.auto_increment != given.auto_increment {
             let name = |schema: &TableSchema| {
                 let column = schema.auto_increment.map(|at| at as usize);

@@ -1,18 +1,30 @@
 //! Encodes and decodes table definitions in the catalog; `docs/formats/schema.md`.
 
-use super::{CollationSchema, ColumnSchema, IndexPart, IndexSchema, PartSchema, TableSchema};
+use super::{
+    CollationSchema, ColumnSchema, IndexPart, IndexSchema, PartSchema, TableLocking, TableSchema,
+};
 use crate::base::record_buffer::{NullBit, Pad};
 use crate::base::{Error, Result, varint};
 use crate::keycode::{CollationLevel, CollationSpec, TextForm};
 use crate::rowcode::{Column, ColumnKind, InstantDefault};
 
-const FORMAT: u64 = 2;
 /// Before format 2, columns have no checksum of their interpretation.
 const FORMAT_WITHOUT_INTERPRETATION: u64 = 1;
+/// Without properties. A definition that has none is still written so, for older versions of Firn.
+const FORMAT_WITHOUT_PROPERTIES: u64 = 2;
+const FORMAT: u64 = 3;
+
+/// Tag of the property [`TableSchema::locking`]. Its value is one byte, 1 for optimistic.
+const LOCKING: u64 = 1;
 
 pub(super) fn encode(schema: &TableSchema) -> Vec<u8> {
     let mut out = Vec::new();
-    varint::put_u64(&mut out, FORMAT);
+    let properties = properties_of(schema);
+    let format = match properties.is_empty() {
+        true => FORMAT_WITHOUT_PROPERTIES,
+        false => FORMAT,
+    };
+    varint::put_u64(&mut out, format);
     put(&mut out, schema.version);
     put(&mut out, schema.record_len);
     put(&mut out, schema.null_bytes);
@@ -31,14 +43,47 @@ pub(super) fn encode(schema: &TableSchema) -> Vec<u8> {
             put_part(&mut out, part);
         }
     }
+    if format == FORMAT {
+        put(&mut out, properties.len() as u32);
+        for (tag, value) in properties {
+            varint::put_u64(&mut out, tag);
+            varint::put_bytes(&mut out, &value);
+        }
+    }
     out
+}
+
+/// Properties that are not the default, each with its tag.
+fn properties_of(schema: &TableSchema) -> Vec<(u64, Vec<u8>)> {
+    let mut properties = Vec::new();
+    if schema.locking == TableLocking::Optimistic {
+        properties.push((LOCKING, vec![1]));
+    }
+    properties
+}
+
+/// Reads the properties. A property that this version does not know would change how the table
+/// works, so it is refused.
+fn take_properties(input: &mut &[u8], schema: &mut TableSchema) -> Result<()> {
+    let count = varint::take_u32(input).ok_or_else(damaged)?;
+    for _ in 0..count {
+        let tag = varint::take_u64(input).ok_or_else(damaged)?;
+        let value = varint::take_bytes(input).ok_or_else(damaged)?;
+        match (tag, value) {
+            (LOCKING, [1]) => schema.locking = TableLocking::Optimistic,
+            (LOCKING, _) => return Err(damaged()),
+            (other, _) => {
+                return Err(Error::unsupported(format_args!("table property {other}")));
+            }
+        }
+    }
+    Ok(())
 }
 
 pub(super) fn decode(mut bytes: &[u8]) -> Result<TableSchema> {
     let input = &mut bytes;
-    let interpreted = match varint::take_u64(input) {
-        Some(FORMAT) => true,
-        Some(FORMAT_WITHOUT_INTERPRETATION) => false,
+    let format = match varint::take_u64(input) {
+        Some(known @ FORMAT_WITHOUT_INTERPRETATION..=FORMAT) => known,
         Some(other) => {
             return Err(Error::unsupported(format_args!(
                 "table definition format {other}"
@@ -46,7 +91,11 @@ pub(super) fn decode(mut bytes: &[u8]) -> Result<TableSchema> {
         }
         None => return Err(damaged()),
     };
-    let schema = take_schema(input, interpreted).ok_or_else(damaged)?;
+    let interpreted = format > FORMAT_WITHOUT_INTERPRETATION;
+    let mut schema = take_schema(input, interpreted).ok_or_else(damaged)?;
+    if format == FORMAT {
+        take_properties(input, &mut schema)?;
+    }
     if !input.is_empty() {
         return Err(damaged());
     }
@@ -73,6 +122,7 @@ fn take_schema(input: &mut &[u8], interpreted: bool) -> Option<TableSchema> {
                 parts: take_list(input, take_part)?,
             })
         })?,
+        locking: TableLocking::Pessimistic,
     })
 }
 

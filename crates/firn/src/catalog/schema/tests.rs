@@ -103,6 +103,7 @@ fn schema() -> TableSchema {
         ],
         primary: Some(0),
         auto_increment: Some(0),
+        locking: TableLocking::Pessimistic,
     }
 }
 
@@ -138,9 +139,42 @@ fn format_1_has_no_interpretation() {
         TableSchema::from_bytes(&given.to_bytes()).unwrap().columns,
         given.columns
     );
-    let newer = [&[3][..], &given.to_bytes()[1..]].concat();
+    let newer = [&[4][..], &given.to_bytes()[1..]].concat();
     let error = TableSchema::from_bytes(&newer).unwrap_err();
     assert_eq!(error.kind(), &ErrorKind::Unsupported);
+}
+
+/// Definitions without properties are written as before, so that older versions read them.
+#[test]
+fn properties_round_trip_and_unknown_ones_are_refused() {
+    let mut schema = schema();
+    let plain = schema.to_bytes();
+    assert_eq!(plain[0], 2);
+    let read = TableSchema::from_bytes(&plain).unwrap();
+    assert_eq!(read.locking, TableLocking::Pessimistic);
+    schema.locking = TableLocking::Optimistic;
+    let bytes = schema.to_bytes();
+    assert_eq!(bytes[0], 3);
+    assert_eq!(bytes[1..bytes.len() - 4], plain[1..]);
+    assert_eq!(bytes[bytes.len() - 4..], [1, 1, 1, 1]);
+    let read = TableSchema::from_bytes(&bytes).unwrap();
+    assert_eq!(read.locking, TableLocking::Optimistic);
+    assert_eq!(read.to_bytes(), bytes);
+    let changed = |tail: [u8; 4]| {
+        let bytes = [&bytes[..bytes.len() - 4], &tail].concat();
+        TableSchema::from_bytes(&bytes).unwrap_err().kind().clone()
+    };
+    assert_eq!(changed([1, 9, 1, 1]), ErrorKind::Unsupported);
+    assert!(matches!(
+        changed([1, 1, 1, 2]),
+        ErrorKind::Corruption { .. }
+    ));
+    assert!(matches!(
+        changed([2, 1, 1, 1]),
+        ErrorKind::Corruption { .. }
+    ));
+    let difference = read.difference(&TableSchema::from_bytes(&plain).unwrap());
+    assert!(matches!(difference, Some(Difference::Harmless(_))));
 }
 
 #[test]

@@ -5,7 +5,8 @@
 //!
 //! 1. Choose sealed files that no transaction holds and that have lost enough. *Then* pin a view.
 //!    From here on, a new reference to such a file can only be a copy of one in a row that its
-//!    writer has locked, and the view has that row. New blobs go to other files.
+//!    writer has locked, and the view has that row. In an optimistic table the writer keeps a
+//!    snapshot that sees the row, and the view has the row for it. New blobs go to other files.
 //! 2. Collect the references of the view's tables and memtables, of every version of every key.
 //! 3. Wait until all older views are gone: they may show versions that this view lacks.
 //! 4. Remove the files without a reference. Punch holes between the live blobs of the others; where

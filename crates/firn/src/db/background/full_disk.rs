@@ -2,13 +2,15 @@
 
 use super::BackgroundWork;
 use crate::base::event_listener::Severity;
+use crate::base::health::FullDisk;
 use crate::base::{Error, ErrorKind};
 use crate::store::ReservePart;
 
 impl BackgroundWork {
     /// Refills the used parts of the reserve. While the disk is full, also retries to get room for
-    /// the log, and flushes small memtables, so that deletions reach the tree and compactions can
-    /// free their room.
+    /// the log, and flushes the memtable: so deletions reach the tree and compactions can free their
+    /// room, and the log that the memtable holds becomes free, which may be much more than its file
+    /// takes.
     pub(in crate::db) fn recheck_full_disk(&self) {
         if self.health.check().is_err() {
             return;
@@ -29,7 +31,13 @@ impl BackgroundWork {
         // Where compactions cannot run, small L0 runs would pile up.
         let shallow = super_version.version.l0.len() < 2 * self.options.l0_compaction_runs;
         let small = shallow && super_version.active.size_bytes() <= ReservePart::Table.bytes();
-        if small && super_version.active.entries() > 0 && super_version.frozen.is_empty() {
+        let holds_log = super_version.active.min_segment() < self.wal.current_segment();
+        let frees_log = self.health.is_full(Some(FullDisk::Log)) && holds_log;
+        // A frozen memtable that cannot be flushed is tried again by the flush thread.
+        if (small || frees_log)
+            && super_version.active.entries() > 0
+            && super_version.frozen.is_empty()
+        {
             self.flush_all().unwrap_or_else(tell);
         }
     }

@@ -1,8 +1,8 @@
 //! One memory limit over caches, memtables, indexes and write sets.
 
 use super::BackgroundWork;
-use crate::base::memory_tracker::MemoryTracker;
-use crate::base::options::{MutableOptions, Options};
+use crate::base::memory_tracker::{MemoryCharge, MemoryTracker};
+use crate::base::options::{MEMTABLE_MIN, MutableOptions, Options};
 use crate::cache::RowCache;
 use crate::db::Db;
 use crate::read::SuperVersion;
@@ -46,6 +46,8 @@ impl MemoryReport {
 struct MemoryDemand {
     /// All memtables.
     memtables: u64,
+    /// Memtables of ephemeral databases beside this one.
+    beside: u64,
     /// Configured size at which a memtable freezes.
     memtable_size: u64,
     write_sets: u64,
@@ -67,7 +69,6 @@ struct MemorySplit {
 const MEMTABLES: u64 = 2;
 /// A memtable takes at most 1/8 of the memory that write sets leave.
 const MEMTABLE_SHARE: u64 = 8;
-const MEMTABLE_MIN: u64 = 64 << 10;
 /// The largest chunk of a memtable's arena; the last chunk may be nearly empty.
 const MEMTABLE_CHUNK: u64 = 1 << 20;
 /// A memtable's filter takes 1/64 of its size.
@@ -91,7 +92,7 @@ fn split(limit: u64, demand: MemoryDemand) -> MemorySplit {
     let memtable_size = (left / MEMTABLE_SHARE)
         .max(MEMTABLE_MIN)
         .min(demand.memtable_size);
-    let reserved = demand.memtables.max(MEMTABLES * footprint(memtable_size));
+    let reserved = demand.memtables.max(MEMTABLES * footprint(memtable_size)) + demand.beside;
     let step = (limit / STEPS).max(1);
     // Round down: the caches grow by a step only when there is room for the whole step.
     let caches = left.saturating_sub(reserved) / step * step;
@@ -138,6 +139,17 @@ pub(in crate::db) struct MemoryArbiter {
     row_cache_size: AtomicU64,
     /// The division in force.
     current: Mutex<Option<MemorySplit>>,
+    /// Memory of the memtables of ephemeral databases beside this one.
+    beside: Arc<MemoryTracker>,
+    /// Of an ephemeral database.
+    guest: Option<GuestMemory>,
+}
+
+/// The memory of an ephemeral database: it uses the block cache and the limit of the database that
+/// it stands beside, and charges its memtables there.
+struct GuestMemory {
+    host: Arc<MutableOptions>,
+    charge: Mutex<MemoryCharge>,
 }
 
 impl MemoryArbiter {
@@ -155,7 +167,41 @@ impl MemoryArbiter {
             block_cache_size: AtomicU64::new(options.block_cache_size),
             row_cache_size: AtomicU64::new(options.row_cache_size),
             current: Mutex::new(None),
+            beside: Arc::default(),
+            guest: None,
         }
+    }
+
+    /// The arbiter of an ephemeral database, which follows this one's limit.
+    pub(in crate::db) fn guest(&self, options: &Options) -> Self {
+        options.mutable.follow(&self.mutable);
+        let charge = MemoryCharge::new(Arc::clone(&self.beside));
+        let mut guest = Self::new(
+            options,
+            Arc::clone(&self.cache),
+            Arc::new(RowCache::new(0)),
+            Arc::clone(&self.write_sets),
+        );
+        guest.guest = Some(GuestMemory {
+            host: Arc::clone(&self.mutable),
+            charge: Mutex::new(charge),
+        });
+        guest
+    }
+
+    /// The block cache.
+    pub(in crate::db) fn block_cache(&self) -> &Arc<SstBlockCache> {
+        &self.cache
+    }
+
+    /// The row cache.
+    pub(in crate::db) fn row_cache(&self) -> &Arc<RowCache> {
+        &self.rows
+    }
+
+    /// The memory of the memtables of ephemeral databases beside this one.
+    pub(in crate::db) fn beside(&self) -> &Arc<MemoryTracker> {
+        &self.beside
     }
 
     /// The initial sizes of block cache and row cache, which fix their shards and hash tables. Also
@@ -167,6 +213,7 @@ impl MemoryArbiter {
                 let memtable_size = options.mutable.memtable_size.load(Ordering::Relaxed);
                 let nothing = MemoryDemand {
                     memtables: 0,
+                    beside: 0,
                     memtable_size,
                     write_sets: 0,
                 };
@@ -180,6 +227,9 @@ impl MemoryArbiter {
 
     /// Computes and applies a new division. Cheap while nothing has moved by a step.
     pub(in crate::db) fn balance(&self, super_version: &SuperVersion) {
+        if let Some(guest) = &self.guest {
+            return guest.balance(&self.mutable, super_version);
+        }
         // Take the lock before computing; otherwise a stale division overwrites a newer one.
         let mut current = self.current.lock();
         let limit = self.mutable.memory_limit.load(Ordering::Relaxed);
@@ -211,6 +261,7 @@ impl MemoryArbiter {
     fn demand(&self, super_version: &SuperVersion) -> MemoryDemand {
         MemoryDemand {
             memtables: memtable_bytes(super_version),
+            beside: self.beside.sum(),
             memtable_size: self.mutable.memtable_size.load(Ordering::Relaxed),
             write_sets: self.write_sets.sum(),
         }
@@ -239,7 +290,7 @@ impl MemoryArbiter {
         let (blocks, rows) = (self.cache.stats(), self.rows.stats());
         MemoryReport {
             limit: self.mutable.memory_limit.load(Ordering::Relaxed),
-            memtables: memtable_bytes(super_version),
+            memtables: memtable_bytes(super_version) + self.beside.sum(),
             write_sets: self.write_sets.sum(),
             pinned: self.cache.pins().used(),
             block_cache: blocks.bytes,
@@ -247,6 +298,21 @@ impl MemoryArbiter {
             row_cache: rows.bytes,
             row_cache_capacity: rows.capacity,
         }
+    }
+}
+
+impl GuestMemory {
+    /// Takes over the host's options, and charges the memtables. The room of the one that fills is
+    /// charged in advance, since nobody is told how it grows.
+    fn balance(&self, mutable: &MutableOptions, super_version: &SuperVersion) {
+        mutable.follow(&self.host);
+        let frozen: u64 = super_version.frozen.iter().map(|m| m.memory_bytes()).sum();
+        let active = super_version.active.memory_bytes();
+        let full = match mutable.memory_limit.load(Ordering::Relaxed) {
+            0 => active,
+            _ => active.max(footprint(mutable.freeze_at())),
+        };
+        self.charge.lock().set(frozen + full);
     }
 }
 

@@ -155,7 +155,17 @@ impl BackgroundWork {
             self.wait(|_| false, Duration::from_secs(1));
             self.archiver.iter().for_each(Archiver::watch);
             self.recheck_full_disk();
+            self.wal.ask_for_next_segment();
             self.watch_snapshots();
+            if self.health.check().is_ok()
+                && let Err(error) = self.bound_log()
+            {
+                // The next round tries again; until then only the log is longer.
+                self.options.listener.log(
+                    Severity::Warning,
+                    &format!("prepared transactions cannot be logged again: {error}"),
+                );
+            }
             if self.health.check().is_ok()
                 && let Err(error) = self.pipeline.sync_all()
             {

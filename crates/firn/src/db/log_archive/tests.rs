@@ -3,6 +3,7 @@
 use super::*;
 use crate::backup::{RecoveryTarget, archived_segments, coverage, find_point};
 use crate::base::event_listener::EventListener;
+use crate::base::options::CommitDurability;
 use crate::base::{ErrorKind, Value};
 use crate::env::fault::{CallClass, Errno, Fault};
 use crate::env::{FaultEnv, MemEnv};
@@ -378,4 +379,123 @@ fn closing_does_not_wait_without_end_for_an_archive_that_does_not_answer() {
     let db = open(Arc::new(mem.clone()), DB);
     archive(&db).unwrap();
     assert_eq!(last_commit_archived(&mem), last_commit(&db));
+}
+
+#[test]
+fn a_segment_that_is_being_closed_is_not_covered() {
+    let env = MemEnv::new();
+    env.create_dir_all(Path::new(ARCHIVE)).unwrap();
+    let covered = || coverage(&env, Path::new(ARCHIVE)).unwrap();
+    let db = open(Arc::new(env.clone()), DB);
+    write(&db, 0);
+    archive(&db).unwrap();
+    env.advance_clock(HOUR_US);
+    db.archive_log().unwrap();
+    let noted = covered().unwrap();
+    // A commit that is not durable; then a checkpoint begins a new segment behind it.
+    db.options()
+        .mutable
+        .set_commit_durability(CommitDurability::Lazy);
+    write(&db, 1);
+    env.advance_clock(HOUR_US);
+    let pipeline = &db.context().pipeline;
+    let begun = pipeline.begin_cut(&|| 0).unwrap();
+    assert_eq!(db.archive_log().unwrap(), 0);
+    assert_eq!(covered(), Some(noted), "covered without the last commit");
+    pipeline.finish_cut(begun).unwrap();
+    assert_eq!(db.archive_log().unwrap(), 1);
+    env.advance_clock(HOUR_US);
+    db.archive_log().unwrap();
+    assert!(covered().unwrap().until_ms > noted.until_ms);
+    assert_eq!(last_commit_archived(&env), last_commit(&db));
+}
+
+/// Each archived minute closes a segment of full size, however little was written.
+#[test]
+fn a_slow_writer_does_not_keep_a_segment_a_minute() {
+    let env = MemEnv::new();
+    env.create_dir_all(Path::new(ARCHIVE)).unwrap();
+    let db = open(Arc::new(env.clone()), DB);
+    let mutable = &db.options().mutable;
+    mutable.max_wal_size.store(512 << 10, Ordering::Relaxed);
+    for n in 0..200 {
+        write(&db, n % 3);
+        assert_eq!(archive(&db).unwrap(), 1);
+        while db.work.flush_oldest().unwrap() {}
+        let segments = segments_in(&env);
+        // Half of the limit, and released segments that wait to be recycled.
+        assert!(segments <= 16 + 8 + 3, "{segments} segments");
+    }
+    assert_eq!(last_commit_archived(&env), last_commit(&db));
+}
+
+/// A recovery to a point on a disk that becomes full at some moment fails, or ends at the point for
+/// good: no later start replays beyond it.
+#[test]
+fn a_recovery_to_a_point_on_a_full_disk_never_goes_beyond_it() {
+    let mem = MemEnv::new();
+    mem.create_dir_all(Path::new(ARCHIVE)).unwrap();
+    let db = open(Arc::new(mem.clone()), DB);
+    (0..5).for_each(|n| write(&db, n));
+    db.checkpoint(Path::new("/backup"), false).unwrap();
+    let backup = last_commit(&db);
+    let large = |n: u64| {
+        let mut txn = db.new_transaction(db.new_owner(0));
+        txn.begin_statement(1, Isolation::RepeatableRead, 1000, false);
+        let key = [&1000u32.to_be_bytes()[..], &n.to_be_bytes()].concat();
+        let value: Vec<u8> = (0..100_000u32).map(|i| (i * i >> 7) as u8).collect();
+        txn.put(&key, Value::whole(&value)).unwrap();
+        txn.commit().unwrap();
+    };
+    // More than the disk reserve has room for.
+    (100..140).for_each(large);
+    let mut prepared = db.new_transaction(db.new_owner(0));
+    prepared.begin_statement(1, Isolation::RepeatableRead, 1000, false);
+    let key = [&1000u32.to_be_bytes()[..], &900u64.to_be_bytes()].concat();
+    prepared.put(&key, Value::whole(b"prepared")).unwrap();
+    prepared.prepare(b"x").unwrap();
+    let point = last_commit(&db);
+    (200..205).for_each(|n| write(&db, n));
+    archive(&db).unwrap();
+    let last = archived_segments(&mem, Path::new("/backup")).unwrap();
+    let last = *last.last().unwrap();
+    let wanted = RecoveryTarget::Seqno(point);
+    let reached = find_point(&mem, Path::new(ARCHIVE), last, backup, &wanted).unwrap();
+    copy_dir(&mem, "/backup", "/restored");
+    for id in archived_in(&mem) {
+        let name = crate::wal::segment_name(id);
+        let segment = mem.read(&Path::new(ARCHIVE).join(&name)).unwrap();
+        if id > last && id <= reached.point.segment {
+            mem.place(&Path::new("/restored").join(&name), segment);
+        }
+    }
+    let (mut done, mut refused) = (0, 0);
+    for nth in 1..60 {
+        let disk = mem.copy();
+        let env: Arc<dyn Env> = Arc::new(disk.clone());
+        let dir = Path::new("/restored");
+        let options = || Options {
+            background_jobs: 0,
+            wal_segment_size: 16 << 10,
+            ..Options::default()
+        };
+        disk.fill_at(nth);
+        match Db::recover_to(Arc::clone(&env), dir, options(), reached.point) {
+            Ok(db) => {
+                assert_eq!(last_commit(&db), point, "full at sync {nth}");
+                assert_eq!(db.prepared_xids(), [b"x"]);
+                done += 1;
+            }
+            Err(error) => {
+                assert_eq!(*error.kind(), ErrorKind::NoSpace, "{error}");
+                refused += 1;
+                continue;
+            }
+        }
+        disk.unfill();
+        let db = Db::open(env, dir, options(), None).unwrap();
+        assert_eq!(last_commit(&db), point, "full at sync {nth}, opened again");
+        assert_eq!(db.prepared_xids(), [b"x"]);
+    }
+    assert!(done > 0 && refused > 0, "{done} done, {refused} refused");
 }

@@ -101,7 +101,7 @@ impl ReadOnlyDb {
         check.values = Some(BlobBuf::new());
         for changes in log.prepared.values() {
             // The files of a run are in `log.files`; the loop below checks them.
-            let Changes::Batch(batch) = changes else {
+            let Changes::Batch(batch) = &**changes else {
                 continue;
             };
             let read = batch.for_each(|entry| {

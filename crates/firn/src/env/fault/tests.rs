@@ -1,5 +1,5 @@
 use super::*;
-use crate::base::ErrorKind;
+use crate::base::{ErrorKind, FailureClass};
 use crate::env::{AlignedBuf, MemEnv};
 
 fn env() -> FaultEnv {
@@ -114,4 +114,57 @@ fn a_flipped_bit_is_read_wherever_the_read_begins() {
     env.clear();
     file.read_exact_at(4, &mut some).unwrap();
     assert_eq!(some, [0, 0]);
+}
+
+#[test]
+fn no_call_that_opens_a_file_has_an_effect_without_a_descriptor() {
+    type Call = fn(&FaultEnv) -> Result<()>;
+    let calls: [Call; 7] = [
+        |e| e.open(Path::new("/db/a")).map(drop),
+        |e| e.create(Path::new("/db/b")).map(drop),
+        |e| e.open_log(Path::new("/db/b"), true, true).map(drop),
+        |e| e.open_spans(Path::new("/db/b"), true).map(drop),
+        |e| e.allocate(Path::new("/db/b"), 4096).map(drop),
+        |e| e.list_dir(Path::new("/db")).map(drop),
+        |e| e.sync_dir(Path::new("/db")),
+    ];
+    for call in calls {
+        for errno in [
+            Errno::NoMemory,
+            Errno::SystemTableFull,
+            Errno::ProcessTableFull,
+        ] {
+            let env = env();
+            env.create(Path::new("/db/a")).unwrap();
+            env.inject(Fault {
+                class: CallClass::Open,
+                nth: 1,
+                sticky: false,
+                errno,
+            });
+            let error = call(&env).unwrap_err();
+            assert_eq!(*error.kind(), ErrorKind::NoDescriptor);
+            assert_eq!(error.class(), FailureClass::NoEffect);
+            assert!(!env.exists(Path::new("/db/b")).unwrap());
+            call(&env).unwrap();
+        }
+    }
+    // A directory that is kept open needs none.
+    let env = env();
+    env.keep_dir_open(Path::new("/db")).unwrap();
+    env.inject(Fault {
+        class: CallClass::Open,
+        nth: 1,
+        sticky: true,
+        errno: Errno::ProcessTableFull,
+    });
+    env.sync_dir(Path::new("/db")).unwrap();
+    env.sync_dir(Path::new("/")).unwrap_err();
+}
+
+#[test]
+fn memory_that_a_write_lacks_is_no_descriptor() {
+    let error = std::io::Error::from_raw_os_error(Errno::NoMemory as i32);
+    assert_eq!(Error::io(&error, "write").class(), FailureClass::Poison);
+    assert_eq!(Error::open(&error, "open").class(), FailureClass::NoEffect);
 }

@@ -359,16 +359,30 @@ impl Cursor {
         }
     }
 
-    /// Waits for the row of `key`, which another transaction has written and not committed, and
-    /// looks again.
+    /// Waits for `key`, which another transaction has written and not committed, and looks again:
+    /// waits for its declared columns in a unique index, otherwise for its row.
     fn await_key_of_other(
         &mut self,
         txn: &Transaction,
         key: &[u8],
         forward: bool,
     ) -> Result<GapStep> {
-        let row_key = self.fetch.row_key_of_entry(key)?;
-        let lock = self.fetch.lock().wait_for(txn, &row_key)?;
+        let declared = self.fetch.unique_len(key)?.map(|len| &key[..len]);
+        let entry = match declared {
+            Some(declared) => self.fetch.lock().wait_for(txn, declared)?,
+            None => None,
+        };
+        // If the wait for the entry took time, the scan looks again. Without a wait, the other
+        // transaction has not locked the declared columns, as without unique checks.
+        let (key_to_lock, lock) = match (declared, entry) {
+            (Some(declared), None) => (declared.to_vec(), None),
+            (Some(declared), Some(granted)) if granted.waited => (declared.to_vec(), Some(granted)),
+            _ => {
+                let row_key = self.fetch.row_key_of_entry(key)?;
+                let lock = self.fetch.lock().wait_for(txn, &row_key)?;
+                (row_key, lock)
+            }
+        };
         if lock.is_none() {
             // Skipped: the scan passes it.
             let edge = if forward { after(key) } else { key.to_vec() };
@@ -384,19 +398,34 @@ impl Cursor {
             }
         };
         let stands = found && self.scan.entries().user_key() == key;
+        if let (Some(declared), Some(granted)) = (declared, entry)
+            && granted.newly
+            && !granted.waited
+        {
+            match stands {
+                true => self.fetch.lock_mut().will_meet(declared),
+                false => txn.unlock(declared),
+            }
+        }
         if lock.is_some_and(|granted| granted.newly) {
             match stands {
-                true => self.fetch.lock_mut().will_meet(&row_key),
-                false => txn.unlock(&row_key),
+                true => self.fetch.lock_mut().will_meet(&key_to_lock),
+                false => txn.unlock(&key_to_lock),
             }
         }
         Ok(GapStep::Moved(found))
     }
 
-    /// Locks the row of the first entry beyond the range, as InnoDB does, and ends the scan. Where
-    /// gaps are not locked, a scan of the clustered index unlocks the row again, because it does
-    /// not match.
+    /// Locks the first entry beyond the range, as InnoDB does, and ends the scan: its declared
+    /// columns in a unique index, and its row. Where gaps are not locked, a scan of the clustered
+    /// index unlocks the row again, because it does not match.
     fn lock_beyond(&mut self, txn: &Transaction, entry: &[u8]) -> Result<GapStep> {
+        if let Some(len) = self.fetch.unique_len(entry)? {
+            let locked = self.fetch.lock().wait_for(txn, &entry[..len])?;
+            if locked.is_none() || self.fetch.locks_entries_only() {
+                return Ok(GapStep::End);
+            }
+        }
         let row_key = self.fetch.row_key_of_entry(entry)?;
         let lock = self.fetch.lock().wait_for(txn, &row_key)?;
         let newly = lock.is_some_and(|granted| granted.newly);

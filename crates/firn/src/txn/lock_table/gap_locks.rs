@@ -15,6 +15,9 @@ use std::sync::atomic::{AtomicUsize, Ordering, fence};
 /// [`LockOwner`] has one bit for each.
 const SLOTS: usize = 64;
 
+/// Owners that reports list for an insert that waits.
+const OWNERS_LISTED: usize = 64;
+
 /// Gap locks of all transactions, by index.
 ///
 /// A gap lock is a range of keys, `lower ≤ key < upper`. Gap locks never conflict with each other
@@ -152,6 +155,9 @@ impl IndexGaps {
         if let Some(grant) = self.extend(owner, lower, upper) {
             return grant;
         }
+        if self.has_all(owner, lower, upper) {
+            return GapGrant::Before;
+        }
         self.split(lower);
         self.split(upper);
         let mut own_before = false;
@@ -180,6 +186,28 @@ impl IndexGaps {
             true => GapGrant::Partly,
             false => GapGrant::Newly,
         }
+    }
+
+    /// Whether `owner` has locked all keys of the range. A statement that is repeated in a
+    /// transaction meets its own segments, which other owners' ranges may have divided: it must
+    /// not divide them again, nor add to the owner's ranges.
+    fn has_all(&self, owner: &Arc<LockOwner>, lower: &[u8], upper: &[u8]) -> bool {
+        let until = (Bound::Unbounded, Bound::Included(lower));
+        let first = self.segments.range::<[u8], _>(until).next_back();
+        let Some((_, first)) = first.filter(|(_, first)| lower < &first.upper[..]) else {
+            return false;
+        };
+        let mut end = &first.upper;
+        let mut all = first.is_of(owner);
+        let within = (Bound::Excluded(lower), Bound::Excluded(upper));
+        for (start, segment) in self.segments.range::<[u8], _>(within) {
+            all = all && start[..] == end[..] && segment.is_of(owner);
+            if !all {
+                break;
+            }
+            end = &segment.upper;
+        }
+        all && upper <= &end[..]
     }
 
     /// The usual steps of a scan: the range continues a segment of the owner alone, or the owner
@@ -391,6 +419,13 @@ impl GapLockTable {
         gaps.is_some_and(|gaps| gaps.is_locked_against(owner, key, &self.observer))
     }
 
+    /// Whether any owner may have locked a range of `index`. As for [`Self::is_locked_against`], a
+    /// scan that has not locked its range yet finds the keys that were listed before this call.
+    pub(super) fn may_lock(&self, index: IndexId) -> bool {
+        fence(Ordering::SeqCst);
+        self.slot(index).owners.load(Ordering::Acquire) != 0
+    }
+
     /// Joins the inserts that wait, if another owner has locked a range with `key`. The caller
     /// holds the graph lock.
     pub(super) fn enqueue(&self, owner: &Arc<LockOwner>, key: &[u8]) -> Option<Arc<LockWaiter>> {
@@ -458,7 +493,8 @@ impl GapLockTable {
         }
     }
 
-    /// Calls `f` with each locked segment and its owners, and with each insert that waits.
+    /// Calls `held` with each locked segment and its owners, and `waits` with each insert that
+    /// waits and at most [`OWNERS_LISTED`] owners that block it.
     pub(super) fn for_each(
         &self,
         mut held: impl FnMut(&[u8], &[u8], &Arc<LockOwner>),
@@ -473,6 +509,7 @@ impl GapLockTable {
                 }
                 for waiter in gaps.waiters.values().flatten() {
                     let blockers = gaps.blockers(&waiter.owner, &waiter.key, &self.observer);
+                    let blockers = blockers.take(OWNERS_LISTED);
                     waits(waiter, blockers.map(|owner| owner.id()).collect());
                 }
             }

@@ -1,4 +1,5 @@
-//! A sorted set of keys in little memory, for the locks of a large statement.
+//! A sorted set of keys in little memory, for the locks of a large statement, and for the keys that
+//! an optimistic transaction validates.
 //!
 //! Example: the keys 7, 8, 9, 10, 20 (as 8-byte numbers) and "x" behind one index id make one block
 //! `7 | 3 × +1 | 1 × +10 | "x"`, with the bytes `06 01`, `02 0a`, `09 01 78` for the steps after
@@ -9,8 +10,8 @@
 mod block;
 
 use crate::base::key::INDEX_ID_LEN;
-use block::{Block, KeyRemoval};
-use std::collections::BTreeMap;
+use block::{Block, BlockWalk, KeyRemoval};
+use std::collections::{BTreeMap, btree_map};
 use std::ops::Bound;
 
 /// A sorted set of keys in blocks, by the first key of each block.
@@ -24,7 +25,7 @@ use std::ops::Bound;
 /// in between that other owners hold. Rejected as well: hashes of the keys. They have no order, so
 /// there would be no bounds to report, and take 16 bytes per key where a run takes none.
 #[derive(Default)]
-pub(super) struct KeySet {
+pub(in crate::txn) struct KeySet {
     blocks: BTreeMap<Box<[u8]>, Block>,
     len: u64,
 }
@@ -37,7 +38,7 @@ pub(super) fn same_index(one: &[u8], other: &[u8]) -> bool {
 
 impl KeySet {
     /// Number of keys.
-    pub(super) fn len(&self) -> u64 {
+    pub(in crate::txn) fn len(&self) -> u64 {
         self.len
     }
 
@@ -48,7 +49,7 @@ impl KeySet {
     }
 
     /// Memory, in bytes.
-    pub(super) fn bytes(&self) -> u64 {
+    pub(in crate::txn) fn bytes(&self) -> u64 {
         // The key in the map, and the header of its allocation.
         const ENTRY: usize = size_of::<Box<[u8]>>() + 16;
         let blocks = self.blocks.iter();
@@ -58,7 +59,7 @@ impl KeySet {
     }
 
     /// Whether `key` is in the set.
-    pub(super) fn contains(&self, key: &[u8]) -> bool {
+    pub(in crate::txn) fn contains(&self, key: &[u8]) -> bool {
         let found = self.before(key);
         found.is_some_and(|(first, block)| block.contains(first, key))
     }
@@ -104,7 +105,7 @@ impl KeySet {
     }
 
     /// Adds `key`, which is not in the set.
-    pub(super) fn insert(&mut self, key: &[u8]) {
+    pub(in crate::txn) fn insert(&mut self, key: &[u8]) {
         if self.append(key) {
             return;
         }
@@ -134,7 +135,7 @@ impl KeySet {
     }
 
     /// Removes `key`. Returns whether it was in the set.
-    pub(super) fn remove(&mut self, key: &[u8]) -> bool {
+    pub(in crate::txn) fn remove(&mut self, key: &[u8]) -> bool {
         let Some((first, block)) = self.before_mut(key) else {
             return false;
         };
@@ -158,11 +159,60 @@ impl KeySet {
         blocks.map(|(first, block)| (&first[..], block.last(), block.len()))
     }
 
+    /// Calls `f` with each key, in order.
+    pub(in crate::txn) fn for_each(&self, mut f: impl FnMut(&[u8])) {
+        let mut walk = self.walk();
+        while walk.advance() {
+            f(walk.key());
+        }
+    }
+
+    /// A walk over all keys in order, without a copy of them.
+    pub(in crate::txn) fn walk(&self) -> KeyWalk<'_> {
+        KeyWalk {
+            blocks: self.blocks.iter(),
+            block: None,
+            key: Vec::new(),
+        }
+    }
+
     /// All keys in order.
     #[cfg(test)]
     pub(super) fn keys(&self) -> Vec<Vec<u8>> {
-        let blocks = self.blocks.iter();
-        blocks.flat_map(|(first, b)| b.keys(first)).collect()
+        let mut keys = Vec::new();
+        self.for_each(|key| keys.push(key.to_vec()));
+        keys
+    }
+}
+
+/// A walk over the keys of a set, in order.
+pub(in crate::txn) struct KeyWalk<'a> {
+    blocks: btree_map::Iter<'a, Box<[u8]>, Block>,
+    block: Option<BlockWalk<'a>>,
+    key: Vec<u8>,
+}
+
+impl KeyWalk<'_> {
+    /// Moves to the first or the next key. False at the end.
+    pub(in crate::txn) fn advance(&mut self) -> bool {
+        if let Some(block) = &mut self.block
+            && block.advance(&mut self.key)
+        {
+            return true;
+        }
+        let Some((first, block)) = self.blocks.next() else {
+            self.block = None;
+            return false;
+        };
+        self.key.clear();
+        self.key.extend_from_slice(first);
+        self.block = Some(block.walk());
+        true
+    }
+
+    /// The key that the walk has reached.
+    pub(in crate::txn) fn key(&self) -> &[u8] {
+        &self.key
     }
 }
 

@@ -5,6 +5,9 @@ use super::{LockMode, LockOwner};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+/// Requests of a queue for which reports list all blockers.
+const BLOCKERS_LISTED: usize = 64;
+
 pub(super) struct LockHolder {
     pub(super) owner: Arc<LockOwner>,
     pub(super) mode: LockMode,
@@ -230,6 +233,32 @@ impl LockQueue {
         }
         blockers.extend(self.holders_against(waiter));
         blockers
+    }
+
+    /// Calls `f` with each request of the queue and with the ids of its [blockers](Self::blockers),
+    /// for reports. Behind the first [`BLOCKERS_LISTED`] requests only the nearest blockers count:
+    /// otherwise a queue of n requests would make n² ids under the shard's lock.
+    pub(super) fn for_each_wait(&self, mut f: impl FnMut(&Arc<LockWaiter>, Vec<u64>)) {
+        // The requests ahead from the last exclusive one on.
+        let mut nearest: Vec<&Arc<LockWaiter>> = Vec::new();
+        for (at, waiter) in self.queue().enumerate() {
+            let blockers = match at < BLOCKERS_LISTED {
+                true => self.blockers(waiter),
+                false => {
+                    let ahead = nearest.iter().filter(|a| a.mode.conflicts(waiter.mode));
+                    let mut blockers: Vec<_> = ahead.map(|a| Arc::clone(&a.owner)).collect();
+                    if nearest.first().is_none_or(|a| a.mode == LockMode::Shared) {
+                        blockers.extend(self.holders_against(waiter));
+                    }
+                    blockers
+                }
+            };
+            f(waiter, blockers.iter().map(|owner| owner.id()).collect());
+            if waiter.mode == LockMode::Exclusive {
+                nearest.clear();
+            }
+            nearest.push(waiter);
+        }
     }
 
     /// Owners of the holds that conflict with `waiter`.

@@ -35,7 +35,7 @@ pub struct WaitInfo {
     /// When the wait began, microseconds since 1970.
     pub since_us: u64,
     /// Ids of the owners that it waits for: first those of requests ahead in the queue, then
-    /// holders.
+    /// holders. Far behind in a long queue only the nearest ones, which wait for the others.
     pub blockers: Vec<u64>,
 }
 
@@ -64,6 +64,8 @@ pub struct LockStats {
     pub timeouts: u64,
     /// Deadlocks found.
     pub deadlocks: u64,
+    /// Transactions that lost against another one when they were validated.
+    pub conflicts: u64,
 }
 
 /// Number and memory of the locks held at the moment.
@@ -152,14 +154,16 @@ impl LockTable {
         let mut waits = Vec::new();
         for shard in &self.shards {
             for row in shard.rows.lock().map.values() {
-                waits.extend(row.queue().map(|waiter| WaitInfo {
-                    owner: waiter.owner.id(),
-                    key: waiter.key.to_vec(),
-                    mode: waiter.mode,
-                    is_insert: false,
-                    since_us: waiter.since_us,
-                    blockers: row.blockers(waiter).iter().map(|o| o.id()).collect(),
-                }));
+                row.for_each_wait(|waiter, blockers| {
+                    waits.push(WaitInfo {
+                        owner: waiter.owner.id(),
+                        key: waiter.key.to_vec(),
+                        mode: waiter.mode,
+                        is_insert: false,
+                        since_us: waiter.since_us,
+                        blockers,
+                    });
+                });
             }
         }
         let add = |waiter: &Arc<LockWaiter>, blockers| {

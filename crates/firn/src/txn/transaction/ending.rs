@@ -1,6 +1,9 @@
 //! The end of a transaction: commit in one or two phases, rollback, and detaching a prepared
 //! transaction from its session.
 //!
+//! A transaction that has used optimistic tables is validated first (`validation`), in a commit in
+//! one phase and in a prepare.
+//!
 //! A commit in one phase passes the writes to the log and is visible when the pipeline has
 //! published it. In two phases, `prepare` makes the changes durable under an xid, `commit_prepared`
 //! publishes them without I/O, in the order of the binary log, and `commit` waits for the log.
@@ -22,12 +25,19 @@ impl Transaction {
     /// # Errors
     /// `Poisoned` and `ShutDown`: the log failed, and the outcome may be unknown until the database
     /// is reopened. After all other errors nothing is committed: `NoSpace`; `TooLarge`; `Io` or
-    /// `Corruption` of spilled files or blobs; `Interrupted` while spilled runs are merged;
-    /// `Unsupported` for a log record over 1 GiB, or if no seqno is left.
+    /// `Corruption` of spilled files or blobs; `Interrupted` while spilled runs are merged or keys
+    /// validated; `Unsupported` for a log record over 1 GiB, or if no seqno is left; `Deadlock` if
+    /// another transaction was first in an optimistic table: this one must roll back.
     pub fn commit(&mut self) -> Result<()> {
         let lsn = match &self.phase {
             Phase::Idle => return Ok(()),
-            Phase::Active if !self.has_writes() => None,
+            Phase::Active if !self.has_writes() => {
+                // A statement that is the whole transaction has read at one instant.
+                if !self.autocommit {
+                    self.validate()?;
+                }
+                None
+            }
             Phase::Active => self.commit_active()?,
             Phase::Prepared { .. } => {
                 self.commit_prepared(None)?;
@@ -66,6 +76,7 @@ impl Transaction {
 
     /// Commits the own writes without a prepare. Returns the end of the commit record in the log.
     pub(super) fn commit_active(&mut self) -> Result<Option<Lsn>> {
+        self.validate()?;
         let source = Arc::clone(self.cx.ingest.versions().source());
         let committed = self.hand_over(|cx, changes, counters| {
             cx.pipeline
@@ -98,7 +109,11 @@ impl Transaction {
     /// As [`Self::commit`]. The transaction stays active; but after `Poisoned` and `ShutDown`
     /// recovery may find it prepared.
     pub fn prepare(&mut self, xid: &[u8]) -> Result<()> {
-        if !matches!(self.phase, Phase::Active) || !self.has_writes() {
+        if !matches!(self.phase, Phase::Active) {
+            return Ok(());
+        }
+        self.validate()?;
+        if !self.has_writes() {
             return Ok(());
         }
         let (prepared, changes) = self.hand_over(|cx, changes, counters| {
@@ -117,8 +132,8 @@ impl Transaction {
     /// the names of their files. Once this record is appended, the log owns the files.
     pub(super) fn hand_over<T>(
         &mut self,
-        log: impl FnOnce(&TransactionContext, &Changes, &[(u64, CounterValue)]) -> Result<T>,
-    ) -> Result<(T, Changes)> {
+        log: impl FnOnce(&TransactionContext, &Arc<Changes>, &[(u64, CounterValue)]) -> Result<T>,
+    ) -> Result<(T, Arc<Changes>)> {
         // Sync the blobs in every flush mode: if the record survives a crash, its blobs must
         // survive too.
         self.blobs.sync()?;
@@ -127,7 +142,7 @@ impl Transaction {
             let mut batch = Batch::new();
             writes.for_each_final(|key, kind, value| batch.add(key, kind, value));
             drop(writes);
-            let changes = Changes::Batch(batch);
+            let changes = Arc::new(Changes::Batch(batch));
             let logged = log(&self.cx, &changes, &self.counters)?;
             return Ok((logged, changes));
         }
@@ -137,6 +152,7 @@ impl Transaction {
             [] => Changes::Batch(Batch::new()),
             files => Changes::Run(files.to_vec()),
         };
+        let changes = Arc::new(changes);
         let logged = log(&self.cx, &changes, &self.counters);
         // After a failure of the log the record may survive a crash, so its files must stay.
         let unknown =
@@ -250,7 +266,7 @@ impl Transaction {
         {
             let inserting = self.leave_inserts();
             self.cx.transactions.remove(&self.entry);
-            self.entry = self.cx.transactions.add(&fresh_owner, &self.writes);
+            self.entry = self.cx.transactions.add(&fresh_owner);
             let owner = std::mem::replace(&mut self.owner, fresh_owner);
             let recovered = PreparedTransaction {
                 changes,
@@ -288,11 +304,14 @@ impl Transaction {
         self.row_counts.clear();
         self.snapshot = None;
         self.point = None;
+        self.oldest_read = None;
+        self.validation.clear();
         if std::mem::take(&mut self.wrote) {
             self.writes.lock().clear();
         }
         self.statement_mark = self.mark;
         self.hidden.clear();
+        self.write_locks.clear();
         self.counters.clear();
         self.blobs = TransactionBlobs::new();
     }

@@ -86,7 +86,7 @@ impl Transaction {
             return Ok(true);
         }
         // Only the entry goes back: the row's other writes and its count are not concerned.
-        self.writes.lock().rollback_to(mark);
+        self.roll_back_writes(mark);
         Ok(false)
     }
 

@@ -34,6 +34,14 @@ impl Transaction {
         }
     }
 
+    /// Lets the current statement's later reads see everything committed by now. For a session that
+    /// alone changes what it reads.
+    pub fn renew_point(&mut self) {
+        if self.point.is_some() {
+            self.point = Some(self.new_point());
+        }
+    }
+
     /// The read point that [`Self::pin`] pinned. Borrowing a read point, unlike cloning it, does
     /// not change its reference count, whose cache line all sessions share.
     ///
@@ -148,7 +156,10 @@ impl Transaction {
     }
 
     /// Whether the snapshot's version of this row is hidden.
-    pub fn hides(&self, row_key: &[u8]) -> bool {
-        self.hidden.contains_key(row_key)
+    ///
+    /// # Errors
+    /// As [`Self::has_written`].
+    pub fn hides(&self, row_key: &[u8]) -> Result<bool> {
+        Ok(self.hidden.contains(row_key) && self.has_written(row_key)?)
     }
 }

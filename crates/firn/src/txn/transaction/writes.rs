@@ -117,6 +117,7 @@ impl Transaction {
         }
         let written = write(&mut writes);
         self.mark = writes.mark();
+        self.entry.set_write_bytes(writes.bytes());
         written
     }
 
@@ -135,9 +136,19 @@ impl Transaction {
         files
     }
 
-    /// Hides the snapshot's version of the row at `row_key` and its entries in every index.
+    /// Hides the snapshot's version of the row at `row_key` and its entries in every index, once
+    /// the transaction writes the row, and as long as a rollback does not remove that write.
     pub fn hide(&mut self, row_key: &[u8]) {
-        self.hidden.entry(row_key.into()).or_insert(self.mark);
+        self.hidden.add(row_key);
+    }
+
+    /// Notes keys that a write of the running statement has locked and that the transaction had
+    /// not locked before. If the write is rolled back and the transaction goes on, these locks go
+    /// with it.
+    pub fn keep_write_locks<'a>(&mut self, keys: impl IntoIterator<Item = &'a [u8]>) {
+        if !self.autocommit {
+            self.write_locks.add(keys, self.statement_mark);
+        }
     }
 
     /// Persists `value` as a new maximum of `counter` when the transaction commits or prepares. In

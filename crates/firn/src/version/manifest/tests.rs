@@ -25,7 +25,7 @@ fn write(dir: &Path, edits: &[Edit]) {
     }
     NextCurrent::create(&env, dir, 5, None)
         .unwrap()
-        .switch(&env, dir)
+        .switch(&env, dir, None)
         .unwrap();
 }
 
@@ -261,6 +261,6 @@ fn write_the_fixture() {
     }
     NextCurrent::create(&env, &dir, 3, None)
         .unwrap()
-        .switch(&env, &dir)
+        .switch(&env, &dir, None)
         .unwrap();
 }

@@ -384,3 +384,33 @@ fn what_others_replace_goes_at_once_past_what_was_dropped() {
     assert_eq!(set.delete_obsolete().unwrap(), 1);
     assert_eq!(on_disk(&set), [live]);
 }
+
+/// A checkpoint begins when a deletion has seen no hold, and before it takes its file.
+#[test]
+fn a_file_that_becomes_obsolete_during_a_hold_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let set = Arc::new(open(dir.path()));
+    let live = set.apply(flush(&set)).unwrap();
+    let id = live.files().next().unwrap().1.file_id;
+    drop(live);
+    let held = Arc::new(Mutex::new(None));
+    let (other, hold) = (Arc::clone(&set), Arc::clone(&held));
+    pause_points::on_this_thread(move |point| {
+        if point == PausePoint::ObsoleteWanted && hold.lock().is_none() {
+            let guard = other.hold_files();
+            assert!(other.state().files.contains_key(&id));
+            let edit = Edit {
+                removed: vec![(0, id)],
+                ..Edit::default()
+            };
+            drop(other.apply(edit).unwrap());
+            assert_eq!(other.obsolete().0, 1);
+            *hold.lock() = Some(guard);
+        }
+    });
+    assert_eq!(set.delete_obsolete().unwrap(), 0);
+    pause_points::clear();
+    assert_eq!(on_disk(&set), [id], "the state of the hold names it");
+    *held.lock() = None;
+    assert_eq!(set.delete_obsolete().unwrap(), 1);
+}

@@ -243,3 +243,94 @@ fn outcomes_find_room_on_a_full_disk() {
         );
     }
 }
+
+fn no_file_opens(env: &FaultEnv, errno: Errno) {
+    fail(env, CallClass::Open, errno, true);
+}
+
+/// Commits until an append is refused because no file can be opened. Returns the last seqno.
+fn commit_until_refused(wal: &Wal, mut seqno: u64) -> u64 {
+    loop {
+        match wal.append(&[batch(seqno + 1, &[7; 3000])], OutcomeRoom::Leave) {
+            Ok(appended) => wal.sync_to(appended.lsn).unwrap(),
+            Err(error) => {
+                assert_eq!(*error.kind(), ErrorKind::NoDescriptor);
+                return seqno;
+            }
+        }
+        seqno += 1;
+    }
+}
+
+#[test]
+fn commits_go_on_in_released_segments_while_no_file_can_be_opened() {
+    for errno in [
+        Errno::NoMemory,
+        Errno::SystemTableFull,
+        Errno::ProcessTableFull,
+    ] {
+        let mem = MemEnv::new();
+        mem.create_dir_all(&dir()).unwrap();
+        let env = FaultEnv::new(Arc::new(mem.clone()));
+        env.keep_dir_open(&dir()).unwrap();
+        let wal = open(&env, options(), 1, LogEnd::default()).unwrap();
+        let mut seqno = 0;
+        while wal.current_segment() < 4 {
+            seqno += 1;
+            commit(&wal, seqno, &[7; 3000]).unwrap();
+        }
+        wal.release_before(4).unwrap();
+        no_file_opens(&env, errno);
+        let before = seqno;
+        seqno = commit_until_refused(&wal, seqno);
+        // Two released segments are kept, of seven blocks each.
+        assert!(seqno >= before + 14, "{} commits", seqno - before);
+        // Nothing has stopped, and the next commit finds its segment.
+        env.clear();
+        for _ in 0..20 {
+            seqno += 1;
+            commit(&wal, seqno, &[7; 3000]).unwrap();
+        }
+        drop(wal);
+        let (found, _) = replayed(&mem.crash(0), 4).unwrap();
+        assert_eq!(found.last(), Some(&seqno));
+        assert!(found.is_sorted() && found.len() as u64 > seqno - before);
+    }
+}
+
+#[test]
+fn a_directory_that_cannot_be_opened_refuses_one_append() {
+    // Once or for a while, at each of the calls that open something.
+    for nth in 1..8 {
+        let (mem, env, wal) = setup();
+        env.inject(Fault {
+            class: CallClass::Open,
+            nth,
+            sticky: nth % 2 == 0,
+            errno: Errno::ProcessTableFull,
+        });
+        let mut refused = 0;
+        let mut seqno = 0;
+        for step in 0..60 {
+            match wal.append(&[batch(seqno + 1, &[7; 3000])], OutcomeRoom::Leave) {
+                Ok(appended) => {
+                    wal.sync_to(appended.lsn).unwrap();
+                    seqno += 1;
+                }
+                Err(error) => {
+                    assert_eq!(*error.kind(), ErrorKind::NoDescriptor);
+                    refused += 1;
+                }
+            }
+            if step == 40 {
+                env.clear();
+            }
+        }
+        assert!(refused > 0, "call {nth}");
+        wal.close().unwrap();
+        assert_eq!(
+            replayed(&mem.crash(0), 1).unwrap().0,
+            Vec::from_iter(1..=seqno)
+        );
+    }
+}

@@ -232,3 +232,36 @@ fn a_segment_made_of_the_reserve_without_a_length_is_the_reserve_again() {
     assert_eq!(append_all(&wal, &mut seqno, FullDiskAccess::Ordinary), 0);
     assert!(append_all(&wal, &mut seqno, FullDiskAccess::Deletions) > 100);
 }
+
+/// A start on a full disk takes a segment that the last incarnation prepared and did not use. No
+/// power cut leaves the new segment's header under the old name.
+#[test]
+fn an_unused_segment_has_its_new_name_before_its_new_header() {
+    let mut died = 0;
+    for nth in 1..30 {
+        let (env, _, wal) = setup();
+        commit(&wal, 1, b"").unwrap();
+        wal.prepare_cut().unwrap();
+        drop(wal);
+        let env = env.kill();
+        env.fill();
+        let before = env.read(&segment_path(2)).unwrap();
+        let (_, end) = replayed(&env, 1).unwrap();
+        env.crash_at_sync(env.sync_points() + nth);
+        let opened = open(&env, options(), 3, end.log_end());
+        let done = opened.is_ok();
+        drop(opened);
+        died += u64::from(env.is_dead());
+        for seed in 0..6 {
+            let env = env.crash(seed);
+            if let Ok(found) = env.read(&segment_path(2)) {
+                assert!(found[..4096] == before[..4096], "cut at sync {nth}");
+            }
+            assert_eq!(replayed(&env, 1).unwrap().0, [1]);
+        }
+        if done && !env.is_dead() {
+            break;
+        }
+    }
+    assert!(died > 3, "{died}");
+}

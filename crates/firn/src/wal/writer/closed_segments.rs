@@ -44,6 +44,12 @@ impl Wal {
             .collect()
     }
 
+    /// Whether a segment with id `first` or larger exists before the current one. Unlike those of
+    /// [`Self::closed_segments`], its groups may not be durable yet.
+    pub fn has_left_segment(&self, first: SegmentId) -> bool {
+        self.shared.state.lock().old.range(first..).next().is_some()
+    }
+
     /// Whether any record was appended since the log moved to its current segment.
     pub fn segment_used(&self) -> bool {
         self.shared.state.lock().segment_used()

@@ -49,6 +49,8 @@ pub(super) struct WalState {
     pub outcomes: u64,
     /// Id of the segment that the background thread has been asked to prepare.
     pub next_wanted: SegmentId,
+    /// The background thread shall try again to prepare the segment `next_wanted`.
+    pub ask_again: bool,
     /// Segments before the current one that were not released yet.
     pub old: BTreeMap<SegmentId, OldSegment>,
     /// Segments with this id or a larger one are not released.
@@ -95,6 +97,7 @@ impl WalState {
             next: None,
             outcomes: 0,
             next_wanted: 0,
+            ask_again: false,
             old,
             kept_from: SegmentId::MAX,
             progress: DurablePrefix::new(PrefixEnd {
@@ -284,12 +287,16 @@ impl WalState {
         lsn <= end.lsn
     }
 
-    /// Whether the background thread should now prepare the next segment: half of the current one
-    /// is used.
+    /// Whether the background thread should now prepare the next segment. It does as soon as the
+    /// current one is in use: then commits go on for a whole segment while no file can be opened.
     pub(super) fn should_prepare(&self) -> bool {
-        self.next.is_none()
-            && self.next_wanted <= self.segment.id
-            && self.offset + self.open.len() as u64 > self.segment.size / 2
+        self.next.is_none() && self.next_wanted <= self.segment.id
+    }
+
+    /// Bytes of the files from segment `first` to the current one.
+    pub(super) fn bytes_from(&self, first: SegmentId) -> u64 {
+        let old = self.old.range(first..).map(|(_, old)| old.size);
+        old.sum::<u64>() + self.segment.size
     }
 
     /// The lowest segment that must not be released: the current one, or one with groups that are

@@ -11,7 +11,6 @@
 
 use super::archive_records::clock_records;
 use super::panic_guard::{CommitGuard, PoisonOnPanic};
-use super::prepare::unpin;
 use super::{Pipeline, PipelineState, PreparedLogPin, counter_records, file_ids};
 use crate::base::health::FullDisk;
 use crate::base::key::SEQNO_COMMITTED_MAX;
@@ -122,8 +121,9 @@ impl Pipeline {
         if let CommitRecord::Prepared { prepared, .. } = what {
             // The memtable takes over the pin in the same step, so that the segment is never
             // released.
-            state.active.lower_min_segment(prepared.segment);
-            unpin(&mut state.pins, prepared.segment);
+            if let Some(pinned) = state.pins.remove(prepared) {
+                state.active.lower_min_segment(pinned);
+            }
         }
         if let CommitRecord::Prepared {
             binlog: Some(at), ..
@@ -138,6 +138,7 @@ impl Pipeline {
         unfinished.writes_to(&memtable);
         memtable.set_last_lsn(appended.lsn);
         memtable.set_last_commit(seqno);
+        self.note_segment(&mut state, appended.segment);
         drop(appending);
         drop(state);
         pause_points::at(PausePoint::Sequenced);
@@ -228,8 +229,8 @@ impl Pipeline {
             prepared, binlog, ..
         } = what
         {
-            min_segment = min_segment.min(prepared.segment);
-            unpin(&mut state.pins, prepared.segment);
+            let pinned = state.pins.remove(prepared);
+            min_segment = min_segment.min(pinned.unwrap_or(min_segment));
             if let Some(at) = binlog {
                 state.binlog.set(at);
             }
@@ -247,6 +248,7 @@ impl Pipeline {
         let mut queued = vec![Flushable::Run(Arc::new(run))];
         queued.extend(stays.then_some(Flushable::Memtable(before)));
         self.replace_active(&mut state, id + 1, &queued);
+        self.note_segment(&mut state, appended.segment);
         state.last_seqno = seqno;
         state.queue.push_back(false);
         self.note_undurable(&mut state, appended.lsn, seqno);

@@ -1,48 +1,41 @@
 //! First phase of a two-phase commit: a transaction's changes go to the log before its outcome.
 
+use super::log_pins::PinnedTransaction;
 use super::server_run::run_name;
 use super::{Pipeline, counter_records, file_ids};
 use crate::base::{CounterValue, Result};
+use crate::binlog::ServerRun;
 use crate::store::FileKind;
 use crate::version::FileMeta;
 use crate::wal::{FullDiskAccess, Lsn, OutcomeRoom, Record, SegmentId};
-use crate::write::{Batch, Changes};
+use crate::write::Changes;
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::sync::Arc;
 
-/// Pins the log segment of a prepared transaction's record.
+/// Pins the log segment of a prepared transaction's record: the id of its pin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PreparedLogPin {
-    pub(super) segment: SegmentId,
-}
+pub struct PreparedLogPin(pub(super) u64);
 
 impl Pipeline {
-    /// As [`Self::prepare`], for changes of any size.
+    /// Writes a transaction's changes to the log under `xid`. On return they are as durable as the
+    /// flush mode promises. The pin shares the changes: if the transaction stays prepared for long,
+    /// it is [logged again](Self::relog_prepared).
     ///
     /// # Errors
-    /// As [`Self::prepare`].
+    /// Those of the log: `NoSpace`, `Io`, `Poisoned`; the transaction is not prepared.
     pub fn prepare_changes(
         &self,
         xid: &[u8],
-        changes: &Changes,
+        changes: &Arc<Changes>,
         counters: &[(u64, CounterValue)],
     ) -> Result<PreparedLogPin> {
-        match changes {
-            Changes::Batch(batch) => self.prepare(xid, batch, counters),
-            Changes::Run(files) => {
-                let (ids, info) = (file_ids(files), FileMeta::encode_all(files));
-                if let Some(store) = &self.archived {
-                    store.keep(FileKind::Sst, &ids)?;
-                }
-                let record = Record::PrepareRun {
-                    xid,
-                    files: Cow::Borrowed(&ids),
-                    info: &info,
-                };
-                let deletes = || files.iter().all(|file| file.deletes == file.entries);
-                self.append_prepare(record, counters, deletes)
-            }
+        if let (Changes::Run(files), Some(store)) = (&**changes, &self.archived) {
+            store.keep(FileKind::Sst, &file_ids(files))?;
         }
+        self.append_prepare(xid, changes, counters, || match &**changes {
+            Changes::Batch(batch) => batch.only_deletes(),
+            Changes::Run(files) => files.iter().all(|file| file.deletes == file.entries),
+        })
     }
 
     /// As [`Self::prepare_changes`], for a transaction that recovery has found prepared: its record
@@ -50,25 +43,8 @@ impl Pipeline {
     ///
     /// # Errors
     /// Those of the log: `NoSpace`, `Io`, `Poisoned`.
-    pub fn prepare_recovered(&self, xid: &[u8], changes: &Changes) -> Result<PreparedLogPin> {
-        match changes {
-            Changes::Batch(batch) => {
-                let record = Record::Prepare {
-                    xid,
-                    batch: batch.as_bytes(),
-                };
-                self.append_prepare(record, &[], || true)
-            }
-            Changes::Run(files) => {
-                let (ids, info) = (file_ids(files), FileMeta::encode_all(files));
-                let record = Record::PrepareRun {
-                    xid,
-                    files: Cow::Borrowed(&ids),
-                    info: &info,
-                };
-                self.append_prepare(record, &[], || true)
-            }
-        }
+    pub fn prepare_recovered(&self, xid: &[u8], changes: &Arc<Changes>) -> Result<PreparedLogPin> {
+        self.append_prepare(xid, changes, &[], || true)
     }
 
     /// Whether the log has no segment: nothing becomes durable until there is room on the disk.
@@ -77,40 +53,50 @@ impl Pipeline {
     }
 
     /// Keeps the segments from `segment` on for a transaction that recovery has found prepared
-    /// there, because the disk has no room to write it again.
-    pub fn adopt_prepared(&self, segment: SegmentId) -> PreparedLogPin {
+    /// there, because the disk has no room to write it again. `run`: the server run that prepared
+    /// it.
+    pub fn adopt_prepared(
+        &self,
+        segment: SegmentId,
+        xid: &[u8],
+        changes: &Arc<Changes>,
+        run: Option<Arc<ServerRun>>,
+    ) -> PreparedLogPin {
         let mut state = self.state.lock();
         self.wal.expect_outcome();
-        *state.pins.entry(segment).or_default() += 1;
-        PreparedLogPin { segment }
-    }
-
-    /// Writes a transaction's batch to the log under `xid`. On return it is as durable as the flush
-    /// mode promises.
-    ///
-    /// # Errors
-    /// Those of the log: `NoSpace`, `Io`, `Poisoned`; the transaction is not prepared.
-    pub fn prepare(
-        &self,
-        xid: &[u8],
-        batch: &Batch,
-        counters: &[(u64, CounterValue)],
-    ) -> Result<PreparedLogPin> {
-        let record = Record::Prepare {
-            xid,
-            batch: batch.as_bytes(),
-        };
-        self.append_prepare(record, counters, || batch.only_deletes())
+        state.pins.add(PinnedTransaction {
+            segment,
+            xid: xid.to_vec(),
+            changes: Arc::clone(changes),
+            run,
+        })
     }
 
     fn append_prepare(
         &self,
-        record: Record<'_>,
+        xid: &[u8],
+        changes: &Arc<Changes>,
         counters: &[(u64, CounterValue)],
         only_deletes: impl FnOnce() -> bool,
     ) -> Result<PreparedLogPin> {
+        let (ids, info);
+        let record = match &**changes {
+            Changes::Batch(batch) => Record::Prepare {
+                xid,
+                batch: batch.as_bytes(),
+            },
+            Changes::Run(files) => {
+                (ids, info) = (file_ids(files), FileMeta::encode_all(files));
+                Record::PrepareRun {
+                    xid,
+                    files: Cow::Borrowed(&ids),
+                    info: &info,
+                }
+            }
+        };
         let mut state = self.state.lock();
         self.health.check()?;
+        self.freeze_if_full(&mut state);
         let run = state.run.due(self.wal.current_segment());
         let mut records = counter_records(counters);
         if let Some(run) = &run {
@@ -123,12 +109,17 @@ impl Pipeline {
             false => FullDiskAccess::Ordinary,
         };
         let appended = self.append(&records, OutcomeRoom::Keep, access)?;
-        let segment = state.run.prepared(appended.segment, run.is_some());
-        *state.pins.entry(segment).or_default() += 1;
+        let pinned = PinnedTransaction {
+            segment: state.run.prepared(appended.segment, run.is_some()),
+            xid: xid.to_vec(),
+            changes: Arc::clone(changes),
+            run: state.run.current(),
+        };
+        let prepared = state.pins.add(pinned);
+        self.note_segment(&mut state, appended.segment);
         drop(state);
-        let prepared = PreparedLogPin { segment };
         if let Err(error) = self.wait_durable(appended.lsn) {
-            unpin(&mut self.state.lock().pins, prepared.segment);
+            self.state.lock().pins.remove(prepared);
             return Err(error);
         }
         Ok(prepared)
@@ -141,24 +132,18 @@ impl Pipeline {
     pub fn rollback_prepared(&self, xid: &[u8], prepared: PreparedLogPin) -> Result<Lsn> {
         let mut state = self.state.lock();
         self.health.check()?;
+        self.freeze_if_full(&mut state);
         let appended = self
             .wal
             .append(&[Record::Rollback { xid }], OutcomeRoom::Use)?;
         // As at a commit, the prepare record stays until the rollback is durable: otherwise its
         // segment could be released, and a power cut that takes the rollback would forget the
         // transaction.
-        state.active.lower_min_segment(prepared.segment);
-        state.active.set_last_lsn(appended.lsn);
-        unpin(&mut state.pins, prepared.segment);
-        Ok(appended.lsn)
-    }
-}
-
-pub(super) fn unpin(pins: &mut BTreeMap<SegmentId, usize>, segment: SegmentId) {
-    if let Some(count) = pins.get_mut(&segment) {
-        *count -= 1;
-        if *count == 0 {
-            pins.remove(&segment);
+        if let Some(pinned) = state.pins.remove(prepared) {
+            state.active.lower_min_segment(pinned);
         }
+        state.active.set_last_lsn(appended.lsn);
+        self.note_segment(&mut state, appended.segment);
+        Ok(appended.lsn)
     }
 }

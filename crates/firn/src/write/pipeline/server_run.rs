@@ -30,6 +30,17 @@ impl ServerRunNote {
         due.then(|| self.run.clone())
     }
 
+    /// Notes that a record with the name of another server run was appended.
+    pub(super) fn forget_name(&mut self) {
+        self.named_in = None;
+        self.others = true;
+    }
+
+    /// The server run to which newly prepared transactions belong.
+    pub(super) fn current(&self) -> Option<Arc<ServerRun>> {
+        self.run.clone()
+    }
+
     /// Notes that a prepare record was appended, which lies in `segment` or a later one.
     /// `with_run`: a record that names the server run was appended before it. Returns the segment
     /// that the prepared transaction must pin.

@@ -1,7 +1,7 @@
 //! A table whose values may go out of line, and the conversion of its rows to records.
 
 use crate::schema::{column, int_index};
-use firn::catalog::{ColumnSchema, TableSchema};
+use firn::catalog::{ColumnSchema, TableLocking, TableSchema};
 use firn::rowcode::{Column, ColumnKind, NullBit};
 use firn::table::PartialColumn;
 use std::collections::BTreeMap;
@@ -45,6 +45,7 @@ pub fn schema() -> TableSchema {
         indexes: vec![int_index("PRIMARY", true, 0), int_index("n", false, 1)],
         primary: Some(0),
         auto_increment: None,
+        locking: TableLocking::Pessimistic,
     }
 }
 

@@ -5,6 +5,7 @@ const MIB: u64 = 1 << 20;
 fn demand(memtables: u64, write_sets: u64) -> MemoryDemand {
     MemoryDemand {
         memtables,
+        beside: 0,
         memtable_size: 64 * MIB,
         write_sets,
     }
@@ -43,6 +44,23 @@ fn ordinary_work_moves_nothing() {
     let late = split(limit, demand(300 * MIB, 0));
     assert!(late.blocks < at_rest.blocks);
     assert_eq!(late.memtable_size, at_rest.memtable_size);
+}
+
+/// Memtables of an ephemeral database come out of the caches' room.
+#[test]
+fn memtables_of_a_database_beside_take_room_from_the_caches() {
+    let limit = 64 * MIB;
+    let alone = split(limit, demand(0, 0));
+    let beside = MemoryDemand {
+        beside: 8 * MIB,
+        ..demand(0, 0)
+    };
+    let shared = split(limit, beside);
+    assert_eq!(
+        alone.blocks + alone.rows,
+        shared.blocks + shared.rows + 8 * MIB
+    );
+    assert_eq!(alone.memtable_size, shared.memtable_size);
 }
 
 #[test]

@@ -559,19 +559,36 @@ impl Block {
         Some((first, second))
     }
 
-    #[cfg(test)]
-    pub(super) fn keys(&self, first: &[u8]) -> Vec<Vec<u8>> {
-        let mut keys = vec![first.to_vec()];
-        let mut input = &self.steps[..];
-        while let Some(step) = Step::take(&mut input) {
-            for _ in 0..step.len() {
-                let mut key = keys[keys.len() - 1].clone();
-                step.go(&mut key, 1);
-                keys.push(key);
-            }
+    /// The steps behind the first key, for a walk over all keys.
+    pub(super) fn walk(&self) -> BlockWalk<'_> {
+        BlockWalk {
+            input: &self.steps,
+            step: None,
+            left: 0,
         }
-        assert_eq!(keys.len() as u64, self.len);
-        assert_eq!(keys[keys.len() - 1], self.last);
-        keys
+    }
+}
+
+/// A walk over the keys of a block behind the first one.
+pub(super) struct BlockWalk<'a> {
+    input: &'a [u8],
+    step: Option<Step<'a>>,
+    /// Keys of `step` that are still to come.
+    left: u64,
+}
+
+impl BlockWalk<'_> {
+    /// Changes `key` from one key of the block to the next. False at the end of the block.
+    pub(super) fn advance(&mut self, key: &mut Vec<u8>) -> bool {
+        if self.left == 0 {
+            self.step = Step::take(&mut self.input);
+            self.left = self.step.map_or(0, Step::len);
+        }
+        let Some(step) = self.step else {
+            return false;
+        };
+        step.go(key, 1);
+        self.left -= 1;
+        true
     }
 }

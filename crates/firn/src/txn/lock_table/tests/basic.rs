@@ -180,3 +180,40 @@ fn a_lock_that_is_free_at_the_second_attempt_was_waited_for() {
         assert_eq!(table.stats().waits, 0);
     }
 }
+
+/// A report lists about as many blockers as a long queue has requests, not the square of that, and
+/// each request still leads to the holder.
+#[test]
+fn a_report_on_a_long_queue_is_short() {
+    use crate::txn::lock_table::lock_queue::LockQueue;
+    use crate::txn::lock_table::waiter::LockWaiter;
+    const REQUESTS: u64 = 1000;
+    let holder = LockOwner::new(1, 0);
+    let mut queue = LockQueue::new(&holder, Exclusive);
+    for id in 2..REQUESTS + 2 {
+        let mode = if id % 3 == 0 { Shared } else { Exclusive };
+        let waiter = LockWaiter::new(&LockOwner::new(id, 0), &Arc::from(&b"a"[..]), mode, false);
+        queue.enqueue(&waiter);
+    }
+    let mut listed = 0;
+    let mut leads_to_holder = std::collections::HashSet::from([1]);
+    let mut reported = 0;
+    queue.for_each_wait(|waiter, blockers| {
+        reported += 1;
+        listed += blockers.len();
+        let id = waiter.owner.id();
+        assert!(
+            blockers
+                .iter()
+                .any(|blocker| leads_to_holder.contains(blocker)),
+            "{id}"
+        );
+        leads_to_holder.insert(id);
+        if id < 60 {
+            let all = queue.blockers(waiter);
+            assert!(all.iter().map(|owner| owner.id()).eq(blockers));
+        }
+    });
+    assert_eq!(reported, REQUESTS);
+    assert!(listed < 64 * 64 + 2 * REQUESTS as usize, "{listed}");
+}

@@ -1,0 +1,123 @@
+//! Histories of optimistic tables: statements read at one instant and lock nothing; commits
+//! validate.
+
+use super::*;
+
+fn optimistic(level: IsolationLevel) -> Script {
+    let mut s = script(level);
+    s.history.setup.optimistic = vec![LIST];
+    s
+}
+
+#[test]
+fn an_update_of_an_old_version_does_not_commit() {
+    for level in BOTH {
+        let mut s = optimistic(level);
+        let (a, b) = (s.begin(), s.begin());
+        s.lock(b, range(100, 100, 1), &[(100, &[1])]);
+        s.append(a, range(100, 100, 1), 10);
+        s.commit(a);
+        s.append(b, range(100, 100, 1), 20);
+        s.commit(b);
+        s.look(&[(100, &[1, 10, 20]), (102, &[2])]);
+        assert_eq!(s.names(), ["lost update"], "{level:?}");
+    }
+}
+
+#[test]
+fn rows_read_for_update_do_not_change_before_the_commit() {
+    for level in BOTH {
+        for writes in [true, false] {
+            let mut s = optimistic(level);
+            let (a, b) = (s.begin(), s.begin());
+            s.lock(a, range(100, 100, 1), &[(100, &[1])]);
+            s.lock(b, range(102, 102, 1), &[(102, &[2])]);
+            s.append(b, range(100, 100, 1), 20);
+            if writes {
+                s.append(a, range(102, 102, 1), 10);
+            }
+            s.commit(b);
+            s.commit(a);
+            match writes {
+                true => {
+                    s.look(&[(100, &[1, 20]), (102, &[2, 10])]);
+                    assert_eq!(s.names(), ["G2-item"], "{level:?}");
+                }
+                false => {
+                    s.look(&[(100, &[1, 20]), (102, &[2])]);
+                    assert_eq!(s.names(), ["G-single, by the clock"], "{level:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn locking_reads_share_the_snapshot() {
+    for level in BOTH {
+        let mut s = optimistic(level);
+        let t = s.begin();
+        s.lock(t, all(), &[(100, &[1]), (102, &[2])]);
+        let a = s.begin();
+        s.append(a, all(), 10);
+        s.commit(a);
+        // An old state for a locking read elsewhere; here it is the snapshot's.
+        s.lock(t, all(), &[(100, &[1]), (102, &[2])]);
+        s.commit(t);
+        s.look(&[(100, &[1, 10]), (102, &[2, 10])]);
+        let names = s.names();
+        match level {
+            IsolationLevel::ReadCommitted => assert_eq!(names, ["G-single, by the clock"]),
+            _ => assert_eq!(names, [""; 0]),
+        }
+        s.history.setup.optimistic.clear();
+        assert!(!s.names().is_empty(), "{level:?}");
+    }
+}
+
+#[test]
+fn a_range_is_not_locked() {
+    let mut s = optimistic(IsolationLevel::RepeatableRead);
+    s.history.setup.gap_locks = true;
+    let (t, a) = (s.begin(), s.begin());
+    s.lock(t, all(), &[(100, &[1]), (102, &[2])]);
+    s.insert(a, 101, 10);
+    s.commit(a);
+    s.append(t, range(102, 102, 1), 20);
+    s.commit(t);
+    s.look(&[(100, &[1]), (101, &[10]), (102, &[2, 20])]);
+    assert_eq!(s.names(), [""; 0]);
+    s.history.setup.optimistic.clear();
+    assert_eq!(s.names().len(), 1);
+}
+
+#[test]
+fn an_insert_or_a_failed_statement_may_have_taken_the_snapshot() {
+    for failed in [false, true] {
+        let mut s = optimistic(IsolationLevel::RepeatableRead);
+        let (t, a) = (s.begin(), s.begin());
+        match failed {
+            true => {
+                let (_, o) = s.lock(t, all(), &[]);
+                s.history.txns[t].ops[o].status = StatementStatus::Failed;
+            }
+            false => {
+                s.insert(t, 101, 11);
+            }
+        }
+        s.append(a, all(), 10);
+        s.commit(a);
+        let own: &[(u64, &[Element])] = match failed {
+            true => &[(100, &[1]), (102, &[2])],
+            false => &[(100, &[1]), (101, &[11]), (102, &[2])],
+        };
+        s.read(t, own);
+        s.commit(t);
+        let mut rows: Vec<(u64, &[Element])> = vec![(100, &[1, 10]), (102, &[2, 10])];
+        if !failed {
+            rows.push((101, &[11]));
+        }
+        s.look(&rows);
+        assert_eq!(s.names(), [""; 0], "failed: {failed}");
+    }
+}

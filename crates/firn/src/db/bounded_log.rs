@@ -1,0 +1,51 @@
+//! Keeps the log that a recovery would replay within `max_wal_size`.
+//!
+//! Two things hold log: memtables, which freeze when the log behind them reaches half of the limit
+//! ([`crate::write::Pipeline`]), and prepared transactions, which this module has logged again. A
+//! log archive that does not answer and a checkpoint under way hold log, too; they are no part of
+//! what a recovery replays.
+
+use super::Db;
+use super::background::BackgroundWork;
+use crate::base::Result;
+use crate::base::health::FullDisk;
+use std::sync::atomic::Ordering;
+
+/// While the prepare records of all prepared transactions are larger than this share of the limit,
+/// the limit counts as larger: logging them again must not write more log than it gives back.
+const PREPARED_SHARE: u64 = 4;
+
+impl BackgroundWork {
+    /// Logs prepared transactions again that hold more than half of the log's limit. Returns their
+    /// number.
+    pub(super) fn bound_log(&self) -> Result<u64> {
+        let Some((floor, prepared_bytes)) = self.pipeline.prepared_log() else {
+            return Ok(0);
+        };
+        // On a full disk, logging them again would take room first.
+        if self.health.is_full(Some(FullDisk::Log)) {
+            return Ok(0);
+        }
+        let limit = self.options.mutable.max_wal_size.load(Ordering::Relaxed);
+        let limit = limit.max(prepared_bytes.saturating_mul(PREPARED_SHARE));
+        if self.wal.bytes_from(floor) <= limit / 2 {
+            return Ok(0);
+        }
+        self.pipeline.relog_prepared(self.wal.current_segment())
+    }
+}
+
+impl Db {
+    /// Logs transactions again that have been prepared for long, so that they hold no old log.
+    /// Returns their number. With background jobs, a thread calls this once a second.
+    ///
+    /// # Errors
+    /// Those of the log: `NoSpace`, `NoDescriptor`, `Poisoned`. The transactions then go on to hold
+    /// the log that they held.
+    pub fn bound_log(&self) -> Result<u64> {
+        self.work.bound_log()
+    }
+}
+
+#[cfg(test)]
+mod tests;

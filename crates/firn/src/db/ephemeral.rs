@@ -1,0 +1,81 @@
+//! Ephemeral databases: they stand beside a database, and exist only as long as it is open.
+//!
+//! An ephemeral database has no log, syncs nothing and is never recovered. Everything else is as in
+//! every database: memtables are flushed to files, compactions drop garbage, large values lie in
+//! blob files. It uses the block cache, the memory limit and the I/O rate of its host.
+//!
+//! The block cache knows blocks by the ids of their files, so each ephemeral database of a host
+//! takes its ids from an epoch of its own, counted down from the last one.
+
+use super::Db;
+use crate::base::epoch::EPOCH_MAX;
+use crate::base::options::{MutableOptions, Options};
+use crate::base::{Error, Result};
+use crate::env::UnsyncedEnv;
+use crate::version::VersionSet;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+impl Db {
+    /// Opens an ephemeral database in `dir`. What the directory had is removed.
+    ///
+    /// # Errors
+    /// `Busy`, `NoSpace`, `Io`; `Unsupported` if the host has opened too many of them.
+    pub fn open_ephemeral(&self, dir: &Path) -> Result<Arc<Self>> {
+        self.remove_ephemeral(dir)?;
+        let host = self.options();
+        let mutable = MutableOptions::default();
+        // The host warns of old snapshots.
+        mutable.snapshot_age_warning_s.store(0, Ordering::Relaxed);
+        let options = Options {
+            mutable: Arc::new(mutable),
+            row_cache_size: 0,
+            background_jobs: host.background_jobs.min(1),
+            ephemeral: true,
+            log_archive_dir: None,
+            ..host.clone()
+        };
+        let env = Arc::new(UnsyncedEnv::new(Arc::clone(&self.env)));
+        Self::open_at(env, dir, options, None, None, Some(self))
+    }
+
+    /// Removes the directory of an ephemeral database that is closed, or that another process has
+    /// left. No effect if it is missing.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn remove_ephemeral(&self, dir: &Path) -> Result<()> {
+        if !self.env.exists(dir)? {
+            return Ok(());
+        }
+        for name in self.env.list_dir(dir)? {
+            self.env.remove(&dir.join(name))?;
+        }
+        self.env.remove_dir(dir)
+    }
+
+    /// As [`Self::remove_ephemeral`], for each directory in `parent`.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn remove_ephemeral_in(&self, parent: &Path) -> Result<()> {
+        if !self.env.exists(parent)? {
+            return Ok(());
+        }
+        for name in self.env.list_dir(parent)? {
+            self.remove_ephemeral(&parent.join(name))?;
+        }
+        Ok(())
+    }
+}
+
+/// Gives a new ephemeral database its epoch.
+pub(super) fn begin(host: &Db, versions: &VersionSet) -> Result<()> {
+    let number = host.ephemeral_opened.fetch_add(1, Ordering::Relaxed);
+    let epoch = EPOCH_MAX.saturating_sub(number);
+    if epoch <= host.work.versions.identity().epoch {
+        return Err(Error::unsupported("epochs of temporary files are used up"));
+    }
+    versions.begin_epoch(epoch, 0)
+}

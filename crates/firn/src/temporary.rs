@@ -1,0 +1,274 @@
+//! Temporary tables: tables of one session, which a crash, a restart or the end of the session
+//! removes.
+//!
+//! They live in an ephemeral database beside the server's, opened with the first of them. There a
+//! table costs what it costs elsewhere, without log record, sync and entry on disk: rows go to a
+//! memtable, large tables to files, and every kind of index and column is the same.
+//!
+//! ```text
+//! TemporaryTables ── name of the table ──▶ EphemeralDb ── Db without log
+//!                                               ▲
+//! session ── TemporaryTransactions ── a second transaction, begun at the first use
+//! ```
+//!
+//! - *Found by name.* The server makes up a path for each temporary table, and never uses it again.
+//!   A replica passes temporary tables from one thread to another, so no table belongs to a
+//!   session; two sessions never use one at the same time.
+//! - *No locks, no snapshots.* There is one user, so reads take the newest state, and writes take
+//!   no row locks.
+//! - *Ids are not reused.* When an ephemeral database has given out many index ids, the next table
+//!   goes to a new one, and the old one closes with its last table and transaction.
+//!
+//! Rejected: tables in memory with a spill of their own (a second implementation of indexes,
+//! cursors, savepoints and blobs); entries in the server's database (each would be logged, and a
+//! thousand tables a second use up the index ids in weeks).
+
+mod transactions;
+
+pub use transactions::{SessionStatement, TemporarySavepoint, TemporaryTransactions};
+
+use crate::base::event_listener::Severity;
+use crate::base::{Error, ErrorKind, Result};
+use crate::catalog::{NewTable, TableEntry, TableSchema};
+use crate::db::Db;
+use crate::table::Table;
+use parking_lot::RwLock;
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Name of the directory in the database's that has the ephemeral databases.
+pub const DIRECTORY: &str = "temporary";
+
+/// Index ids that an ephemeral database gives out; an id has 32 bits.
+const INDEX_IDS_MAX: u64 = 1 << 24;
+
+/// An ephemeral database. It is closed, and its directory removed, when its last user is gone:
+/// [`TemporaryTables`] as long as new tables go there or it has tables, and each open transaction.
+pub struct EphemeralDb {
+    db: Arc<Db>,
+    host: Arc<Db>,
+    /// Whether new tables go there.
+    is_current: AtomicBool,
+}
+
+impl EphemeralDb {
+    /// The database.
+    pub fn db(&self) -> &Arc<Db> {
+        &self.db
+    }
+
+    /// Whether new tables go there.
+    fn is_current(&self) -> bool {
+        self.is_current.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for EphemeralDb {
+    fn drop(&mut self) {
+        let closed = self.db.close();
+        let removed = self.host.remove_ephemeral(self.db.dir());
+        if let Err(error) = closed.and(removed) {
+            // The next start removes what is left.
+            warn(&self.host, &error);
+        }
+    }
+}
+
+fn warn(host: &Db, error: &Error) {
+    let message = format!("files of temporary tables are left: {error}");
+    host.options().listener.log(Severity::Warning, &message);
+}
+
+#[derive(Default)]
+struct Known {
+    current: Option<Arc<EphemeralDb>>,
+    /// Number of ephemeral databases opened so far.
+    opened: u64,
+    tables: HashMap<String, Arc<EphemeralDb>>,
+}
+
+/// The temporary tables of a server.
+pub struct TemporaryTables {
+    host: Arc<Db>,
+    directory: PathBuf,
+    index_ids_max: u64,
+    /// Written for the moment in which a name comes or goes, and while an ephemeral database is
+    /// opened. Nothing else is locked under it but what opening takes.
+    known: RwLock<Known>,
+}
+
+impl TemporaryTables {
+    /// No tables. Removes what an earlier process has left beside `host`.
+    pub fn new(host: Arc<Db>) -> Self {
+        Self::with_index_ids(host, INDEX_IDS_MAX)
+    }
+
+    /// As [`Self::new`], with another number of index ids before the next database begins.
+    pub fn with_index_ids(host: Arc<Db>, index_ids_max: u64) -> Self {
+        let directory = host.dir().join(DIRECTORY);
+        if let Err(error) = host.remove_ephemeral_in(&directory) {
+            warn(&host, &error);
+        }
+        Self {
+            host,
+            directory,
+            index_ids_max,
+            known: RwLock::default(),
+        }
+    }
+
+    /// The database of the temporary table called `name`, if there is one.
+    pub fn find(&self, name: &str) -> Option<Arc<EphemeralDb>> {
+        self.known.read().tables.get(name).cloned()
+    }
+
+    /// Creates a table. `autoincrement` is its first AUTO_INCREMENT value. `session` are the
+    /// transactions of the session that creates it.
+    ///
+    /// # Errors
+    /// `AlreadyExists`; those of opening a database.
+    pub fn create(
+        &self,
+        name: &str,
+        schema: TableSchema,
+        autoincrement: u64,
+        session: &mut TemporaryTransactions,
+    ) -> Result<()> {
+        let database = self.take_name(name)?;
+        let created = Self::create_in(&database, name, schema, autoincrement);
+        match created {
+            Ok(()) => session.renew_points(&database),
+            Err(_) => self.give_name_back(name),
+        }
+        created
+    }
+
+    fn create_in(
+        database: &EphemeralDb,
+        name: &str,
+        schema: TableSchema,
+        autoincrement: u64,
+    ) -> Result<()> {
+        let db = &database.db;
+        let definition = NewTable {
+            schema: schema.clone(),
+            frm: &[],
+            version: &[],
+            created_micros: db.wall_micros(),
+        };
+        db.catalog().create(name, definition)?;
+        if autoincrement > 1 {
+            let table = Table::open(db.catalog(), name, schema, &[])?;
+            table.set_autoincrement(autoincrement, 0, db.context())?;
+        }
+        Ok(())
+    }
+
+    /// Enters the name of a new table, in the database that takes new tables.
+    fn take_name(&self, name: &str) -> Result<Arc<EphemeralDb>> {
+        let mut known = self.known.write();
+        if known.tables.contains_key(name) {
+            let message = format!("table {name} exists already");
+            return Err(Error::new(ErrorKind::AlreadyExists, message));
+        }
+        let takes_more = |current: &Arc<EphemeralDb>| {
+            let db = &current.db;
+            db.catalog().last_index_id() < self.index_ids_max
+                && !db.context().pipeline.is_poisoned()
+        };
+        let before = match known.current.take() {
+            Some(current) if takes_more(&current) => {
+                known.current = Some(current);
+                None
+            }
+            before => before,
+        };
+        if let Some(before) = &before {
+            before.is_current.store(false, Ordering::Relaxed);
+        }
+        let current = match &known.current {
+            Some(current) => Arc::clone(current),
+            None => {
+                let dir = self.directory.join(known.opened.to_string());
+                known.opened += 1;
+                let opened = Arc::new(EphemeralDb {
+                    db: self.host.open_ephemeral(&dir)?,
+                    host: Arc::clone(&self.host),
+                    is_current: AtomicBool::new(true),
+                });
+                Arc::clone(known.current.insert(opened))
+            }
+        };
+        known.tables.insert(name.to_owned(), Arc::clone(&current));
+        drop(known);
+        // Closes it if it has no table.
+        drop(before);
+        Ok(current)
+    }
+
+    fn give_name_back(&self, name: &str) {
+        let database = self.known.write().tables.remove(name);
+        // Outside the lock: the last table of a database closes it.
+        drop(database);
+    }
+
+    /// Drops a table. `session` are the transactions of the session that drops it, if it has any:
+    /// if one has changed the table, the changes are gone, whether it commits or not.
+    ///
+    /// # Errors
+    /// `NotFound`; those of a commit.
+    pub fn drop_table(
+        &self,
+        name: &str,
+        session: Option<&mut TemporaryTransactions>,
+    ) -> Result<()> {
+        let (database, entry) = self.entry(name)?;
+        if let Some(session) = session {
+            session.will_retire(&database, &entry.index_ids());
+        }
+        match database.db.catalog().drop_table(name) {
+            // Nobody reads a database again that has failed.
+            Err(error) if !database.db.context().pipeline.is_poisoned() => return Err(error),
+            _ => {}
+        }
+        self.give_name_back(name);
+        Ok(())
+    }
+
+    /// Empties a table.
+    ///
+    /// # Errors
+    /// As for [`Self::drop_table`].
+    pub fn truncate(&self, name: &str, session: &mut TemporaryTransactions) -> Result<()> {
+        let (database, entry) = self.entry(name)?;
+        session.will_retire(&database, &entry.index_ids());
+        database.db.catalog().truncate(name)?;
+        session.renew_points(&database);
+        Ok(())
+    }
+
+    fn entry(&self, name: &str) -> Result<(Arc<EphemeralDb>, Arc<TableEntry>)> {
+        let missing = || Error::new(ErrorKind::NotFound, format!("table {name} does not exist"));
+        let database = self.find(name).ok_or_else(missing)?;
+        let entry = database.db.catalog().get(name)?;
+        Ok((database, entry))
+    }
+
+    /// Number of temporary tables.
+    pub fn len(&self) -> usize {
+        self.known.read().tables.len()
+    }
+
+    /// Whether there is no temporary table.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Forgets all tables and closes their databases. Sessions and open tables are gone by now.
+    pub fn close(&self) {
+        let known = std::mem::take(&mut *self.known.write());
+        drop(known);
+    }
+}

@@ -1,0 +1,87 @@
+//! The rows of which a transaction's own version hides that of its snapshot.
+
+use super::lock_table::KeySet;
+use crate::base::memory_tracker::{MemoryCharge, MemoryTracker};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Keys that are kept one by one. If there are more, they move to the sorted set.
+const SINGLE_MAX: usize = 1024;
+
+/// Memory of a key that is kept alone, without its bytes: its slot in the tree, which is half full,
+/// and the header of its allocation.
+const SINGLE_OVERHEAD: u64 = 48;
+
+/// Keys of rows that were newer than the transaction's snapshot when it wrote them.
+///
+/// A rollback removes no key: a row is hidden if its key is here *and* the transaction still has a
+/// version of its own of it, for which the caller asks its write set. A row that it writes again
+/// after the rollback is still newer than the snapshot, so it is hidden again rightly.
+///
+/// A long transaction may hide millions of rows. All but the newest are a [`KeySet`]: keys with
+/// consecutive numbers take nothing, others two to about ten bytes more than the suffix that
+/// differs. They are not spilled, since each takes a small part of the spilled row's size, and each
+/// read through a secondary index asks for keys. Their memory counts as that of uncommitted
+/// changes.
+pub(super) struct HiddenRows {
+    single: BTreeSet<Box<[u8]>>,
+    single_bytes: u64,
+    many: KeySet,
+    many_bytes: u64,
+    charge: MemoryCharge,
+}
+
+impl HiddenRows {
+    /// No rows; the memory of later ones counts in `tracker`.
+    pub(super) fn new(tracker: &Arc<MemoryTracker>) -> Self {
+        Self {
+            single: BTreeSet::new(),
+            single_bytes: 0,
+            many: KeySet::default(),
+            many_bytes: 0,
+            charge: MemoryCharge::new(Arc::clone(tracker)),
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.single.is_empty() && self.many.len() == 0
+    }
+
+    pub(super) fn contains(&self, row_key: &[u8]) -> bool {
+        self.single.contains(row_key) || self.many.contains(row_key)
+    }
+
+    pub(super) fn add(&mut self, row_key: &[u8]) {
+        if self.contains(row_key) {
+            return;
+        }
+        self.single.insert(row_key.into());
+        self.single_bytes += row_key.len() as u64 + SINGLE_OVERHEAD;
+        if self.single.len() > SINGLE_MAX {
+            for key in std::mem::take(&mut self.single) {
+                self.many.insert(&key);
+            }
+            self.single_bytes = 0;
+            self.many_bytes = self.many.bytes();
+        }
+        self.charge.set(self.bytes());
+    }
+
+    pub(super) fn clear(&mut self) {
+        if !self.is_empty() {
+            self.single.clear();
+            self.single_bytes = 0;
+            self.many = KeySet::default();
+            self.many_bytes = 0;
+            self.charge.set(0);
+        }
+    }
+
+    /// Memory, in bytes.
+    fn bytes(&self) -> u64 {
+        self.single_bytes + self.many_bytes
+    }
+}
+
+#[cfg(test)]
+mod tests;

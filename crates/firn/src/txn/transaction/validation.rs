@@ -1,0 +1,311 @@
+//! Optimistic tables: a transaction notes what it reads for change and what it writes, and its
+//! commit finds out whether another one was first.
+//!
+//! Rows are read at the read point of plain reads, and no row is locked. [`Transaction::validate`]
+//! comes before the log gets the changes, in a commit of one phase and in a prepare:
+//! 1. It locks all noted keys, in their order, without waiting. A key that another transaction has
+//!    locked is one that this other one is about to commit: the validation fails.
+//! 2. It lists the new keys ([`ActiveInserts`]) and looks for gap locks over them,
+//!    which transactions that lock rows of the same table may have.
+//! 3. At a read point that follows all locks, it looks for versions that are newer than the read.
+//!
+//! The locks are held until the commit is visible, so the next validation of one of the keys either
+//! fails at the lock or finds the new version. `commit_prepared` has nothing left to check.
+//!
+//! - **Progress.** Of all validations that meet at keys, the one that holds the greatest of these
+//!   keys does not fail at a lock: a transaction that holds the key where it would fail holds a
+//!   greater one. So transactions never make all of each other fail.
+//! - **No deadlock.** A validation never waits.
+//! - **Old versions.** A compaction gives a version that all live snapshots see the seqno 0, and
+//!   drops a deletion that all see. So the transaction keeps a snapshot from its first noted read
+//!   on, also at READ COMMITTED: versions above it keep their seqnos, and deletions stay.
+//!
+//! Rejected: waiting for the transaction that has locked a key. If it commits, which is nearly
+//! certain by then, the validation fails anyway; and the server forbids waits for locks in prepare
+//! and commit, where other transactions already wait for this one. Rejected as well: comparing with
+//! the write sets of recently committed transactions. They would have to be kept for the oldest
+//! transaction, and transactions that lock would have to keep theirs, too.
+
+use super::*;
+use crate::base::InternalIterator;
+use crate::base::key::{index_id_of, index_prefix};
+use crate::base::key_range::prefix_successor;
+use crate::iter::{MergeIter, MvccIter, ReadAt};
+use crate::read::{ScanRange, ScanSource, scan_sources};
+use crate::txn::active_inserts::ActiveInserts;
+use crate::txn::validation_set::Dependency;
+
+const CHANGED_FIRST: &str = "another transaction has changed the same row first";
+
+/// Keys that a validation passes between two checks for a kill.
+const KEYS_UNASKED: u32 = 1024;
+
+impl Transaction {
+    /// Makes the transactions of this session lock the rows of optimistic tables as if they were
+    /// pessimistic. For a session that applies what another server has committed: it must wait
+    /// where others could begin anew.
+    pub fn lock_optimistic_tables(&mut self, on: bool) {
+        self.locks_optimistic = on;
+    }
+
+    /// Whether the transaction locks the rows of optimistic tables. So it does at SERIALIZABLE,
+    /// where ranges must stay as they were read: only gap locks give that.
+    #[inline]
+    pub fn locks_optimistic_tables(&self) -> bool {
+        self.locks_optimistic || self.isolation == Isolation::Serializable
+    }
+
+    /// As [`Self::pin`], for reads whose rows are noted for the validation.
+    pub fn pin_for_validation(&mut self) {
+        let has_snapshot = self.snapshot.is_some() || self.oldest_read.is_some();
+        if !has_snapshot && (self.autocommit || !self.isolation.repeats_reads()) {
+            let super_versions = &self.cx.super_versions;
+            let oldest = self.cx.snapshots.acquire(|| super_versions.visible());
+            self.entry.set_snapshot(oldest.seqno());
+            self.oldest_read = Some(oldest);
+            // A point from before is older than the snapshot, so it protects none of its versions.
+            self.point = None;
+        }
+        self.pin();
+    }
+
+    fn note(&mut self, key: &[u8], dependency: Dependency) -> bool {
+        let since = self.pinned().seqno;
+        self.validation.note(since, key, dependency)
+    }
+
+    /// Notes that the transaction has read the row with this key at the pinned read point, or found
+    /// that there is none. Returns whether the statement notes it for the first time.
+    ///
+    /// # Panics
+    /// Unless [`Self::pin_for_validation`] was called in this statement; so do the other functions
+    /// that note keys.
+    pub fn note_read(&mut self, row_key: &[u8]) -> bool {
+        self.note(row_key, Dependency::Read)
+    }
+
+    /// Forgets a row that [`Self::note_read`] has noted, because it did not match.
+    pub fn forget_read(&mut self, row_key: &[u8]) {
+        self.validation.forget(row_key, Dependency::Read);
+    }
+
+    /// Notes that the transaction writes the row with this key. Returns whether the statement notes
+    /// it for the first time.
+    pub fn note_write(&mut self, row_key: &[u8]) -> bool {
+        self.note(row_key, Dependency::Written)
+    }
+
+    /// Notes that the transaction gives the declared columns of a unique index to a row. Returns
+    /// whether the statement notes them for the first time.
+    pub fn note_unique(&mut self, declared: &[u8]) -> bool {
+        self.note(declared, Dependency::Unique)
+    }
+
+    /// Forgets a key that [`Self::note_write`] or [`Self::note_unique`] has noted, because the row
+    /// was a duplicate and is not written.
+    pub fn forget_write(&mut self, key: &[u8]) {
+        self.validation.forget(key, Dependency::Written);
+        self.validation.forget(key, Dependency::Unique);
+    }
+
+    /// Fails if a committed index entry of `seqno` shows that another transaction has changed a row
+    /// since this one has written it. That is possible at READ COMMITTED, where later statements
+    /// read later points. The transaction cannot commit, and the entry may not fit its own row.
+    ///
+    /// # Errors
+    /// `Deadlock`: the transaction must roll back. Those of reading spilled files: `Corruption`,
+    /// `Unsupported`, `Io`.
+    #[inline]
+    pub fn heed_overtaking(&self, row_key: &[u8], seqno: Seqno) -> Result<()> {
+        match self.validation.any_before(seqno) {
+            true => self.heed_newer_entry(row_key, seqno),
+            false => Ok(()),
+        }
+    }
+
+    #[cold]
+    fn heed_newer_entry(&self, row_key: &[u8], seqno: Seqno) -> Result<()> {
+        if !self.has_written(row_key)? || !self.validation.was_written_before(row_key, seqno) {
+            return Ok(());
+        }
+        self.cx.locks.count_conflict();
+        Err(lost(CHANGED_FIRST))
+    }
+
+    /// Writes an entry under a key that is new in its index, with `put`. Its gap is looked at when
+    /// the transaction is validated.
+    ///
+    /// # Errors
+    /// Those of `put`.
+    pub fn insert_to_validate(
+        &mut self,
+        user_key: &[u8],
+        put: impl FnOnce(&mut Self) -> Result<()>,
+    ) -> Result<()> {
+        let index = index_id_of(user_key).ok_or_else(|| Error::invalid("a key without index"))?;
+        self.validation.note_insert(index);
+        put(self)
+    }
+
+    /// Forgets what a transaction without writes would validate: another engine has committed its
+    /// part already, so the commit must not fail any more.
+    pub fn forget_reads(&mut self) {
+        if !self.has_writes() {
+            self.validation.clear();
+        }
+    }
+
+    /// Locks all that the transaction depends on, and checks that nobody has changed it since it
+    /// was read. Does nothing if the transaction has noted nothing, or has been validated.
+    ///
+    /// # Errors
+    /// `Deadlock`: another transaction was first, and this one must roll back. `Interrupted`; those
+    /// of reading files: `Corruption`, `Unsupported`, `Io`.
+    #[inline]
+    pub(super) fn validate(&mut self) -> Result<()> {
+        match self.validation.is_empty() {
+            true => Ok(()),
+            false => self.validate_keys(),
+        }
+    }
+
+    #[cold]
+    fn validate_keys(&mut self) -> Result<()> {
+        let set = std::mem::take(&mut self.validation);
+        let validated = self
+            .lock_dependencies(&set)
+            .and_then(|()| self.claim_new_keys(&set))
+            .and_then(|()| self.check_dependencies(&set));
+        if validated.is_err() {
+            self.validation = set;
+        }
+        if validated
+            .as_ref()
+            .is_err_and(|error| *error.kind() == ErrorKind::Deadlock)
+        {
+            self.cx.locks.count_conflict();
+        }
+        validated
+    }
+
+    fn lock_dependencies(&self, set: &ValidationSet) -> Result<()> {
+        let mut passed = 0_u32;
+        set.for_each(|key, dependency, _| {
+            self.heed_interrupt(&mut passed)?;
+            match self.lock(key, dependency.mode(), Some(WaitPolicy::NoWait)) {
+                Err(error) if *error.kind() == ErrorKind::LockNotAvailable => {
+                    Err(lost("another transaction is about to commit the same row"))
+                }
+                granted => granted.map(|_| ()),
+            }
+        })
+    }
+
+    fn heed_interrupt(&self, passed: &mut u32) -> Result<()> {
+        *passed = passed.wrapping_add(1);
+        match passed.is_multiple_of(KEYS_UNASKED) && self.owner.is_interrupted() {
+            true => Err(Error::new(
+                ErrorKind::Interrupted,
+                "while validating a commit",
+            )),
+            false => Ok(()),
+        }
+    }
+
+    /// Lists the new keys, so that scans that lock gaps find them, and checks that no other
+    /// transaction has locked a gap in which one of them lies. Only after the locks of the rows: a
+    /// scan that finds a key waits for the lock of its row.
+    fn claim_new_keys(&mut self, set: &ValidationSet) -> Result<()> {
+        for &index in set.inserted() {
+            let bit = ActiveInserts::bit_of(index);
+            if self.inserting & bit == 0 {
+                self.inserting |= bit;
+                self.cx.inserts.add(index, &self.owner, &self.writes);
+            }
+            self.cx.inserts.count_written(index, &self.owner);
+        }
+        for &index in set.inserted() {
+            if self.cx.locks.may_lock_gaps(index) {
+                self.check_gaps(index)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks all written keys of the index: those that are not new lie under locks of rows, and
+    /// cannot be in the locked range of another transaction.
+    fn check_gaps(&self, index: IndexId) -> Result<()> {
+        let lower = index_prefix(index);
+        let upper = prefix_successor(&lower);
+        let mut writes = self.own_writes_within(&lower, upper.as_deref());
+        let mut passed = 0_u32;
+        let mut more = writes.seek(&lower, crate::base::key::SEQNO_MAX)?;
+        while more && writes.key().user_key.starts_with(&lower) {
+            self.heed_interrupt(&mut passed)?;
+            if self
+                .cx
+                .locks
+                .is_gap_locked(&self.owner, writes.key().user_key)
+            {
+                return Err(lost(
+                    "another transaction has locked a range with a new row",
+                ));
+            }
+            more = writes.next()?;
+        }
+        Ok(())
+    }
+
+    fn check_dependencies(&self, set: &ValidationSet) -> Result<()> {
+        // After all locks: it shows every commit of their earlier holders.
+        let latest = self.latest_point();
+        let mut passed = 0_u32;
+        set.for_each(|key, dependency, since| {
+            self.heed_interrupt(&mut passed)?;
+            let stands = match dependency {
+                Dependency::Read | Dependency::Written => !is_newer(&latest, key, since)?,
+                Dependency::Unique => self.is_unique(&latest, key, since)?,
+            };
+            match stands {
+                true => Ok(()),
+                false => Err(lost(CHANGED_FIRST)),
+            }
+        })
+    }
+
+    /// Whether at most one row has the declared columns at `latest`, under the own writes.
+    fn is_unique(&self, latest: &ReadPoint, declared: &[u8], since: Seqno) -> Result<bool> {
+        let upper = prefix_successor(declared);
+        let view = &latest.super_version;
+        if let Some(upper) = &upper
+            && !read::range_changed_since(view, declared, upper, since)
+        {
+            return Ok(true);
+        }
+        let range = ScanRange {
+            lower: declared.to_vec(),
+            upper,
+        };
+        let own = self.own_writes_within(&range.lower, range.upper.as_deref());
+        let own = Box::new(own) as Box<dyn InternalIterator + Send>;
+        let sources: Vec<ScanSource> = scan_sources(view, &range, Some(own));
+        let mut entries = MvccIter::new(MergeIter::new(sources), ReadAt::snapshot(latest.seqno));
+        entries.set_bounds(Some(&range.lower), range.upper.as_deref());
+        Ok(!(entries.seek_ge(declared)? && entries.next()?))
+    }
+}
+
+/// Whether a commit after `since` has written or deleted the key, as far as `latest` shows.
+fn is_newer(latest: &ReadPoint, key: &[u8], since: Seqno) -> Result<bool> {
+    let view = &latest.super_version;
+    if !read::changed_since(view, key, since, latest.seqno) {
+        return Ok(false);
+    }
+    // Files do not answer that without a read.
+    let newest = read::get(view, key, latest.seqno, |key, _| key.seqno)?;
+    Ok(newest.is_some_and(|newest| newest > since))
+}
+
+fn lost(message: &'static str) -> Error {
+    Error::new(ErrorKind::Deadlock, message)
+}

@@ -1,0 +1,206 @@
+//! The log pins of prepared transactions: each keeps the log from the segment of its prepare record
+//! on.
+//!
+//! A transaction may stay prepared for days, and the log goes on meanwhile. So once too much log
+//! has piled up behind an old pin, its transaction is *logged again*: its prepare record is appended
+//! to the current segment, and when that is durable, the pin moves there. Replay takes the last
+//! prepare record of an xid, so it may meet both.
+//!
+//! Worked example: `x` is prepared in segment 3, the log is in segment 40. Segment 40 gets
+//! `ServerRun, Prepare x` and is synced; the pin of `x` moves from 3 to 40. Segments 3 to 39 go with
+//! the next flush. If the commit of `x` comes between append and sync, the memtable takes over the
+//! old pin, 3, until it is flushed.
+//!
+//! Rejected: a second place for prepared transactions, such as a file for each. It would need its
+//! own rules for its sync, its archive and its recovery, and most prepared transactions live for
+//! milliseconds.
+
+use super::server_run::run_name;
+use super::{Pipeline, PreparedLogPin, file_ids};
+use crate::base::{ErrorKind, Result};
+use crate::binlog::ServerRun;
+use crate::store::FileKind;
+use crate::version::FileMeta;
+use crate::wal::{Lsn, OutcomeRoom, Record, SegmentId};
+use crate::write::Changes;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Bytes of records that are logged again in one step, under one lock of the pipeline's mutex; and
+/// the number of transactions. One transaction may be larger.
+const STEP_BYTES: u64 = 1 << 20;
+const STEP_TRANSACTIONS: usize = 256;
+
+/// What it takes to write a prepare record again.
+pub(super) struct PinnedTransaction {
+    pub segment: SegmentId,
+    pub xid: Vec<u8>,
+    pub changes: Arc<Changes>,
+    /// The server run that prepared the transaction.
+    pub run: Option<Arc<ServerRun>>,
+}
+
+impl PinnedTransaction {
+    /// Bytes of its prepare record, about.
+    fn bytes(&self) -> u64 {
+        match &*self.changes {
+            Changes::Batch(batch) => batch.as_bytes().len() as u64,
+            Changes::Run(files) => files.len() as u64 * 512,
+        }
+    }
+}
+
+/// The pins of all prepared transactions.
+#[derive(Default)]
+pub(super) struct LogPins {
+    last_id: u64,
+    by_id: BTreeMap<u64, PinnedTransaction>,
+    by_segment: BTreeSet<(SegmentId, u64)>,
+}
+
+impl LogPins {
+    pub(super) fn add(&mut self, pinned: PinnedTransaction) -> PreparedLogPin {
+        self.last_id += 1;
+        self.by_segment.insert((pinned.segment, self.last_id));
+        self.by_id.insert(self.last_id, pinned);
+        PreparedLogPin(self.last_id)
+    }
+
+    /// Removes a pin. Returns the segment that it pinned; `None` if it was removed before.
+    pub(super) fn remove(&mut self, pin: PreparedLogPin) -> Option<SegmentId> {
+        let pinned = self.by_id.remove(&pin.0)?;
+        self.by_segment.remove(&(pinned.segment, pin.0));
+        Some(pinned.segment)
+    }
+
+    /// The oldest pinned segment.
+    pub(super) fn floor(&self) -> Option<SegmentId> {
+        self.by_segment.first().map(|(segment, _)| *segment)
+    }
+
+    /// Bytes of all prepare records.
+    fn bytes(&self) -> u64 {
+        self.by_id.values().map(PinnedTransaction::bytes).sum()
+    }
+
+    /// Moves a pin to a later segment, if it still exists.
+    fn advance(&mut self, id: u64, to: SegmentId) {
+        let Some(pinned) = self.by_id.get_mut(&id) else {
+            return;
+        };
+        self.by_segment.remove(&(pinned.segment, id));
+        pinned.segment = pinned.segment.max(to);
+        self.by_segment.insert((pinned.segment, id));
+    }
+
+    /// The ids of the next pins below `before`, as many as one step logs again.
+    fn step(&self, before: SegmentId) -> Vec<u64> {
+        let mut bytes = 0;
+        let older = self.by_segment.range(..(before, 0));
+        let step = older.take_while(|(_, id)| {
+            let fits = bytes < STEP_BYTES;
+            bytes += self.by_id[id].bytes();
+            fits
+        });
+        step.take(STEP_TRANSACTIONS).map(|(_, id)| *id).collect()
+    }
+}
+
+impl Pipeline {
+    /// The oldest log segment that a prepared transaction pins, and the bytes of the prepare
+    /// records of all prepared transactions.
+    pub fn prepared_log(&self) -> Option<(SegmentId, u64)> {
+        let state = self.state.lock();
+        state.pins.floor().map(|floor| (floor, state.pins.bytes()))
+    }
+
+    /// Writes the prepare records of transactions again that lie in segments below `before`. They
+    /// are durable on return, and pin no segment below `before` any more. Returns their number.
+    ///
+    /// # Errors
+    /// Those of the log: `NoSpace`, `NoDescriptor`, `Poisoned`, `ShutDown`. Then some transactions
+    /// pin the segments that they pinned.
+    pub fn relog_prepared(&self, before: SegmentId) -> Result<u64> {
+        let mut relogged = 0;
+        loop {
+            let (ids, to, lsn) = match self.relog_step(before)? {
+                Some(step) => step,
+                None => return Ok(relogged),
+            };
+            self.sync_to(lsn)?;
+            let mut state = self.state.lock();
+            for &id in &ids {
+                state.pins.advance(id, to);
+            }
+            relogged += ids.len() as u64;
+            if to < before {
+                // No segment was begun since the caller chose `before`.
+                return Ok(relogged);
+            }
+        }
+    }
+
+    /// Appends the records of some transactions: their pins, the segment that has the records, and
+    /// their end in the log.
+    fn relog_step(&self, before: SegmentId) -> Result<Option<(Vec<u64>, SegmentId, Lsn)>> {
+        self.keep_pinned_files(before)?;
+        let mut state = self.state.lock();
+        self.health.check()?;
+        let ids = state.pins.step(before);
+        let mut step: Option<(SegmentId, Lsn)> = None;
+        for id in &ids {
+            let pinned = &state.pins.by_id[id];
+            let (files_named, info);
+            let record = match &*pinned.changes {
+                Changes::Batch(batch) => Record::Prepare {
+                    xid: &pinned.xid,
+                    batch: batch.as_bytes(),
+                },
+                Changes::Run(files) => {
+                    (files_named, info) = (file_ids(files), FileMeta::encode_all(files));
+                    Record::PrepareRun {
+                        xid: &pinned.xid,
+                        files: Cow::Borrowed(&files_named),
+                        info: &info,
+                    }
+                }
+            };
+            // One group holds both records, so the run stands before the transaction in whatever
+            // segment.
+            let run = run_name(pinned.run.as_deref());
+            let records = [Record::ServerRun { run }, record];
+            let appended = self.wal.append(&records, OutcomeRoom::Leave)?;
+            // A later prepare record of this server run needs the name of its run again.
+            state.run.forget_name();
+            let first = step.map_or(appended.segment, |(first, _)| first);
+            step = Some((first, appended.lsn));
+            self.note_segment(&mut state, appended.segment);
+        }
+        Ok(step.map(|(segment, lsn)| (ids, segment, lsn)))
+    }
+
+    /// Links the files of the next transactions for the log archive: an archive from which older
+    /// segments were removed may lack them.
+    fn keep_pinned_files(&self, before: SegmentId) -> Result<()> {
+        let Some(store) = &self.archived else {
+            return Ok(());
+        };
+        let files: Vec<u64> = {
+            let state = self.state.lock();
+            let pinned = state.pins.step(before);
+            let pinned = pinned.iter().map(|id| &state.pins.by_id[id]);
+            pinned
+                .flat_map(|one| file_ids(one.changes.files()))
+                .collect()
+        };
+        for id in files {
+            match store.keep(FileKind::Sst, &[id]) {
+                // The transaction has ended meanwhile.
+                Err(gone) if *gone.kind() == ErrorKind::NotFound => {}
+                kept => kept?,
+            }
+        }
+        Ok(())
+    }
+}

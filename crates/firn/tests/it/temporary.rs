@@ -1,0 +1,353 @@
+//! Temporary tables: ephemeral databases and a session's transactions in them.
+
+use super::prepared::{insert, record, schema};
+use firn::base::ErrorKind;
+use firn::base::options::Options;
+use firn::db::Db;
+use firn::env::{CountingEnv, Env, MemEnv};
+use firn::table::{RowScratch, Table, WriteFlags, WriteOutcome, live_rows};
+use firn::temporary::{DIRECTORY, SessionStatement, TemporaryTables, TemporaryTransactions};
+use firn::txn::LockOwner;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+const HOST: &str = "/db";
+
+struct Session {
+    tables: Arc<TemporaryTables>,
+    transactions: TemporaryTransactions,
+    owner: Arc<LockOwner>,
+    statement: SessionStatement,
+}
+
+struct Server {
+    env: Arc<CountingEnv>,
+    host: Arc<Db>,
+    tables: Arc<TemporaryTables>,
+}
+
+/// Number of rows that are committed.
+fn rows_of(db: &Db, table: &Table) -> u64 {
+    let id = table.entry().clustered.id;
+    let counter = db.catalog().counters().rows(id);
+    live_rows(&counter, &db.context().super_versions, id).0
+}
+
+fn host(env: &Arc<CountingEnv>) -> Arc<Db> {
+    let options = Options {
+        background_jobs: 0,
+        ..Options::default()
+    };
+    let env: Arc<dyn Env> = Arc::<CountingEnv>::clone(env);
+    Db::open(env, Path::new(HOST), options, None).unwrap()
+}
+
+impl Server {
+    fn start(index_ids_max: u64) -> Self {
+        let env = Arc::new(CountingEnv::new(Arc::new(MemEnv::new())));
+        let host = host(&env);
+        let tables = TemporaryTables::with_index_ids(Arc::clone(&host), index_ids_max);
+        let tables = Arc::new(tables);
+        Self { env, host, tables }
+    }
+
+    fn session(&self) -> Session {
+        Session {
+            tables: Arc::clone(&self.tables),
+            transactions: TemporaryTransactions::default(),
+            owner: self.host.new_owner(0),
+            statement: SessionStatement {
+                id: 1,
+                autocommit: false,
+            },
+        }
+    }
+
+    fn directories(&self) -> Vec<String> {
+        let parent = Path::new(HOST).join(DIRECTORY);
+        let listed = self.env.list_dir(&parent);
+        let mut names: Vec<String> = listed.unwrap_or_default();
+        names.retain(|name| self.files(name).is_some_and(|files| !files.is_empty()));
+        names.sort();
+        names
+    }
+
+    fn files(&self, database: &str) -> Option<Vec<String>> {
+        let dir: PathBuf = Path::new(HOST).join(DIRECTORY).join(database);
+        self.env.list_dir(&dir).ok()
+    }
+}
+
+impl Session {
+    fn create(&mut self, name: &str) {
+        let transactions = &mut self.transactions;
+        self.tables.create(name, schema(), 1, transactions).unwrap();
+    }
+
+    fn drop_table(&mut self, name: &str) {
+        let transactions = Some(&mut self.transactions);
+        self.tables.drop_table(name, transactions).unwrap();
+    }
+
+    fn next_statement(&mut self) {
+        self.transactions.end_statement(self.statement.id);
+        self.statement.id += 1;
+    }
+
+    fn open(&self, name: &str) -> Arc<Table> {
+        let database = self.tables.find(name).unwrap();
+        Table::open(database.db().catalog(), name, schema(), &[]).unwrap()
+    }
+
+    fn insert(&mut self, name: &str, id: i32) -> WriteOutcome {
+        let table = self.open(name);
+        let database = self.tables.find(name).unwrap();
+        let statement = self.statement;
+        let txn = self
+            .transactions
+            .transaction(&database, statement, &self.owner);
+        let flags = WriteFlags {
+            private: true,
+            ..WriteFlags::default()
+        };
+        let row = record(id, Some(id));
+        // SAFETY: blob columns must point to their bytes; this table has none.
+        unsafe { table.insert(txn, &row, flags, &mut RowScratch::default()) }.unwrap()
+    }
+
+    /// Number of committed rows.
+    fn committed(&self, name: &str) -> u64 {
+        let database = self.tables.find(name).unwrap();
+        rows_of(database.db(), &self.open(name))
+    }
+}
+
+#[test]
+fn nothing_of_a_temporary_table_is_logged_or_known_to_the_host() {
+    let server = Server::start(1 << 20);
+    let logged = server.host.counters().wal_bytes_written;
+    let syncs = || server.env.counters().syncs.load(Ordering::Relaxed);
+    let synced = syncs();
+    let mut session = server.session();
+    session.create("tmp/#sql1");
+    for id in 0..100 {
+        session.insert("tmp/#sql1", id);
+    }
+    session.transactions.commit().unwrap();
+    assert_eq!(session.committed("tmp/#sql1"), 100);
+    assert!(server.host.catalog().list("").is_empty());
+    server
+        .tables
+        .find("tmp/#sql1")
+        .unwrap()
+        .db()
+        .flush()
+        .unwrap();
+    assert_eq!(server.host.counters().wal_bytes_written, logged);
+    assert_eq!(syncs(), synced);
+    let files = server.files("0").unwrap();
+    assert!(
+        !files.iter().any(|name| name.ends_with(".wal")),
+        "{files:?}"
+    );
+}
+
+#[test]
+fn savepoints_and_statements_roll_back() {
+    let server = Server::start(1 << 20);
+    let mut session = server.session();
+    session.create("a");
+    let before = session.transactions.set_savepoint();
+    session.insert("a", 1);
+    session.next_statement();
+    let after_one = session.transactions.set_savepoint();
+    session.insert("a", 2);
+    session
+        .transactions
+        .rollback_statement(session.statement.id);
+    session.next_statement();
+    session.insert("a", 3);
+    session.next_statement();
+    session.transactions.rollback_to(&after_one);
+    assert!(matches!(session.insert("a", 3), WriteOutcome::Done { .. }));
+    assert!(matches!(
+        session.insert("a", 1),
+        WriteOutcome::Duplicate { index: 0 }
+    ));
+    session.next_statement();
+    // Before this savepoint the transaction had not begun.
+    session.transactions.rollback_to(&before);
+    assert!(matches!(session.insert("a", 1), WriteOutcome::Done { .. }));
+    session.transactions.prepare().unwrap();
+    session.transactions.commit().unwrap();
+    assert_eq!(session.committed("a"), 1);
+    session.next_statement();
+    session.insert("a", 7);
+    session.transactions.rollback().unwrap();
+    assert_eq!(session.committed("a"), 1);
+}
+
+/// The next session finds what the last one committed: replicas hand tables over.
+#[test]
+fn a_table_passes_from_one_session_to_another() {
+    let server = Server::start(1 << 20);
+    let mut first = server.session();
+    first.create("a");
+    first.insert("a", 1);
+    first.transactions.commit().unwrap();
+    drop(first);
+    let mut second = server.session();
+    assert!(matches!(
+        second.insert("a", 1),
+        WriteOutcome::Duplicate { index: 0 }
+    ));
+    second.insert("a", 2);
+    second.transactions.commit().unwrap();
+    assert_eq!(second.committed("a"), 2);
+}
+
+/// Each table takes two index ids. The third table begins a database; the first one closes with its
+/// last table, and an idle session does not keep it open.
+#[test]
+fn a_database_with_many_ids_is_replaced() {
+    let server = Server::start(3);
+    let mut session = server.session();
+    for name in ["a", "b", "c"] {
+        session.create(name);
+        session.insert(name, 1);
+        session.next_statement();
+    }
+    assert_eq!(server.directories(), ["0", "1"]);
+    session.drop_table("a");
+    session.drop_table("b");
+    // The transaction has changed its tables.
+    assert_eq!(server.directories(), ["0", "1"]);
+    session.transactions.commit().unwrap();
+    assert_eq!(server.directories(), ["1"]);
+    assert_eq!(session.committed("c"), 1);
+    session.drop_table("c");
+    assert!(server.tables.is_empty());
+    assert_eq!(server.directories(), ["1"]);
+    server.tables.close();
+    assert!(server.directories().is_empty());
+}
+
+/// Block caches know files by their ids: those of two databases differ.
+#[test]
+fn databases_beside_each_other_share_no_file_id() {
+    let server = Server::start(3);
+    let mut session = server.session();
+    let mut ids = Vec::new();
+    for name in ["a", "b", "c"] {
+        session.create(name);
+        session.insert(name, 1);
+        session.transactions.commit().unwrap();
+        session.next_statement();
+    }
+    for name in ["a", "c"] {
+        let database = server.tables.find(name).unwrap();
+        database.db().flush().unwrap();
+        let view = database.db().context().super_versions.pin();
+        ids.push(view.version.files().map(|(_, file)| file.file_id).max());
+    }
+    assert!(ids.iter().all(Option::is_some), "{ids:?}");
+    assert_ne!(ids[0], ids[1]);
+}
+
+/// A table that is dropped before the commit of its rows: the commit brings the rows into the tree,
+/// and compactions must still know them as garbage.
+#[test]
+fn rows_of_a_dropped_table_become_garbage_after_their_commit() {
+    let server = Server::start(1 << 20);
+    let mut session = server.session();
+    session.create("a");
+    session.create("b");
+    session.insert("a", 1);
+    session.insert("b", 1);
+    let database = server.tables.find("b").unwrap();
+    let db = database.db();
+    session.drop_table("a");
+    let index = db.catalog().retired().into_keys().next().unwrap();
+    db.compact_all().unwrap();
+    db.compact_once().unwrap();
+    assert!(db.catalog().retired().contains_key(&index));
+    session.transactions.commit().unwrap();
+    db.compact_all().unwrap();
+    db.compact_once().unwrap();
+    assert!(db.catalog().retired().is_empty());
+    let view = db.context().super_versions.pin();
+    let left = view.version.all_index_stats();
+    assert!(
+        !left.contains_key(&index),
+        "rows of a dropped table are left"
+    );
+    assert_eq!(session.committed("b"), 1);
+}
+
+/// Emptying a table in the middle of a transaction leaves nothing of its rows.
+#[test]
+fn truncate_forgets_uncommitted_rows() {
+    let server = Server::start(1 << 20);
+    let mut session = server.session();
+    session.create("a");
+    session.insert("a", 1);
+    let transactions = &mut session.transactions;
+    session.tables.truncate("a", transactions).unwrap();
+    session.next_statement();
+    assert!(matches!(session.insert("a", 1), WriteOutcome::Done { .. }));
+    session.transactions.commit().unwrap();
+    assert_eq!(session.committed("a"), 1);
+}
+
+#[test]
+fn a_start_removes_what_a_crash_has_left() {
+    let server = Server::start(1 << 20);
+    let mut session = server.session();
+    session.create("a");
+    session.insert("a", 1);
+    session.transactions.commit().unwrap();
+    server.tables.find("a").unwrap().db().flush().unwrap();
+    assert_eq!(server.directories(), ["0"]);
+    let again = TemporaryTables::new(Arc::clone(&server.host));
+    assert!(server.directories().is_empty());
+    assert!(again.find("a").is_none());
+    // The files are gone below the feet of the first server: it must not close them in order.
+    std::mem::forget(session);
+    std::mem::forget(server);
+}
+
+#[test]
+fn a_name_is_used_once() {
+    let server = Server::start(1 << 20);
+    let mut session = server.session();
+    session.create("a");
+    let again = session
+        .tables
+        .create("a", schema(), 1, &mut session.transactions);
+    assert_eq!(*again.unwrap_err().kind(), ErrorKind::AlreadyExists);
+    session.drop_table("a");
+    let missing = session.tables.drop_table("a", None);
+    assert_eq!(*missing.unwrap_err().kind(), ErrorKind::NotFound);
+    session.create("a");
+}
+
+/// The host's tables are not touched by a temporary one of the same name, and its rows are logged
+/// as ever.
+#[test]
+fn the_host_keeps_its_own_tables() {
+    let server = Server::start(1 << 20);
+    let table = super::schema::open_or_create(&server.host, "d/t", schema());
+    let mut session = server.session();
+    session.create("d/t");
+    session.insert("d/t", 5);
+    let mut txn = super::prepared::begin(&server.host);
+    assert!(matches!(
+        insert(&table, &mut txn, 5, Some(5)).unwrap(),
+        WriteOutcome::Done { .. }
+    ));
+    txn.commit().unwrap();
+    session.transactions.rollback().unwrap();
+    session.drop_table("d/t");
+    assert_eq!(rows_of(&server.host, &table), 1);
+}
