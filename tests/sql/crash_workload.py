@@ -210,13 +210,15 @@ def is_tested(server: Server, table: str) -> bool:
 def expect_indexes_agree(server: Server) -> None:
     """Raises Broken if CHECK TABLE reports an error, or an index and the rows differ."""
     for table, indexes in INDEXES.items():
-        # CHECK TABLE of InnoDB's tables is ignored after a kill: its purge and rollbacks are still
-        # running, and it warns of entries that these have not removed yet.
-        if is_tested(server, table):
-            status = rows(server, f"CHECK TABLE {table} EXTENDED")
-            bad = [row for row in (status if IS_FIRN else status[-1:]) if row[3] != "OK"]
-            if bad:
-                raise Broken(f"CHECK TABLE: {bad}")
+        # CHECK TABLE and the indexes of InnoDB's tables beside the tested ones are ignored: after a
+        # kill its purge and rollbacks are still running, and entries that these have not removed
+        # yet cause warnings, and now and then rows of an index-only read.
+        if not is_tested(server, table):
+            continue
+        status = rows(server, f"CHECK TABLE {table} EXTENDED")
+        bad = [row for row in (status if IS_FIRN else status[-1:]) if row[3] != "OK"]
+        if bad:
+            raise Broken(f"CHECK TABLE: {bad}")
         for index in indexes:
             columns = COVERED[index]
             # `USE INDEX ()` makes the first query read the rows.
