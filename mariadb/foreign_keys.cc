@@ -142,8 +142,12 @@ void append_definition(THD* thd, String* text, const firn_foreign_key_info* key)
 /* The columns of a list that stored generated columns are computed from. */
 class GeneratedBases {
  public:
-  explicit GeneratedBases(TABLE* form) : form_(form) {
-    if (!form->vfield || !*form->vfield) return;
+  /*
+    Only a statement that adds foreign keys may ask. Partitioned tables have none, and the server
+    has not opened their partitions yet, which it would ask for their columns.
+  */
+  GeneratedBases(TABLE* form, bool wanted) : form_(form) {
+    if (!wanted || !form->vfield || !*form->vfield) return;
     read_ = form->read_set;
     write_ = form->write_set;
     if (my_bitmap_init(&bases_, nullptr, form->s->fields) || my_bitmap_init(&written_, nullptr, form->s->fields))
@@ -288,7 +292,7 @@ ForeignKeyRequest::ForeignKeyRequest(THD* thd, const char* name, TABLE* form, Al
     m_request.replaces =
         keep(encoded(share->db.str, share->db.length) + "/" + encoded(share->table_name.str, share->table_name.length));
   if (!alter_info) return;
-  const GeneratedBases bases(form);
+  const GeneratedBases bases(form, adds_foreign_keys(alter_info));
   List_iterator_fast<Key> keys(alter_info->key_list);
   while (const Key* key = keys++) {
     if (key->type != Key::FOREIGN_KEY || (in_place && key->old)) continue;

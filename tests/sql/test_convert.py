@@ -89,7 +89,14 @@ def dump(server: Server) -> str:
     done = subprocess.run(
         [*command, "--dump-history", "shop"], capture_output=True, text=True, check=True
     )
-    return re.sub(r"ENGINE=(FIRN|InnoDB)", "ENGINE=…", done.stdout)
+    text = re.sub(r"ENGINE=(FIRN|InnoDB)", "ENGINE=…", done.stdout)
+    # The server puts an index that it makes for a foreign key behind the others: sort them.
+    keys = re.compile(r"(?:^  (?:UNIQUE |FULLTEXT )?KEY .*\n)+", re.M)
+    return keys.sub(lambda found: _sorted_lines(found.group()), text)
+
+
+def _sorted_lines(lines: str) -> str:
+    return "".join(sorted(line.rstrip(",\n") + "\n" for line in lines.splitlines(keepends=True)))
 
 
 def engines(server: Server) -> dict[str, str]:

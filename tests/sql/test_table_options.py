@@ -229,7 +229,7 @@ def test_a_replica_notes_options_and_refuses_encryption(own_server: Any) -> None
     for sql in (
         "CREATE DATABASE d",
         "SET sql_mode='STRICT_ALL_TABLES'",
-        "CREATE TABLE d.elsewhere (id INT PRIMARY KEY) DATA DIRECTORY='/tmp'",
+        f"CREATE TABLE d.elsewhere (id INT PRIMARY KEY) DATA DIRECTORY='{primary.directory}'",
         "SET sql_mode='IGNORE_BAD_TABLE_OPTIONS'",
         "CREATE TABLE d.noted (id INT PRIMARY KEY) PAGE_COMPRESSED=1 ROW_FORMAT=COMPRESSED "
         "KEY_BLOCK_SIZE=2",

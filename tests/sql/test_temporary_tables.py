@@ -39,7 +39,7 @@ class Pair:
         self.ordinary_reference = False
         self.sessions: dict[str, pymysql.Connection[Any]] = {}
         for engine in ("InnoDB", ENGINE):
-            database = f"temporary_{engine.lower()}"
+            database = f"temporary_{engine[:3].lower()}"
             server.query(f"DROP DATABASE IF EXISTS {database}")
             server.query(f"CREATE DATABASE {database}")
             self.sessions[engine] = server.connect(database, **options)
@@ -80,7 +80,7 @@ def _normal(answer: Answer, engine: str) -> Answer:
     number, affected, rows, warnings = answer
     named = tuple(
         tuple(
-            value.replace(f"temporary_{engine.lower()}", "d").replace(f"ENGINE={engine}", "ENGINE")
+            value.replace(f"temporary_{engine[:3].lower()}", "d").replace(f"ENGINE={engine}", "ENGINE")
             if isinstance(value, str)
             else value
             for value in row
@@ -753,7 +753,8 @@ def test_the_binary_log_is_innodbs(own_server: Any) -> None:
         "ALTER TABLE t ADD w INT",
         "TRUNCATE t",
         "INSERT INTO t VALUES (1, 1, 1), (1, 1, 1)",
-        "DROP TEMPORARY TABLE t",
+        # Not left to the end of the session, whose events come when the next one has begun.
+        "DROP TEMPORARY TABLE t, u",
         "DROP TABLE p",
     ]
     for level in ("READ COMMITTED", "REPEATABLE READ"):

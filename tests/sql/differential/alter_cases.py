@@ -397,12 +397,6 @@ ALGORITHMS_DIFFER = {
             DROP COLUMN bl, DROP COLUMN js
             DROP COLUMN gv
             DROP COLUMN gt
-            RENAME COLUMN mi TO mm
-            RENAME COLUMN i TO ii
-            RENAME COLUMN vc TO vv
-            RENAME COLUMN id TO ident
-            RENAME COLUMN ti TO mi, RENAME COLUMN mi TO ti
-            CHANGE COLUMN mi mm MEDIUMINT
             MODIFY mi MEDIUMINT FIRST
             MODIFY mi MEDIUMINT AFTER ip
             MODIFY vc VARCHAR(40) NOT NULL DEFAULT 'x'
@@ -413,22 +407,17 @@ ALGORITHMS_DIFFER = {
             MODIFY vb VARBINARY(200) DEFAULT 'bytes'
             MODIFY vb VARBINARY(400) DEFAULT 'bytes'
             MODIFY gv INT AS (i + 2) VIRTUAL
-            MAX_ROWS=10 AVG_ROW_LENGTH=100
-            CHECKSUM=1
-            STATS_PERSISTENT=0
             RENAME TO {db}.renamed, COMMENT 'also'""",
         "hidden": """
             ADD COLUMN z INT DEFAULT 9""",
         "parts": """
             MODIFY a VARCHAR(30) COLLATE latin1_general_ci NOT NULL
-            RENAME COLUMN id TO i2
             ADD COLUMN z INT FIRST""",
         "versioned": """
             ADD COLUMN z INT""",
         "partitioned": """
             ADD COLUMN z INT NOT NULL DEFAULT 4
             DROP COLUMN w
-            RENAME COLUMN w TO ww
             MODIFY v VARCHAR(60) DEFAULT 'p'
             AUTO_INCREMENT=1000
             AUTO_INCREMENT=2""",
@@ -443,7 +432,6 @@ ALGORITHMS_DIFFER = {
             DROP PRIMARY KEY, ADD PRIMARY KEY (id, bi)
             DROP PRIMARY KEY, ADD PRIMARY KEY (id DESC)
             MODIFY id INT NOT NULL, DROP PRIMARY KEY
-            ROW_FORMAT=DYNAMIC
             FORCE
             ENGINE={engine}""",
         "hidden": """
@@ -465,6 +453,10 @@ ALGORITHMS_DIFFER = {
             FORCE""",
         "versioned": """
             DROP SYSTEM VERSIONING""",
+    },
+    ("INPLACE", "INSTANT"): {
+        "wide": """
+            ROW_FORMAT=DYNAMIC""",
     },
     ("NOCOPY", "COPY"): {
         "wide": """

@@ -8,8 +8,8 @@ use firn::base::options::Options;
 use firn::base::pause_points::{self, PausePoint};
 use firn::base::{ErrorKind, ForeignKeyViolation, Result};
 use firn::catalog::{
-    ForeignKeyColumn, ForeignKeyRequest, NewForeignKey, NewTable, ReferentialAction, TableRename,
-    TableSchema,
+    ForeignKeyColumn, ForeignKeyRequest, NewForeignKey, NewTable, ReferentialAction, TableLocking,
+    TableRename, TableSchema,
 };
 use firn::db::Db;
 use firn::env::{Env, MemEnv};
@@ -41,6 +41,7 @@ fn schema(names: &[&str], keys: &[(&str, bool, u32)]) -> TableSchema {
             .collect(),
         primary: Some(0),
         auto_increment: None,
+        locking: TableLocking::Pessimistic,
     }
 }
 
@@ -109,7 +110,7 @@ impl World {
         db.catalog().create("d/p", new(&parent)).unwrap();
         let catalog = db.catalog();
         catalog
-            .create_referencing("d/c", new(&child), &request)
+            .create_referencing("d/c", new(&child), 0, &request)
             .unwrap();
         let parent = Table::open(catalog, "d/p", parent, &[]).unwrap();
         let child = Table::open(catalog, "d/c", child, &[]).unwrap();
