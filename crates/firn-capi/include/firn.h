@@ -331,61 +331,26 @@ typedef struct firn_config {
   const char *binlog_index;
 } firn_config;
 
-// Callbacks into the server. They may be called from any thread; any may be NULL.
-typedef struct firn_host {
-  // Writes a line to the error log; severity 0 note, 1 warning, 2 error.
-  void (*log)(int severity, const char *message);
-  // A session waits for a lock that another session holds, or gets the lock for while it waits.
-  // The arguments are the `host` pointers of both sessions. Called on the thread of either, with
-  // locks of the core held: it must not call the core.
-  void (*lock_wait)(void *waiter, void *blocker);
-  // Whether the order in which the transactions of two sessions commit is fixed, so that an
-  // insert of the one need not wait for gap locks of the other. May be called with locks of the
-  // core held: it must wait for nothing.
-  bool (*order_is_fixed)(void *one, void *other);
-  // Which of two sessions in a deadlock is preferred as the victim: below 0 the first, above 0
-  // the second, 0 none. May be called with locks of the core held: it must wait for nothing.
-  int (*preferred_victim)(void *one, void *other);
-  // A lock wait begins, on the thread of the waiter, which is going to sleep for at most
-  // `timeout_us` microseconds. Returns the timeout to use instead, in microseconds.
-  uint64_t (*wait_begins)(void *host, uint64_t timeout_us);
-  // A lock wait has ended, on the thread of the waiter.
-  void (*wait_ends)(void *host);
-  // Writes the SQL text that a session executes to `text`, at most `size` bytes. Returns its
-  // length, 0 if there is none or if it cannot be had at once: it must wait for nothing.
-  size_t (*statement)(void *host, char *text, size_t size);
-} firn_host;
-
-// A column of the record buffer.
-typedef struct firn_column {
-  // Its name, UTF-8.
-  const char *name;
-  // `FIRN_COLUMN_…`.
-  uint32_t kind;
-  // The server's number of its type.
-  uint32_t type_code;
-  // Where it starts in the record buffer.
-  uint32_t offset;
-  // Bytes of a fixed or CHAR column; most bytes of a VARCHAR value; 0 for a blob.
-  uint32_t len;
-  // Bytes of the length of a VARCHAR or blob.
-  uint32_t len_bytes;
-  // Characters of a CHAR column.
-  uint32_t chars;
-  // Checksum of the attributes by which the server interprets the bytes of a value: sign,
-  // decimals, character set, members. 0: unknown.
-  uint32_t interpretation;
-  // Byte of the record buffer with its NULL bit.
-  uint32_t null_offset;
-  // The NULL bit; 0 if it is NOT NULL.
-  uint8_t null_mask;
-  // False for virtual columns.
-  bool stored;
-  // Bytes of one space of a CHAR column: 1, 2 or 4.
-  uint8_t pad_len;
-  // One space of a CHAR column.
-  uint8_t pad[4];
-} firn_column;
+// Callbacks that compute collation weights; called from any thread.
+typedef struct firn_collator {
+  // Writes the weights of the text on a level to `weights`, big-endian, without padding. Sets
+  // `weighed` to the number of bytes of the text that these weights stand for; it is less than
+  // `len` if the byte after them begins no character. Returns the number of bytes written. A
+  // number above `capacity` means that nothing was written and a call with that capacity must
+  // follow.
+  size_t (*sort_key)(const void *handle,
+                     uint32_t level,
+                     const uint8_t *text,
+                     size_t len,
+                     uint8_t *weights,
+                     size_t capacity,
+                     size_t *weighed);
+  // Number of bytes of the first `chars` characters of the text, or of all characters if it has
+  // fewer.
+  size_t (*prefix_len)(const void *handle, const uint8_t *text, size_t len, size_t chars);
+  // Number of characters of the text.
+  size_t (*chars)(const void *handle, const uint8_t *text, size_t len);
+} firn_collator;
 
 // One level of a collation.
 typedef struct firn_level {
@@ -429,9 +394,17 @@ typedef struct firn_collation {
 typedef struct firn_host {
   // Writes a line to the error log; severity 0 note, 1 warning, 2 error.
   void (*log)(int severity, const char *message);
-  // A session is about to wait for a row lock that another session holds. The arguments are the
-  // `host` pointers of both sessions.
+  // A session waits for a lock that another session holds, or gets the lock for while it waits.
+  // The arguments are the `host` pointers of both sessions. Called on the thread of either, with
+  // locks of the core held: it must not call the core.
   void (*lock_wait)(void *waiter, void *blocker);
+  // Whether the order in which the transactions of two sessions commit is fixed, so that an
+  // insert of the one need not wait for gap locks of the other. May be called with locks of the
+  // core held: it must wait for nothing.
+  bool (*order_is_fixed)(void *one, void *other);
+  // Which of two sessions in a deadlock is preferred as the victim: below 0 the first, above 0
+  // the second, 0 none. May be called with locks of the core held: it must wait for nothing.
+  int (*preferred_victim)(void *one, void *other);
   // A lock wait begins, on the thread of the waiter, which is going to sleep for at most
   // `timeout_us` microseconds. Returns the timeout to use instead, in microseconds.
   uint64_t (*wait_begins)(void *host, uint64_t timeout_us);
@@ -531,6 +504,84 @@ typedef struct firn_table_def {
   // The record buffer of a row of defaults, which has the bytes to put under NULLs; or NULL.
   const uint8_t *default_record;
 } firn_table_def;
+
+// A foreign key to add.
+typedef struct firn_new_foreign_key {
+  // Its name; NULL to let the core choose one.
+  const char *name;
+  // Its name or columns, for messages.
+  const char *label;
+  // Names of its columns.
+  const char *const *columns;
+  // The most characters of each column; 0 for a column that is no text.
+  const uint32_t *chars;
+  // Names of the referenced columns.
+  const char *const *parent_columns;
+  // How many columns.
+  uint32_t column_count;
+  // The referenced table, `database/table`, encoded as in file names.
+  const char *parent;
+  // The referenced table as SQL names it, for messages.
+  const char *parent_label;
+  // `FIRN_ACTION_…`.
+  uint8_t on_delete;
+  // `FIRN_ACTION_…`.
+  uint8_t on_update;
+  // The table to replace has the same foreign key.
+  bool inherited;
+  // A stored generated column is computed from one of the columns.
+  bool on_generated_base;
+} firn_new_foreign_key;
+
+// The foreign keys of a statement.
+typedef struct firn_foreign_key_request {
+  // Those to add.
+  const struct firn_new_foreign_key *added;
+  // How many.
+  uint32_t added_count;
+  // Names of those to drop.
+  const char *const *dropped;
+  // How many.
+  uint32_t dropped_count;
+  // The statement is an ALTER.
+  bool alters;
+  // The session checks foreign keys.
+  bool checks;
+  // The session's mode is strict.
+  bool strict;
+  // The table as SQL names it, for messages.
+  const char *table_label;
+  // The table's own name as SQL has it.
+  const char *table_text;
+  // The table that the new one replaces, `database/table`; NULL if it replaces none.
+  const char *replaces;
+} firn_foreign_key_request;
+
+// A foreign key. Strings are valid during the callback.
+typedef struct firn_foreign_key_info {
+  // The referencing table, `database/table`.
+  const char *table;
+  // Its name.
+  const char *name;
+  // The referenced table, `database/table`.
+  const char *parent;
+  // Name of the referenced index; NULL if there is none.
+  const char *parent_index;
+  // Names of the columns.
+  const char *const *columns;
+  // Names of the referenced columns.
+  const char *const *parent_columns;
+  // For each column: whether it may be NULL.
+  const bool *nullable;
+  // For each referenced column: whether it may be NULL.
+  const bool *parent_nullable;
+  // How many columns.
+  uint32_t column_count;
+  // `FIRN_ACTION_…`.
+  uint8_t on_delete;
+  // `FIRN_ACTION_…`.
+  uint8_t on_update;
+} firn_foreign_key_info;
 
 // What is stored of an index.
 typedef struct firn_index_detail {
@@ -1186,8 +1237,8 @@ enum firn_status firn_commit_xid(const struct firn_db *db, const uint8_t *xid, s
 enum firn_status firn_rollback_xid(const struct firn_db *db, const uint8_t *xid, size_t len);
 
 // Creates a table: atomic and durable. The core stores `frm` and `version` for the server and does
-// not read them. `autoincrement` is the first AUTO_INCREMENT value of the table. `foreign_keys` may
-// be NULL for a table without.
+// not read them. `autoincrement` is the first AUTO_INCREMENT value of the table. `foreign_keys`
+// may be NULL for a table without.
 //
 // # Safety
 // The pointers are valid for what they name.
@@ -1213,14 +1264,18 @@ enum firn_status firn_create_temporary_table(const struct firn_db *db,
                                              const struct firn_table_def *definition,
                                              uint64_t autoincrement);
 
-// Drops a table: atomic and durable. `FIRN_NO_TABLE` if there is none. `session` is the one that
-// drops it, or NULL; a temporary table needs it.
+// Drops a table: atomic and durable. `FIRN_NO_TABLE` if there is none. `FIRN_FOREIGN_KEY` if
+// `checks` is set and a foreign key of another table refers to it; with `whole_database`, those of
+// its own database do not count. `session` is the one that drops it, or NULL; a temporary table
+// needs it.
 //
 // # Safety
 // `session` is NULL or a live session of this thread; the pointers are valid for what they name.
 enum firn_status firn_drop_table(const struct firn_db *db,
                                  struct firn_session *session,
-                                 const char *table_name);
+                                 const char *table_name,
+                                 bool checks,
+                                 bool whole_database);
 
 // Renames a table with its foreign keys: atomic and durable. Foreign keys that refer to it follow,
 // unless `to` is the name of a copy in a copying ALTER. `from_text` and `to_text` are the names as
@@ -1240,14 +1295,15 @@ enum firn_status firn_rename_table(const struct firn_db *db,
 
 // Empties a table: atomic and durable. Its AUTO_INCREMENT values start anew. Open handles of the
 // table stay valid and see the empty table. If foreign keys refer to it, the call waits for
-// transactions that rely on its indexes, as a DDL statement of `session`, which may be NULL, for at
-// most `lock_timeout_us`.
+// transactions that rely on its indexes, as a DDL statement of `session`, which may be NULL, for
+// at most `lock_timeout_us`.
 //
 // # Safety
 // `session` is a live session of this thread; the pointers are valid for what they name.
 enum firn_status firn_truncate_table(const struct firn_db *db,
                                      struct firn_session *session,
-                                     const char *table_name);
+                                     const char *table_name,
+                                     uint64_t lock_timeout_us);
 
 // Calls `each` with the name of every table whose name starts with `prefix`.
 //
