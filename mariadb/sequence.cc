@@ -4,7 +4,8 @@
   The row behind a SEQUENCE. The server keeps the values that it may hand out in memory, and writes
   the row when it reserves more (ha_sequence, SEQUENCE::next_value). A value that was handed out
   must never come again, whatever becomes of the statement: so each write is a small transaction of
-  its own, committed and durable before the server hands out a value, and a rollback of the
+  its own, committed before the server hands out a value (as durably as
+  firn_flush_log_at_trx_commit says, which is as InnoDB does it), and a rollback of the
   session's transaction does not reach it. Reads see the row as it was last committed, whatever the
   isolation level.
 

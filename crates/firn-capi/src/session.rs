@@ -55,12 +55,18 @@ impl firn_session {
             return self.transaction.commit();
         }
         if !self.transaction.has_writes() {
-            self.temporary.commit()?;
-            return self.transaction.commit();
+            // Its validation may fail, and then the temporary tables' changes go as well.
+            self.transaction.commit()?;
+            return self.temporary.commit();
         }
         self.temporary.prepare()?;
         self.transaction.commit()?;
-        self.temporary.commit()
+        // The commit is visible, so it must not be reported as failed. An error means that the
+        // ephemeral database is poisoned: later statements on temporary tables report it.
+        if self.temporary.commit().is_err() {
+            let _ = self.temporary.rollback();
+        }
+        Ok(())
     }
 }
 

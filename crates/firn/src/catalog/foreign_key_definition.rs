@@ -223,9 +223,7 @@ impl CatalogState {
         renamed: &TableEntry,
         checks: bool,
     ) -> Result<()> {
-        if is_copy(from) {
-            self.refuse_optimistic(&renamed.name, &renamed.schema, &renamed.foreign_keys)?;
-        }
+        self.refuse_optimistic(&renamed.name, &renamed.schema, &renamed.foreign_keys)?;
         if !checks || !is_copy(from) {
             return Ok(());
         }

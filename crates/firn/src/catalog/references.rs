@@ -33,10 +33,15 @@ impl References {
         }
     }
 
+    /// Forgets the keys of `entry`, unless another table has taken over their names: a copying
+    /// ALTER that renames installs the new table before it drops the old one.
     fn remove(&mut self, entry: &TableEntry) {
         for key in &entry.foreign_keys {
             if let Some(children) = self.by_parent.get_mut(&key.parent) {
-                children.remove(&id_of(&entry.name, &key.name));
+                let id = id_of(&entry.name, &key.name);
+                if children.get(&id) == Some(&entry.name) {
+                    children.remove(&id);
+                }
                 if children.is_empty() {
                     self.by_parent.remove(&key.parent);
                 }

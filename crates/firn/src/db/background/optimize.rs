@@ -69,18 +69,22 @@ impl BackgroundWork {
     fn optimize_step(&self, order: &RestOrder) -> Result<RestStep> {
         self.health.check()?;
         let retired = self.retired();
+        // Before picking: a job that ends in between may have kept the last one from being picked.
+        let was_busy = {
+            let running = self.running.lock();
+            let mut ranges = order.ranges.iter();
+            ranges.any(|range| running.is_busy_in(range))
+        };
         let picked = self.pick_by(&retired, RestGoal::Complete, |p| pick_within(p, order));
         if let Some(picked) = picked {
             self.compact(picked, &retired)?;
             return Ok(RestStep::Compacted);
         }
-        let running = self.running.lock();
-        Ok(
-            match order.ranges.iter().any(|range| running.is_busy_in(range)) {
-                true => RestStep::OthersWork,
-                false => RestStep::AtRest,
-            },
-        )
+        // Jobs of other tables may overlap the range for ever: wait only for what is left in it.
+        Ok(match was_busy && self.bytes_left(order) > 0 {
+            true => RestStep::OthersWork,
+            false => RestStep::AtRest,
+        })
     }
 
     fn bytes_left(&self, order: &RestOrder) -> u64 {

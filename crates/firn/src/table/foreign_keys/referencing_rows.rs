@@ -126,6 +126,7 @@ impl Table {
         let mut end = prefix.to_vec();
         make_successor(&mut end);
         let mut from = prefix.to_vec();
+        let mut searched_again = false;
         loop {
             let found = entries(txn, prefix, &from, BATCH)?;
             if let Some(last) = found.last() {
@@ -138,7 +139,14 @@ impl Table {
             // A row that another transaction has inserted without the lock of the value: it waits
             // for its outcome.
             let Some(entry) = txn.key_of_others(index, prefix, &end, Nearest::Smallest)? else {
-                break;
+                // A prepared transaction without its shared lock may have committed between the two
+                // searches: it left the list after its rows became visible.
+                if std::mem::replace(&mut searched_again, true) {
+                    break;
+                }
+                from.truncate(0);
+                from.extend_from_slice(prefix);
+                continue;
             };
             let row_key = child.other.row_key(&entry)?;
             let granted = txn.lock(&row_key, LockMode::Shared, None)?;
