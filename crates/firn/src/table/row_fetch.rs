@@ -325,6 +325,9 @@ impl RowFetch {
         stale: bool,
         record: &mut [u8],
     ) -> Result<FetchOutcome> {
+        if !self.clustered && entries.seqno() & UNCOMMITTED_BIT == 0 {
+            txn.heed_overtaking(&self.row_key, entries.seqno())?;
+        }
         let found = match stale && self.is_own(txn, entries)? {
             true => self.entry_at(txn, point, record)?,
             false => self.snapshot_entry(txn, point, entries, record)?,
@@ -399,11 +402,18 @@ impl RowFetch {
         let entry_suffices = unique_len.is_some() && self.locks_entries_only();
         let unlocked = match entry_suffices {
             true => false,
-            false => match self.lock.take(txn, &self.row_key, self.clustered)? {
-                LockOutcome::Skip => return Ok(FetchOutcome::Nothing),
-                LockOutcome::Yes => false,
-                LockOutcome::Shown => true,
-            },
+            false => {
+                let taken = self.lock.take(txn, &self.row_key, self.clustered);
+                if matches!(taken, Err(_) | Ok(LockOutcome::Skip)) {
+                    // The row was not had, so the lock of its unique entry goes back.
+                    self.unlock_row(txn);
+                }
+                match taken? {
+                    LockOutcome::Skip => return Ok(FetchOutcome::Nothing),
+                    LockOutcome::Yes => false,
+                    LockOutcome::Shown => true,
+                }
+            }
         };
         // If the sources are stale, look the row up in the write set. It may have a newer version
         // than the cursor sees, or the own version under the cursor may have been rolled back. Most

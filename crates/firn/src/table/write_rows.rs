@@ -862,13 +862,21 @@ impl Table {
     /// of its entry wait.
     fn lock_unique(
         &self,
-        txn: &Transaction,
+        txn: &mut Transaction,
         declared: &[u8],
         has_null: bool,
         flags: WriteFlags,
         claimed: &mut ClaimedKeys,
     ) -> Result<()> {
-        if !has_null && flags.locks() && txn.lock(declared, LockMode::Exclusive, None)?.newly {
+        if has_null {
+            return Ok(());
+        }
+        let newly = match flags.validated {
+            // The validation then meets readers that have locked the value alone.
+            true => txn.note_unique(declared),
+            false => flags.locks() && txn.lock(declared, LockMode::Exclusive, None)?.newly,
+        };
+        if newly {
             claimed.add(declared);
         }
         Ok(())

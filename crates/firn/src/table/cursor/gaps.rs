@@ -423,7 +423,7 @@ impl Cursor {
             self.gaps.set_edge(&edge, forward);
         }
         let edge = self.gaps.edge.clone();
-        let found = match (forward, self.gaps.begun && !self.at_start || lock.is_none()) {
+        let mut found = match (forward, self.gaps.begun && !self.at_start || lock.is_none()) {
             (true, true) => self.scan.resume(txn, Resume::From(&edge))?,
             (false, true) => self.scan.resume(txn, Resume::Below(&edge))?,
             (_, false) => {
@@ -447,7 +447,32 @@ impl Cursor {
                 false => txn.unlock(&key_to_lock),
             }
         }
+        let waited = [entry, lock]
+            .iter()
+            .any(|lock| lock.is_some_and(|granted| granted.waited));
+        if lock.is_some() && !waited && !stands && self.is_beyond(key, found, forward) {
+            // Nobody holds the lock of the key: its transaction has yet to validate it, and will
+            // then find what this scan has locked. Looking again would go on until it does.
+            let edge = if forward { after(key) } else { key.to_vec() };
+            self.gaps.set_edge(&edge, forward);
+            let resume = match forward {
+                true => Resume::From(&edge),
+                false => Resume::Below(&edge),
+            };
+            found = self.scan.resume(txn, resume)?;
+        }
         Ok(GapStep::Moved(found))
+    }
+
+    /// Whether the scan, which has found an entry or not, stands beyond `key`, so that it misses
+    /// nothing between if it passes the key.
+    fn is_beyond(&self, key: &[u8], found: bool, forward: bool) -> bool {
+        let entry = || self.scan.entries().user_key();
+        !found
+            || match forward {
+                true => entry() > key,
+                false => entry() < key,
+            }
     }
 
     /// Locks the first entry beyond the range, as InnoDB does, and ends the scan: its declared
