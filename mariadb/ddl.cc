@@ -25,13 +25,6 @@ int refuse(const char* what) {
   return firn::kErrorReported;
 }
 
-/* System versioning by transaction, in the words that the server has for engines without it. */
-int refuse_transaction_versions(const TABLE* form) {
-  my_error(ER_VERS_FIELD_WRONG_TYPE, MYF(0), form->vers_start_field()->field_name.str, "TIMESTAMP(6)",
-           form->s->table_name.str);
-  return firn::kErrorReported;
-}
-
 /*
   The .frm image of a table, which the catalog keeps beside its version: tools that have no .frm
   file write one from it.
@@ -146,7 +139,6 @@ bool has_key_checked_by_server(const TABLE* form) {
 int ha_firn::create(const char* name, TABLE* form, HA_CREATE_INFO* info) {
   THD* thd = ha_thd();
   if (!firn::database) return HA_ERR_INITIALIZATION;
-  if (form->versioned(VERS_TRX_ID)) return refuse_transaction_versions(form);
   if (info->tmp_table() && firn::adds_foreign_keys(info->alter_info)) return refuse_in_temporary_table(thd, form);
   if (form->versioned() && firn::adds_foreign_keys(info->alter_info))
     return refuse("FOREIGN KEY of a table with system versioning");

@@ -81,13 +81,8 @@ void hide_from_databases(const char* directory) {
 int init(void* plugin) {
   hton = static_cast<handlerton*>(plugin);
   hton->create = create_handler;
-  /*
-    HTON_NATIVE_SYS_VERSIONING: the server changes the engine of a versioned table only between
-    engines that both have this flag, as InnoDB does, or both lack it. create() refuses versioning by
-    transaction, which the flag allows, too.
-  */
   hton->flags = HTON_SUPPORTS_EXTENDED_KEYS | HTON_SUPPORTS_FOREIGN_KEYS | HTON_REQUIRES_CLOSE_AFTER_TRUNCATE |
-                HTON_TRUNCATE_REQUIRES_EXCLUSIVE_USE | HTON_NATIVE_SYS_VERSIONING;
+                HTON_TRUNCATE_REQUIRES_EXCLUSIVE_USE;
   hton->show_status = show_status;
   hton->table_options = table_options;
   set_transaction_callbacks(hton);

@@ -40,7 +40,7 @@ REFUSED: dict[str, tuple[str, tuple[str, ...]]] = {
         "(id INT PRIMARY KEY, b VARCHAR(20), KEY b (b)) CHARSET tis620",
         ("index b: collation tis620_thai_ci",),
     ),
-    "history": ("(id INT PRIMARY KEY) WITH SYSTEM VERSIONING", ()),
+    "history": ("(id INT PRIMARY KEY) WITH SYSTEM VERSIONING", ("system versioning",)),
 }
 
 # By name of the table: the text after the name in CREATE TABLE, and the SELECT that gives its rows;

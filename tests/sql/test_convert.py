@@ -62,7 +62,7 @@ ROWS = [
     "INSERT INTO article VALUES (1, 'text')",
     "INSERT INTO comment VALUES (1, 1)",
 ]
-MOVED = ["chicken", "country", "customer", "egg", "history", "line", "or`der", "part"]
+MOVED = ["chicken", "country", "customer", "egg", "line", "or`der", "part"]
 
 
 @pytest.fixture
@@ -90,7 +90,9 @@ def dump(server: Server) -> str:
         [*command, "--dump-history", "shop"], capture_output=True, text=True, check=True
     )
     text = re.sub(r"ENGINE=(FIRN|InnoDB)", "ENGINE=…", done.stdout)
-    # The server puts an index that it makes for a foreign key behind the others: sort them.
+    # The server puts an index that it makes for a foreign key behind the others, and names it by
+    # the constraint: sort them, without names.
+    text = re.sub(r"^  KEY `[^`]*` ", "  KEY ", text, flags=re.M)
     keys = re.compile(r"(?:^  (?:UNIQUE |FULLTEXT )?KEY .*\n)+", re.M)
     return keys.sub(lambda found: _sorted_lines(found.group()), text)
 
@@ -124,7 +126,7 @@ def test_there_and_back_the_dump_is_the_same(shop: Server) -> None:
     )
     assert report["constraints"] == 6
     reasons = {kept["table"]: kept["reason"] for kept in report["stay"]}
-    assert sorted(reasons) == ["shop.article", "shop.comment", "shop.old"]
+    assert sorted(reasons) == ["shop.article", "shop.comment", "shop.history", "shop.old"]
     assert "FULLTEXT" in reasons["shop.article"]
     assert "links it to shop.article, which stays" in reasons["shop.comment"]
     expect_moved(shop, "firn")

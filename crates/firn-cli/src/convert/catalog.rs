@@ -6,6 +6,9 @@ use crate::server::quoted_text;
 use firn::base::{Error, ErrorKind, Result};
 use std::collections::BTreeMap;
 
+/// The server refuses to change the engine of such a table, in both directions.
+const VERSIONED: &str = "system versioning, with which the server does not change the engine";
+
 /// The table in which a conversion saves foreign keys ([`super::saved`]); it is never converted.
 pub const SAVED_TABLE: &str = "_firn_convert_constraints";
 
@@ -62,13 +65,13 @@ pub fn tables(client: &mut Client<'_>, schemas: &[String]) -> Result<Vec<TableIn
     let mut blockers = blockers(client, schemas)?;
     let rows = client.ask(&format!(
         "SELECT TABLE_SCHEMA, TABLE_NAME, COALESCE(ENGINE, ''), COALESCE(DATA_LENGTH + INDEX_LENGTH, 0), \
-         COALESCE(CREATE_OPTIONS, '') FROM information_schema.TABLES WHERE TABLE_SCHEMA IN ({}) \
+         COALESCE(CREATE_OPTIONS, ''), TABLE_TYPE FROM information_schema.TABLES WHERE TABLE_SCHEMA IN ({}) \
          AND TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED', 'SEQUENCE') ORDER BY TABLE_SCHEMA, TABLE_NAME",
         list(schemas)
     ))?;
     let mut tables = Vec::new();
     for row in rows {
-        let [schema, table, engine, bytes, options] = fields(row)?;
+        let [schema, table, engine, bytes, options, kind] = fields(row)?;
         if table == SAVED_TABLE {
             continue;
         }
@@ -77,7 +80,10 @@ pub fn tables(client: &mut Client<'_>, schemas: &[String]) -> Result<Vec<TableIn
         let encrypted = options.to_ascii_uppercase().contains("ENCRYPTED=YES");
         let encrypted = encrypted.then(|| "ENCRYPTED=YES, which FIRN does not have yet".to_owned());
         tables.push(TableInfo {
-            blocker: blockers.remove(&name).or(encrypted),
+            blocker: match kind == "SYSTEM VERSIONED" {
+                true => Some(VERSIONED.to_owned()),
+                false => blockers.remove(&name).or(encrypted),
+            },
             name,
             engine,
             bytes: bytes.parse().unwrap_or(0),
@@ -165,29 +171,6 @@ pub fn foreign_keys(client: &mut Client<'_>, schemas: &[String]) -> Result<Vec<F
         });
     }
     Ok(keys)
-}
-
-/// The index of the child that has exactly the columns of the key, in order.
-///
-/// # Errors
-/// Those of the server.
-pub fn index_of(client: &mut Client<'_>, key: &ForeignKey) -> Result<Option<String>> {
-    let rows = client.ask(&format!(
-        "SELECT INDEX_NAME, COLUMN_NAME FROM information_schema.STATISTICS WHERE TABLE_SCHEMA = {} AND TABLE_NAME = {} \
-         AND NON_UNIQUE = 1 ORDER BY INDEX_NAME, SEQ_IN_INDEX",
-        quoted_text(&key.child.schema),
-        quoted_text(&key.child.table)
-    ))?;
-    let mut columns: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for row in rows {
-        let [index, column] = fields(row)?;
-        columns.entry(index).or_default().push(column);
-    }
-    let wanted = key.columns.iter().map(|(column, _)| column);
-    let found = columns
-        .into_iter()
-        .find(|(_, columns)| columns.iter().eq(wanted.clone()));
-    Ok(found.map(|(index, _)| index))
 }
 
 /// The fields of a row.

@@ -43,11 +43,10 @@ impl ForeignKey {
         format!("{} of {}", self.name, self.child)
     }
 
-    /// The constraint as `ALTER TABLE` adds it. `index` is the index of the child that has the
-    /// columns: if the server has made it for the constraint, it makes it anew, and would call it
-    /// by the constraint. `RESTRICT` is left out, as in SHOW CREATE TABLE: the server then shows
-    /// the same definition as before.
-    pub fn definition(&self, index: Option<&str>) -> String {
+    /// The constraint as `ALTER TABLE` adds it. `RESTRICT` is left out, as in SHOW CREATE TABLE:
+    /// the server then shows the same definition as before. The name of an index cannot be given:
+    /// the server would take it for that of the constraint.
+    pub fn definition(&self) -> String {
         let list = |names: Vec<&String>| {
             let quoted: Vec<String> = names.into_iter().map(|name| quoted_name(name)).collect();
             quoted.join(", ")
@@ -57,9 +56,8 @@ impl ForeignKey {
             _ => format!(" ON {event} {action}"),
         };
         format!(
-            "CONSTRAINT {} FOREIGN KEY {}({}) REFERENCES {} ({}){}{}",
+            "CONSTRAINT {} FOREIGN KEY ({}) REFERENCES {} ({}){}{}",
             quoted_name(&self.name),
-            index.map_or(String::new(), |index| quoted_name(index) + " "),
             list(self.columns.iter().map(|(child, _)| child).collect()),
             self.parent.quoted(),
             list(self.columns.iter().map(|(_, parent)| parent).collect()),
@@ -124,17 +122,8 @@ mod tests {
     #[test]
     fn a_definition_has_all_columns_and_the_actions_that_differ_from_the_default() {
         assert_eq!(
-            key().definition(None),
+            key().definition(),
             "CONSTRAINT `f``k` FOREIGN KEY (`a`, `b`) REFERENCES `s`.`p1` (`x`, `y`) ON DELETE SET NULL"
-        );
-    }
-
-    #[test]
-    fn a_definition_keeps_the_name_of_the_index() {
-        let definition = key().definition(Some("i"));
-        assert!(
-            definition.contains("FOREIGN KEY `i` (`a`, `b`)"),
-            "{definition}"
         );
     }
 

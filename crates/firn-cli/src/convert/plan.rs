@@ -3,7 +3,6 @@
 
 use super::catalog::TableInfo;
 use super::foreign_key::{ForeignKey, TableName};
-use crate::args::FIRN;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -118,8 +117,7 @@ fn own_reasons(tables: &[TableInfo], from: &str, to: &str) -> BTreeMap<TableName
             _ if !table.engine.eq_ignore_ascii_case(from) => {
                 Some(format!("only {from} tables are converted"))
             }
-            Some(blocker) if to == FIRN => Some(blocker.clone()),
-            _ => None,
+            blocker => blocker.clone(),
         };
         if let Some(reason) = reason {
             reasons.insert(table.name.clone(), reason);

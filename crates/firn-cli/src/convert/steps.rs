@@ -3,7 +3,7 @@
 use super::client::Client;
 use super::foreign_key::{ForeignKey, TableName};
 use super::plan::Plan;
-use super::{ConvertedTable, Failure, Report, catalog, saved};
+use super::{ConvertedTable, Failure, Report, saved};
 use crate::args::Convert;
 use crate::output::{Output, bytes};
 use crate::server::quoted_name;
@@ -118,7 +118,6 @@ fn add(
     if let Some(table) = [&key.child, &key.parent].into_iter().find(is_left) {
         return Err(format!("{table} could not be converted"));
     }
-    let index = catalog::index_of(client, key).map_err(|error| error.to_string())?;
     let mut ask = |statement: &str| client.ask(statement).map_err(|error| error.to_string());
     ask(&key.lock_statement())?;
     let orphan = ask(&key.orphan_query())?;
@@ -132,7 +131,7 @@ fn add(
     let statement = format!(
         "ALTER TABLE {} ADD {}",
         key.child.quoted(),
-        key.definition(index.as_deref())
+        key.definition()
     );
     ask(&statement)?;
     ask("UNLOCK TABLES")?;

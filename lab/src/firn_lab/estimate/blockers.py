@@ -25,6 +25,8 @@ _ALLOWED = {"HASH"}
 
 def blockers(table: Table) -> tuple[str, ...]:
     """The reasons why FIRN refuses one table, as text."""
+    if table.kind == "SYSTEM VERSIONED":
+        return ("system versioning",)
     found: list[str] = []
     for name, kind in table.left_out_kinds:
         if kind in _ALLOWED:

@@ -1,5 +1,5 @@
 use super::*;
-use crate::args::INNODB;
+use crate::args::{FIRN, INNODB};
 
 fn name(name: &str) -> TableName {
     let (schema, table) = name.split_once('.').unwrap_or(("s", name));
@@ -76,14 +76,6 @@ fn a_table_that_stays_keeps_all_that_it_is_linked_to() {
         ]
     );
     assert_eq!(titles(&plan.drop), [""; 0]);
-}
-
-#[test]
-fn blockers_count_on_the_way_to_firn_only() {
-    let mut text = table("text", FIRN);
-    text.blocker = Some("FULLTEXT".into());
-    let plan = Plan::new(vec![text], vec![], vec![], FIRN, INNODB);
-    assert_eq!(names(&plan.convert), ["s.text"]);
 }
 
 #[test]
