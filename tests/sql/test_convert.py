@@ -92,7 +92,7 @@ def dump(server: Server) -> str:
     text = re.sub(r"ENGINE=(FIRN|InnoDB)", "ENGINE=…", done.stdout)
     # The server puts an index that it makes for a foreign key behind the others, and names it by
     # the constraint: sort them, without names.
-    text = re.sub(r"^  KEY `[^`]*` ", "  KEY ", text, flags=re.M)
+    text = re.sub(r"^  KEY `(?:[^`]|``)*` ", "  KEY ", text, flags=re.M)
     keys = re.compile(r"(?:^  (?:UNIQUE |FULLTEXT )?KEY .*\n)+", re.M)
     return keys.sub(lambda found: _sorted_lines(found.group()), text)
 
