@@ -443,7 +443,9 @@ fn a_recovery_to_a_point_on_a_full_disk_never_goes_beyond_it() {
         let mut txn = db.new_transaction(db.new_owner(0));
         txn.begin_statement(1, Isolation::RepeatableRead, 1000, false);
         let key = [&1000u32.to_be_bytes()[..], &n.to_be_bytes()].concat();
-        let value: Vec<u8> = (0..100_000u32).map(|i| (i.wrapping_mul(i) >> 7) as u8).collect();
+        let value: Vec<u8> = (0..100_000u32)
+            .map(|i| (i.wrapping_mul(i) >> 7) as u8)
+            .collect();
         txn.put(&key, Value::whole(&value)).unwrap();
         txn.commit().unwrap();
     };
