@@ -52,10 +52,6 @@ class TableEstimate:
         return 0.0 if self.problem or self.stale else self.innodb_bytes - self.firn.bytes
 
 
-# Kinds of tables that FIRN takes, but whose size is not estimated.
-_NOT_ESTIMATED = {"SYSTEM VERSIONED": "system versioning", "SEQUENCE": "a sequence"}
-
-
 def estimate(
     query: Query, database: str | None, names: Sequence[str], limits: Limits
 ) -> Iterator[TableEstimate]:
@@ -63,6 +59,8 @@ def estimate(
     sizes = file_bytes(query)
     found = tables(query, database, names)
     _require_all(query, database, names, found)
+    # A sequence has one row, so there is nothing to estimate.
+    found = [table for table in found if table.kind != "SEQUENCE"]
     stored = [sizes.get(f"{table.database}/{table.name}") for table in found]
     found = [as_large_as(table, size) for table, size in zip(found, stored, strict=True)]
     for table, size_told, reads in zip(found, stored, allot(found, limits), strict=True):
@@ -73,8 +71,7 @@ def estimate(
             table.full_name, table.rows, size, Prediction(0.0, 0.0), blockers=why
         )
         if table.kind != "BASE TABLE":
-            what = _NOT_ESTIMATED.get(table.kind, table.kind.lower())
-            yield replace(nothing, problem=f"not estimated: {what}")
+            yield replace(nothing, problem=f"not estimated: {why[0]}")
             continue
         if reads.problem:
             yield replace(nothing, problem=reads.problem)
