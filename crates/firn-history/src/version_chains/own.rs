@@ -20,6 +20,7 @@ impl Chains<'_> {
                 let mut rows = rows_read(op).iter();
                 if let Some(row) =
                     rows.find(|row| !self.is_under_old_key(t, o, row) && !ids.insert(row.id))
+                    && !self.may_lose(t, row.list)
                 {
                     let story = format!("statement {o} of T{} met row {} twice", txn.id, row.id);
                     verdict.find("row twice", &[txn.id], story);
@@ -32,6 +33,16 @@ impl Chains<'_> {
                 }
             }
         }
+    }
+
+    /// Whether the transaction did not commit at READ COMMITTED, and the list is in an optimistic
+    /// table. Others may have changed an own row meanwhile: a later statement then sees the row in
+    /// part, or at both places, and the transaction cannot commit.
+    fn may_lose(&self, t: TxnIndex, list: u64) -> bool {
+        let txn = self.txn(t);
+        txn.level == IsolationLevel::ReadCommitted
+            && txn.outcome != TxnOutcome::Ok
+            && self.history.setup.optimistic.contains(&list)
     }
 
     /// Lists and positions at which the transaction has written rows up to statement `o`. Another
@@ -102,10 +113,7 @@ impl Chains<'_> {
         let Scan::Range { list, .. } = scan else {
             return;
         };
-        // In an optimistic table others may have changed an own row meanwhile. At READ COMMITTED a
-        // later statement sees that in part, and the transaction cannot commit.
-        let may_lose = txn.level == IsolationLevel::ReadCommitted && txn.outcome != TxnOutcome::Ok;
-        if may_lose && self.history.setup.optimistic.contains(list) {
+        if self.may_lose(t, *list) {
             return;
         }
         // One row was met at the only position that was read, where an own row may be, too.
