@@ -402,18 +402,11 @@ impl RowFetch {
         let entry_suffices = unique_len.is_some() && self.locks_entries_only();
         let unlocked = match entry_suffices {
             true => false,
-            false => {
-                let taken = self.lock.take(txn, &self.row_key, self.clustered);
-                if matches!(taken, Err(_) | Ok(LockOutcome::Skip)) {
-                    // The row was not had, so the lock of its unique entry goes back.
-                    self.unlock_row(txn);
-                }
-                match taken? {
-                    LockOutcome::Skip => return Ok(FetchOutcome::Nothing),
-                    LockOutcome::Yes => false,
-                    LockOutcome::Shown => true,
-                }
-            }
+            false => match self.lock.take(txn, &self.row_key, self.clustered)? {
+                LockOutcome::Skip => return Ok(FetchOutcome::Nothing),
+                LockOutcome::Yes => false,
+                LockOutcome::Shown => true,
+            },
         };
         // If the sources are stale, look the row up in the write set. It may have a newer version
         // than the cursor sees, or the own version under the cursor may have been rolled back. Most
