@@ -4,7 +4,7 @@ use super::{LockMode, LockOwner};
 use crate::base::wall_clock;
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The outcome of a waiting request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,14 +33,8 @@ pub(super) struct LockWaiter {
     pub(super) for_gap: bool,
     /// When the wait began, microseconds since 1970.
     pub(super) since_us: u64,
-    signal: Mutex<WaitState>,
+    signal: Mutex<WaitOutcome>,
     wake: Condvar,
-}
-
-struct WaitState {
-    outcome: WaitOutcome,
-    /// [`LockWaiter::kick`] was called.
-    kicked: bool,
 }
 
 impl LockWaiter {
@@ -73,24 +67,21 @@ impl LockWaiter {
             upgrade,
             for_gap,
             since_us: wall_clock::now_us(),
-            signal: Mutex::new(WaitState {
-                outcome: WaitOutcome::Waiting,
-                kicked: false,
-            }),
+            signal: Mutex::new(WaitOutcome::Waiting),
             wake: Condvar::new(),
         }
     }
 
     pub(super) fn outcome(&self) -> WaitOutcome {
-        self.signal.lock().outcome
+        *self.signal.lock()
     }
 
     /// Sets the outcome. The caller holds the shard's lock and has removed the waiter from the
     /// queue.
     pub(super) fn decide(&self, outcome: WaitOutcome) {
         let mut signal = self.signal.lock();
-        debug_assert_eq!(signal.outcome, WaitOutcome::Waiting);
-        signal.outcome = outcome;
+        debug_assert_eq!(*signal, WaitOutcome::Waiting);
+        *signal = outcome;
     }
 
     /// Wakes the sleeper after [`Self::decide`]. Call it without the shard's lock, which the
@@ -99,22 +90,28 @@ impl LockWaiter {
         self.wake.notify_one();
     }
 
-    /// Wakes the sleeper without an outcome, so that it sees that it is interrupted.
+    /// Wakes the sleeper without an outcome, so that it sees that its owner is interrupted. The
+    /// caller sets the owner's flag first.
     pub(super) fn kick(&self) {
-        self.signal.lock().kicked = true;
+        // The sleeper reads the flag under this mutex: it sees the flag, or sleeps already.
+        drop(self.signal.lock());
         self.wake.notify_one();
     }
 
-    /// Sleeps until there is an outcome, a kick, or `timeout` is over. The outcome may still be
-    /// `Waiting` afterwards. (The condition variable has no spurious wake-ups, so the timeout
-    /// starts over at most once.)
+    /// Sleeps until there is an outcome, the owner is interrupted, or `timeout` is over. The
+    /// outcome may still be `Waiting` afterwards.
+    ///
+    /// A kick may arrive late: it was meant for an earlier request of the owner, which has ended
+    /// and whose interrupt is cleared. The sleep goes on then, since a return without an
+    /// interrupt would count as a timeout.
     pub(super) fn sleep(&self, timeout: Duration) -> WaitOutcome {
+        let deadline = Instant::now() + timeout;
         let mut signal = self.signal.lock();
-        while signal.outcome == WaitOutcome::Waiting && !signal.kicked {
-            if self.wake.wait_for(&mut signal, timeout).timed_out() {
+        while *signal == WaitOutcome::Waiting && !self.owner.is_interrupted() {
+            if self.wake.wait_until(&mut signal, deadline).timed_out() {
                 break;
             }
         }
-        signal.outcome
+        *signal
     }
 }
