@@ -28,8 +28,9 @@
 namespace {
 
 constexpr alter_table_operations kForeignKeys = ALTER_ADD_FOREIGN_KEY | ALTER_DROP_FOREIGN_KEY;
-constexpr alter_table_operations kMetadata =
-    kForeignKeys | ALTER_COLUMN_NAME | ALTER_COLUMN_DEFAULT | ALTER_CHANGE_CREATE_OPTION | ALTER_DROP_CHECK_CONSTRAINT | ALTER_INDEX_IGNORABILITY;
+constexpr alter_table_operations kMetadata = kForeignKeys | ALTER_COLUMN_NAME | ALTER_COLUMN_DEFAULT |
+                                             ALTER_CHANGE_CREATE_OPTION | ALTER_DROP_CHECK_CONSTRAINT |
+                                             ALTER_INDEX_IGNORABILITY;
 constexpr alter_table_operations kFill = ALTER_ADD_NON_UNIQUE_NON_PRIM_INDEX | ALTER_ADD_UNIQUE_INDEX;
 constexpr alter_table_operations kIndexes = kFill | ALTER_DROP_NON_UNIQUE_NON_PRIM_INDEX | ALTER_DROP_UNIQUE_INDEX |
                                             ALTER_RENAME_INDEX | ALTER_INDEX_ORDER | ALTER_CHANGE_INDEX_COMMENT;

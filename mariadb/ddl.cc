@@ -121,8 +121,8 @@ int drop_table(const char* path) {
   note_binlog_position();
   const bool checks = thd && checks_foreign_keys(thd);
   const bool whole_database = thd && thd_sql_command(thd) == SQLCOM_DROP_DB;
-  const firn_status status = firn_drop_table(database, session ? session->core() : nullptr, TableName(path).c_str(),
-                                             checks, whole_database);
+  const firn_status status =
+      firn_drop_table(database, session ? session->core() : nullptr, TableName(path).c_str(), checks, whole_database);
   return status == FIRN_FOREIGN_KEY ? HA_ERR_ROW_IS_REFERENCED : to_server_error(status);
 }
 
@@ -185,9 +185,9 @@ int ha_firn::rename_table(const char* from, const char* to) {
   if (!firn::database) return HA_ERR_INITIALIZATION;
   firn::note_binlog_position();
   const DdlWait wait(ha_thd());
-  return firn::to_server_error(firn_rename_table(
-      firn::database, firn::TableName(from).c_str(), firn::TableName(to).c_str(), TableText(from).c_str(),
-      TableText(to).c_str(), wait.session, wait.checks, wait.timeout_us));
+  return firn::to_server_error(firn_rename_table(firn::database, firn::TableName(from).c_str(),
+                                                 firn::TableName(to).c_str(), TableText(from).c_str(),
+                                                 TableText(to).c_str(), wait.session, wait.checks, wait.timeout_us));
 }
 
 int ha_firn::truncate() {

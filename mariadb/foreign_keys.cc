@@ -187,7 +187,7 @@ const Field* find_field(const TABLE* form, const LEX_CSTRING& name) {
 
 uint32_t chars_of(const Field* field) {
   return field && field->charset() != &my_charset_bin && field->result_type() == STRING_RESULT ? field->char_length()
-                                                                                                 : 0;
+                                                                                               : 0;
 }
 
 /* The last failure, for SHOW ENGINE FIRN STATUS. */
@@ -370,7 +370,8 @@ bool ForeignKeyRequest::replaces_referenced() const {
 /* The definition of the foreign key that the core calls `name`. */
 const Foreign_key* ForeignKeyRequest::definition_of(const char* name) const {
   for (const Foreign_key* key : m_keys)
-    if (!key->old && key->constraint_name.str && !my_strcasecmp(system_charset_info, key->constraint_name.str, name)) return key;
+    if (!key->old && key->constraint_name.str && !my_strcasecmp(system_charset_info, key->constraint_name.str, name))
+      return key;
   for (const Foreign_key* key : m_keys)
     if (!key->old && !key->constraint_name.str) return key;
   return m_keys.empty() ? nullptr : m_keys.front();
@@ -387,9 +388,9 @@ int ForeignKeyRequest::report_create() const {
     for (size_t i = 0; i < m_keys.size(); i++) {
       if (m_keys[i] != definition_of(name)) continue;
       const firn_new_foreign_key& key = m_added[i];
-      const firn_foreign_key_info info = {m_name.c_str(), name,    key.parent,        nullptr,       key.columns,
-                                          key.parent_columns,      nullptr,           nullptr,       key.column_count,
-                                          key.on_delete,           key.on_update};
+      const firn_foreign_key_info info = {m_name.c_str(),     name,    key.parent, nullptr,          key.columns,
+                                          key.parent_columns, nullptr, nullptr,    key.column_count, key.on_delete,
+                                          key.on_update};
       append_definition(m_thd, &message, &info);
     }
     push_warning(m_thd, Sql_condition::WARN_LEVEL_WARN, HA_ERR_FOUND_DUPP_KEY, message.c_ptr_safe());

@@ -74,5 +74,4 @@ void append_foreign_key(THD* thd, String* text, const char* table, const char* n
 void note_foreign_key_error(THD* thd, const char* text);
 void append_last_foreign_key_error(String* text);
 
-
 }  // namespace firn

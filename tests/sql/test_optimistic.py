@@ -209,7 +209,11 @@ def test_unique_values_change_hands_in_one_transaction(pair: list[Session]) -> N
 @pytest.mark.parametrize("first", ["DELETE FROM t WHERE id = 1", "UPDATE t SET v = 5 WHERE id = 1"])
 @pytest.mark.parametrize(
     "second",
-    ["DELETE FROM t WHERE id = 1", "UPDATE t SET id = 6 WHERE id = 1", "REPLACE t VALUES (1,1,1,9)"],
+    [
+        "DELETE FROM t WHERE id = 1",
+        "UPDATE t SET id = 6 WHERE id = 1",
+        "REPLACE t VALUES (1,1,1,9)",
+    ],
 )
 def test_delete_and_update(pair: list[Session], first: str, second: str) -> None:
     one, two = pair
@@ -388,7 +392,8 @@ def test_the_option_in_definitions(server: Server, database: str) -> None:
 
     _run(session, TABLE, "INSERT INTO t VALUES (1, 1, 1, 1)")
     shown = _run(session, "SHOW CREATE TABLE t")[0][1]
-    assert "FIRN_LOCKING" in shown.upper() and "OPTIMISTIC" in shown.upper()
+    assert "FIRN_LOCKING" in shown.upper()
+    assert "OPTIMISTIC" in shown.upper()
     assert loses("t")
     _run(session, "CREATE TABLE l LIKE t", "INSERT INTO l VALUES (1, 1, 1, 1)")
     assert loses("l")
@@ -460,8 +465,8 @@ def test_two_phase_commit_with_the_binary_log(
     _run(one, "SET SESSION binlog_format = STATEMENT")
     _fails(one, 1665, "UPDATE t SET v = 444444 WHERE id = 2")
     logged = _logged(server)
-    assert "111111" not in logged and "444444" not in logged
-    assert "222222" in logged and "333333" in logged
+    assert not [value for value in ("111111", "444444") if value in logged]
+    assert [value for value in ("222222", "333333") if value in logged] == ["222222", "333333"]
     assert logged.count("COMMIT") >= 3
 
 
@@ -480,7 +485,8 @@ def test_xa(own_server: Callable[..., Server]) -> None:
         _run(one, "XA ROLLBACK 'a'")
     assert server.query("XA RECOVER") == ()
     # A prepared transaction keeps its keys, also when it has left its session and after a kill.
-    _run(one, "XA START 'b'", "UPDATE t SET v = 10 WHERE id = 1", "INSERT INTO t VALUES (7, 7, 7, 7)")
+    _run(one, "XA START 'b'", "UPDATE t SET v = 10 WHERE id = 1")
+    _run(one, "INSERT INTO t VALUES (7, 7, 7, 7)")
     _run(one, "XA END 'b'", "XA PREPARE 'b'")
     for place in ("session", "detached", "recovered"):
         for change in (

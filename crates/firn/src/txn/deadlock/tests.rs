@@ -71,8 +71,8 @@ fn a_preferred_victim_goes_before_a_lighter_one() {
         (Some(one), Some(other)) => i32::cmp(&other, &one),
         _ => Ordering::Equal,
     };
-    assert_eq!(victim(&[9, 9, 1, 2], |one, other| last(one, other)), 0);
-    assert_eq!(victim(&[1, 9, 9, 9], |one, other| last(one, other)), 0);
+    assert_eq!(victim(&[9, 9, 1, 2], last), 0);
+    assert_eq!(victim(&[1, 9, 9, 9], last), 0);
     // Against a member outside the order the weight decides.
-    assert_eq!(victim(&[9, 1, 9, 9], |one, other| last(one, other)), 1);
+    assert_eq!(victim(&[9, 1, 9, 9], last), 1);
 }

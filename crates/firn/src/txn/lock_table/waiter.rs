@@ -4,7 +4,7 @@ use super::{LockMode, LockOwner};
 use crate::base::wall_clock;
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The outcome of a waiting request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,13 +102,12 @@ impl LockWaiter {
     /// outcome may still be `Waiting` afterwards.
     ///
     /// A kick may arrive late: it was meant for an earlier request of the owner, which has ended
-    /// and whose interrupt is cleared. The sleep goes on then, since a return without an
-    /// interrupt would count as a timeout.
+    /// and whose interrupt is cleared. The sleep then starts over with the whole timeout, since a
+    /// return without an interrupt would count as a timeout.
     pub(super) fn sleep(&self, timeout: Duration) -> WaitOutcome {
-        let deadline = Instant::now() + timeout;
         let mut signal = self.signal.lock();
         while *signal == WaitOutcome::Waiting && !self.owner.is_interrupted() {
-            if self.wake.wait_until(&mut signal, deadline).timed_out() {
+            if self.wake.wait_for(&mut signal, timeout).timed_out() {
                 break;
             }
         }
