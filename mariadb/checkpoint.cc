@@ -93,7 +93,7 @@ int arm_checkpoint(THD* thd, st_mysql_sys_var*, void* save, st_mysql_value* valu
   try {
     std::string path;
     if (!wanted_path(thd, value, "firn_backup_checkpoint", &path)) return 1;
-    /* The server calls close_connection(), which disarms, only for sessions that the engine knows. */
+    /* The server calls close_connection(), which disarms, only for sessions known to the engine. */
     if (!Session::get(thd)) {
       my_error(ER_OUT_OF_RESOURCES, MYF(0));
       return 1;
