@@ -512,9 +512,7 @@ def test_a_kill_between_prepare_and_commit(own_server: Callable[..., Server]) ->
     """Sessions count in one row; after kills each acknowledged increment is there, once."""
     server = own_server(*BINLOG, "--sync-binlog=1")
     server.query("CREATE DATABASE d")
-    server.query(
-        "CREATE TABLE d.c (id INT PRIMARY KEY, n INT) ENGINE=FIRN FIRN_LOCKING=OPTIMISTIC"
-    )
+    server.query("CREATE TABLE d.c (id INT PRIMARY KEY, n INT) ENGINE=FIRN FIRN_LOCKING=OPTIMISTIC")
     server.query("INSERT INTO d.c VALUES (0, 0)")
     acknowledged, unknown = [0], [0]
     lock = threading.Lock()
@@ -596,6 +594,15 @@ def test_rows_that_nobody_changes_are_validated_too(pair: list[Session]) -> None
     _run(two, "UPDATE t SET v = 3 WHERE id = 1")
     _run(one, "COMMIT")
     assert _run(one, "SELECT * FROM i") == [(1,)]
+    # So it may if FIRN has written and taken that back, but then both are prepared first.
+    _run(
+        one,
+        *("BEGIN", "SELECT * FROM t", "SAVEPOINT a", "UPDATE t SET v = 8", "ROLLBACK TO a"),
+        *("SELECT v FROM t WHERE id = 1 FOR UPDATE", "INSERT INTO i VALUES (2)"),
+    )
+    _run(two, "UPDATE t SET v = 7 WHERE id = 1")
+    _fails(one, DEADLOCK, "COMMIT")
+    assert _run(one, "SELECT * FROM i") == [(1,)]
     # It only reads: what FIRN has written is validated.
     _run(one, "BEGIN", "SELECT * FROM i", "UPDATE t SET v = 4 WHERE id = 1")
     _run(two, "UPDATE t SET v = 5 WHERE id = 1")
@@ -604,6 +611,49 @@ def test_rows_that_nobody_changes_are_validated_too(pair: list[Session]) -> None
     _run(two, "UPDATE t SET v = 6 WHERE id = 1")
     _fails(one, DEADLOCK, "COMMIT")
     assert _row(one, 1) == (1, 1, 1, 6)
+
+
+@pytest.mark.parametrize("binlog", [False, True], ids=["no_binlog", "binlog"])
+def test_an_engine_that_only_reads_changes_nothing(
+    own_server: Callable[..., Server], binlog: bool
+) -> None:
+    """All engines and the binary log take part in a transaction with a consistent snapshot."""
+    server = own_server(*(BINLOG if binlog else []))
+    server.query("CREATE DATABASE d")
+    server.query(TABLE.replace("TABLE t", "TABLE d.t"))
+    server.query("INSERT INTO d.t SELECT seq, seq, seq, seq FROM seq_1_to_5")
+    server.query("CREATE TABLE d.i (id INT PRIMARY KEY) ENGINE=InnoDB")
+    one, two = _sessions(server, "d", "REPEATABLE READ")
+    lock = "SELECT v FROM t WHERE id = 1 FOR UPDATE"
+    taken_back = ("SAVEPOINT a", "UPDATE t SET v = 0 WHERE id = 2", "ROLLBACK TO a")
+    transactions: list[tuple[str, ...]] = [
+        ("START TRANSACTION WITH CONSISTENT SNAPSHOT", lock),
+        ("START TRANSACTION WITH CONSISTENT SNAPSHOT", *taken_back, lock),
+        ("BEGIN", "SELECT * FROM i", lock),
+        ("BEGIN", lock, "SELECT * FROM i"),
+        ("BEGIN", lock, "SELECT * FROM i FOR UPDATE"),
+    ]
+    for number, statements in enumerate(transactions):
+        _run(one, *statements)
+        _run(two, f"UPDATE t SET v = {100 + number} WHERE id = 1")
+        _fails(one, DEADLOCK, "COMMIT")
+
+
+def test_an_engine_that_writes_unlogged_rows_commits(own_server: Callable[..., Server]) -> None:
+    server = own_server(*BINLOG, "--binlog-ignore-db=d")
+    server.query("CREATE DATABASE d")
+    server.query(TABLE.replace("TABLE t", "TABLE d.t"))
+    server.query("INSERT INTO d.t VALUES (1, 1, 1, 1)")
+    server.query("CREATE TABLE d.i (id INT PRIMARY KEY) ENGINE=InnoDB")
+    one, two = _sessions(server, "d", "REPEATABLE READ")
+    lock = "SELECT v FROM t WHERE id = 1 FOR UPDATE"
+    for number, statements in enumerate(
+        [(lock, "INSERT INTO i VALUES (0)"), ("INSERT INTO i VALUES (1)", lock)]
+    ):
+        _run(one, "BEGIN", *statements)
+        _run(two, f"UPDATE t SET v = {100 + number} WHERE id = 1")
+        _run(one, "COMMIT")
+    assert _run(one, "SELECT * FROM i") == [(0,), (1,)]
 
 
 def test_the_retry_loop_of_the_documentation(server: Server, database: str) -> None:
