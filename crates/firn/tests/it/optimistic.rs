@@ -16,6 +16,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+mod scans;
+
 const LEVELS: [Isolation; 2] = [Isolation::ReadCommitted, Isolation::RepeatableRead];
 
 /// The schema `id INT PRIMARY KEY, k INT NULL, UNIQUE (k)`, optimistic.
