@@ -2,7 +2,9 @@
 
 use super::*;
 use firn::table::SeekMode;
-use std::sync::atomic::AtomicBool;
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::rc::Rc;
 
 /// A scan that goes on longer than this goes on for ever.
 const GAPS_MAX: usize = 1000;
@@ -50,6 +52,7 @@ fn scan(txn: &mut Txn, index: usize, forward: bool) -> Result<Vec<i32>> {
             false => cursor.prev(&mut txn.txn, &mut buffer)?,
         };
     }
+    found.sort_unstable();
     Ok(found)
 }
 
@@ -61,31 +64,35 @@ fn stop_endless_scans() {
     });
 }
 
-/// A transaction that has inserted as a locking one is listed with all its writes: a scan also
-/// finds the keys that it has yet to validate, whose rows nobody has locked.
+/// A transaction with the new row 50 among rows of others. As it has inserted as a locking one, too,
+/// it is listed with all its writes: a scan also finds the key that it has yet to validate, whose
+/// row nobody has locked.
+fn with_key_to_validate(db: &Db, table: &Arc<Table>) -> Txn {
+    let mut rows = Txn::begin(db, table, Isolation::ReadCommitted);
+    for id in [20, 30, 70, 80] {
+        rows.insert(id, Some(id)).unwrap();
+    }
+    rows.commit().unwrap();
+    let mut one = Txn::begin(db, table, Isolation::Serializable);
+    one.insert(500, Some(500)).unwrap();
+    one.isolation = Isolation::ReadCommitted;
+    one.insert(50, Some(50)).unwrap();
+    one
+}
+
 #[test]
 fn a_locking_scan_passes_keys_that_are_not_validated_yet() {
     for (index, forward) in [(0, true), (0, false), (1, true), (1, false)] {
         let (_env, db, table) = filled();
-        let mut rows = Txn::begin(&db, &table, Isolation::ReadCommitted);
-        for id in [20, 30, 70, 80] {
-            rows.insert(id, Some(id)).unwrap();
-        }
-        rows.commit().unwrap();
-        let mut one = Txn::begin(&db, &table, Isolation::Serializable);
-        one.insert(500, Some(500)).unwrap();
-        one.isolation = Isolation::ReadCommitted;
-        one.insert(50, Some(50)).unwrap();
+        let mut one = with_key_to_validate(&db, &table);
         let mut locker = Txn::begin(&db, &table, Isolation::Serializable);
         stop_endless_scans();
-        let mut found = scan(&mut locker, index, forward).unwrap();
+        let found = scan(&mut locker, index, forward).unwrap();
         pause_points::clear();
-        found.sort_unstable();
         assert_eq!(found, [30, 70], "index {index}, forward: {forward}");
         // The scan has read that the row is missing, so it stays missing.
         loses(one.commit());
-        found = scan(&mut locker, index, forward).unwrap();
-        found.sort_unstable();
+        let found = scan(&mut locker, index, forward).unwrap();
         assert_eq!(found, [30, 70], "index {index}, forward: {forward}");
         locker.commit().unwrap();
         one.insert(50, Some(50)).unwrap();
@@ -93,57 +100,86 @@ fn a_locking_scan_passes_keys_that_are_not_validated_yet() {
     }
 }
 
-/// The transaction whose key the scan is about to pass commits in between: either its validation
-/// finds what the scan has locked, or the scan finds the row.
+/// The transaction whose key the scan is about to pass is validated in between: either it finds what
+/// the scan has locked, or the scan finds the row or its lock.
 #[test]
 fn a_scan_that_passes_a_key_meets_its_validation() {
     for (index, forward) in [(0, true), (0, false), (1, true), (1, false)] {
-        let mut seen = [false; 2];
-        for nth in 1..40 {
-            let (_env, db, table) = filled();
-            let mut rows = Txn::begin(&db, &table, Isolation::ReadCommitted);
-            for id in [20, 30, 70, 80] {
-                rows.insert(id, Some(id)).unwrap();
+        for in_two_phases in [false, true] {
+            let mut outcomes = HashSet::new();
+            for nth in 1.. {
+                let Some(outcome) = validated_at(nth, index, forward, in_two_phases) else {
+                    break;
+                };
+                outcomes.insert(outcome);
             }
-            rows.commit().unwrap();
-            let mut one = Txn::begin(&db, &table, Isolation::Serializable);
-            one.insert(500, Some(500)).unwrap();
-            one.isolation = Isolation::ReadCommitted;
-            one.insert(50, Some(50)).unwrap();
-            let mut locker = Txn::begin(&db, &table, Isolation::Serializable);
-            let committed = Arc::new(AtomicBool::new(false));
-            let done = Arc::clone(&committed);
-            let (mut passed, mut one) = (0, Some(one));
-            pause_points::on_this_thread(move |point| {
-                let here = [
-                    PausePoint::GapWanted,
-                    PausePoint::GapLocked,
-                    PausePoint::LockWanted,
-                    PausePoint::LockGranted,
-                    PausePoint::Pinned,
-                ];
-                passed += usize::from(here.contains(&point));
-                assert!(passed < GAPS_MAX, "the scan goes on for ever");
-                if passed == nth
-                    && let Some(mut one) = one.take()
-                {
-                    done.store(one.commit().is_ok(), Ordering::Relaxed);
-                }
-            });
-            let first = scan(&mut locker, index, forward);
-            pause_points::clear();
-            // A commit that holds locks is met: the scan waits, which is an error here.
-            let Ok(mut first) = first else { continue };
-            first.sort_unstable();
-            let committed = committed.load(Ordering::Relaxed);
-            seen[usize::from(committed)] = true;
-            let mut second = scan(&mut locker, index, forward).unwrap();
-            second.sort_unstable();
-            assert_eq!(first, second, "index {index}, forward: {forward}, at {nth}");
-            assert_eq!(first.contains(&50), committed, "at {nth}");
+            let all: &[Race] = match in_two_phases {
+                false => &[Race::Found, Race::Kept],
+                true => &[Race::Met, Race::Kept],
+            };
+            assert_eq!(outcomes, all.iter().copied().collect());
         }
-        assert_eq!(seen, [true; 2]);
     }
+}
+
+/// The outcome of a validation during a scan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Race {
+    /// The scan finds the new row.
+    Found,
+    /// The scan finds the lock of the new row.
+    Met,
+    /// The validation fails.
+    Kept,
+}
+
+/// Scans, while another transaction is validated at the `nth` point that the scan passes; `None` if
+/// it passes fewer ones.
+fn validated_at(nth: usize, index: usize, forward: bool, in_two_phases: bool) -> Option<Race> {
+    let (_env, db, table) = filled();
+    let one = Rc::new(RefCell::new(with_key_to_validate(&db, &table)));
+    let mut locker = Txn::begin(&db, &table, Isolation::Serializable);
+    let validated = Rc::new(RefCell::new(None));
+    let (mut passed, outcome, other) = (0, Rc::clone(&validated), Rc::clone(&one));
+    pause_points::on_this_thread(move |point| {
+        let here = [
+            PausePoint::GapWanted,
+            PausePoint::GapLocked,
+            PausePoint::LockWanted,
+            PausePoint::LockGranted,
+        ];
+        passed += usize::from(here.contains(&point));
+        assert!(passed < GAPS_MAX, "the scan goes on for ever");
+        if passed == nth && outcome.borrow().is_none() {
+            let mut other = other.borrow_mut();
+            let done = match in_two_phases {
+                true => other.txn.prepare(b"x"),
+                false => other.commit(),
+            };
+            if done.is_err() {
+                other.txn.rollback().unwrap();
+            }
+            *outcome.borrow_mut() = Some(done.is_ok());
+        }
+    });
+    let first = scan(&mut locker, index, forward);
+    pause_points::clear();
+    let validated = validated.take()?;
+    if validated {
+        one.borrow_mut().commit().unwrap();
+    }
+    let first = match first {
+        Err(error) => {
+            assert_eq!(*error.kind(), ErrorKind::LockNotAvailable);
+            assert!(validated && in_two_phases);
+            return Some(Race::Met);
+        }
+        Ok(first) => first,
+    };
+    let second = scan(&mut locker, index, forward).unwrap();
+    assert_eq!(first, second, "index {index}, forward: {forward}, at {nth}");
+    assert_eq!(first.contains(&50), validated, "at {nth}");
+    Some(if validated { Race::Found } else { Race::Kept })
 }
 
 /// A reader that an index covers locks the value and not the row.
