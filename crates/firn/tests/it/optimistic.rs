@@ -408,6 +408,36 @@ fn a_point_lacks_no_commit_up_to_its_seqno() {
     }
 }
 
+/// A statement that says so before it reads has one read point, which the validation can use.
+#[test]
+fn a_statement_that_expects_changes_keeps_its_read_point() {
+    for expects in [true, false] {
+        let (_env, db, table) = filled();
+        let mut one = Txn::begin(&db, &table, Isolation::ReadCommitted);
+        one.statement();
+        if expects {
+            table.expect_changes(&mut one.txn);
+        }
+        let before = one.txn.read_point().seqno;
+        let mut two = Txn::begin(&db, &table, Isolation::ReadCommitted);
+        two.update(1, Some(11)).unwrap();
+        two.commit().unwrap();
+        let seen = one.find(1, LockMode::Exclusive).unwrap();
+        assert_eq!(one.txn.pinned().seqno == before, expects);
+        if expects {
+            // A compaction must not hide the commit after the point.
+            db.flush().unwrap();
+            assert_eq!(seen, Some(Some(1)));
+            one.update(2, Some(22)).unwrap();
+            loses(one.commit());
+        } else {
+            assert_eq!(seen, Some(Some(11)));
+            one.commit().unwrap();
+        }
+        assert_eq!(db.snapshot_age().commits, 0, "the snapshot is gone");
+    }
+}
+
 /// A SERIALIZABLE transaction locks rows and gaps; an optimistic one runs into these locks, and is
 /// waited for while it commits.
 #[test]
