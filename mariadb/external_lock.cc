@@ -133,6 +133,7 @@ int ha_firn::begin(THD* thd, thr_lock_type lock_type, bool write) {
     m_intent = ReadIntent();
   else if (!m_is_clone)
     m_intent = read_intent(thd, lock_type, write);
+  if (m_intent.locks() && m_share->is_optimistic()) (void)firn_table_expect_changes(m_share->core(), core_session());
   if (m_intent.whole_row) m_share->written(time(nullptr));
   m_locked = true;
   return 0;

@@ -131,7 +131,7 @@ class Session {
   };
 
   int lose();
-  bool another_engine_commits() const;
+  bool another_engine_commits(bool all) const;
   int refuse_xa();
   int refuse_second_engine();
   bool is_ordered() const { return phase_ == CommitPhase::kOrdered || phase_ == CommitPhase::kOrderedInBinlog; }

@@ -1754,6 +1754,14 @@ const char *firn_table_warning(const struct firn_table *table);
 // The table is live.
 bool firn_table_is_optimistic(const struct firn_table *table);
 
+// The session's statement will change or lock rows of the table. Call it for each such table before
+// the statement reads, so that all its reads of optimistic tables show the same state.
+//
+// # Safety
+// The handles are live, and the session belongs to this thread.
+enum firn_status firn_table_expect_changes(const struct firn_table *table,
+                                           struct firn_session *session);
+
 // Closes a table.
 //
 // # Safety

@@ -249,6 +249,13 @@ impl Table {
         }
     }
 
+    /// The statement that begins will change or lock rows of this table for `txn`.
+    pub fn expect_changes(&self, txn: &mut Transaction) {
+        if self.validates(txn) {
+            txn.expect_validation();
+        }
+    }
+
     /// Whether what `txn` does to this table is validated by its commit, and not locked.
     fn validates(&self, txn: &Transaction) -> bool {
         self.is_optimistic() && !txn.locks_optimistic_tables()

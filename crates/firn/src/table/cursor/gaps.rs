@@ -423,7 +423,7 @@ impl Cursor {
             self.gaps.set_edge(&edge, forward);
         }
         let edge = self.gaps.edge.clone();
-        let mut found = match (forward, self.gaps.begun && !self.at_start || lock.is_none()) {
+        let found = match (forward, self.gaps.begun && !self.at_start || lock.is_none()) {
             (true, true) => self.scan.resume(txn, Resume::From(&edge))?,
             (false, true) => self.scan.resume(txn, Resume::Below(&edge))?,
             (_, false) => {
@@ -451,16 +451,49 @@ impl Cursor {
             .iter()
             .any(|lock| lock.is_some_and(|granted| granted.waited));
         if lock.is_some() && !waited && !stands && self.is_beyond(key, found, forward) {
-            // Nobody holds the lock of the key: its transaction has yet to validate it, and will
-            // then find what this scan has locked. Looking again would go on until it does.
-            let edge = if forward { after(key) } else { key.to_vec() };
-            self.gaps.set_edge(&edge, forward);
-            let resume = match forward {
-                true => Resume::From(&edge),
-                false => Resume::Below(&edge),
-            };
-            found = self.scan.resume(txn, resume)?;
+            return self.pass_key_of_other(txn, key, &key_to_lock, forward);
         }
+        Ok(GapStep::Moved(found))
+    }
+
+    /// Passes `key`, which another transaction has written in an optimistic table and has yet to
+    /// validate, so that nobody holds `key_to_lock`. Looking again would go on until it does.
+    ///
+    /// It locks the gap at the key, which the validation then finds. The validation may have looked
+    /// for gap locks before; if so, it holds the lock until its commit is visible. So the scan asks
+    /// for the lock again, and reads the key again after that.
+    fn pass_key_of_other(
+        &mut self,
+        txn: &Transaction,
+        key: &[u8],
+        key_to_lock: &[u8],
+        forward: bool,
+    ) -> Result<GapStep> {
+        let above = after(key);
+        if self.locks_gaps(txn) {
+            txn.lock_gap(key, &above);
+            let again = self.fetch.lock().wait_for(txn, key_to_lock)?;
+            let found = match forward {
+                true => self.scan.resume(txn, Resume::From(key))?,
+                false => self.scan.resume(txn, Resume::Below(&above))?,
+            };
+            let stands = found && self.scan.entries().user_key() == key;
+            if again.is_some_and(|granted| granted.newly) {
+                match stands {
+                    true => self.fetch.lock_mut().will_meet(key_to_lock),
+                    false => txn.unlock(key_to_lock),
+                }
+            }
+            if stands || again.is_some_and(|granted| granted.waited) {
+                return Ok(GapStep::Moved(found));
+            }
+        }
+        let edge = if forward { above } else { key.to_vec() };
+        self.gaps.set_edge(&edge, forward);
+        let found = match forward {
+            true => self.scan.resume(txn, Resume::From(&edge))?,
+            false => self.scan.resume(txn, Resume::Below(&edge))?,
+        };
         Ok(GapStep::Moved(found))
     }
 

@@ -55,19 +55,37 @@ impl Transaction {
         self.locks_optimistic || self.isolation == Isolation::Serializable
     }
 
+    /// The statement is going to note keys for the validation. To be called before the statement
+    /// reads, so that all its reads have one point: a point that is pinned before the transaction
+    /// has its snapshot cannot serve the validation.
+    pub fn expect_validation(&mut self) {
+        if self.point.is_none() {
+            self.keep_for_validation();
+        }
+    }
+
     /// As [`Self::pin`], for reads whose rows are noted for the validation.
     pub fn pin_for_validation(&mut self) {
-        let has_snapshot = self.snapshot.is_some() || self.oldest_read.is_some();
-        if !has_snapshot && (self.autocommit || !self.isolation.repeats_reads()) {
-            let super_versions = &self.cx.super_versions;
-            let oldest = self.cx.snapshots.acquire(|| super_versions.visible());
-            self.entry.set_snapshot(oldest.seqno());
-            self.oldest_read = Some(oldest);
+        if self.keep_for_validation() {
             // A point from before is older than the snapshot, so the versions above it are not
             // safe, and it may be incomplete.
             self.point = None;
         }
         self.pin();
+    }
+
+    /// Takes the snapshot that keeps what the validation must find, unless the transaction has one
+    /// or its first read takes one. Returns whether it did.
+    fn keep_for_validation(&mut self) -> bool {
+        let has_snapshot = self.snapshot.is_some() || self.oldest_read.is_some();
+        if has_snapshot || self.isolation.repeats_reads() && !self.autocommit {
+            return false;
+        }
+        let super_versions = &self.cx.super_versions;
+        let oldest = self.cx.snapshots.acquire(|| super_versions.visible());
+        self.entry.set_snapshot(oldest.seqno());
+        self.oldest_read = Some(oldest);
+        true
     }
 
     fn note(&mut self, key: &[u8], dependency: Dependency) -> bool {
