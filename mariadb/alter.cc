@@ -264,9 +264,19 @@ bool ha_firn::commit_inplace_alter_table(TABLE*, Alter_inplace_info* info, bool 
       return true;
     }
   }
-  if (status != FIRN_OK) {
-    my_printf_error(ER_GET_ERRMSG, "FIRN: %s", MYF(0), firn_last_error());
-    return true;
+  switch (status) {
+    case FIRN_OK:
+      break;
+    /* A client that repeats a statement after a lock error looks for that error's number. */
+    case FIRN_LOCK_TIMEOUT:
+    case FIRN_LOCK_NOT_AVAILABLE:
+    case FIRN_DEADLOCK:
+    case FIRN_INTERRUPTED:
+      print_error(firn_error(status), MYF(0));
+      return true;
+    default:
+      my_printf_error(ER_GET_ERRMSG, "FIRN: %s", MYF(0), firn_last_error());
+      return true;
   }
   info->group_commit_ctx = nullptr;
   return false;

@@ -510,3 +510,44 @@ def test_large_cascades_spill(own_server) -> None:  # noqa: ANN001
         cursor.execute("CHECK TABLE c EXTENDED")
         assert cursor.fetchall()[-1][-1] == "OK"
     session.close()
+
+
+def test_copy_adds_stored_column_on_cascading_key(pair: KeyPair) -> None:
+    """A cascade would leave the new column with its old value, so the server refuses it."""
+    errors = play(
+        pair,
+        PARENT
+        + """
+        CREATE TABLE c (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES p (id) ON UPDATE CASCADE)
+        INSERT INTO p VALUES (1, 1)
+        INSERT INTO c VALUES (1, 1)
+        ALTER TABLE c ADD v INT AS (p + 1) STORED, ALGORITHM=COPY
+        ALTER TABLE c ADD w INT AS (p) VIRTUAL, ADD v INT AS (w) STORED, ALGORITHM=COPY
+        UPDATE p SET id = 5
+        SELECT * FROM c
+        """,
+    )
+    assert [error for error in errors if error] == [1901, 1901]
+
+
+@pytest.mark.skipif(not IS_FIRN, reason="InnoDB waits for a metadata lock instead")
+def test_commit_of_alter_reports_lock_timeout(server: Server) -> None:
+    """A transaction relies on the parent's index, so the ALTER times out with error 1205."""
+    writer, alter = server.connect("mysql"), server.connect("mysql")
+    with writer.cursor() as one, alter.cursor() as two:
+        one.execute("CREATE DATABASE d")
+        one.execute("USE d")
+        two.execute("USE d")
+        one.execute("CREATE TABLE p (id INT PRIMARY KEY, b INT)")
+        one.execute("CREATE TABLE c (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES p (id))")
+        one.execute("INSERT INTO p VALUES (1, 1)")
+        one.execute("BEGIN")
+        one.execute("INSERT INTO c VALUES (1, 1)")
+        two.execute("SET SESSION firn_lock_wait_timeout = 1, SESSION lock_wait_timeout = 5")
+        with pytest.raises(pymysql.Error) as caught:
+            two.execute("ALTER TABLE p ADD KEY (b), ALGORITHM=INPLACE")
+        assert caught.value.args[0] == 1205
+        one.execute("COMMIT")
+        two.execute("ALTER TABLE p ADD KEY (b), ALGORITHM=INPLACE")
+    writer.close()
+    alter.close()
