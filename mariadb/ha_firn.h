@@ -127,7 +127,7 @@ class ha_firn final : public handler {
   ha_rows records_in_range(uint index, const key_range* min, const key_range* max, page_range*) override;
   double scan_time() override;
   double read_time(uint index, uint ranges, ha_rows rows) override;
-  ha_rows estimate_rows_upper_bound() override { return HA_POS_ERROR; }
+  ha_rows estimate_rows_upper_bound() override;
 
   /* DDL */
   int create(const char* name, TABLE* form, HA_CREATE_INFO* info) override;

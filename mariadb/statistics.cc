@@ -16,6 +16,12 @@ namespace {
 */
 constexpr uint kCostBlock = 16384;
 
+/*
+  Rows that a filesort expects beyond twice the estimate. The estimate may miss rows of open
+  transactions, and a bound that is far too low splits a sort into thousands of runs.
+*/
+constexpr ha_rows kSortMargin = 1000;
+
 }  // namespace
 
 int ha_firn::info(uint flag) {
@@ -90,3 +96,9 @@ double ha_firn::read_time(uint index, uint ranges, ha_rows rows) {
   if (rows2double(rows) >= all) return scan;
   return ranges + rows2double(rows) / all * scan;
 }
+
+/*
+  A filesort sizes its buffer by this number; a number that is too low costs runs on disk, never a
+  row. Without a bound, a sort of a small table takes the whole sort_buffer_size.
+*/
+ha_rows ha_firn::estimate_rows_upper_bound() { return 2 * stats.records + kSortMargin; }
