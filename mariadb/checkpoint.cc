@@ -99,6 +99,10 @@ int arm_checkpoint(THD* thd, st_mysql_sys_var*, void* save, st_mysql_value* valu
       return 1;
     }
     const std::lock_guard<std::mutex> lock(armed.mutex);
+    if (!armed.path.empty() && armed.owner != thd) {
+      my_printf_error(ER_GET_ERRMSG, "FIRN: the backup of another session has armed a checkpoint", MYF(0));
+      return 1;
+    }
     armed.path.swap(path);
     armed.owner = thd;
     return 0;

@@ -229,6 +229,63 @@ def test_the_armed_checkpoint_is_made_once_and_only_while_commits_wait(
     other.close()
 
 
+def test_a_checkpoint_at_the_position_of_another_backup_is_refused(
+    both: Server, tmp_path: Path
+) -> None:
+    slow = tmp_path / "slow"
+    slow.write_text("#!/bin/sh\necho Starting BACKUP STAGE START\nexec sleep 600\n")
+    slow.chmod(0o755)
+    tool = [str(TOOL), "--json", "backup", str(tmp_path / "backups"), "--with-innodb"]
+    tool += ["--mariadb-backup", str(slow), "--socket", str(both.socket), "--user", "root"]
+    with both.connect("d") as other, other.cursor() as cursor:
+        cursor.execute("BACKUP STAGE START")
+        cursor.execute("BACKUP STAGE BLOCK_COMMIT")
+        with subprocess.Popen(tool, stderr=subprocess.PIPE, text=True) as running:
+            for _ in range(3000):
+                both.query("FLUSH NO_WRITE_TO_BINLOG ENGINE LOGS")
+                if running.poll() is not None:
+                    break
+            _, said = running.communicate(timeout=60)
+        cursor.execute("BACKUP STAGE END")
+    assert running.returncode == 3, said
+    assert "another backup" in said
+    assert not list((both.data / "#firn").glob("checkpoint-*"))
+
+
+def test_only_one_session_arms_at_a_time(both: Server, tmp_path: Path) -> None:
+    arm = "SET GLOBAL firn_backup_checkpoint = %s"
+    with both.connect("d") as one, one.cursor() as cursor, both.connect("d") as two:
+        cursor.execute(arm, [str(tmp_path / "one")])
+        cursor.execute(arm, [str(tmp_path / "again")])
+        with two.cursor() as other:
+            with pytest.raises(pymysql.err.MySQLError, match="another session"):
+                other.execute(arm, [str(tmp_path / "two")])
+            cursor.execute("SET GLOBAL firn_backup_checkpoint = ''")
+            other.execute(arm, [str(tmp_path / "two")])
+
+
+def test_databases_with_odd_names_and_what_killed_backups_have_left(
+    both: Server, own_server: Callable[..., Server], tmp_path: Path
+) -> None:
+    for engine in ("FIRN", "InnoDB"):
+        both.query(f"CREATE DATABASE xtrabackup_{engine}")
+        both.query(f"CREATE TABLE xtrabackup_{engine}.t (id INT PRIMARY KEY) ENGINE={engine}")
+        both.query(f"INSERT INTO xtrabackup_{engine}.t VALUES (7)")
+    places = [both.data / "#firn", tmp_path / "copies"]
+    for place in places:
+        # No process has such a number.
+        left = place / "checkpoint-20260131T235959Z-9000012.copy"
+        left.mkdir(parents=True)
+        (left / "data").touch()
+    target = tmp_path / "backups"
+    report = back_up(both, target, "--copy-dir", places[1])
+    assert len([note for note in report["notes"] if "left behind" in note]) == 2
+    assert [list(place.glob("checkpoint-*")) for place in places] == [[], []]
+    copy = restored(own_server, target, "latest")
+    for engine in ("FIRN", "InnoDB"):
+        assert copy.query(f"SELECT * FROM xtrabackup_{engine}.t") == ((7,),)
+
+
 def test_who_may_not_write_files_may_not_arm(both: Server, tmp_path: Path) -> None:
     both.query("GRANT SUPER ON *.* TO someone@localhost")
     with (

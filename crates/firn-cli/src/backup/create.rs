@@ -163,6 +163,11 @@ fn take(args: &TakeBackup, mark: &InProgress<'_>, target: &Target, out: &Output)
         archive: source.archive.clone(),
         cut_ms: source.cut_ms,
     };
+    if let Some(name) = backup.foreign_name() {
+        return Err(Error::unsupported(format_args!(
+            "the server has a file {name:?}, whose name no backup can hold"
+        )));
+    }
     expect_there(target, &backup, mark)?;
     publish(&backup, target)?;
     Ok(Report {

@@ -21,6 +21,7 @@ use firn::env::PosixEnv;
 pub(super) use point_in_time::parse_time;
 use serde::Serialize;
 use staging::{Stage, Step};
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -60,9 +61,10 @@ fn restore(args: &Restore, target: &Target, out: &Output, step: Step<'_>) -> Res
     if !args.table.is_empty() {
         definitions = belonging(&definitions, &tables, false);
     } else if !backup.server_files.is_empty() {
-        // The definitions are among them.
-        definitions.clear();
+        // Most definitions are among them.
         server_files.extend(&backup.server_files);
+        let names: HashSet<&str> = server_files.iter().map(|file| file.name.as_str()).collect();
+        definitions.retain(|path, _| !names.contains(path.as_str()));
     }
     let stage = Stage::begin(&args.to, &definitions, !server_files.is_empty(), step)?;
     let engine = stage.engine();

@@ -13,7 +13,9 @@
 //! would send everything again, and a restore would need `mariadb-backup`.
 
 use super::format::Position;
-use super::temporary_directories::{TemporaryDirectory, copy_of, end_on_signal};
+use super::temporary_directories::{
+    TemporaryDirectory, copy_of, end_on_signal, remove_left_behind,
+};
 use crate::args::TakeBackup;
 use crate::data_directory::IN_DATADIR;
 use crate::server::{Server, quoted_text};
@@ -90,14 +92,22 @@ pub fn take(
     id: &str,
 ) -> Result<Taken> {
     refuse_files_elsewhere(server, data_dir)?;
-    let parent = copy_of(args.copy_dir.as_deref().unwrap_or(parent), id);
-    let parent = TemporaryDirectory::at(&parent)?;
+    // The processes of directories in use live, also where no lock protects them yet.
+    let mut notes = remove_left_behind(parent)?;
+    let mut copies = parent.to_owned();
+    if let Some(dir) = &args.copy_dir {
+        copies = absolute(dir)?;
+        notes.append(&mut remove_left_behind(&copies)?);
+    }
+    let parent = TemporaryDirectory::at(&copy_of(&copies, id))?;
     PosixEnv::new().create_dir_all(&parent.path)?;
     let lock = PosixEnv::new().lock(&parent.path.join("LOCK"))?;
     let (dir, log) = (parent.path.join("data"), parent.path.join("log"));
 
     let made = TemporaryDirectory::at(checkpoint)?;
     let name = quoted_text(&checkpoint.display().to_string());
+    // The session idles while InnoDB is copied, and its end would disarm the checkpoint.
+    server.ask("SET SESSION wait_timeout = 31536000")?;
     server.ask(&format!("SET GLOBAL firn_backup_checkpoint = {name}"))?;
     let mut copying = Command::new(&args.mariadb_backup);
     copying
@@ -110,13 +120,17 @@ pub fn take(
     run(copying, &log, &mut || {
         if found.is_none() && checkpoint.is_dir() {
             let db = ReadOnlyDb::open(Arc::new(PosixEnv::new()), checkpoint)?;
+            require_own_stage(&log)?;
             // The checkpoint may have commits of the rest of this millisecond.
             let cut_ms = PosixEnv::new().wall_micros() / 1000 + 1;
-            found = Some((db, cut_ms, server.position()?));
+            let position = server.position()?;
+            // Until mariadb-backup ends its stage no commit changes the answers.
+            let in_time = !said(&log).contains("BACKUP STAGE END");
+            found = Some((db, cut_ms, position, in_time));
         }
         Ok(())
     })?;
-    let Some((db, cut_ms, mut position)) = found else {
+    let Some((db, cut_ms, mut position, in_time)) = found else {
         return Err(Error::unsupported(
             "mariadb-backup did not call FLUSH ENGINE LOGS while commits waited: no checkpoint was made",
         ));
@@ -126,8 +140,11 @@ pub fn take(
         .arg("--prepare")
         .arg(format!("--target-dir={}", dir.display()));
     run(preparing, &log, &mut || Ok(()))?;
-    let mut notes = Vec::new();
-    settle_position(&mut position, &dir, &mut notes)?;
+    if !in_time {
+        position = Position::default();
+        notes.push("the positions of a replica are not known: take another backup".to_owned());
+    }
+    settle_position(&mut position, &dir)?;
     let mut files = Vec::new();
     files_below(&dir, &dir, &mut files)?;
     files.retain(|file| belongs(&file.name));
@@ -147,11 +164,43 @@ pub fn take(
     })
 }
 
+/// Refuses a checkpoint that another backup has brought about, while `mariadb-backup` still waited
+/// for its end: InnoDB's copy would be of a later position. Only one session at a time can be in
+/// the stage in which commits wait.
+fn require_own_stage(log: &Path) -> Result<()> {
+    let text = said(log);
+    let own = match text.contains("BACKUP STAGE") {
+        true => text.contains("Acquired locks for BACKUP STAGE BLOCK_COMMIT"),
+        // Versions that do not name the stages say this once they have blocked commits.
+        false => text.contains("Starting to backup non-InnoDB tables"),
+    };
+    match own {
+        true => Ok(()),
+        false => Err(Error::new(
+            ErrorKind::Busy,
+            "another backup of the server goes on, and has made the checkpoint",
+        )),
+    }
+}
+
+/// What a command has written so far.
+fn said(log: &Path) -> String {
+    let bytes = fs::read(log).unwrap_or_default();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// A path that does not depend on the directory in which this program runs, which is not the
+/// server's.
+fn absolute(path: &Path) -> Result<PathBuf> {
+    std::path::absolute(path).map_err(|e| Error::io(&e, path.display()))
+}
+
 /// Refuses a server whose InnoDB has files outside the data directory: they have no place in a
 /// restored one.
 fn refuse_files_elsewhere(server: &mut Server, data_dir: &Path) -> Result<()> {
     let question = "SELECT IFNULL(@@innodb_data_home_dir, ''), \
-                    IFNULL(@@innodb_log_group_home_dir, ''), IFNULL(@@innodb_undo_directory, '')";
+                    IFNULL(@@innodb_log_group_home_dir, ''), IFNULL(@@innodb_undo_directory, ''), \
+                    IFNULL(@@aria_log_dir_path, '')";
     let directories = server.ask(question).map_err(|error| {
         Error::unsupported(format_args!(
             "--with-innodb: the server runs without InnoDB: {error}"
@@ -163,7 +212,13 @@ fn refuse_files_elsewhere(server: &mut Server, data_dir: &Path) -> Result<()> {
     };
     if let Some(dir) = directories.iter().flatten().find(|dir| !same(dir)) {
         return Err(Error::unsupported(format_args!(
-            "--with-innodb: InnoDB keeps files in {dir}, outside the data directory"
+            "--with-innodb: the server keeps files in {dir}, outside the data directory"
+        )));
+    }
+    let files = server.ask_one("SELECT @@innodb_data_file_path")?;
+    if files.contains('/') {
+        return Err(Error::unsupported(format_args!(
+            "--with-innodb: innodb_data_file_path has directories: {files}"
         )));
     }
     let mut files = Vec::new();
@@ -216,17 +271,18 @@ fn run(mut command: Command, log: &Path, meanwhile: &mut dyn FnMut() -> Result<(
     if ended?.success() {
         return Ok(());
     }
-    let said = fs::read_to_string(log).unwrap_or_default();
+    let said = said(log);
     let lines: Vec<&str> = said.lines().collect();
     let last = lines[lines.len().saturating_sub(LINES_SHOWN)..].join("\n");
     let kind = ErrorKind::Io { os_errno: 0 };
     Err(Error::new(kind, format!("{program} failed:\n{last}")))
 }
 
-/// Takes the position in the binary log from the copy. The server was asked, too, when the
-/// checkpoint appeared: if its answer has another position it came after commits went on, and what
-/// it says of a primary is left out.
-fn settle_position(position: &mut Position, dir: &Path, notes: &mut Vec<String>) -> Result<()> {
+/// Takes the position in the binary log from the copy.
+///
+/// # Errors
+/// `Busy` if the server, asked while commits waited, gave another position.
+fn settle_position(position: &mut Position, dir: &Path) -> Result<()> {
     let names = ["xtrabackup_binlog_info", "mariadb_backup_binlog_info"];
     let paths = names.map(|name| dir.join(name));
     let Some(path) = paths.iter().find(|path| path.exists()) else {
@@ -239,11 +295,12 @@ fn settle_position(position: &mut Position, dir: &Path, notes: &mut Vec<String>)
     let pos: u64 = pos.parse().map_err(|_| {
         Error::corruption(path.display().to_string(), 0, "no position in a binary log")
     })?;
-    if (&position.binlog_file, position.binlog_pos) != (&file, pos) {
-        if !position.source_file.is_empty() {
-            notes.push("the position in the primary's binary log is not known".to_owned());
-        }
-        *position = Position::default();
+    let asked = (&position.binlog_file, position.binlog_pos);
+    if !asked.0.is_empty() && asked != (&file, pos) {
+        return Err(Error::new(
+            ErrorKind::Busy,
+            format!("the checkpoint is of {asked:?}, InnoDB's copy of {file}:{pos}"),
+        ));
     }
     position.binlog_file = file;
     position.binlog_pos = pos;
@@ -254,13 +311,9 @@ fn settle_position(position: &mut Position, dir: &Path, notes: &mut Vec<String>)
 /// Whether a file of the copy belongs into a data directory: `mariadb-backup` keeps notes of its
 /// own beside them.
 fn belongs(name: &str) -> bool {
-    let own = [
-        "backup-my.cnf",
-        "xtrabackup_",
-        "mariadb_backup_",
-        IN_DATADIR,
-    ];
-    !own.iter().any(|prefix| name.starts_with(prefix))
+    let own = ["backup-my.cnf", "xtrabackup_", "mariadb_backup_"];
+    let own = !name.contains('/') && own.iter().any(|prefix| name.starts_with(prefix));
+    !own && !name.starts_with(IN_DATADIR)
 }
 
 fn files_below(root: &Path, dir: &Path, files: &mut Vec<CopiedFile>) -> Result<()> {

@@ -96,7 +96,11 @@ impl Source {
             );
             return Err(Error::new(ErrorKind::NotFound, message));
         }
-        let parent = args.checkpoint_dir.as_ref().unwrap_or(&engine_dir);
+        // The server resolves a relative path against another directory.
+        let checkpoints = args.checkpoint_dir.as_ref().map(std::path::absolute);
+        let checkpoints = checkpoints.transpose();
+        let checkpoints = checkpoints.map_err(|e| Error::io(&e, "--checkpoint-dir"))?;
+        let parent = checkpoints.as_ref().unwrap_or(&engine_dir);
         let dir = checkpoint_of(parent, id);
         let name = dir.display().to_string();
         let quoted = quoted_text(&name);

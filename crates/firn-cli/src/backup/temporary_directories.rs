@@ -3,13 +3,14 @@
 
 use firn::base::{Error, Result};
 use firn::env::{Env, PosixEnv};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// What a signal ends and removes before it ends the program.
 #[derive(Default)]
@@ -19,6 +20,10 @@ struct OnSignal {
     /// The thread that waits for signals runs.
     watched: bool,
 }
+
+/// Looks for the end of a child that a signal ends, and the time between two: five seconds.
+const TERM_POLLS: u32 = 250;
+const TERM_POLL: Duration = Duration::from_millis(20);
 
 static ON_SIGNAL: Mutex<OnSignal> = Mutex::new(OnSignal {
     directories: Vec::new(),
@@ -68,6 +73,29 @@ pub fn end_on_signal(child: Option<Pid>) {
     on_signal().child = child;
 }
 
+/// Ends a child process, so that it writes no more into a directory that is about to go. It may
+/// have ended already.
+fn end(child: Pid) {
+    let _ = kill_process(child, Signal::TERM);
+    for _ in 0..TERM_POLLS {
+        if test_kill_process(child).is_err() || is_zombie(child) {
+            return;
+        }
+        std::thread::sleep(TERM_POLL);
+    }
+    let _ = kill_process(child, Signal::KILL);
+    std::thread::sleep(TERM_POLL);
+}
+
+/// Whether the process has ended and waits for its parent.
+fn is_zombie(process: Pid) -> bool {
+    let path = format!("/proc/{}/stat", process.as_raw_nonzero());
+    let text = fs::read_to_string(path).unwrap_or_default();
+    // The name in parentheses may have any characters.
+    text.rsplit_once(')')
+        .is_none_or(|(_, rest)| rest.trim_start().starts_with('Z'))
+}
+
 fn watch() -> Result<()> {
     let failed = |e: std::io::Error| Error::io(&e, "wait for signals");
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM]).map_err(failed)?;
@@ -75,8 +103,7 @@ fn watch() -> Result<()> {
         for signal in signals.forever() {
             let state = on_signal();
             if let Some(child) = state.child {
-                // It may have ended.
-                let _ = kill_process(child, Signal::TERM);
+                end(child);
             }
             for path in &state.directories {
                 // A failure is ignored: the next backup removes what is left.
