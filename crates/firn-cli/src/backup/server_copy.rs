@@ -223,9 +223,9 @@ fn run(mut command: Command, log: &Path, meanwhile: &mut dyn FnMut() -> Result<(
     Err(Error::new(kind, format!("{program} failed:\n{last}")))
 }
 
-/// Takes the position in the binary log from the copy. The server was asked, too, when the
-/// checkpoint appeared: if its answer has another position it came after commits went on, and what
-/// it says of a primary is left out.
+/// Takes the position in the binary log from the copy of `mariadb-backup`. The server was asked for
+/// its position, too, when the checkpoint appeared. If its answer is another position, commits had
+/// gone on by then, and its statements about a primary are left out.
 fn settle_position(position: &mut Position, dir: &Path, notes: &mut Vec<String>) -> Result<()> {
     let names = ["xtrabackup_binlog_info", "mariadb_backup_binlog_info"];
     let paths = names.map(|name| dir.join(name));
