@@ -2,7 +2,7 @@
 
 use crate::base::varint::{put_bytes, put_u64, take_bytes, take_u8, take_u32};
 
-/// What happens to the referencing rows when a referenced row is deleted or gets another key.
+/// The action on referencing rows when the referenced row is deleted or gets another key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ReferentialAction {
     /// The change is refused. Definitions without an action have this one.

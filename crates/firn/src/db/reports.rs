@@ -7,7 +7,7 @@ use crate::table::IndexSums;
 use crate::version::LEVELS;
 use crate::write::STALL_REASONS;
 
-/// What is stored of an index.
+/// One index of a table, with counts of its stored entries.
 #[derive(Debug, Clone)]
 pub struct IndexDetail {
     /// `database/table`.

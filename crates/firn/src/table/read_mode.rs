@@ -19,7 +19,7 @@ pub enum ReadMode {
     Validated(LockMode),
 }
 
-/// What a locking read does at a row that another transaction has locked.
+/// The reaction of a locking read to a row that another transaction has locked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LockWait {
     /// Waits up to the session's timeout.

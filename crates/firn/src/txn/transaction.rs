@@ -86,7 +86,7 @@ pub struct Transaction {
     /// A snapshot that keeps the old versions and deletions which the validation compares, from the
     /// first read on that the validation concerns. It is set only if `snapshot` was not.
     oldest_read: Option<Snapshot>,
-    /// What the transaction depends on in optimistic tables.
+    /// The keys of optimistic tables on which the transaction depends.
     validation: ValidationSet,
     /// Whether the session locks the rows of optimistic tables.
     locks_optimistic: bool,

@@ -472,7 +472,7 @@ fn a_flush_that_does_not_fit_the_reserve_gives_it_back() {
     for _ in 0..3 {
         assert!(is_full(&db.flush().unwrap_err()));
         assert!(has(&db, ReservePart::Table));
-        // Whatever fills the disk finds no room.
+        // Another program that fills the disk finds no room.
         assert_eq!(env.used(), used);
     }
     env.unfill();
