@@ -119,7 +119,7 @@ int Session::refuse_second_engine() {
 bool Session::another_engine_commits(bool all) const {
   if (!thd_->backup_commit_lock) return false;
   const Ha_trx_info& own = thd_->ha_data[hton->slot].ha_info[all];
-  /* FIRN, too, has written, and rolled back to a savepoint. Beside other writers it was prepared. */
+  /* FIRN has written, too, and rolled back to a savepoint. Beside other writers it was prepared. */
   if (own.is_started() && own.is_trx_read_write())
     return all ? thd_->transaction->all.no_2pc : thd_->transaction->stmt.no_2pc;
   return true;

@@ -551,3 +551,45 @@ def test_commit_of_alter_reports_lock_timeout(server: Server) -> None:
         two.execute("ALTER TABLE p ADD KEY (b), ALGORITHM=INPLACE")
     writer.close()
     alter.close()
+
+
+def test_rows_that_a_copying_alter_has_checked_stay(server: Server) -> None:
+    """ALTER has copied and checked all rows, and waits for a reader of the old table.
+
+    No lock of the copy would keep another session from deleting a referenced row now. The server
+    does: it locks the metadata of the referenced table until the end.
+    """
+    reader, alter, writer = (server.connect("mysql") for _ in range(3))
+    with reader.cursor() as one, alter.cursor() as two, writer.cursor() as three:
+        one.execute("CREATE DATABASE copied")
+        for cursor in (one, two, three):
+            cursor.execute("USE copied")
+        one.execute(f"CREATE TABLE p (id INT PRIMARY KEY, b INT) ENGINE={ENGINE}")
+        one.execute(f"CREATE TABLE c (id INT PRIMARY KEY, p INT) ENGINE={ENGINE}")
+        one.execute("INSERT INTO p VALUES (1, 1), (2, 2), (3, 3)")
+        one.execute("INSERT INTO c VALUES (1, 1), (2, 2)")
+        one.execute("BEGIN")
+        one.execute("SELECT COUNT(*) FROM c")
+        add = "ADD CONSTRAINT k FOREIGN KEY (p) REFERENCES p (id)"
+        altering = threading.Thread(
+            target=lambda: two.execute(f"ALTER TABLE c {add}, ALGORITHM=COPY")
+        )
+        altering.start()
+        waits = "SELECT COUNT(*) FROM information_schema.processlist WHERE state LIKE '%metadata%'"
+        until = time.monotonic() + 30
+        while not server.query(waits)[0][0] and time.monotonic() < until:
+            time.sleep(0.01)
+        three.execute("SET SESSION lock_wait_timeout = 1")
+        code = 0
+        try:
+            three.execute("DELETE FROM p WHERE id = 1")
+        except pymysql.Error as error:
+            code = error.args[0]
+        one.execute("COMMIT")
+        altering.join()
+        assert code == 1205
+        with pytest.raises(pymysql.Error, match="a foreign key constraint fails"):
+            three.execute("DELETE FROM p WHERE id = 1")
+        one.execute("DROP DATABASE copied")
+    for connection in (reader, alter, writer):
+        connection.close()

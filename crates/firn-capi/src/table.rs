@@ -132,8 +132,8 @@ pub unsafe extern "C" fn firn_table_is_optimistic(table: *const firn_table) -> b
     })
 }
 
-/// The session's statement will change or lock rows of the table. Call it for each such table before
-/// the statement reads, so that all its reads of optimistic tables show the same state.
+/// The session's statement will change or lock rows of the table. Call it for each such table
+/// before the statement reads, so that all its reads of optimistic tables show the same state.
 ///
 /// # Safety
 /// The handles are live, and the session belongs to this thread.

@@ -134,8 +134,8 @@ fn an_insert_or_a_failed_statement_may_have_taken_the_snapshot() {
     }
 }
 
-/// At READ COMMITTED a transaction writes a row under its old primary key while another one gives it
-/// a new one: both rows are there for it, and it cannot commit.
+/// At READ COMMITTED a transaction writes a row under its old primary key while another one gives
+/// it a new one: both rows are there for it, and it cannot commit.
 #[test]
 fn a_transaction_that_loses_may_have_a_row_under_two_keys() {
     let both: &[(u64, &[Element])] = &[(100, &[1, 10]), (100, &[1, 20]), (102, &[2])];

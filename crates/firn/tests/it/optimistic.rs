@@ -510,8 +510,9 @@ fn sessions_that_clash_all_the_time_make_progress() {
             .map(|thread| thread.join().unwrap())
             .sum()
     });
-    // A commit makes the others fail, and an attempt that fails may have been in the way of more. With
-    // few processors one of four may commit, or one of five; without progress there would be none.
+    // A commit makes the others fail, and an attempt that fails may have been in the way of more.
+    // With few processors one of four may commit, or one of five; without progress there would be
+    // none.
     assert!(done >= 60, "{done} commits");
     assert_eq!(read(&db, &table, 1), Some(Some(1000 + done)));
     assert_eq!(read(&db, &table, 2), Some(Some(2_000_000 + done)));

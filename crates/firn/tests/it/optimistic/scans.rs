@@ -64,9 +64,9 @@ fn stop_endless_scans() {
     });
 }
 
-/// A transaction with the new row 50 among rows of others. As it has inserted as a locking one, too,
-/// it is listed with all its writes: a scan also finds the key that it has yet to validate, whose
-/// row nobody has locked.
+/// A transaction with the new row 50 among rows of others. As it has inserted as a locking one,
+/// too, it is listed with all its writes: a scan also finds the key that it has yet to validate,
+/// whose row nobody has locked.
 fn with_key_to_validate(db: &Db, table: &Arc<Table>) -> Txn {
     let mut rows = Txn::begin(db, table, Isolation::ReadCommitted);
     for id in [20, 30, 70, 80] {
@@ -100,8 +100,8 @@ fn a_locking_scan_passes_keys_that_are_not_validated_yet() {
     }
 }
 
-/// The transaction whose key the scan is about to pass is validated in between: either it finds what
-/// the scan has locked, or the scan finds the row or its lock.
+/// The transaction whose key the scan is about to pass is validated in between: either it finds
+/// what the scan has locked, or the scan finds the row or its lock.
 #[test]
 fn a_scan_that_passes_a_key_meets_its_validation() {
     for (index, forward) in [(0, true), (0, false), (1, true), (1, false)] {
