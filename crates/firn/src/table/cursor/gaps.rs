@@ -2,13 +2,14 @@
 //! have inserted and not committed, and from REPEATABLE READ on it locks the gaps, so that no
 //! transaction inserts into a gap that the scan has read.
 //!
-//! The rules are InnoDB's (`row_search_mvcc`): - A scan locks each entry and the gap before it, the
-//! first entry beyond its range included. - A scan of one prefix locks only the gap before the
-//! entry that ends it. - At the end of the index a scan locks the gap there. A scan that begins
-//! downward also locks the gap above its first entry. - A primary key that is sought whole, by `=`
-//! or as the first of `>=`, and found, has no gap locked before it. If it is not found, its gap is
-//! locked. - Below REPEATABLE READ, and in a scan that guards its keys, the rules are the same
-//! without gaps.
+//! The rules are InnoDB's (`row_search_mvcc`):
+//! - A scan locks each entry and the gap before it, the first entry beyond its range included.
+//! - A scan of one prefix locks only the gap before the entry that ends it.
+//! - At the end of the index a scan locks the gap there. A scan that begins downward also locks the
+//!   gap above its first entry.
+//! - A primary key that is sought whole, by `=` or as the first of `>=`, and found, has no gap
+//!   locked before it. If it is not found, its gap is locked.
+//! - Below REPEATABLE READ, and in a scan that guards its keys, the rules are the same without gaps.
 //!
 //! For each gap: lock it, and search the uncommitted keys of other transactions in it. If there is
 //! such a key, it is the next entry: lock the gap only up to this key, wait for its row, and look
