@@ -9,7 +9,7 @@
 //!   gap above its first entry.
 //! - A primary key that is sought whole, by `=` or as the first of `>=`, and found, has no gap
 //!   locked before it. If it is not found, its gap is locked.
-//! - Below REPEATABLE READ, and in a scan that guards its keys, the rules are the same without gaps.
+//! - Below REPEATABLE READ, and in a scan that guards its keys, the same rules hold without gaps.
 //!
 //! For each gap: lock it, and search the uncommitted keys of other transactions in it. If there is
 //! such a key, it is the next entry: lock the gap only up to this key, wait for its row, and look
