@@ -553,6 +553,29 @@ def test_commit_of_alter_reports_lock_timeout(server: Server) -> None:
     alter.close()
 
 
+def test_a_row_that_refers_to_itself_by_text_of_other_bytes(pair: KeyPair) -> None:
+    for sql in lines(
+        """
+        CREATE TABLE t (id INT PRIMARY KEY, s VARCHAR(10), n INT, KEY (s), FOREIGN KEY (s) REFERENCES t (s))
+        INSERT INTO t VALUES (1, 'x', 1)
+        SET foreign_key_checks = 0
+        INSERT INTO t VALUES (1, 'x', 1)
+        SET foreign_key_checks = 1
+        UPDATE t SET s = 'X' WHERE id = 1
+        UPDATE t SET n = 2 WHERE id = 1
+        INSERT INTO t VALUES (2, 'X', 1)
+        UPDATE t SET s = 'X' WHERE id = 1
+        UPDATE t SET s = 'x' WHERE id = 2
+        SELECT id, HEX(s), n FROM t ORDER BY id
+        SELECT id FROM t FORCE INDEX (s) WHERE s = 'x' ORDER BY id
+        DELETE FROM t WHERE id = 1
+        UPDATE t SET s = NULL WHERE id = 2
+        SELECT id, HEX(s), n FROM t FORCE INDEX (s) WHERE s IS NULL
+        """
+    ):
+        pair.run(sql)
+
+
 def test_rows_that_a_copying_alter_has_checked_stay(server: Server) -> None:
     """ALTER has copied and checked all rows, and waits for a reader of the old table.
 

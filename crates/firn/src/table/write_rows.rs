@@ -623,12 +623,19 @@ impl Table {
             record: new,
             old: Some((old, !same_entry)),
         };
+        let rewrites =
+            same_entry && follows && self.rewrites_foreign_key(current, number, old, new);
+        if rewrites {
+            // As if the entry moved: a row that refers to itself neither keeps itself from changing
+            // nor is the row that its new value refers to.
+            txn.delete(&scratch.old_entry)?;
+        }
         if same_entry && follows {
             let (gone, entry) = (&scratch.old_entry, &scratch.new_entry);
             self.check_referencing(txn, current, Some(number), gone, change, link)?;
             self.check_references(txn, current, Some(number), entry, references, link)?;
         }
-        if same_entry && scratch.old_value == scratch.new_value && !newer {
+        if same_entry && scratch.old_value == scratch.new_value && !newer && !rewrites {
             return Ok(true);
         }
         let old_declared = &scratch.old_entry[..before.declared_len];

@@ -69,6 +69,25 @@ impl Table {
         Ok(())
     }
 
+    /// Whether an update writes other bytes into a column of a foreign key, on either side, whose
+    /// columns begin the index `number`. Equal text may have other bytes.
+    pub(in crate::table) fn rewrites_foreign_key(
+        &self,
+        current: &TableIds,
+        number: usize,
+        old: &[u8],
+        new: &[u8],
+    ) -> bool {
+        let Some(keys) = &current.foreign_keys else {
+            return false;
+        };
+        let own = keys.own.iter().filter(|key| key.index == Some(number));
+        let others = keys.referencing.iter().filter(|key| key.index == number);
+        let own = own.flat_map(|key| &key.columns);
+        let mut columns = own.chain(others.flat_map(|key| &key.columns));
+        columns.any(|&at| differs(&self.schema.columns[at], old, new))
+    }
+
     /// Checks one foreign key. The caller has resolved it before it relied on the referenced
     /// table's indexes, so it is resolved again if the catalog has changed in between.
     fn check_reference(
