@@ -18,7 +18,10 @@ std::atomic<bool> flushed_before{false};
 struct ArmedCheckpoint {
   std::mutex mutex;
   std::string path; /* Empty: none. */
-  /* Atomic, so that sessions that end do not wait for a checkpoint of another one. */
+  /*
+    The session that armed the checkpoint. Atomic, so that other sessions that end need not wait
+    until the checkpoint is made.
+  */
   std::atomic<const THD*> owner{nullptr};
 };
 

@@ -143,8 +143,9 @@ void append_definition(THD* thd, String* text, const firn_foreign_key_info* key)
 class GeneratedBases {
  public:
   /*
-    Only a statement that adds foreign keys may ask. Partitioned tables have none, and the server
-    has not opened their partitions yet, which it would ask for their columns.
+    Only a statement that adds foreign keys may ask the server for these columns. Partitioned tables
+    have no foreign keys, and the server has not opened their partitions yet, whose columns it would
+    need for an answer.
   */
   GeneratedBases(TABLE* form, bool wanted) : form_(form) {
     if (!wanted || !form->vfield || !*form->vfield) return;

@@ -21,8 +21,8 @@ inline bool checks_foreign_keys(THD* thd) { return !thd_test_options(thd, OPTION
 class ForeignKeyRequest {
  public:
   /*
-    `name` is the table in the core's catalog. `in_place`: the table stays, so foreign keys that it
-    has already are left out, and those to drop are named.
+    `name` is the table's name in the core's catalog. With `in_place`, the table stays: the request
+    then leaves out foreign keys that the table has already, and names those to drop.
   */
   ForeignKeyRequest(THD* thd, const char* name, TABLE* form, Alter_info* alter_info, bool in_place);
   ForeignKeyRequest(const ForeignKeyRequest&) = delete;
@@ -33,11 +33,11 @@ class ForeignKeyRequest {
   bool replaces_referenced() const;
 
   /*
-    The core has refused the foreign keys (FIRN_FOREIGN_KEY). Adds InnoDB's warning and returns the
-    error of create().
+    Reports that the core has refused the foreign keys (FIRN_FOREIGN_KEY): adds InnoDB's warning and
+    returns the error of create().
   */
   int report_create() const;
-  /* The same for an ALTER in place: reports the error itself. */
+  /* As report_create(), for an ALTER in place, which reports the error itself. */
   void report_alter() const;
 
  private:

@@ -8,7 +8,7 @@
 #include <mysql/service_thd_wait.h>
 #include <mysql/service_wsrep.h>
 
-/* The server exports these to engines; no header declares them. */
+/* Functions that the server exports to engines and no header declares. */
 extern "C" {
 void thd_rpl_deadlock_check(MYSQL_THD thd, MYSQL_THD other);
 int thd_need_wait_reports(const MYSQL_THD thd);
@@ -53,7 +53,10 @@ bool order_is_fixed(void* one, void* other) {
   return !thd_need_ordering_with(static_cast<THD*>(one), static_cast<THD*>(other));
 }
 
-/* Parallel replication: the one that commits later, since it waits for the earlier one anyway. */
+/*
+  Parallel replication: the victim is the transaction that commits later, since it waits for the
+  earlier one anyway.
+*/
 int preferred_victim(void* one, void* other) {
   return thd_deadlock_victim_preference(static_cast<THD*>(one), static_cast<THD*>(other));
 }
@@ -70,7 +73,7 @@ uint64_t wait_begins(void* host, uint64_t timeout_us) {
   return timeout_us;
 }
 
-/* The slow log shows the time under Lock_time. */
+/* Adds the time of the wait to the statement's lock time, which the slow log shows as Lock_time. */
 void wait_ends(void* host) {
   THD* thd = static_cast<THD*>(host);
   thd_wait_end(thd);

@@ -94,7 +94,10 @@ void note(THD* thd, Session* session, uint option, const char* name) {
 const char* unmet_option(const TABLE* form) {
   const ha_table_option_struct* attributes = form->s->option_struct;
   if (attributes && attributes->encryption == kEncryptedYes) return "ENCRYPTED";
-  /* The guard of such a key is a lock, and the snapshot of an optimistic read may be older. */
+  /*
+    A key that the server checks is guarded by a lock. An optimistic read may use a snapshot that is
+    older than that lock, so the check would miss rows.
+  */
   if (is_optimistic(attributes) && has_key_checked_by_server(form))
     return "FIRN_LOCKING=OPTIMISTIC with WITHOUT OVERLAPS or UNIQUE over more bytes than a key takes";
   return nullptr;

@@ -89,7 +89,7 @@ int savepoint_release(handlerton*, THD*, void*) { return 0; }
 */
 bool savepoint_rollback_can_release_mdl(handlerton*, THD*) { return false; }
 
-/* The server calls it for each engine, whatever tables the session will use. */
+/* The server calls this function for each engine, whatever tables the session will use. */
 int start_consistent_snapshot(handlerton*, THD* thd) {
   Session* session = Session::get(thd);
   return session ? session->begin_snapshot() : HA_ERR_OUT_OF_MEM;

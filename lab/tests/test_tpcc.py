@@ -268,7 +268,7 @@ def test_a_delivery_takes_the_oldest_of_each_district(tpcc: Tpcc, innodb: Target
     assert tpcc.check(innodb) == []
 
 
-# Of the district with the most new orders, since a round may have delivered all of another's.
+# The district with the most new orders: a round may have delivered all orders of other districts.
 NEW = "no_w_id = {w} AND no_d_id = {d}"
 ONE_LINE = "WHERE ol_w_id = 1 AND ol_d_id = 4 AND ol_o_id = 5 AND ol_number = 1"
 

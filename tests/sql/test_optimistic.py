@@ -288,7 +288,7 @@ def test_an_overtaken_row_at_read_committed(server: Server, database: str) -> No
     one, two = _sessions(server, database, "READ COMMITTED")
     _run(one, "BEGIN", "DELETE FROM t WHERE id = 1")
     _run(two, "UPDATE t SET k = 9 WHERE id = 1")
-    # The entry k = 9 leads to a row that this transaction has deleted.
+    # The index entry k = 9 leads to a row that the reading transaction has deleted.
     _fails(one, DEADLOCK, "SELECT v FROM t FORCE INDEX (k) WHERE k = 9")
     _run(one, "COMMIT")
     assert _row(one, 1) == (1, 1, 9, 1)
@@ -301,7 +301,7 @@ def test_savepoints(pair: list[Session]) -> None:
     _run(one, "BEGIN", "UPDATE t SET v = 10 WHERE id = 1", "SAVEPOINT s")
     _run(one, "UPDATE t SET v = 20 WHERE id = 2", "ROLLBACK TO s", "COMMIT")
     assert _run(one, "SELECT v FROM t WHERE id < 3") == [(10,), (2,)]
-    # As row locks do, what was noted outlives the rollback to a savepoint.
+    # Keys noted for the validation outlive a rollback to a savepoint, as row locks do.
     _run(one, "BEGIN", "UPDATE t SET v = 11 WHERE id = 1", "SAVEPOINT s")
     _run(one, "UPDATE t SET v = 20 WHERE id = 2", "ROLLBACK TO s")
     _run(two, "UPDATE t SET v = 21 WHERE id = 2")
@@ -345,7 +345,7 @@ def test_autocommit_statements_lose_as_well(server: Server, database: str) -> No
         thread.join()
     assert server.query(f"SELECT n FROM {database}.c") == ((sum(done),),)
     assert codes <= {DEADLOCK}
-    # Whoever loses, somebody has won.
+    # Of two transactions in conflict one has committed.
     assert sum(done) >= 150
 
 
@@ -391,7 +391,7 @@ def test_serializable_sessions_lock(server: Server, database: str) -> None:
     _run(three, "BEGIN", "INSERT INTO t VALUES (-7, 70, 70, 70)", "COMMIT")
     _run(one, "COMMIT")
     assert _run(one, "SELECT id FROM t ORDER BY id") == [(-7,), (1,), (2,), (3,), (4,)]
-    # And the other way round: the session at SERIALIZABLE changes a row that was read before.
+    # The session at SERIALIZABLE changes a row that the optimistic transaction has read.
     _run(three, "BEGIN", "UPDATE t SET v = 8 WHERE id = 2")
     _run(one, "UPDATE t SET v = 9 WHERE id = 2")
     _fails(three, DEADLOCK, "COMMIT")
@@ -633,18 +633,18 @@ def test_transactions_larger_than_memory(own_server: Callable[..., Server]) -> N
 
 def test_rows_that_nobody_changes_are_validated_too(pair: list[Session]) -> None:
     one, two = pair
-    # What this UPDATE wants is there already, so it writes nothing.
+    # The row has the value of this UPDATE already, so the UPDATE writes nothing.
     _run(one, "BEGIN", "SELECT v FROM t WHERE id = 1 FOR UPDATE")
     _run(two, "UPDATE t SET v = 2 WHERE id = 1")
     _run(one, "UPDATE t SET v = 2 WHERE id = 1")
     _fails(one, DEADLOCK, "COMMIT")
-    # Another engine writes: it may have committed before FIRN is asked.
+    # InnoDB writes in the transaction, and may commit before FIRN does, so FIRN must not fail.
     _run(one, "CREATE TABLE i (id INT PRIMARY KEY) ENGINE=InnoDB")
     _run(one, "BEGIN", "SELECT v FROM t WHERE id = 1 FOR UPDATE", "INSERT INTO i VALUES (1)")
     _run(two, "UPDATE t SET v = 3 WHERE id = 1")
     _run(one, "COMMIT")
     assert _run(one, "SELECT * FROM i") == [(1,)]
-    # So it may if FIRN has written and taken that back, but then both are prepared first.
+    # If FIRN has written and rolled that back, both engines are prepared first, so FIRN may fail.
     _run(
         one,
         *("BEGIN", "SELECT * FROM t", "SAVEPOINT a", "UPDATE t SET v = 8", "ROLLBACK TO a"),
@@ -653,7 +653,7 @@ def test_rows_that_nobody_changes_are_validated_too(pair: list[Session]) -> None
     _run(two, "UPDATE t SET v = 7 WHERE id = 1")
     _fails(one, DEADLOCK, "COMMIT")
     assert _run(one, "SELECT * FROM i") == [(1,)]
-    # It only reads: what FIRN has written is validated.
+    # InnoDB only reads in the transaction, so FIRN validates its own writes.
     _run(one, "BEGIN", "SELECT * FROM i", "UPDATE t SET v = 4 WHERE id = 1")
     _run(two, "UPDATE t SET v = 5 WHERE id = 1")
     _fails(one, DEADLOCK, "COMMIT")

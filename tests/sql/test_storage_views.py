@@ -1,4 +1,4 @@
-"""What the server learns of tables and statements: views, SHOW TABLE STATUS, read statistics."""
+"""Information on tables and statements: views, SHOW TABLE STATUS, read statistics."""
 
 from __future__ import annotations
 

@@ -196,7 +196,7 @@ def test_directories_are_refused_in_strict_mode(
 
 
 def test_an_innodb_dump_loads(connection: pymysql.Connection[Any]) -> None:
-    """What a dump has of a table with all of InnoDB's options, with the engine exchanged."""
+    """The dump of a table with all of InnoDB's options, with the engine exchanged."""
     _rows(
         connection,
         "CREATE TABLE t (id INT PRIMARY KEY, v TEXT) ENGINE=InnoDB ROW_FORMAT=DYNAMIC "

@@ -30,7 +30,7 @@ pub struct Report {
     sent_files: usize,
     sent_bytes: u64,
     pause_ms: f64,
-    /// The backup holds the rest of the server, too.
+    /// Whether the backup holds the rest of the server, too.
     with_innodb: bool,
     seqno: u64,
     position: Option<Position>,
@@ -105,8 +105,7 @@ fn take(args: &TakeBackup, mark: &InProgress<'_>, target: &Target, out: &Output)
     let mut tables = BTreeMap::new();
     for (name, entry) in &known.tables {
         let table = name.split('/').nth(1).unwrap_or_default();
-        // A copy leaves out temporary tables of unfinished DDL, since they belong to no statement
-        // there.
+        // Leave out temporary tables of unfinished DDL: in a copy they belong to no statement.
         if table.starts_with("#sql") {
             continue;
         }

@@ -114,7 +114,8 @@ pub struct Backup {
     pub seqno: u64,
     /// Positions of the binary logs at that commit; none for a backup of a stopped server.
     pub position: Option<Position>,
-    /// Time for which commits of the server had to wait, milliseconds; 0 where it is not known.
+    /// Time for which commits of the server had to wait for the backup, milliseconds; 0 if the time
+    /// is not known.
     pub pause_ms: f64,
     /// Files of the engine that are stored as objects.
     pub files: Vec<StoredFile>,

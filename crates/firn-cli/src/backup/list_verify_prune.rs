@@ -25,7 +25,7 @@ pub struct Listed {
     binlog_file: String,
     binlog_pos: u64,
     gtid: String,
-    /// The backup holds the rest of the server, too.
+    /// Whether the backup holds the rest of the server, too.
     with_innodb: bool,
     /// The error of reading the backup; if there is one, all fields but `id` are unknown.
     #[serde(skip_serializing_if = "Option::is_none")]

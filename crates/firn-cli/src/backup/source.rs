@@ -33,8 +33,8 @@ pub struct Source {
     pub server_version: String,
     /// Positions of the binary logs.
     pub position: Option<Position>,
-    /// Time for which commits had to wait, milliseconds; 0 where `mariadb-backup` made them wait,
-    /// which does not tell.
+    /// Time for which commits had to wait, milliseconds; 0 if `mariadb-backup` made them wait,
+    /// since it does not report the time.
     pub pause_ms: f64,
     /// Identity of the log archive, if the log is archived.
     pub archive: Option<String>,

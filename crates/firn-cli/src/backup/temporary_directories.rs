@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// What a signal ends and removes before it ends the program.
+/// The program and the directories that a signal ends and removes before it ends this program.
 #[derive(Default)]
 struct OnSignal {
     directories: Vec<PathBuf>,

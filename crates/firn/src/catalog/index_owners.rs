@@ -17,8 +17,8 @@ pub(super) struct IndexOwners {
 }
 
 impl IndexOwners {
-    /// The owner of `index`. `tables` lists those of `generation`, if
-    /// the ones known are of another one.
+    /// The owner of `index`. `tables` returns the tables of `generation`; it is called only if the
+    /// known owners are those of another generation.
     pub(super) fn find(
         &mut self,
         index: IndexId,

@@ -12,13 +12,13 @@ use std::sync::Arc;
 pub struct DdlSession<'a> {
     /// It checks foreign keys.
     pub checks: bool,
-    /// The owner whose interruption ends waits; `None`: DDL does not wait.
+    /// The owner whose interruption ends waits. `None` means that DDL does not wait.
     pub owner: Option<&'a LockOwner>,
     /// Limit of a wait, microseconds.
     pub lock_timeout_us: u64,
 }
 
-/// What a rename must know of the two names.
+/// Facts about the two names that a rename needs.
 #[derive(Default, Clone, Copy)]
 pub struct TableRename<'a> {
     /// The session.
@@ -40,7 +40,8 @@ impl Catalog {
         self.entries().read().is_referenced(parent)
     }
 
-    /// The table called `name`, also while a copying ALTER replaces it; with it, whether one does.
+    /// Returns the table called `name`, also while a copying ALTER replaces it, and whether an
+    /// ALTER is replacing it.
     pub fn table_or_swapped(&self, name: &str) -> Option<(Arc<TableEntry>, bool)> {
         let known = self.entries().read();
         let entry = known.table_or_swapped(name)?;

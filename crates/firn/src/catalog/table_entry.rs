@@ -17,7 +17,7 @@ const FOREIGN_KEYS: u8 = 1;
 pub struct IndexEntry {
     /// Its id, never reused.
     pub id: IndexId,
-    /// Seqno of its creation; older snapshots do not see it.
+    /// Seqno of the commit that created the index; older snapshots do not see the index.
     pub created: Seqno,
 }
 

@@ -37,7 +37,8 @@ pub struct NewTable<'a> {
     pub created_micros: u64,
 }
 
-/// Tables that the layer above has opened by the stored definition, as of one generation.
+/// Tables that the layer above has opened by their stored definitions, as of one generation of the
+/// catalog.
 #[derive(Default)]
 struct OpenedTables {
     generation: u64,
@@ -69,7 +70,7 @@ pub struct Catalog {
     owners: Mutex<IndexOwners>,
     /// Indexes that are being filled, and the ends of their key parts.
     filling: Mutex<BTreeMap<IndexId, KeyPrefixExtractor>>,
-    /// Retired indexes that an open transaction has entries of.
+    /// Retired indexes that must not be forgotten, because an open transaction has entries of them.
     kept: Mutex<BTreeSet<IndexId>>,
 }
 
@@ -102,7 +103,7 @@ impl SetCounter {
     }
 
     /// Sets the old value again, since the log does not have the new one. A flush may have
-    /// persisted the new value: the old one begins another generation, which outdoes it.
+    /// persisted the new value, so the old value begins another generation, which takes precedence.
     pub(super) fn undo(&self) {
         self.cell.set(self.before.value);
     }
@@ -122,7 +123,7 @@ pub(super) fn retired_key(index: IndexId) -> Vec<u8> {
     key
 }
 
-/// Whether a table is a partition of one, as the server names them.
+/// Whether `name` is the name that the server gives to a partition of a table.
 fn is_partition(name: &str) -> bool {
     name.contains("#P#")
 }
@@ -451,14 +452,16 @@ impl Catalog {
         let renamed = self.rename_now(from, to, rename, swap_out);
         match (&renamed, closed) {
             (Err(_), Some(closed)) => self.referenced.open(closed),
-            // The table is in its place again, or another one is: both may be relied on.
+            // The table is in its place again, or another table is: transactions may rely on its
+            // indexes from now on.
             (Ok(Some(swapped)), _) => self.referenced.open(*swapped),
             _ => {}
         }
         renamed.map(|_| ())
     }
 
-    /// Returns the clustered index of the table that had been swapped out of the name `to`.
+    /// Renames the table. Returns the clustered index of the table that had been swapped out of the
+    /// name `to`.
     fn rename_now(
         &self,
         from: &str,
@@ -477,8 +480,8 @@ impl Catalog {
             ..(*entry).clone()
         };
         if is_partition(from) != is_partition(to) {
-            // A partition becomes a table, or the other way round: its definition is another one,
-            // which the server does not show.
+            // A partition becomes a table, or a table becomes a partition. The server's definition
+            // of it is another one then, which the server does not pass here.
             renamed.frm.clear();
             renamed.version.clear();
         }

@@ -47,16 +47,17 @@ const GARBAGE_SHARE: u64 = 10;
 /// deletions. An update of a secondary key is a deletion and a put, so half is ordinary.
 const TOMBSTONE_SHARE: u64 = 50;
 
-/// A file of an upper level is also compacted early if its deletions in blocks of little else are
-/// more than this share of its entries (percent), however few deletions its other blocks have …
+/// A file of an upper level is also compacted early if its dense deletions (deletions in blocks
+/// that hold little else) are more than this share of its entries, in percent, and at least
+/// [`DENSE_MIN`].
 const DENSE_SHARE: u64 = 10;
 
-/// … and at least this many. A scan that skips as many in one move reports the range as well; this
-/// rule comes before the report.
+/// Number of dense deletions from which on [`DENSE_SHARE`] applies. A scan that skips as many in
+/// one move reports the range as well; this rule comes before the report.
 const DENSE_MIN: u64 = 1000;
 
-/// Files above the last level sink when they refer to more than this share (percent) of all blob
-/// bytes.
+/// Files above the last level are compacted down when they refer to more than this share (percent)
+/// of all blob bytes.
 const BLOB_SHARE: u64 = 8;
 
 /// The picker's input.
@@ -83,8 +84,8 @@ pub struct PickerContext<'a> {
 pub enum RestGoal {
     /// Not at all: writers are active.
     No,
-    /// Only with jobs that move or free a minimum share of their inputs: nothing was written for a
-    /// while.
+    /// Only jobs that move or free a minimum share of their inputs. The picker gets this goal when
+    /// nothing was written for a while.
     WhereItPays,
     /// To the end.
     Complete,

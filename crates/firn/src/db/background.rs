@@ -102,7 +102,7 @@ pub(super) struct BackgroundWork {
     pub archiver: Option<Archiver>,
     snapshots: Arc<SnapshotList>,
     pub(super) transactions: Arc<TransactionList>,
-    /// When the snapshot was taken of which the last warning told, microseconds since 1970.
+    /// When the snapshot was taken that the last warning reported, microseconds since 1970.
     pub(super) warned_snapshot_us: AtomicU64,
     catalog_counters: Arc<Counters>,
     catalog: Arc<OnceLock<Arc<Catalog>>>,
@@ -182,9 +182,11 @@ impl BackgroundWork {
         let _ = self.catalog.set(catalog);
     }
 
-    /// The pipeline has frozen a memtable. The caller holds the pipeline's mutex.
+    /// Wakes the flush, because the pipeline has frozen a memtable. The caller holds the pipeline's
+    /// mutex.
     pub(super) fn memtable_frozen(&self) {
-        // The caches are resized when the flush begins: evicting takes too long under that mutex.
+        // Do not resize the caches before the flush begins: evicting takes too long under the
+        // pipeline's mutex.
         self.tell_gate();
         self.signals.lock().flush = true;
         self.signal.notify_all();
@@ -246,7 +248,7 @@ impl BackgroundWork {
             .inspect_err(|_| self.pipeline.contain_failure())
     }
 
-    /// The edit that brings flushable `oldest` into L0, without its files.
+    /// The edit that brings the flushable with id `oldest` into L0. The caller adds its files.
     fn edit_of(&self, oldest: u64, newest: Option<Seqno>) -> Edit {
         let floor = self.pipeline.log_floor(|| {
             let mut left = self.super_versions.pin().frozen.clone();
@@ -356,7 +358,7 @@ impl BackgroundWork {
     }
 
     /// Flushes the memtables that recovery filled, as long as the disk has room. The log keeps the
-    /// others.
+    /// changes of the memtables that are not flushed.
     ///
     /// # Errors
     /// `NoSpace` only with `all`: then the log must not keep anything.
@@ -389,7 +391,8 @@ impl BackgroundWork {
         self.health.check()?;
         let retired = self.retired();
         let Some(picked) = self.pick(&retired, rest) else {
-            // A job of another thread may be failing for want of room.
+            // Clear the mark of a full disk, unless a compaction of another thread is running,
+            // which may be about to fail for lack of room.
             if !self.running.lock().is_busy() {
                 self.health.set_full(FullDisk::Compaction, false);
             }
@@ -407,7 +410,7 @@ impl BackgroundWork {
         retired: &RetiredIndexes,
     ) -> Result<()> {
         let handover = CacheHandover::default();
-        // Only jobs that writers may wait for measure how fast L0 can be emptied.
+        // Measure the drain of L0 only with compactions that writers may wait for.
         let drains = job.reason == JobReason::Size;
         if drains {
             self.stall.job_begins();
@@ -479,7 +482,7 @@ impl BackgroundWork {
         self.pick_by(retired, rest, compaction::pick)
     }
 
-    /// As [`Self::pick`], with another choice of the job.
+    /// As [`Self::pick`], but `choose` picks the job.
     fn pick_by(
         &self,
         retired: &RetiredIndexes,

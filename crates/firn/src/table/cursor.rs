@@ -34,8 +34,8 @@ use crate::txn::Transaction;
 use gaps::{GapScan, GapStep};
 use std::sync::Arc;
 
-/// Entries that a move passes over, because others have locked them or their rows are gone, between
-/// two checks for a kill.
+/// Number of entries that a move passes over before it checks again for a kill. It passes an entry
+/// over if another transaction has locked it, or if its row is gone.
 const PASSED_UNASKED: u32 = 1024;
 
 /// The entry that a seek looks for. "The prefix" is the encoded key that the seek is given.
@@ -86,13 +86,13 @@ pub struct Cursor {
     /// Where the last seek began: forward at this key, backward below it, or at the end if it is
     /// empty.
     sought: Vec<u8>,
-    /// No entry has been passed since the last seek.
+    /// Whether the scan has passed no entry since the last seek.
     at_start: bool,
-    /// [`Self::park`] has closed the scan. The next move opens it again, after (or before) the last
-    /// entry.
+    /// Whether [`Self::park`] has closed the scan. The next move opens the scan again, after (or
+    /// before) the last entry.
     parked: bool,
     ahead: RowPrefetch,
-    /// The last seek was [`SeekMode::AtOrAfter`] with a whole key of the clustered index.
+    /// Whether the last seek was [`SeekMode::AtOrAfter`] with a whole key of the clustered index.
     finds_row_key: bool,
     gaps: GapScan,
 }
@@ -131,14 +131,14 @@ impl Cursor {
     }
 
     /// Turns semi-consistent reading on or off, for updates and deletes that release the locks of
-    /// rows that do not match. It returns a row that another transaction has locked as it was last
-    /// committed. If that row matches, the caller moves on as usual: the move returns the same row
-    /// again, after it has waited for the lock.
+    /// rows that do not match. A semi-consistent read returns a row that another transaction has
+    /// locked as the row was last committed. If that row matches, the caller moves on as usual: the
+    /// move returns the same row again, after it has waited for the lock.
     pub fn set_semi_consistent(&mut self, on: bool) {
         self.fetch.lock_mut().set_semi_consistent(on);
     }
 
-    /// Whether the row last read was shown without its lock.
+    /// Whether the last read returned its row as last committed, without a lock on it.
     pub fn was_semi_consistent(&self) -> bool {
         self.fetch.lock().has_shown()
     }
@@ -237,8 +237,8 @@ impl Cursor {
         self.parked = false;
         let complete = self.set_prefix(key)?;
         if complete && mode == SeekMode::Exact && self.fetch.on_clustered() {
-            // There is at most one such row, so a point read finds it without an iterator. A later
-            // move opens an iterator at the row's key.
+            // A whole key of the clustered index has at most one row, so a point read finds it
+            // without an iterator. A later move opens an iterator at the row's key.
             self.scan.close();
             self.fetch.set_row_key(&self.prefix);
             return self.row(txn, true, record);
@@ -338,8 +338,8 @@ impl Cursor {
         let found = if self.has_shown() {
             self.again(txn, true)?
         } else if self.scan.is_narrow() && !self.parked {
-            // A narrow scan has all entries with the prefix, so there is no need to open a wider
-            // one.
+            // A narrow scan has all entries with the prefix, so the next entry with the prefix
+            // needs no wider scan.
             self.at_start = false;
             self.pass(txn, true)?
         } else {
@@ -394,14 +394,14 @@ impl Cursor {
         self.fetch.unlock_row(txn);
     }
 
-    /// Forgets that the row last read is to be validated, if reading it has noted it: it does not
-    /// match. Locks are not concerned.
+    /// Removes the row last read from the validation set, if reading the row has added it, because
+    /// the row does not match. Has no effect on locks.
     pub fn forget_row(&mut self, txn: &mut Transaction) {
         self.fetch.forget_row(txn);
     }
 
-    /// Reads the row whose key `fetch` was given. `sought` says that the key comes from the
-    /// statement: a locking read then locks the gap around this key if there is no row.
+    /// Reads the row whose key was passed to `fetch` before. `sought` says that the key comes from
+    /// the statement: a locking read then locks the gap around this key if there is no row.
     fn row(&mut self, txn: &mut Transaction, sought: bool, record: &mut [u8]) -> Result<bool> {
         if !self.fetch.is_locking() {
             self.pin(txn)?;
@@ -417,8 +417,8 @@ impl Cursor {
         Ok(found)
     }
 
-    /// Pins the read point of a snapshot read. It must not be older than the index, which would
-    /// lack entries of older rows.
+    /// Pins the read point of a snapshot read, and checks that the point is not older than the
+    /// index: an older point would see rows without entries in the index.
     fn pin(&self, txn: &mut Transaction) -> Result<()> {
         match self.fetch.notes() {
             true => txn.pin_for_validation(),
@@ -439,8 +439,8 @@ impl Cursor {
         Ok(txn.pinned().clone())
     }
 
-    /// Bounds the scan to the index, up to `end` if that is set. A locking scan has no such end,
-    /// because it reads on to the first entry beyond the range.
+    /// Bounds the scan to the index, and to keys below `end` if that is set. A locking scan ignores
+    /// `end`, because it reads on to the first entry beyond the range.
     fn bound_to_index(&mut self) {
         self.gaps.turn(self.fetch.is_locking());
         let end = if self.gaps.is_on() {
@@ -620,7 +620,8 @@ impl Cursor {
             if (waited || gone) && self.is_outdated(txn) {
                 found = self.go_back(txn, forward)?;
                 if has_row && found && self.scan.entries().user_key() == self.fetch.last_entry() {
-                    // No entry was committed between the one passed before and this one.
+                    // No transaction has committed an entry between the entry passed before and
+                    // this one.
                     return Ok(true);
                 }
                 if has_row {

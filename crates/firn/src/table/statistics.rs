@@ -48,19 +48,20 @@ impl IndexSums {
         sums
     }
 
-    /// Entries that are no deletions. There are at most as many rows, since old versions count too.
+    /// Number of entries that are no deletions. The index has at most as many rows, since old
+    /// versions count too.
     pub fn puts(&self) -> u64 {
         self.entries.saturating_sub(self.deletes)
     }
 
-    /// Estimated bytes in files of the entries that are no entries of the `rows` rows.
+    /// Estimated bytes in files that old versions and deletions take, if the index has `rows` rows.
     fn free_bytes(&self, rows: u64) -> u64 {
         let dead = u128::from(self.entries.saturating_sub(rows));
         (u128::from(self.stored_bytes) * dead / u128::from(self.entries.max(1))) as u64
     }
 
-    /// `sum` counts bytes of all stored versions of all rows. Returns the share of the newest
-    /// versions, if there are so many `rows`.
+    /// Scales `sum`, which counts bytes of all stored versions of all rows, to the newest versions
+    /// of `rows` rows.
     fn live_share(&self, sum: u64, rows: u64) -> u64 {
         let (sum, puts) = (u128::from(sum), u128::from(self.puts().max(1)));
         (sum * u128::from(rows.min(self.puts())) / puts) as u64
@@ -155,8 +156,8 @@ pub struct TableStatistics {
 pub struct RangeEnd<'a> {
     /// The key in the server's form.
     pub key: KeyImage<'a>,
-    /// At the lower end: the range begins after all keys with this prefix. At the upper end: it
-    /// ends after them.
+    /// Whether the bound lies behind all keys with this prefix. If so, a lower bound excludes these
+    /// keys, and an upper bound includes them.
     pub after: bool,
 }
 

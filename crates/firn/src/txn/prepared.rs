@@ -1,5 +1,5 @@
-//! Prepared transactions without a session: recovery found them, or their session ended. Prepared
-//! transactions that are still in a session, but may outlive it, are noted here too.
+//! Prepared transactions without a session: recovery found them, or their session ended. The list
+//! also notes prepared transactions that are still in a session, but may outlive it.
 
 use super::lock_table::LockOwner;
 use crate::base::row_count::RowCount;
@@ -17,7 +17,7 @@ pub struct PreparedTransaction {
     pub changes: Arc<Changes>,
     /// Pins the WAL segment of its prepare record.
     pub prepared: PreparedLogPin,
-    /// The owner of its row locks; `None` if it holds none.
+    /// The owner of the transaction's row locks; `None` if it holds none.
     pub owner: Option<Arc<LockOwner>>,
     /// The slots of [`super::ActiveInserts`] that list its new keys under `owner`.
     pub inserting: u64,

@@ -3,8 +3,8 @@
 //! A transaction that writes a referencing row locks the value in an index of the referenced table,
 //! and a deleter of that value meets the lock there. DDL that gives the referenced table other
 //! indexes would leave such locks behind: the deleter would lock in the new index. So the DDL
-//! closes the table first and waits until no transaction relies on it; meanwhile others wait to
-//! enter.
+//! closes the table first and waits until no transaction relies on it; meanwhile other transactions
+//! wait before they rely on it.
 
 use super::lock_table::LockOwner;
 use crate::base::{Error, ErrorKind, IndexId, Result};
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 const SHARDS: usize = 64;
 
-/// A waiter looks this often whether its session was killed.
+/// Interval at which a waiting session checks whether it was killed.
 const SLICE: Duration = Duration::from_millis(10);
 
 /// Referenced tables in use, by the id of their clustered index.
@@ -32,7 +32,7 @@ struct Shard {
 struct TableUse {
     /// Transactions that rely on the table's indexes.
     transactions: u32,
-    /// DDL changes the indexes, or is about to.
+    /// Whether DDL changes the table's indexes, or is about to.
     closed: bool,
 }
 
@@ -53,7 +53,8 @@ impl ReferencedTables {
         &self.shards[table as usize % SHARDS]
     }
 
-    /// Counts a transaction that relies on `table`, unless that is closed. Returns whether it did.
+    /// Counts a transaction that relies on `table`, unless `table` is closed. Returns whether it
+    /// counted the transaction.
     pub(super) fn enter(&self, table: IndexId) -> bool {
         let mut tables = self.shard(table).tables.lock();
         let entry = tables.entry(table).or_default();
@@ -148,7 +149,8 @@ impl ReferencedTables {
             if left.is_zero() {
                 return None;
             }
-            // An early wake-up counts as a whole slice, which shortens the wait.
+            // An early wake-up counts as a whole interval, so the total wait may be shorter than
+            // the timeout.
             let slice = SLICE.min(left);
             shard.changed.wait_for(&mut tables, slice);
             left -= slice;
@@ -172,7 +174,7 @@ mod tests {
         assert!(tables.enter(7));
         tables.close(7);
         assert!(!tables.enter(7));
-        // Another table of the same shard is not concerned.
+        // Closing a table does not close another table of the same shard.
         assert!(tables.enter(7 + SHARDS as u32));
         let error = tables.await_free(7, &owner, 0).unwrap_err();
         assert_eq!(*error.kind(), ErrorKind::LockTimeout);

@@ -83,24 +83,24 @@ pub struct Transaction {
     snapshot: Option<Snapshot>,
     /// Read point of the current statement.
     point: Option<ReadPoint>,
-    /// Keeps what the validation must find, from the first read that it concerns on. It is set only
-    /// if `snapshot` was not.
+    /// A snapshot that keeps the old versions and deletions which the validation compares, from the
+    /// first read on that the validation concerns. It is set only if `snapshot` was not.
     oldest_read: Option<Snapshot>,
-    /// What the transaction depends on in optimistic tables.
+    /// The keys of optimistic tables on which the transaction depends.
     validation: ValidationSet,
-    /// The session locks the rows of optimistic tables.
+    /// Whether the session locks the rows of optimistic tables.
     locks_optimistic: bool,
     writes: SharedWriteSet,
-    /// Copy of the write set's mark, to be read without its mutex.
+    /// Copy of the write set's mark, which can be read without the write set's mutex.
     mark: Savepoint,
-    /// Whether a write was tried since the write set was last cleared.
+    /// Whether the transaction has tried to write since the write set was last cleared.
     wrote: bool,
     /// The slots of [`super::ActiveInserts`] that list the transaction.
     inserting: u64,
     /// The entries of [`super::ReferencedTables`] that count the transaction.
     referenced: Vec<IndexId>,
     hidden: HiddenRows,
-    /// Locks that go with the writes that have taken them, at a rollback.
+    /// Locks that writes have taken, and that a rollback of these writes releases.
     write_locks: WriteLocks,
     /// Counters and the maxima that the commit persists.
     counters: Vec<(u64, CounterValue)>,
@@ -169,8 +169,8 @@ impl Transaction {
     }
 
     /// Begins a transaction if none is active, and a statement if `statement_id` is new.
-    /// `autocommit` says that the statement is the whole transaction. `isolation` has no effect
-    /// once the transaction has a snapshot.
+    /// `autocommit` says that the transaction consists of this statement alone. `isolation` has no
+    /// effect once the transaction has a snapshot.
     pub fn begin_statement(
         &mut self,
         statement_id: u64,

@@ -13,9 +13,9 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 pub enum TransactionPhase {
     /// It may read and write.
     Active,
-    /// Its changes are in the log, and it waits for its outcome.
+    /// The transaction's changes are in the log, and it waits for its outcome.
     Prepared,
-    /// Its changes are visible, and it waits for the log.
+    /// The transaction's changes are visible, and it waits until the log is durable.
     Committed,
 }
 
@@ -38,7 +38,7 @@ const COMMITTED: u8 = 3;
 /// An open transaction of a session.
 #[derive(Debug, Clone)]
 pub struct TransactionInfo {
-    /// Owner of its locks, whose id names the transaction in reports.
+    /// Owner of the transaction's locks; the owner's id names the transaction in reports.
     pub owner: Arc<LockOwner>,
     /// How far it is.
     pub phase: TransactionPhase,
@@ -46,7 +46,8 @@ pub struct TransactionInfo {
     pub isolation: Isolation,
     /// When it began, microseconds since 1970.
     pub begun_us: u64,
-    /// The snapshot that it keeps, and when it took that, microseconds since 1970.
+    /// The seqno of the transaction's snapshot, and when the snapshot was taken, in microseconds
+    /// since 1970.
     pub snapshot: Option<(Seqno, u64)>,
     /// Memory of its own writes, bytes.
     pub write_bytes: u64,
@@ -55,14 +56,14 @@ pub struct TransactionInfo {
 /// All transactions of sessions, the idle ones included.
 ///
 /// A transaction enters the list when its session is made and leaves it with the session, so that
-/// the begin of a transaction only stores a few numbers in an entry of its own. A report reads them
-/// one by one: they may be of different moments.
+/// the begin of a transaction only stores a few numbers in an entry of its own. A report reads
+/// these numbers one by one, so they may be of different moments.
 #[derive(Default)]
 pub struct TransactionList {
     entries: Mutex<BTreeMap<u64, Arc<TransactionEntry>>>,
 }
 
-/// A transaction in the list. Only its session's thread stores.
+/// A transaction in the list. Only the thread of the transaction's session stores into it.
 pub(super) struct TransactionEntry {
     owner: Arc<LockOwner>,
     write_bytes: AtomicU64,
@@ -134,8 +135,8 @@ impl TransactionEntry {
         self.snapshot_us.store(0, Ordering::Relaxed);
     }
 
-    /// Notes the memory of the own writes. A report does not ask the write set, which is locked for
-    /// as long as a large commit merges its runs.
+    /// Stores the memory of the own writes for reports. A report does not ask the write set itself,
+    /// whose mutex is held for as long as a large commit merges its spilled runs.
     pub(super) fn set_write_bytes(&self, bytes: u64) {
         self.write_bytes.store(bytes, Ordering::Relaxed);
     }

@@ -341,7 +341,8 @@ impl WriteSet {
         }
     }
 
-    /// Whether a part of the set is on disk or being written. Then a commit needs [`Self::seal`].
+    /// Whether a part of the set is on disk or being written. The commit of such a set needs
+    /// [`Self::seal`].
     pub fn has_spilled(&self) -> bool {
         self.frozen.is_some() || !self.runs.is_empty()
     }
@@ -394,8 +395,8 @@ impl WriteSet {
         self.memory.is_empty() && !self.has_spilled()
     }
 
-    /// Whether a key of the index is written. After a rollback of spilled writes it may be wrongly
-    /// true.
+    /// Whether a key of the index is written. May be true for an untouched index after a rollback
+    /// of spilled writes.
     pub fn touches(&self, index: IndexId) -> bool {
         let prefix = index_prefix(index);
         let begins = |(key, _): (&Arc<[u8]>, _)| key.starts_with(&prefix);

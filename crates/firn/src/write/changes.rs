@@ -25,7 +25,7 @@ impl Changes {
         }
     }
 
-    /// The ids of all indexes of which the changes have entries.
+    /// The ids of all indexes to which entries of the changes belong.
     ///
     /// # Errors
     /// `Corruption` for a malformed batch.

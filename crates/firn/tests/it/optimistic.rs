@@ -473,7 +473,7 @@ fn transactions_that_lock_meet_those_that_are_validated() {
     assert_eq!(read(&db, &table, 4), Some(Some(47)));
 }
 
-/// Whoever fails, somebody commits, and each commit counts.
+/// Of several transactions that conflict one commits, and each commit takes effect.
 #[test]
 fn sessions_that_clash_all_the_time_make_progress() {
     const THREADS: i32 = 4;

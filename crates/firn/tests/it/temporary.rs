@@ -176,7 +176,7 @@ fn savepoints_and_statements_roll_back() {
         WriteOutcome::Duplicate { index: 0 }
     ));
     session.next_statement();
-    // Before this savepoint the transaction had not begun.
+    // The savepoint was set before the transaction in the ephemeral database began.
     session.transactions.rollback_to(&before);
     assert!(matches!(session.insert("a", 1), WriteOutcome::Done { .. }));
     session.transactions.prepare().unwrap();
@@ -188,7 +188,8 @@ fn savepoints_and_statements_roll_back() {
     assert_eq!(session.committed("a"), 1);
 }
 
-/// The next session finds what the last one committed: replicas hand tables over.
+/// The next session finds the rows that the last session committed, because replicas hand temporary
+/// tables over from session to session.
 #[test]
 fn a_table_passes_from_one_session_to_another() {
     let server = Server::start(1 << 20);
@@ -285,7 +286,8 @@ fn rows_of_a_dropped_table_become_garbage_after_their_commit() {
     assert_eq!(session.committed("b"), 1);
 }
 
-/// Emptying a table in the middle of a transaction leaves nothing of its rows.
+/// A table that is emptied in the middle of a transaction keeps none of the rows that the
+/// transaction wrote.
 #[test]
 fn truncate_forgets_uncommitted_rows() {
     let server = Server::start(1 << 20);
@@ -312,7 +314,8 @@ fn a_start_removes_what_a_crash_has_left() {
     let again = TemporaryTables::new(Arc::clone(&server.host));
     assert!(server.directories().is_empty());
     assert!(again.find("a").is_none());
-    // The files are gone below the feet of the first server: it must not close them in order.
+    // The directory of the first server is removed while it is open, so the server must not be
+    // closed in order.
     std::mem::forget(session);
     std::mem::forget(server);
 }

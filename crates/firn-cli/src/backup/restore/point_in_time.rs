@@ -314,8 +314,8 @@ fn fetch_archived(
         }
     }
     for id in &reached.names.blobs {
-        // Prefer the archive's file: it may have values that were still being written when the
-        // backup was taken.
+        // Prefer the archive's copy of a blob file: it may have values that were still being
+        // written when the backup was taken.
         let from = stored(archive, FileKind::Blob, *id);
         let name = firn::store::file_name(FileKind::Blob, *id);
         match from.exists() {

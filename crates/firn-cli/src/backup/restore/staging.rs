@@ -144,7 +144,7 @@ fn undo(to: &Path, dir: &Path) -> Result<()> {
     PosixEnv::new().sync_dir(to)
 }
 
-/// Removes from `place` what is a link to a file of `staged`.
+/// Removes from `place` each file that is a link to a file of `staged`.
 fn undo_links(staged: &Path, place: &Path) -> std::io::Result<()> {
     let same = |a: &Metadata, b: &Metadata| (a.dev(), a.ino()) == (b.dev(), b.ino());
     for entry in fs::read_dir(staged)? {
@@ -153,7 +153,7 @@ fn undo_links(staged: &Path, place: &Path) -> std::io::Result<()> {
         let ours = entry.metadata()?;
         if ours.is_dir() {
             undo_links(&entry.path(), &there)?;
-            // The directory stays if anything else is in it, and it may never have been made.
+            // Ignore an error: the directory must stay if it has other files, and it may not exist.
             let _ = fs::remove_dir(&there);
         } else if fs::symlink_metadata(&there).is_ok_and(|found| same(&found, &ours)) {
             fs::remove_file(&there)?;

@@ -12,8 +12,8 @@ use crate::table::neighbours::Neighbours;
 use crate::table::{Table, TableIds};
 use crate::txn::{LockMode, Nearest, Transaction};
 
-/// Looks for a referenced table that a copying ALTER is replacing, before it counts as missing.
-/// Each look waits for the ALTER.
+/// Number of times that a check looks for a referenced table which a copying ALTER is replacing.
+/// After that the table counts as missing. Each time, the check waits for the ALTER.
 const LOOKS_MAX: usize = 8;
 
 /// The new row whose references are checked.
@@ -118,8 +118,9 @@ impl Table {
         Err(own.name.error(NoReferencedRow))
     }
 
-    /// Whether there is a referenced row, which is locked then; `None` if `own`, as of
-    /// `generation`, must be resolved again.
+    /// Locks the referenced row. Returns whether the foreign key is satisfied; `None` if DDL has
+    /// changed the catalog since `generation`, or replaces the referenced table, so that the caller
+    /// must resolve `own` again.
     fn try_reference(
         &self,
         txn: &mut Transaction,
@@ -211,8 +212,9 @@ impl OwnKey {
 }
 
 impl ReferencedIndex {
-    /// Locks a value that identifies a row. False if no row has it: at REPEATABLE READ the gap in
-    /// its place is locked then, as InnoDB does, and the lock of the value is given back.
+    /// Locks a value that identifies a row. Returns false if no row has the value. At REPEATABLE
+    /// READ it then locks the gap at the value, as InnoDB does, and gives the lock of the value
+    /// back.
     fn lock_value(&self, txn: &Transaction, key: &[u8]) -> Result<bool> {
         let granted = txn.lock(key, LockMode::Shared, None)?;
         let found = match self.identity {
@@ -231,7 +233,8 @@ impl ReferencedIndex {
         Ok(found)
     }
 
-    /// Locks one of the rows with a value that does not identify a row. False if there is none.
+    /// Locks one of the rows with a value that does not identify a row. Returns false if no row has
+    /// the value.
     fn lock_any_row(&self, txn: &Transaction, prefix: &[u8]) -> Result<bool> {
         let index = self.other.index.id();
         let mut end = prefix.to_vec();
@@ -239,7 +242,8 @@ impl ReferencedIndex {
         loop {
             let found = match first_entry(txn, prefix, prefix)? {
                 Some(entry) => Some(entry),
-                // Wait for a row that another transaction has inserted.
+                // If no visible row has the value, wait for a row that another transaction has
+                // inserted.
                 None => txn.key_of_others(index, prefix, &end, Nearest::Smallest)?,
             };
             let Some(entry) = found else {

@@ -1,4 +1,4 @@
-//! Checks of referenced rows that go or get another key, and the cascades that follow.
+//! Checks of referenced rows that are deleted or get another key, and the cascades that follow.
 
 use super::cascade::{CascadeStep, DEPTH_MAX};
 use super::column_values::{TextLimit, copy, differs, set_null};
@@ -18,8 +18,8 @@ use crate::table::write_rows::{RowScratch, WriteFlags, WriteOutcome};
 use crate::table::{Table, TableIds};
 use crate::txn::{LockMode, Nearest, Transaction};
 
-/// Entries of referencing rows that are looked up at once. A cascade holds the keys of so many rows
-/// in memory at each of its levels.
+/// Number of entries of referencing rows that are read at once. A cascade holds the keys of one
+/// such batch in memory at each of its levels.
 const BATCH: usize = 256;
 
 /// The change of a referenced row.
@@ -70,9 +70,9 @@ pub(super) fn first_entry(
 }
 
 impl Table {
-    /// Checks the foreign keys that refer to the index `number`, whose entry `entry` goes, and lets
-    /// their actions follow. The transaction has locked the row, and the declared columns of a
-    /// unique index.
+    /// Checks the foreign keys that refer to the index `number`, because the entry `entry` of that
+    /// index is about to be deleted, and carries out their actions. The transaction has locked the
+    /// row, and the declared columns of a unique index.
     ///
     /// # Errors
     /// `ForeignKey` if a referencing row forbids the change; those of lock waits and of writes.
@@ -111,7 +111,7 @@ impl Table {
         Ok(())
     }
 
-    /// Visits the rows of a referencing table with a value.
+    /// Applies a foreign key to all rows of the referencing table that have the value.
     fn follow(
         &self,
         txn: &mut Transaction,
@@ -136,11 +136,12 @@ impl Table {
                 }
                 continue;
             }
-            // A row that another transaction has inserted without the lock of the value: it waits
-            // for its outcome.
+            // Search for a row that another transaction has inserted without locking the value, and
+            // wait for the outcome of that transaction.
             let Some(entry) = txn.key_of_others(index, prefix, &end, Nearest::Smallest)? else {
-                // A prepared transaction without its shared lock may have committed between the two
-                // searches: it left the list after its rows became visible.
+                // Search the committed rows once more. A prepared transaction that no longer holds
+                // its shared lock may have committed between the two searches: its rows become
+                // visible before it leaves the list of uncommitted inserts.
                 if std::mem::replace(&mut searched_again, true) {
                     break;
                 }
@@ -194,7 +195,8 @@ impl Table {
         }
         let deletes = change.new.is_none() && action == ReferentialAction::Cascade;
         if !deletes && link.updates(&key.name.table) {
-            // It might go on for ever, and would see the indexes of a half changed row.
+            // Refuse to update a table that the cascade has already updated: the cascade might go
+            // on for ever, and would see the indexes of a half changed row.
             return Err(key.name.error(RowIsReferenced));
         }
         if link.depth() >= DEPTH_MAX {
@@ -208,7 +210,7 @@ impl Table {
         let mut record = vec![0; table.record_len()];
         let mut blobs = BlobBuf::new();
         if !table.read_row(txn, &row_key, &mut record, &mut blobs)? {
-            // The row is being deleted by a change that led here.
+            // There is no row: a change earlier in this cascade is deleting it.
             return Ok(());
         }
         let row_id = match table.has_hidden_key() {
@@ -265,8 +267,8 @@ impl Table {
         }
     }
 
-    /// The referencing row after the change; `None` if it cannot be: the new value has no room, or
-    /// NULL is not allowed.
+    /// The referencing row after the change; `None` if the row cannot take the change: the new
+    /// value does not fit, or the column is NOT NULL.
     fn changed(
         &self,
         table: &Table,
@@ -301,8 +303,8 @@ impl Table {
         Some(changed)
     }
 
-    /// Reads the row with the key `row_key`, which is locked, into `record`. False if there is
-    /// none.
+    /// Reads the row with the key `row_key`, which the transaction has locked, into `record`.
+    /// Returns false if there is no such row.
     fn read_row(
         &self,
         txn: &Transaction,

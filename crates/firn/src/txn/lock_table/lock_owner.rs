@@ -27,8 +27,8 @@ pub struct LockOwner {
     pub(super) held: Mutex<HeldLocks>,
     /// Locks that have left the hash table.
     pub(super) merged: Mutex<MergedLocks>,
-    /// One bit for each slot of the registry that lists the owner. Only the thread that acquires
-    /// and releases uses it.
+    /// One bit for each slot of `MergedLockRegistry` that lists the owner. Only the thread that
+    /// acquires and releases locks for the owner uses it.
     pub(super) registered: AtomicU64,
     /// Its gap locks.
     pub(super) gaps: Mutex<OwnGaps>,
@@ -39,7 +39,8 @@ pub struct LockOwner {
 /// The locks of an owner that are rows of the hash table.
 #[derive(Default)]
 pub(super) struct HeldLocks {
-    /// Each key once, in the order in which they were granted or moved back.
+    /// Each key once, in the order in which its lock was granted or moved back from the merged
+    /// locks.
     pub(super) keys: Vec<Arc<[u8]>>,
     /// Number of keys that the last merge left here since their rows have queues. They do not count
     /// towards the merge threshold; otherwise each further lock would try to merge them again.
@@ -130,7 +131,8 @@ impl LockOwner {
 
     /// Number of keys locked.
     pub fn locks_held(&self) -> usize {
-        // Both mutexes at once, since other threads move locks from `merged` to `held`.
+        // Hold both mutexes together: other threads move locks from `merged` to `held`, and a lock
+        // that moves must count once.
         let merged = self.merged.lock();
         merged.len() as usize + self.held.lock().keys.len()
     }
@@ -140,14 +142,15 @@ impl LockOwner {
         self.gaps.lock().ranges.len()
     }
 
-    /// Estimated cost of a rollback: changed rows plus held locks, those of gaps included.
+    /// Estimated cost of a rollback: number of changed rows plus number of held row locks and gap
+    /// locks.
     pub fn weight(&self) -> u64 {
         let rows = self.changed_rows();
         rows.saturating_add((self.locks_held() + self.gaps_held()) as u64)
     }
 
-    /// The host's context, 0 if there is none. It is valid on the owner's own thread, and while the
-    /// owner waits and cannot stop.
+    /// The host's context; 0 if there is none. It stays valid on the owner's own thread, and on
+    /// other threads while the caller holds a lock without which the owner cannot stop waiting.
     pub(super) fn host(&self) -> u64 {
         *self.host.lock()
     }

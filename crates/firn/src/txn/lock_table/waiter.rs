@@ -9,12 +9,14 @@ use std::time::Duration;
 /// The outcome of a waiting request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WaitOutcome {
-    /// None yet: the request is in its row's queue, or the insert waits for gap locks.
+    /// There is no outcome yet: the request is in its row's queue, or the insert waits for gap
+    /// locks.
     Waiting,
     Granted,
     /// Chosen as the victim of a deadlock.
     Victim,
-    /// Left the queue itself: time ran out, or the session was killed.
+    /// The request has left the queue without its lock: its timeout expired, or the session was
+    /// killed.
     Left,
 }
 
@@ -27,9 +29,10 @@ pub(super) struct LockWaiter {
     pub(super) owner: Arc<LockOwner>,
     pub(super) key: Arc<[u8]>,
     pub(super) mode: LockMode,
-    /// The owner holds the row shared and requests it exclusive.
+    /// Whether the owner holds the row shared and requests it exclusive.
     pub(super) upgrade: bool,
-    /// An insert of the key waits for gap locks of others, not for a row.
+    /// Whether this is an insert of the key that waits for gap locks of other owners, not for a
+    /// row.
     pub(super) for_gap: bool,
     /// When the wait began, microseconds since 1970.
     pub(super) since_us: u64,
@@ -91,9 +94,10 @@ impl LockWaiter {
     }
 
     /// Wakes the sleeper without an outcome, so that it sees that its owner is interrupted. The
-    /// caller sets the owner's flag first.
+    /// caller sets the owner's interrupt flag first.
     pub(super) fn kick(&self) {
-        // The sleeper reads the flag under this mutex: it sees the flag, or sleeps already.
+        // The sleeper reads the interrupt flag under this mutex. So either it sees the flag, or it
+        // sleeps already and the notification wakes it.
         drop(self.signal.lock());
         self.wake.notify_one();
     }

@@ -32,7 +32,8 @@ impl Transaction {
         let lsn = match &self.phase {
             Phase::Idle => return Ok(()),
             Phase::Active if !self.has_writes() => {
-                // A statement that is the whole transaction has read at one instant.
+                // A statement that is the whole transaction needs no validation without writes: all
+                // its reads have one read point.
                 if !self.autocommit {
                     self.validate()?;
                 }
@@ -99,8 +100,8 @@ impl Transaction {
         }
         // Release read locks, as InnoDB does: the transaction does not read any more.
         self.cx.locks.release_reads(&self.owner);
-        // Its new rows are listed as uncommitted, so a deleter of the rows that they refer to meets
-        // them without the released locks.
+        // The transaction's new rows are listed as uncommitted. A deleter of the rows that they
+        // refer to finds them there, and does not need the shared locks released above.
         self.rely_on_nothing();
         Ok(())
     }
@@ -131,8 +132,8 @@ impl Transaction {
         Ok(())
     }
 
-    /// Passes the own writes to `log`, which appends them to the log; for spilled writes it appends
-    /// the names of their files. Once this record is appended, the log owns the files.
+    /// Passes the own writes to `log`, which appends them to the log. Of spilled writes it appends
+    /// the names of their files; once that record is appended, the log owns the files.
     pub(super) fn hand_over<T>(
         &mut self,
         log: impl FnOnce(&TransactionContext, &Arc<Changes>, &[(u64, CounterValue)]) -> Result<T>,

@@ -29,7 +29,7 @@ pub(super) struct SpilledRun {
     pub(super) first: u64,
     /// Largest position in the run.
     pub(super) last: u64,
-    /// Number of merges that its entries went through.
+    /// Number of merges that the run's entries went through.
     pub(super) tier: u32,
 }
 
@@ -129,7 +129,8 @@ impl SpilledRuns {
                 match found {
                     None => break,
                     Some(Ok(result)) => return Ok(result),
-                    // Look for an older version in this run, which may not be dead.
+                    // This version is dead. An older version of the key in this run may not be
+                    // dead, so search for it.
                     Some(Err(dead)) => bound = dead - 1,
                 }
             }

@@ -107,7 +107,7 @@ fn an_interrupt_before_the_wait_and_during_it() {
     }
 }
 
-/// The interrupt comes before, at the start of, or during the wait; the wait always ends.
+/// An interrupt may come before the wait, at its start or during it; the wait always ends.
 #[test]
 fn an_interrupt_races_with_the_wait() {
     for table in tables() {
