@@ -576,6 +576,33 @@ def test_a_row_that_refers_to_itself_by_text_of_other_bytes(pair: KeyPair) -> No
         pair.run(sql)
 
 
+def test_rows_of_one_value_that_refer_to_each_other(pair: KeyPair) -> None:
+    for sql in lines(
+        """
+        CREATE TABLE t (id INT PRIMARY KEY, s VARCHAR(10), KEY (s))
+        INSERT INTO t VALUES (1, 'x'), (2, 'X'), (3, 'x'), (4, 'y'), (5, 'y')
+        ALTER TABLE t ADD CONSTRAINT k FOREIGN KEY (s) REFERENCES t (s) ON DELETE SET NULL
+        DELETE FROM t WHERE id = 1
+        SELECT * FROM t ORDER BY id
+        SELECT id FROM t FORCE INDEX (s) WHERE s IS NULL ORDER BY id
+        UPDATE t SET s = NULL WHERE id = 4
+        DELETE FROM t WHERE id IN (4, 5)
+        INSERT INTO t VALUES (6, 'z')
+        SELECT * FROM t ORDER BY id
+        CREATE TABLE u (id INT PRIMARY KEY, p INT, KEY (p))
+        INSERT INTO u VALUES (1, 7), (2, 7), (3, 7)
+        ALTER TABLE u ADD CONSTRAINT l FOREIGN KEY (p) REFERENCES u (p) ON UPDATE CASCADE
+        UPDATE u SET p = 8 WHERE id = 2
+        SELECT * FROM u ORDER BY id
+        ALTER TABLE u DROP FOREIGN KEY l
+        ALTER TABLE u ADD CONSTRAINT l FOREIGN KEY (p) REFERENCES u (p) ON DELETE CASCADE
+        DELETE FROM u WHERE id = 2
+        SELECT * FROM u ORDER BY id
+        """
+    ):
+        pair.run(sql)
+
+
 def test_rows_that_a_copying_alter_has_checked_stay(server: Server) -> None:
     """ALTER has copied and checked all rows, and waits for a reader of the old table.
 
