@@ -8,21 +8,19 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pymysql
 import pytest
+from background_sessions import BackgroundSessions
 from server import IS_FIRN, Server
 from test_backup import BINLOG, TOOL, Judge, dump, expect_same, firn
 
-pytestmark = pytest.mark.skipif(
-    not IS_FIRN or shutil.which("mariadb-backup") is None,
-    reason="firn backup is FIRN's, and starts mariadb-backup",
-)
+pytestmark = pytest.mark.skipif(not IS_FIRN, reason="firn backup is FIRN's")
 
 THREADS = 3
 BACKUPS = 3
@@ -45,26 +43,19 @@ def restored(own_server: Callable[..., Server], target: Path, backup: str) -> Se
     return copy
 
 
-class Writers:
+class Writers(BackgroundSessions):
     """Sessions whose transactions change a FIRN table and an InnoDB table alike, and DDL."""
 
     def __init__(self, server: Server, seed: int) -> None:
-        self.server = server
-        self.stop = threading.Event()
-        self.errors: list[str] = []
-        self.commits = 0
         works = [(self._write, number) for number in range(THREADS)]
-        self.threads = [
-            threading.Thread(target=self._run, args=(work, number, Random(f"{seed} {number}")))
-            for work, number in [*works, (self._define, THREADS)]
-        ]
+        works.append((self._define, THREADS))
+        super().__init__(partial(self._work, *work, seed) for work in works)
+        self.server = server
+        self.commits = 0
 
-    def _run(self, work: Callable[..., None], number: int, rng: Random) -> None:
-        try:
-            with self.server.connect("d", autocommit=False) as connection:
-                work(connection.cursor(), number, rng)
-        except pymysql.err.MySQLError as error:
-            self.errors.append(str(error))
+    def _work(self, work: Callable[..., None], number: int, seed: int) -> None:
+        with self.server.connect("d", autocommit=False) as connection:
+            work(connection.cursor(), number, Random(f"{seed} {number}"))
 
     def _write(self, cursor: Any, number: int, rng: Random) -> None:
         for step in range(10**9):
@@ -89,20 +80,9 @@ class Writers:
             if self.stop.wait(0.02):
                 return
 
-    def __enter__(self) -> Writers:
-        for thread in self.threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop.set()
-        for thread in self.threads:
-            thread.join()
-        assert not self.errors, self.errors
-
 
 @pytest.fixture
-def both(own_server: Callable[..., Server]) -> Iterator[Server]:
+def both(own_server: Callable[..., Server]) -> Server:
     """A server with tables of both engines, and a binary log."""
     server = own_server(*BINLOG, "--loose-firn-memtable-size=2097152")
     server.query("CREATE DATABASE d")
@@ -303,9 +283,7 @@ def test_a_backup_that_is_killed_is_cleared_away_by_the_next(both: Server, tmp_p
     slow.chmod(0o755)
     target = tmp_path / "backups"
     tool = ["backup", str(target), "--with-innodb", "--mariadb-backup", str(slow)]
-    with subprocess.Popen(
-        [str(TOOL), *tool, "--socket", both.socket, "--user", "root"]
-    ) as running:
+    with subprocess.Popen([str(TOOL), *tool, "--socket", both.socket, "--user", "root"]) as running:
         while not (tmp_path / "begun").exists() and running.poll() is None:
             pass
         assert list((both.data / "#firn").glob("checkpoint-*.copy"))
