@@ -530,7 +530,6 @@ def test_copy_adds_stored_column_on_cascading_key(pair: KeyPair) -> None:
     assert [error for error in errors if error] == [1901, 1901]
 
 
-@pytest.mark.skipif(not IS_FIRN, reason="InnoDB waits for a metadata lock instead")
 def test_commit_of_alter_reports_lock_timeout(server: Server) -> None:
     """A transaction relies on the parent's index, so the ALTER times out with error 1205."""
     writer, alter = server.connect("mysql"), server.connect("mysql")
@@ -543,12 +542,13 @@ def test_commit_of_alter_reports_lock_timeout(server: Server) -> None:
         one.execute("INSERT INTO p VALUES (1, 1)")
         one.execute("BEGIN")
         one.execute("INSERT INTO c VALUES (1, 1)")
-        two.execute("SET SESSION firn_lock_wait_timeout = 1, SESSION lock_wait_timeout = 5")
+        two.execute(f"SET SESSION {ENGINE}_lock_wait_timeout = 1, SESSION lock_wait_timeout = 5")
         with pytest.raises(pymysql.Error) as caught:
             two.execute("ALTER TABLE p ADD KEY (b), ALGORITHM=INPLACE")
         assert caught.value.args[0] == 1205
         one.execute("COMMIT")
         two.execute("ALTER TABLE p ADD KEY (b), ALGORITHM=INPLACE")
+        one.execute("DROP DATABASE d")
     writer.close()
     alter.close()
 

@@ -183,7 +183,7 @@ fn require_own_stage(log: &Path) -> Result<()> {
     }
 }
 
-/// What a command has written so far.
+/// The output of a command so far.
 fn said(log: &Path) -> String {
     let bytes = fs::read(log).unwrap_or_default();
     String::from_utf8_lossy(&bytes).into_owned()
