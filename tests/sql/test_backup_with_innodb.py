@@ -213,7 +213,7 @@ def test_a_checkpoint_at_the_position_of_another_backup_is_refused(
     both: Server, tmp_path: Path
 ) -> None:
     slow = tmp_path / "slow"
-    slow.write_text("#!/bin/sh\necho Starting BACKUP STAGE START\nexec sleep 600\n")
+    slow.write_text("#!/bin/sh\necho Starting BACKUP STAGE START\nexec sleep 20\n")
     slow.chmod(0o755)
     tool = [str(TOOL), "--json", "backup", str(tmp_path / "backups"), "--with-innodb"]
     tool += ["--mariadb-backup", str(slow), "--socket", str(both.socket), "--user", "root"]
