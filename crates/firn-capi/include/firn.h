@@ -1754,8 +1754,8 @@ const char *firn_table_warning(const struct firn_table *table);
 // The table is live.
 bool firn_table_is_optimistic(const struct firn_table *table);
 
-// The session's statement will change or lock rows of the table. Call it for each such table before
-// the statement reads, so that all its reads of optimistic tables show the same state.
+// The session's statement will change or lock rows of the table. Call it for each such table
+// before the statement reads, so that all its reads of optimistic tables show the same state.
 //
 // # Safety
 // The handles are live, and the session belongs to this thread.
