@@ -27,11 +27,16 @@ struct ArmedCheckpoint {
 
 ArmedCheckpoint armed;
 
-/* Callback of mdl_iterate(): looks for the lock of BACKUP STAGE BLOCK_COMMIT. */
+/*
+  Callback of mdl_iterate(): looks for the lock of BACKUP STAGE BLOCK_COMMIT. It asks for the name of
+  the type, which a function of the server returns: the members of MDL_ticket may lie elsewhere in
+  another patch level.
+*/
 int find_commit_blocker(MDL_ticket* ticket, void* found, bool granted) {
-  const bool blocks =
-      granted && ticket->get_key()->mdl_namespace() == MDL_key::BACKUP && ticket->get_type() == MDL_BACKUP_WAIT_COMMIT;
-  if (blocks) *static_cast<const MDL_ticket**>(found) = ticket;
+  static constexpr char kBlocksCommits[] = "MDL_BACKUP_WAIT_COMMIT";
+  const LEX_STRING* name = ticket->get_type_name();
+  if (granted && name->length == sizeof(kBlocksCommits) - 1 && !memcmp(name->str, kBlocksCommits, name->length))
+    *static_cast<const MDL_ticket**>(found) = ticket;
   return 0;
 }
 
