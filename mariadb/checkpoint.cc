@@ -28,9 +28,9 @@ struct ArmedCheckpoint {
 ArmedCheckpoint armed;
 
 /*
-  Callback of mdl_iterate(): looks for the lock of BACKUP STAGE BLOCK_COMMIT. It asks for the name of
-  the type, which a function of the server returns: the members of MDL_ticket may lie elsewhere in
-  another patch level.
+  Callback of mdl_iterate(): looks for the lock of BACKUP STAGE BLOCK_COMMIT. It asks for the name
+  of the type, which a function of the server returns: the members of MDL_ticket may lie elsewhere
+  in another patch level.
 */
 int find_commit_blocker(MDL_ticket* ticket, void* found, bool granted) {
   static constexpr char kBlocksCommits[] = "MDL_BACKUP_WAIT_COMMIT";
