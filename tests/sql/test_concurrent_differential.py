@@ -4,8 +4,8 @@ A schedule is played on InnoDB, where each next statement is chosen among the se
 wait, and recorded; then it is played on FIRN. By default the same 30 schedules are played. `make
 soak` sets FIRN_TEST_SCHEDULES_SECONDS and plays others for that time; FIRN_TEST_SEED repeats its
 run. A difference counts only if a second, slower recording shows it again: on a busy machine a
-statement may seem to wait. A schedule ends, and is counted, where one step wakes two sessions that then race
-for one more lock.
+statement may seem to wait. A schedule ends, and is counted, where one step wakes two sessions that
+then race for one more lock.
 
 Left out are differences that docs/compatibility.md names: from REPEATABLE READ on statements that
 remove index entries, since InnoDB keeps them until purge; duplicates of unique secondary keys.
