@@ -34,7 +34,7 @@ pub use index_build::IndexBuild;
 pub use read_mode::{LockWait, ReadMode};
 pub use repair_indexes::{IndexFix, IndexRepair, repair_indexes};
 pub use statistics::{
-    IndexSums, RangeEnd, TableStatistics, estimated_rows, live_rows, out_of_line_bytes,
+    IndexSums, RangeEnd, TableSize, TableStatistics, estimated_rows, live_rows, out_of_line_bytes,
 };
 pub use write_rows::{RowScratch, WriteFlags, WriteOutcome};
 
