@@ -347,6 +347,11 @@ impl WriteSet {
         self.frozen.is_some() || !self.runs.is_empty()
     }
 
+    /// An upper bound of the bytes of a batch with the entries of [`Self::for_each_final`].
+    pub fn batch_bytes(&self) -> usize {
+        self.memory.batch_bytes()
+    }
+
     /// Calls `f` with the newest version of each key, in key order, for the commit of a set that
     /// has not spilled.
     pub fn for_each_final(&self, mut f: impl FnMut(&[u8], Kind, Value<'_>)) {

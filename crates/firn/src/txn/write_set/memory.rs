@@ -12,6 +12,10 @@ use std::sync::Arc;
 /// map's nodes half full.
 const VERSION_OVERHEAD: u64 = 212;
 
+/// Most bytes of an entry in a batch besides its key and value: the kind, and three lengths of at
+/// most five bytes each.
+const BATCH_ENTRY_OVERHEAD: u64 = 16;
+
 #[derive(Clone)]
 pub(super) struct OwnVersion {
     pub(super) position: u64,
@@ -169,6 +173,14 @@ impl InMemoryWrites {
 
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// An upper bound of the bytes that the newest versions take in a batch.
+    pub(super) fn batch_bytes(&self) -> usize {
+        let writes = self.log.len() as u64;
+        // Kind and lengths of an entry take less than the overhead of a version in memory.
+        let room = self.bytes - writes * (VERSION_OVERHEAD - BATCH_ENTRY_OVERHEAD);
+        room as usize
     }
 
     pub(super) fn is_empty(&self) -> bool {
