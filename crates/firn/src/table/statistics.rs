@@ -302,7 +302,8 @@ impl Table {
 }
 
 fn bound(info: &IndexInfo, end: RangeEnd<'_>) -> Result<Option<Vec<u8>>> {
-    let mut key = Vec::new();
+    // Room for an encoded key of some numbers: most keys of ranges are short.
+    let mut key = Vec::with_capacity(64);
     info.seek_prefix(end.key.image, &mut key)?;
     Ok(if end.after {
         prefix_successor(&key)

@@ -289,10 +289,12 @@ impl WriteSet {
 
     /// Forgets all writes, frees the memory and removes the files.
     pub fn clear(&mut self) {
-        self.memory = InMemoryWrites::default();
+        self.memory.clear();
         self.frozen = None;
-        self.runs = SpilledRuns::default();
-        self.tops = LargestKeys::default();
+        if !self.runs.is_new() {
+            self.runs = SpilledRuns::default();
+        }
+        self.tops.clear();
         self.released = false;
         self.charge.set(0);
         self.changed();
