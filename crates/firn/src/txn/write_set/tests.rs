@@ -216,6 +216,12 @@ fn writes_marks_and_rollbacks_against_the_model() {
                     set.rollback_to(mark);
                     model.writes.truncate(writes);
                 }
+                3 if rng.random_bool(0.3) => {
+                    // The next transaction begins.
+                    set.clear();
+                    model = Model::default();
+                    marks = vec![(set.mark(), 0)];
+                }
                 _ => write_both(&mut set, &mut model, &mut rng),
             }
             let context = format!("seed {seed} step {step}");
