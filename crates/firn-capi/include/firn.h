@@ -1662,11 +1662,13 @@ void firn_kill(const struct firn_session *session);
 // `session` is a live session of this thread.
 void firn_clear_kill(struct firn_session *session);
 
-// Reads the statistics of a table.
+// Reads the statistics of a table. With `size_only` it leaves out what the optimizer does not need
+// in a statement: `index_stored_bytes`, `free_bytes` and `create_time_s` are 0.
 //
 // # Safety
 // The table is live, `out` may be written.
 enum firn_status firn_table_statistics(const struct firn_table *table,
+                                       bool size_only,
                                        struct firn_table_stats *out);
 
 // Estimates the rows in a range of an index. A NULL key leaves that end of the range open. The

@@ -105,7 +105,11 @@ impl LockOwner {
 
     /// Ends the effect of [`LockOwner::interrupt`].
     pub fn clear_interrupt(&self) {
-        self.interrupted.store(false, Ordering::SeqCst);
+        // Each statement clears the flag, which is almost never set. A store would take the cache
+        // line and drain the processor's store buffer.
+        if self.is_interrupted() {
+            self.interrupted.store(false, Ordering::SeqCst);
+        }
     }
 
     /// Whether [`LockOwner::interrupt`] was called and not cleared.

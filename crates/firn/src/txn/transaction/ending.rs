@@ -18,6 +18,10 @@
 
 use super::*;
 
+/// Bytes that the batch of a commit gets at once. A larger batch grows by doubling: the bytes
+/// of its entries are only known too high, if keys were written several times.
+const BATCH_ROOM_MAX: usize = 64 << 10;
+
 impl Transaction {
     /// Commits: makes the changes visible, releases the locks, and waits until the commit is as
     /// durable as the flush mode says.
@@ -143,7 +147,7 @@ impl Transaction {
         self.blobs.sync()?;
         let mut writes = self.writes.lock();
         if !writes.has_spilled() {
-            let mut batch = Batch::new();
+            let mut batch = Batch::with_capacity(writes.batch_bytes().min(BATCH_ROOM_MAX));
             writes.for_each_final(|key, kind, value| batch.add(key, kind, value));
             drop(writes);
             let changes = Arc::new(Changes::Batch(batch));

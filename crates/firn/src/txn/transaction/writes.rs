@@ -66,10 +66,8 @@ impl Transaction {
     /// again.
     pub fn before_write(&mut self) -> Result<()> {
         if !self.gate_passed {
-            let owner = Arc::clone(&self.owner);
-            self.cx
-                .pipeline
-                .pass_gate(&move || owner.is_interrupted())?;
+            let owner = &self.owner;
+            self.cx.pipeline.pass_gate(&|| owner.is_interrupted())?;
             self.gate_passed = true;
         }
         Ok(())
@@ -82,10 +80,9 @@ impl Transaction {
     /// As [`Self::before_write`], without `NoSpace`.
     pub fn before_delete(&mut self) -> Result<()> {
         if !self.gate_passed {
-            let owner = Arc::clone(&self.owner);
-            self.cx
-                .pipeline
-                .pass_gate_deleting(&move || owner.is_interrupted())?;
+            let owner = &self.owner;
+            let pipeline = &self.cx.pipeline;
+            pipeline.pass_gate_deleting(&|| owner.is_interrupted())?;
             // On a full disk, the gate lets only deletions pass, so other writes of the statement
             // must pass it themselves.
             self.gate_passed = !self.cx.pipeline.is_disk_full();
