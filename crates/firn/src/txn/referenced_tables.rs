@@ -79,6 +79,17 @@ impl ReferencedTables {
         }
     }
 
+    /// Number of tables that transactions rely on or that DDL has closed.
+    pub fn len(&self) -> usize {
+        let tables = self.shards.iter().map(|shard| shard.tables.lock().len());
+        tables.sum()
+    }
+
+    /// Whether no transaction relies on a table and DDL has closed none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// Keeps further transactions from relying on `table`.
     pub fn close(&self, table: IndexId) {
         let mut tables = self.shard(table).tables.lock();

@@ -29,6 +29,7 @@ use super::prepared::PreparedTransaction;
 use super::prepared_ending::discard;
 use super::row_count_deltas::RowCountDeltas;
 use super::snapshots::Snapshot;
+use super::statement_tables::StatementTables;
 use super::transaction_context::TransactionContext;
 use super::transaction_list::TransactionEntry;
 use super::validation_set::ValidationSet;
@@ -99,6 +100,8 @@ pub struct Transaction {
     inserting: u64,
     /// The entries of [`super::ReferencedTables`] that count the transaction.
     referenced: Vec<IndexId>,
+    /// Tables that the statement reaches by foreign keys.
+    tables: StatementTables,
     hidden: HiddenRows,
     /// Locks that writes have taken, and that a rollback of these writes releases.
     write_locks: WriteLocks,
@@ -148,6 +151,7 @@ impl Transaction {
             wrote: false,
             inserting: 0,
             referenced: Vec::new(),
+            tables: StatementTables::default(),
             hidden,
             write_locks: WriteLocks::default(),
             counters: Vec::new(),
@@ -197,12 +201,19 @@ impl Transaction {
             self.statement_mark = self.mark;
             self.gate_passed = false;
             self.point = None;
+            self.tables.clear();
         }
+    }
+
+    /// The tables that the statement reaches by foreign keys.
+    pub fn statement_tables(&mut self) -> &mut StatementTables {
+        &mut self.tables
     }
 
     /// Ends a successful statement, whose changes stay.
     pub fn end_statement(&mut self) {
         self.point = None;
+        self.tables.clear();
         self.row_counts.end_statement(self.statement_mark);
         self.write_locks.end_statement();
         self.statement_mark = self.mark;

@@ -3,6 +3,8 @@
 //! Table `d/p` is `id INT PRIMARY KEY`, table `d/c` is `id INT PRIMARY KEY, p INT, KEY (p)` with a
 //! foreign key from `p` to `id`. Pause points run one side in the middle of the other.
 
+mod concurrent_ddl;
+
 use crate::schema::{column, int_index};
 use firn::base::options::Options;
 use firn::base::pause_points::{self, PausePoint};
@@ -22,7 +24,7 @@ use std::cell::RefCell;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 fn schema(names: &[&str], keys: &[(&str, bool, u32)]) -> TableSchema {
@@ -51,6 +53,25 @@ fn record(values: &[i32]) -> Vec<u8> {
         record.extend_from_slice(&value.to_le_bytes());
     }
     record
+}
+
+/// A foreign key from the column `p` to the column `referenced` of `d/p`.
+fn request(referenced: &str, on_delete: ReferentialAction) -> ForeignKeyRequest {
+    ForeignKeyRequest {
+        added: vec![NewForeignKey {
+            columns: vec![ForeignKeyColumn {
+                name: "p".into(),
+                referenced: referenced.into(),
+                chars: 0,
+            }],
+            parent: "d/p".into(),
+            on_delete,
+            ..NewForeignKey::default()
+        }],
+        table_text: "c".into(),
+        checks: true,
+        ..ForeignKeyRequest::default()
+    }
 }
 
 struct World {
@@ -92,21 +113,7 @@ impl World {
             Referenced::Unique => "u",
             Referenced::Plain => "k",
         };
-        let request = ForeignKeyRequest {
-            added: vec![NewForeignKey {
-                columns: vec![ForeignKeyColumn {
-                    name: "p".into(),
-                    referenced: column.into(),
-                    chars: 0,
-                }],
-                parent: "d/p".into(),
-                on_delete,
-                ..NewForeignKey::default()
-            }],
-            table_text: "c".into(),
-            checks: true,
-            ..ForeignKeyRequest::default()
-        };
+        let request = request(column, on_delete);
         db.catalog().create("d/p", new(&parent)).unwrap();
         let catalog = db.catalog();
         catalog

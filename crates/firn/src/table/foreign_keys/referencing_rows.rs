@@ -9,6 +9,7 @@ use crate::base::key::{INDEX_ID_LEN, index_prefix};
 use crate::base::key_range::{make_successor, prefix_successor};
 use crate::base::pause_points::{self, PausePoint};
 use crate::base::{Error, ErrorKind, ForeignKeyError, InternalIterator, Result};
+use crate::catalog::foreign_key::is_copy;
 use crate::catalog::{PartSchema, ReferentialAction};
 use crate::iter::{MergeIter, MvccIter, ReadAt};
 use crate::read::{ScanRange, scan_sources};
@@ -17,6 +18,7 @@ use crate::table::neighbours::{Neighbours, after};
 use crate::table::write_rows::{RowScratch, WriteFlags, WriteOutcome};
 use crate::table::{Table, TableIds};
 use crate::txn::{LockMode, Nearest, Transaction};
+use std::sync::Arc;
 
 /// Number of entries of referencing rows that are read at once. A cascade holds the keys of one
 /// such batch in memory at each of its levels.
@@ -88,6 +90,7 @@ impl Table {
         let Some(keys) = &current.foreign_keys else {
             return Ok(());
         };
+        keys.resolved()?;
         for key in keys
             .referencing
             .iter()
@@ -111,9 +114,47 @@ impl Table {
             };
             let mut prefix = index_prefix(child.other.index.id()).to_vec();
             if child.map.map(&entry[INDEX_ID_LEN..], &mut prefix)? {
+                self.admit(txn, key, child, change)?;
                 self.follow(txn, key, child, &prefix, change, link)?;
             }
         }
+        Ok(())
+    }
+
+    /// Makes sure that no DDL changes the referencing table while the statement uses it: its
+    /// session has locked the metadata of the table.
+    ///
+    /// The session has no such lock if another one has added the foreign key since the statement
+    /// began. DDL on the referencing table would not wait for this transaction then, and its new
+    /// indexes would lack what the transaction is about to write.
+    ///
+    /// # Errors
+    /// `TableDefChanged`.
+    fn admit(
+        &self,
+        txn: &mut Transaction,
+        key: &ReferencingKey,
+        child: &ChildIndex,
+        change: RowChange<'_>,
+    ) -> Result<()> {
+        let (table, id) = (&key.name.table, child.other.clustered);
+        let writes = key.action(change).changes_rows();
+        if *table == self.name || txn.statement_tables().allows(id, writes) {
+            return Ok(());
+        }
+        // The host locks the table that the copy is going to replace, and nobody knows the copy by
+        // name. Only its own session writes it, so that a cascade comes to the table and not to the
+        // copy.
+        let is_read_copy = is_copy(table) && !writes;
+        if !is_read_copy
+            && !self
+                .catalog
+                .is_metadata_locked(txn.owner().host(), table, writes)
+        {
+            let message = format!("a foreign key of {table} is newer than the statement");
+            return Err(Error::new(ErrorKind::TableDefChanged, message));
+        }
+        txn.statement_tables().allow(id, writes);
         Ok(())
     }
 
@@ -188,10 +229,7 @@ impl Table {
             Ok(txn.get(&latest, entry, |key, _| key.kind.is_put())? == Some(true))
         };
         let row_key = child.other.row_key(entry)?;
-        let action = match change.new {
-            None => key.on_delete,
-            Some(_) => key.on_update,
-        };
+        let action = key.action(change);
         if !action.changes_rows() {
             txn.lock(&row_key, LockMode::Shared, None)?;
             return match stands(txn)? {
@@ -212,7 +250,7 @@ impl Table {
         if !stands(txn)? {
             return Ok(());
         }
-        let table = Self::open_stored(&self.catalog, &key.name.table)?;
+        let table = self.open_child(txn, key, child)?;
         let mut record = vec![0; table.record_len()];
         let mut blobs = BlobBuf::new();
         if !table.read_row(txn, &row_key, &mut record, &mut blobs)? {
@@ -273,6 +311,23 @@ impl Table {
         }
     }
 
+    /// The referencing table by its stored definition, opened once for each statement.
+    fn open_child(
+        &self,
+        txn: &mut Transaction,
+        key: &ReferencingKey,
+        child: &ChildIndex,
+    ) -> Result<Arc<Self>> {
+        let id = child.other.clustered;
+        if let Some(table) = txn.statement_tables().opened(id) {
+            return Ok(table);
+        }
+        let table = Self::open_stored(&self.catalog, &key.name.table)?;
+        let kept: Arc<Self> = Arc::clone(&table);
+        txn.statement_tables().keep(id, kept);
+        Ok(table)
+    }
+
     /// The referencing row after the change; `None` if the row cannot take the change: the new
     /// value does not fit, or the column is NOT NULL.
     fn changed(
@@ -331,5 +386,15 @@ impl Table {
             decoded.and_then(|()| reader.complete(&latest.super_version.blobs, record, blobs));
         complete.map_err(|error| self.of_table(error))?;
         Ok(true)
+    }
+}
+
+impl ReferencingKey {
+    /// The action that follows a change of a referenced row.
+    fn action(&self, change: RowChange<'_>) -> ReferentialAction {
+        match change.new {
+            None => self.on_delete,
+            Some(_) => self.on_update,
+        }
     }
 }

@@ -151,7 +151,7 @@ impl LockOwner {
 
     /// The host's context; 0 if there is none. It stays valid on the owner's own thread, and on
     /// other threads while the caller holds a lock without which the owner cannot stop waiting.
-    pub(super) fn host(&self) -> u64 {
+    pub(crate) fn host(&self) -> u64 {
         *self.host.lock()
     }
 

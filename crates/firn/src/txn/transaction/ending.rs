@@ -304,6 +304,7 @@ impl Transaction {
         self.forget_inserts();
         self.cx.locks.release_all(&self.owner);
         self.rely_on_nothing();
+        self.tables.clear();
         self.owner.set_changed_rows(0);
         self.changed_rows = 0;
         self.row_counts.clear();
