@@ -14,7 +14,7 @@ use crate::catalog::{PartSchema, ReferentialAction};
 use crate::iter::{MergeIter, MvccIter, ReadAt};
 use crate::read::{ScanRange, scan_sources};
 use crate::table::blob_columns::RowReader;
-use crate::table::neighbours::{Neighbours, after};
+use crate::table::neighbours::after;
 use crate::table::write_rows::{RowScratch, WriteFlags, WriteOutcome};
 use crate::table::{Table, TableIds};
 use crate::txn::{LockMode, Nearest, Transaction};
@@ -159,6 +159,15 @@ impl Table {
     }
 
     /// Applies a foreign key to all rows of the referencing table that have the value.
+    ///
+    /// The transaction locks the value in the index first, so no row gets it from REPEATABLE READ
+    /// on. It does not lock the gaps beside the value: to find where they end, it would have to
+    /// walk over the tombstones of all values that were deleted before this one.
+    ///
+    /// It searches the uncommitted keys of others before the committed rows: the rows of a
+    /// transaction become visible before it leaves the list of uncommitted inserts, so one of the
+    /// two searches finds them. It waits for the outcome of others only after it has visited the
+    /// committed rows, one of which may forbid the change at once.
     fn follow(
         &self,
         txn: &mut Transaction,
@@ -172,29 +181,15 @@ impl Table {
         let index = child.other.index.id();
         let mut end = prefix.to_vec();
         make_successor(&mut end);
-        let mut from = prefix.to_vec();
-        let mut searched_again = false;
+        if txn.locks_gaps() {
+            txn.lock_gap(prefix, &end);
+        }
         loop {
-            let found = entries(txn, prefix, &from, BATCH)?;
-            if let Some(last) = found.last() {
-                from = after(last);
-                for entry in &found {
-                    self.visit(txn, key, child, entry, change, link)?;
-                }
-                continue;
-            }
-            // Search for a row that another transaction has inserted without locking the value, and
-            // wait for the outcome of that transaction.
-            let Some(entry) = txn.key_of_others(index, prefix, &end, Nearest::Smallest)? else {
-                // Search the committed rows once more. A prepared transaction that no longer holds
-                // its shared lock may have committed between the two searches: its rows become
-                // visible before it leaves the list of uncommitted inserts.
-                if std::mem::replace(&mut searched_again, true) {
-                    break;
-                }
-                from.truncate(0);
-                from.extend_from_slice(prefix);
-                continue;
+            // A transaction that did not lock the referenced value may have inserted this key.
+            let uncommitted = txn.key_of_others(index, prefix, &end, Nearest::Smallest)?;
+            self.visit_committed(txn, key, child, prefix, change, link)?;
+            let Some(entry) = uncommitted else {
+                return Ok(());
             };
             let row_key = child.other.row_key(&entry)?;
             let granted = txn.lock(&row_key, LockMode::Shared, None)?;
@@ -202,13 +197,29 @@ impl Table {
             {
                 txn.unlock(&row_key);
             }
-            from.truncate(0);
-            from.extend_from_slice(prefix);
         }
-        if txn.locks_gaps() {
-            Neighbours::new().lock_gap_around(txn, index, &from, &end)?;
+    }
+
+    fn visit_committed(
+        &self,
+        txn: &mut Transaction,
+        key: &ReferencingKey,
+        child: &ChildIndex,
+        prefix: &[u8],
+        change: RowChange<'_>,
+        link: &CascadeLink<'_>,
+    ) -> Result<()> {
+        let mut from = prefix.to_vec();
+        loop {
+            let found = entries(txn, prefix, &from, BATCH)?;
+            for entry in &found {
+                self.visit(txn, key, child, entry, change, link)?;
+            }
+            match found.last() {
+                Some(last) if found.len() == BATCH => from = after(last),
+                _ => return Ok(()),
+            }
         }
-        Ok(())
     }
 
     /// Applies a foreign key to one referencing row.
