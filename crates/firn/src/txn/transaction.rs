@@ -36,6 +36,7 @@ use super::validation_set::ValidationSet;
 use super::write_locks::WriteLocks;
 use super::write_set::{Savepoint, SharedWriteSet, WriteSet, WriteSetIter};
 use crate::base::blob_ref::BlobRef;
+use crate::base::memory_tracker::MemoryCharge;
 use crate::base::pause_points::{self, PausePoint};
 use crate::base::row_count::RowCount;
 use crate::base::{
@@ -54,6 +55,8 @@ enum Phase {
     Prepared {
         xid: Vec<u8>,
         changes: Arc<Changes>,
+        /// Counts the memory of `changes`, beside that of the write set.
+        memory: MemoryCharge,
         prepared: PreparedLogPin,
     },
     /// The changes are visible; [`Transaction::commit`] has yet to wait until they are durable.

@@ -125,6 +125,7 @@ impl Transaction {
         })?;
         self.phase = Phase::Prepared {
             xid: xid.to_vec(),
+            memory: changes.charge(&self.cx.write_sets),
             changes,
             prepared,
         };
@@ -179,6 +180,7 @@ impl Transaction {
             xid,
             changes,
             prepared,
+            ..
         } = &self.phase
         else {
             return Ok(());
@@ -214,6 +216,7 @@ impl Transaction {
             xid,
             changes,
             prepared,
+            ..
         } = &self.phase
         else {
             self.finish();
@@ -240,11 +243,13 @@ impl Transaction {
         if let Phase::Prepared {
             xid,
             changes,
+            memory,
             prepared,
         } = std::mem::replace(&mut self.phase, Phase::Idle)
         {
             let left = PreparedTransaction {
                 changes,
+                memory,
                 prepared,
                 owner: None,
                 inserting: 0,
@@ -265,6 +270,7 @@ impl Transaction {
         if let Phase::Prepared {
             xid,
             changes,
+            memory,
             prepared,
         } = std::mem::replace(&mut self.phase, Phase::Idle)
         {
@@ -274,6 +280,7 @@ impl Transaction {
             let owner = std::mem::replace(&mut self.owner, fresh_owner);
             let recovered = PreparedTransaction {
                 changes,
+                memory,
                 prepared,
                 owner: Some(owner),
                 inserting,
