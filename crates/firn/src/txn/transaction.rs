@@ -101,8 +101,6 @@ pub struct Transaction {
     wrote: bool,
     /// The slots of [`super::ActiveInserts`] that list the transaction.
     inserting: u64,
-    /// The entries of [`super::ReferencedTables`] that count the transaction.
-    referenced: Vec<IndexId>,
     /// Tables that the statement reaches by foreign keys.
     tables: StatementTables,
     hidden: HiddenRows,
@@ -153,7 +151,6 @@ impl Transaction {
             mark,
             wrote: false,
             inserting: 0,
-            referenced: Vec::new(),
             tables: StatementTables::default(),
             hidden,
             write_locks: WriteLocks::default(),

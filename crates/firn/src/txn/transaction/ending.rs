@@ -275,6 +275,8 @@ impl Transaction {
         } = std::mem::replace(&mut self.phase, Phase::Idle)
         {
             let inserting = self.leave_inserts();
+            // The list of the tables goes with the entry.
+            self.rely_on_nothing();
             self.cx.transactions.remove(&self.entry);
             self.entry = self.cx.transactions.add(&fresh_owner);
             let owner = std::mem::replace(&mut self.owner, fresh_owner);

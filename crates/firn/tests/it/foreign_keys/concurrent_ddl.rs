@@ -202,3 +202,53 @@ fn foreign_keys_that_cannot_be_resolved_refuse_writes() {
     txn.commit().unwrap();
     assert!(world.is_whole());
 }
+
+/// DDL waits for a transaction that relies on the table, which waits for a row of another one,
+/// which waits for the DDL to end. The last one is the victim; the others go on.
+#[test]
+fn a_deadlock_by_way_of_ddl_is_found() {
+    const LONG_US: u64 = 60_000_000;
+    let world = Arc::new(World::new(ReferentialAction::Restrict, Referenced::Primary));
+    let mut relying = world.begin(LONG_US);
+    world.insert_child(&mut relying, 1, 1).unwrap();
+    let mut victim = world.begin(LONG_US);
+    world.insert_parent(&mut victim, 77).unwrap();
+    let ddl = {
+        let world = Arc::clone(&world);
+        thread::spawn(move || {
+            let owner = world.db.new_owner(0);
+            let session = DdlSession {
+                checks: true,
+                owner: Some(&owner),
+                lock_timeout_us: LONG_US,
+            };
+            let rename = TableRename {
+                session,
+                ..TableRename::default()
+            };
+            let catalog = world.db.catalog();
+            catalog.rename_referencing("d/p", "d/#sql-backup", &rename)?;
+            catalog.rename_referencing("d/#sql-backup", "d/p", &rename)
+        })
+    };
+    // The DDL has closed the table when nobody can rely on it any more.
+    while world.insert_child(&mut world.begin(0), 100, 2).is_ok() {
+        thread::yield_now();
+    }
+    let waiting = {
+        let world = Arc::clone(&world);
+        thread::spawn(move || {
+            world.insert_parent(&mut relying, 77).unwrap();
+            relying.commit().unwrap();
+        })
+    };
+    let error = world.insert_child(&mut victim, 2, 2).unwrap_err();
+    assert_eq!(*error.kind(), ErrorKind::Deadlock);
+    victim.rollback().unwrap();
+    waiting.join().unwrap();
+    ddl.join().unwrap().unwrap();
+    let mut txn = world.begin(0);
+    world.insert_child(&mut txn, 2, 77).unwrap();
+    txn.commit().unwrap();
+    assert!(world.is_whole());
+}
