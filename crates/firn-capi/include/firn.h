@@ -416,6 +416,9 @@ typedef struct firn_host {
   // Describes the collation with the server's number `id`. Returns the functions that compute
   // its weights; NULL if there is no such collation.
   const struct firn_collator *(*collation)(uint32_t id, struct firn_collation *out);
+  // Whether a session has locked the metadata of a table (`database/table`) so that it may read
+  // the table; with `writes`, so that it may write it, too. Called on the thread of the session.
+  bool (*holds_metadata_lock)(void *host, const char *table_name, bool writes);
 } firn_host;
 
 // A column of the record buffer.
@@ -581,6 +584,9 @@ typedef struct firn_foreign_key_info {
   uint8_t on_delete;
   // `FIRN_ACTION_…`.
   uint8_t on_update;
+  // Whether a cascade may update the referenced columns, so that `on_update` may follow even the
+  // deletion of a row.
+  bool parent_follows;
 } firn_foreign_key_info;
 
 // What is stored of an index.

@@ -324,16 +324,14 @@ impl Table {
             Some(Difference::Stored(_)) => Arc::clone(&current.entry),
             _ => entry,
         };
-        let next = ForeignKeys::resolve(&self.catalog, &entry).and_then(|foreign_keys| {
-            let next = TableIds::new(self.catalog.counters(), &self.schema, entry, generation)?;
-            Ok(TableIds {
-                foreign_keys,
-                ..next
-            })
-        });
-        match next {
+        let foreign_keys = ForeignKeys::resolve(&self.catalog, &entry)
+            .unwrap_or_else(|error| Some(ForeignKeys::unresolved(error)));
+        match TableIds::new(self.catalog.counters(), &self.schema, entry, generation) {
             Ok(next) => {
-                let next = Arc::new(next);
+                let next = Arc::new(TableIds {
+                    foreign_keys,
+                    ..next
+                });
                 self.current.store(Arc::clone(&next));
                 next
             }

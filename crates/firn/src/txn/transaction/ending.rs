@@ -129,6 +129,7 @@ impl Transaction {
         })?;
         self.phase = Phase::Prepared {
             xid: xid.to_vec(),
+            memory: changes.charge(&self.cx.write_sets),
             changes,
             prepared,
         };
@@ -183,6 +184,7 @@ impl Transaction {
             xid,
             changes,
             prepared,
+            ..
         } = &self.phase
         else {
             return Ok(());
@@ -218,6 +220,7 @@ impl Transaction {
             xid,
             changes,
             prepared,
+            ..
         } = &self.phase
         else {
             self.finish();
@@ -244,11 +247,13 @@ impl Transaction {
         if let Phase::Prepared {
             xid,
             changes,
+            memory,
             prepared,
         } = std::mem::replace(&mut self.phase, Phase::Idle)
         {
             let left = PreparedTransaction {
                 changes,
+                memory,
                 prepared,
                 owner: None,
                 inserting: 0,
@@ -269,15 +274,19 @@ impl Transaction {
         if let Phase::Prepared {
             xid,
             changes,
+            memory,
             prepared,
         } = std::mem::replace(&mut self.phase, Phase::Idle)
         {
             let inserting = self.leave_inserts();
+            // The list of the tables goes with the entry.
+            self.rely_on_nothing();
             self.cx.transactions.remove(&self.entry);
             self.entry = self.cx.transactions.add(&fresh_owner);
             let owner = std::mem::replace(&mut self.owner, fresh_owner);
             let recovered = PreparedTransaction {
                 changes,
+                memory,
                 prepared,
                 owner: Some(owner),
                 inserting,
@@ -308,6 +317,7 @@ impl Transaction {
         self.forget_inserts();
         self.cx.locks.release_all(&self.owner);
         self.rely_on_nothing();
+        self.tables.clear();
         self.owner.set_changed_rows(0);
         self.changed_rows = 0;
         self.row_counts.clear();
