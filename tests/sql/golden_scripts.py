@@ -145,11 +145,14 @@ class Session:
 class EffectDiffers(AssertionError):
     """A step had another effect than the script expects.
 
-    `waiting` names the sessions that waited before the step.
+    `number` counts the steps from 1; `waiting` names the sessions that waited before the step.
     """
 
-    def __init__(self, text: str, expected: list[str], found: list[str], waiting: set[str]) -> None:
+    def __init__(
+        self, text: str, number: int, expected: list[str], found: list[str], waiting: set[str]
+    ) -> None:
         super().__init__(text)
+        self.number = number
         self.expected = expected
         self.found = found
         self.waiting = waiting
@@ -197,7 +200,7 @@ class Player:
                 f"{self.engine}, step {number}, {step.session}: {step.sql}\n"
                 f"  expected {step.expected}\n  found    {found}"
             )
-            raise EffectDiffers(text, step.expected, found, waiting)
+            raise EffectDiffers(text, number, step.expected, found, waiting)
 
     def _end(self) -> None:
         for name in self.waiting:
