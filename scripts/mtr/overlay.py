@@ -154,7 +154,8 @@ class Suite:
                 continue
             test = re.split(r"[.,]", path.name)[0]
             in_a_folder_of_tests = inside.parts[0] in ("t", "r") or (self.source / test).with_suffix(".test").exists()
-            of_a_test = in_a_folder_of_tests and path.suffix != ".inc"
+            # An include may have combinations and options, too.
+            of_a_test = in_a_folder_of_tests and not (path.parent / test).with_suffix(".inc").exists()
             # `name-master.opt` belongs to the test `name`.
             if of_a_test and re.sub(r"-(master|slave)$", "", test) not in names and test not in names:
                 continue
