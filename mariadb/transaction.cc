@@ -84,10 +84,10 @@ int savepoint_rollback(handlerton*, THD* thd, void* savepoint) {
 int savepoint_release(handlerton*, THD*, void*) { return 0; }
 
 /*
-  The server asks before it rolls back to a savepoint. Row locks that were taken after the savepoint stay, so the
-  metadata locks of their tables must stay too; the same holds for what an optimistic transaction validates at its
-  commit. If there is neither, DDL that waits for a table that was only read since the savepoint may go on, as with
-  InnoDB.
+  The server asks before it rolls back to a savepoint. Row locks that were taken after the
+  savepoint stay, so the metadata locks of their tables must stay too; the same holds for what an
+  optimistic transaction validates at its commit. If there is neither, DDL that waits for a table
+  that was only read since the savepoint may go on, as with InnoDB.
 */
 bool savepoint_rollback_can_release_mdl(handlerton*, THD* thd) {
   const Session* session = Session::find(thd);

@@ -1,5 +1,7 @@
-"""HANDLER … READ moves from where it is, as on InnoDB: after a key that no row has, and after a move
-past either end, too."""
+"""HANDLER … READ moves from where it is, as on InnoDB.
+
+This includes a key that no row has, and moves past either end.
+"""
 
 from __future__ import annotations
 
