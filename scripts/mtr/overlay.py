@@ -204,7 +204,8 @@ class Suite:
             if include in seen or ABOUT_SERVER.fullmatch(include.name):
                 continue
             seen.add(include)
-            if self.note_includes(include, seen) and include == self.tests / name and self.source not in include.parents:
+            elsewhere = include == self.tests / name and not include.is_relative_to(self.source)
+            if self.note_includes(include, seen) and elsewhere:
                 self.includes[name] = include
                 uses = True
         return uses
