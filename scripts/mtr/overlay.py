@@ -155,7 +155,8 @@ class Suite:
             test = re.split(r"[.,]", path.name)[0]
             in_a_folder_of_tests = inside.parts[0] in ("t", "r") or (self.source / test).with_suffix(".test").exists()
             # An include may have combinations and options, too.
-            of_a_test = in_a_folder_of_tests and not (path.parent / test).with_suffix(".inc").exists()
+            of_an_include = path.suffix not in (".test", ".result") and (path.parent / f"{test}.inc").exists()
+            of_a_test = in_a_folder_of_tests and not of_an_include
             # `name-master.opt` belongs to the test `name`.
             if of_a_test and re.sub(r"-(master|slave)$", "", test) not in names and test not in names:
                 continue
