@@ -128,7 +128,20 @@ impl CatalogState {
         fresh: &[usize],
     ) -> Result<Vec<ForeignKey>> {
         let mut number = largest;
+        let stays = keys.len();
         for new in &request.added {
+            // A name that the request gives twice is found before any other fault of the second key.
+            let mut earlier = keys[stays..].iter().filter(|other| !other.inherited);
+            if let Some(name) =
+                earlier.find_map(|other| new.name.as_ref().filter(|name| **name == other.name))
+            {
+                return Err(broken(
+                    ForeignKeyViolation::Definition,
+                    table,
+                    name,
+                    String::new(),
+                ));
+            }
             let definition = Definition {
                 known: self,
                 table,
@@ -142,8 +155,8 @@ impl CatalogState {
                 number += 1;
                 format!("{}{GENERATED}{number}", request.table_text)
             });
-            if let Some(other) = keys.iter().find(|other| other.name == key.name) {
-                let violation = match other.inherited {
+            if let Some(at) = keys.iter().position(|other| other.name == key.name) {
+                let violation = match at < stays || keys[at].inherited {
                     true => ForeignKeyViolation::NameIsTaken,
                     false => ForeignKeyViolation::Definition,
                 };
