@@ -15,7 +15,7 @@ use std::time::Duration;
 const SHARDS: usize = 64;
 
 /// Interval at which a waiting session checks whether it was killed.
-const SLICE: Duration = Duration::from_millis(10);
+const KILL_CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Referenced tables in use, by the id of their clustered index.
 pub struct ReferencedTables {
@@ -151,9 +151,9 @@ impl ReferencedTables {
             }
             // An early wake-up counts as a whole interval, so the total wait may be shorter than
             // the timeout.
-            let slice = SLICE.min(left);
-            shard.changed.wait_for(&mut tables, slice);
-            left -= slice;
+            let interval = KILL_CHECK_INTERVAL.min(left);
+            shard.changed.wait_for(&mut tables, interval);
+            left -= interval;
         }
     }
 }

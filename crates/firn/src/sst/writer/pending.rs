@@ -75,12 +75,12 @@ impl PendingBlock {
 }
 
 /// Raw bytes to collect before a dictionary is trained; so much memory is held meanwhile.
-const TRAINING_BYTES: usize = 8 << 20;
+const DICTIONARY_BUFFER_BYTES: usize = 8 << 20;
 /// Raw bytes to collect if only the tuning is wanted.
-const TUNING_BYTES: usize = 256 << 10;
+const TUNING_BUFFER_BYTES: usize = 256 << 10;
 /// Raw bytes that a tuning must be based on before the file's properties store it, because block
 /// reuse passes a stored tuning on to other files.
-pub(super) const RECIPE_BYTES: usize = TUNING_BYTES;
+pub(super) const RECIPE_BYTES: usize = TUNING_BUFFER_BYTES;
 /// One in this many of the collected blocks is compressed at once, to estimate the stored size of
 /// all.
 const TRIAL_STEP: usize = 16;
@@ -104,7 +104,11 @@ impl Pending {
     pub(super) fn new(trains: bool) -> Self {
         Self {
             blocks: Vec::new(),
-            full_bytes: if trains { TRAINING_BYTES } else { TUNING_BYTES },
+            full_bytes: if trains {
+                DICTIONARY_BUFFER_BYTES
+            } else {
+                TUNING_BUFFER_BYTES
+            },
             raw_bytes: 0,
             stored_bytes: 0,
             copied_bytes: 0,
