@@ -162,6 +162,7 @@ bool ha_firn::prepare_inplace_alter_table(TABLE* altered, Alter_inplace_info* in
       const firn_status status = firn_index_change_foreign_keys(change, foreign_keys.get());
       if (status != FIRN_OK) {
         firn_index_change_free(change);
+        change = nullptr;
         if (status == FIRN_FOREIGN_KEY)
           foreign_keys.report_alter();
         else

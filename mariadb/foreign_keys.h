@@ -3,6 +3,7 @@
 
 #include "engine.h"
 
+#include <deque>
 #include <string>
 #include <vector>
 
@@ -49,16 +50,13 @@ class ForeignKeyRequest {
   const TABLE* const m_form;
   const std::string m_name;
   /* Own the texts and lists that m_added points to; their elements do not move. */
-  std::vector<std::string*> m_texts;
-  std::vector<std::vector<const char*>*> m_lists;
-  std::vector<std::vector<uint32_t>*> m_chars;
+  std::deque<std::string> m_texts;
+  std::deque<std::vector<const char*>> m_lists;
+  std::deque<std::vector<uint32_t>> m_chars;
   std::vector<firn_new_foreign_key> m_added;
   std::vector<const Foreign_key*> m_keys;
   std::vector<const char*> m_dropped;
   firn_foreign_key_request m_request = {};
-
- public:
-  ~ForeignKeyRequest();
 };
 
 /* Whether the statement adds foreign keys; those that an altered table has already do not count. */

@@ -62,6 +62,7 @@ int ha_firn::open(const char* name, int, uint) {
   }
   m_point_key = m_columns + m_columns_bytes;
   m_path = static_cast<const char*>(memcpy(m_point_key + key_bytes, name, name_bytes));
+  m_has_large_columns = has_large_column();
   info(HA_STATUS_NO_LOCK | HA_STATUS_VARIABLE | HA_STATUS_CONST | HA_STATUS_OPEN);
   return 0;
 }

@@ -4,6 +4,7 @@
 #include "collation.h"
 #include "lock_timeout.h"
 #include "log.h"
+#include "mdl.h"
 
 #include <mysql/service_thd_wait.h>
 #include <mysql/service_wsrep.h>
@@ -15,6 +16,7 @@ int thd_need_wait_reports(const MYSQL_THD thd);
 int thd_need_ordering_with(const MYSQL_THD thd, const MYSQL_THD other);
 int thd_deadlock_victim_preference(const MYSQL_THD thd, const MYSQL_THD other);
 size_t thd_query_safe(MYSQL_THD thd, char* buffer, size_t size);
+void* thd_mdl_context(MYSQL_THD thd);
 }
 
 namespace firn {
@@ -91,6 +93,13 @@ const firn_collator* collation(uint32_t id, firn_collation* out) {
   return cs && !describe_collation(cs, out) ? collator() : nullptr;
 }
 
+bool holds_metadata_lock(void* host, const char* table_name, bool writes) {
+  char schema[kSchemaNameSize], name[kTableNameSize];
+  decode_table_name(table_name, schema, name);
+  auto* locks = static_cast<MDL_context*>(thd_mdl_context(static_cast<THD*>(host)));
+  return locks->is_lock_owner(MDL_key::TABLE, schema, name, writes ? MDL_SHARED_WRITE : MDL_SHARED_READ);
+}
+
 firn_host make() {
   firn_host host = {};
   host.log = log;
@@ -101,6 +110,7 @@ firn_host make() {
   host.wait_ends = wait_ends;
   host.statement = statement;
   host.collation = collation;
+  host.holds_metadata_lock = holds_metadata_lock;
   return host;
 }
 

@@ -68,8 +68,11 @@ constexpr Option kIgnored[] = {
     {"PAGE_CHECKSUM", HA_CREATE_USED_PAGE_CHECKSUM,
      [](const HA_CREATE_INFO* info) { return info->page_checksum != HA_CHOICE_UNDEF; }},
     {"DELAY_KEY_WRITE", HA_CREATE_USED_DELAY_KEY_WRITE, has_flag<HA_OPTION_DELAY_KEY_WRITE>},
-    {"MIN_ROWS", HA_CREATE_USED_MIN_ROWS, [](const HA_CREATE_INFO* info) { return info->min_rows != 0; }},
-    {"MAX_ROWS", HA_CREATE_USED_MAX_ROWS, [](const HA_CREATE_INFO* info) { return info->max_rows != 0; }},
+    /* The server itself gives a sequence both numbers of rows. */
+    {"MIN_ROWS", HA_CREATE_USED_MIN_ROWS,
+     [](const HA_CREATE_INFO* info) { return info->min_rows != 0 && !info->sequence; }},
+    {"MAX_ROWS", HA_CREATE_USED_MAX_ROWS,
+     [](const HA_CREATE_INFO* info) { return info->max_rows != 0 && !info->sequence; }},
     {"AVG_ROW_LENGTH", HA_CREATE_USED_AVG_ROW_LENGTH,
      [](const HA_CREATE_INFO* info) { return info->avg_row_length != 0; }},
     {"PACK_KEYS", HA_CREATE_USED_PACK_KEYS, has_flag<HA_OPTION_PACK_KEYS | HA_OPTION_NO_PACK_KEYS>},

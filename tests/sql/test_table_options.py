@@ -251,3 +251,9 @@ def test_a_replica_notes_options_and_refuses_encryption(own_server: Any) -> None
     assert ILLEGAL in status
     assert replica.query("SHOW TABLES FROM d") == (("elsewhere",), ("noted",))
     session.close()
+
+
+def test_a_sequence_leaves_no_notes(connection: pymysql.Connection[Any]) -> None:
+    """The server gives each sequence MIN_ROWS and MAX_ROWS, which nobody has asked for."""
+    assert _notes(connection, "CREATE OR REPLACE SEQUENCE noted ENGINE=FIRN") == []
+    _rows(connection, "DROP SEQUENCE noted")

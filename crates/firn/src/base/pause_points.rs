@@ -39,6 +39,8 @@ pub enum PausePoint {
     /// A row whose value other rows may refer to is locked; the search for these rows has not begun
     /// yet.
     ReferencesSought,
+    /// DDL has closed the indexes of a table; it has not begun to replace them yet.
+    IndexesClosed,
     /// A commit has its seqno and its position in the log's buffer; its entries are in no memtable
     /// yet.
     Sequenced,

@@ -143,7 +143,7 @@ impl Catalog {
         closed: &mut Vec<IndexId>,
     ) -> Result<()> {
         for change in &changes {
-            closed.extend(self.close_referenced(change.table, session)?);
+            closed.push(self.close_indexes(change.table, session)?);
         }
         let _one = self.changing().lock();
         let mut batch = Batch::new();

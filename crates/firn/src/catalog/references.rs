@@ -106,11 +106,6 @@ impl CatalogState {
         self.tables.get(name).or_else(|| self.swapped_out(name))
     }
 
-    /// Whether a table has a foreign key that refers to `parent`.
-    pub fn is_referenced(&self, parent: &str) -> bool {
-        self.references.by_parent.contains_key(parent)
-    }
-
     /// Forgets which tables the foreign keys of a table refer to, because the table loses its name.
     pub(super) fn forget_references(&mut self, entry: &TableEntry) {
         self.references.remove(entry);

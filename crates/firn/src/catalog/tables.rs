@@ -10,6 +10,7 @@ use super::counters::{Counter, Counters, INDEX_IDS, autoincrement_counter};
 use super::foreign_key::is_copy;
 use super::foreign_key_definition::ForeignKeyRequest;
 use super::index_owners::IndexOwners;
+use super::metadata_locks::MetadataLocks;
 use super::referencing_ddl::TableRename;
 use super::schema::{Collations, TableSchema};
 use super::table_entry::{IndexEntry, TableEntry};
@@ -59,6 +60,7 @@ pub struct Catalog {
     referenced: Arc<ReferencedTables>,
     /// The host's collations, for tables that the host has not opened.
     collations: OnceLock<Arc<dyn Collations>>,
+    pub(super) metadata_locks: OnceLock<Arc<dyn MetadataLocks>>,
     counters: Arc<Counters>,
     known: RwLock<CatalogState>,
     /// Grows with every change.
@@ -154,6 +156,7 @@ impl Catalog {
             prepared,
             referenced,
             collations: OnceLock::new(),
+            metadata_locks: OnceLock::new(),
             counters,
             known: RwLock::new(known),
             generation: AtomicU64::new(0),
@@ -414,7 +417,6 @@ impl Catalog {
         retire(&mut batch, &entry);
         let seqno = self.write_retirement(&batch, &format!("drop table {name}"))?;
         let mut known = self.known.write();
-        let swapped_out = is_copy(name) || known.is_referenced(name);
         known.remove_table(name);
         known
             .retired
@@ -422,9 +424,8 @@ impl Catalog {
         self.counters.forget(entry.clustered.id);
         self.generation.fetch_add(1, Ordering::Release);
         drop(known);
-        if swapped_out {
-            self.referenced.open(entry.clustered.id);
-        }
+        // A copying ALTER may have closed the table when it swapped it out.
+        self.referenced.open(entry.clustered.id);
         Ok(())
     }
 
@@ -446,7 +447,7 @@ impl Catalog {
     pub fn rename_referencing(&self, from: &str, to: &str, rename: &TableRename<'_>) -> Result<()> {
         let swap_out = !is_copy(from) && is_copy(to);
         let closed = match swap_out {
-            true => self.close_referenced(from, &rename.session)?,
+            true => Some(self.close_indexes(from, &rename.session)?),
             false => None,
         };
         let renamed = self.rename_now(from, to, rename, swap_out);

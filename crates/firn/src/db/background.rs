@@ -33,6 +33,7 @@ pub(super) use threads::BackgroundThreads;
 use crate::backup::Archiver;
 use crate::base::event_listener::Severity;
 use crate::base::health::{FullDisk, Health};
+use crate::base::key_range::KeyRange;
 use crate::base::options::Options;
 use crate::base::prefix_extractor::PrefixExtractors;
 use crate::base::{Error, ErrorKind, IndexId, Result, Seqno};
@@ -60,6 +61,9 @@ use pressure::pressure;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+
+/// A job, the version that it was picked from, and its ticket among the running jobs.
+type PickedJob = (Arc<Version>, Job, u64);
 
 /// Counters of flushes and compactions since the database was opened; sizes in bytes.
 #[derive(Debug, Default)]
@@ -404,11 +408,7 @@ impl BackgroundWork {
     }
 
     /// Runs a job that [`Self::pick_by`] has returned.
-    fn compact(
-        &self,
-        (version, job, ticket): (Arc<Version>, Job, u64),
-        retired: &RetiredIndexes,
-    ) -> Result<()> {
+    fn compact(&self, (version, job, ticket): PickedJob, retired: &RetiredIndexes) -> Result<()> {
         let handover = CacheHandover::default();
         // Measure the drain of L0 only with compactions that writers may wait for.
         let drains = job.reason == JobReason::Size;
@@ -478,17 +478,23 @@ impl BackgroundWork {
 
     /// The next job and the version it was picked from. Both are read under `running`, so that the
     /// version contains the result of every job that has left `running`.
-    fn pick(&self, retired: &RetiredIndexes, rest: RestGoal) -> Option<(Arc<Version>, Job, u64)> {
-        self.pick_by(retired, rest, compaction::pick)
+    fn pick(&self, retired: &RetiredIndexes, rest: RestGoal) -> Option<PickedJob> {
+        let (picked, reported) = self.pick_by(retired, rest, compaction::pick);
+        // Reports of scans are answered here, by the picker that looks at all ranges.
+        if let Some((ranges, oldest_read)) = reported {
+            self.tombstone_reports.close(&ranges, oldest_read);
+        }
+        picked
     }
 
-    /// As [`Self::pick`], but `choose` picks the job.
+    /// As [`Self::pick`], but `choose` picks the job. Also returns the reported ranges for which no
+    /// job is left, unless there is none, and the seqno of the oldest read.
     fn pick_by(
         &self,
         retired: &RetiredIndexes,
         rest: RestGoal,
         choose: impl Fn(&PickerContext<'_>) -> Option<Job>,
-    ) -> Option<(Arc<Version>, Job, u64)> {
+    ) -> (Option<PickedJob>, Option<(Vec<KeyRange>, Seqno)>) {
         let mut running = self.running.lock();
         let version = self.versions.current();
         let oldest_read = self.live_snapshots().oldest();
@@ -510,12 +516,13 @@ impl BackgroundWork {
         };
         // A job under way may belong to a reported range, and more jobs may follow for it: keep the
         // report until none is left.
-        if !reported.is_empty() && !running.is_busy() && !job.as_ref().is_some_and(urgent) {
-            self.tombstone_reports.close(&reported, oldest_read);
-        }
-        let job = job?;
-        let ticket = running.begin(&job);
-        Some((version, job, ticket))
+        let is_answered =
+            !reported.is_empty() && !running.is_busy() && !job.as_ref().is_some_and(urgent);
+        let picked = job.map(|job| {
+            let ticket = running.begin(&job);
+            (version, job, ticket)
+        });
+        (picked, is_answered.then_some((reported, oldest_read)))
     }
 
     /// The factory of files that neither flush nor compaction writes: spilled write sets and loads.

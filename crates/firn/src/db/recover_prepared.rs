@@ -72,6 +72,7 @@ pub(super) fn relog(
         let inserting = cx.inserts.add_prepared(&locks.owner, keys);
         let recovered = PreparedTransaction {
             changes: Arc::clone(changes),
+            memory: changes.charge(&cx.write_sets),
             prepared,
             owner: Some(locks.owner),
             inserting,

@@ -159,6 +159,12 @@ impl SuperVersions {
         self.current.load_full()
     }
 
+    /// Calls `f` with the current super version, which is pinned only meanwhile. Unlike
+    /// [`Self::pin`], it changes no reference count that all sessions share.
+    pub fn with_current<R>(&self, f: impl FnOnce(&SuperVersion) -> R) -> R {
+        f(&self.current.load())
+    }
+
     /// Seqno of the last visible commit.
     pub fn visible(&self) -> Seqno {
         self.visible.load(Ordering::Acquire)

@@ -16,6 +16,7 @@ use crate::blob::TransactionBlobs;
 use crate::catalog::{autoincrement_counter, hidden_row_counter};
 use crate::ingest::{Duplicate, IndexLoad, LoadEntry, LoadFailure, LoadProgress, Uniqueness};
 use crate::txn::{LockOwner, TransactionContext};
+use arc_swap::Guard;
 use std::sync::Arc;
 
 /// Number of loads of one session that get threads of their own. Further loads (of a table with
@@ -161,7 +162,7 @@ impl SortedLoad {
         owner: &LockOwner,
         others: usize,
     ) -> Result<Self> {
-        let current = table.current();
+        let current = Guard::into_inner(table.current());
         let mut limits = cx.loads.limits();
         limits.threads &= others < THREADS_MAX;
         limits.interrupted = owner.interrupt_flag();

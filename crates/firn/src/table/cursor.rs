@@ -88,6 +88,9 @@ pub struct Cursor {
     sought: Vec<u8>,
     /// Whether the scan has passed no entry since the last seek.
     at_start: bool,
+    /// Whether the last seek found no row, so that the position lies where it began. The next move
+    /// goes on from there, as in InnoDB; HANDLER … READ does so.
+    missed: bool,
     /// Whether [`Self::park`] has closed the scan. The next move opens the scan again, after (or
     /// before) the last entry.
     parked: bool,
@@ -109,6 +112,7 @@ impl Cursor {
             seeks: 0,
             sought: Vec::new(),
             at_start: true,
+            missed: false,
             parked: false,
             ahead: RowPrefetch::new(),
             finds_row_key: false,
@@ -126,6 +130,7 @@ impl Cursor {
         self.gaps.close();
         self.end.clear();
         self.seeks = 0;
+        self.missed = false;
         self.parked = false;
         self.fetch.reset(index, mode, wait)
     }
@@ -234,6 +239,18 @@ impl Cursor {
         mode: SeekMode,
         record: &mut [u8],
     ) -> Result<bool> {
+        let found = self.seek_entry(txn, key, mode, record)?;
+        self.missed = !found;
+        Ok(found)
+    }
+
+    fn seek_entry(
+        &mut self,
+        txn: &mut Transaction,
+        key: KeyImage<'_>,
+        mode: SeekMode,
+        record: &mut [u8],
+    ) -> Result<bool> {
         self.parked = false;
         let complete = self.set_prefix(key)?;
         if complete && mode == SeekMode::Exact && self.fetch.on_clustered() {
@@ -241,7 +258,11 @@ impl Cursor {
             // without an iterator. A later move opens an iterator at the row's key.
             self.scan.close();
             self.fetch.set_row_key(&self.prefix);
-            return self.row(txn, true, record);
+            let found = self.row(txn, true, record)?;
+            if !found {
+                copy(&mut self.sought, &self.prefix);
+            }
+            return Ok(found);
         }
         let exact = matches!(mode, SeekMode::Exact | SeekMode::LastWithPrefix);
         let narrow = exact && self.seeks == 0 && !self.locks_gaps(txn);
@@ -256,7 +277,10 @@ impl Cursor {
         self.open(txn, narrow)?;
         let (sought, forward) = match mode {
             SeekMode::Exact | SeekMode::AtOrAfter | SeekMode::Prefix => (&self.prefix, true),
-            SeekMode::After if self.successor.is_empty() => return Ok(false),
+            SeekMode::After if self.successor.is_empty() => {
+                self.sought.clear();
+                return Ok(false);
+            }
             SeekMode::After => (&self.successor, true),
             SeekMode::Before => (&self.prefix, false),
             SeekMode::LastWithPrefix | SeekMode::LastAtOrBefore => (&self.successor, false),
@@ -276,7 +300,9 @@ impl Cursor {
         self.bound_to_index();
         self.open(txn, false)?;
         copy(&mut self.sought, &index_prefix(self.fetch.index().id()));
-        self.begin(txn, true, false, record)
+        let found = self.begin(txn, true, false, record)?;
+        self.missed = !found;
+        Ok(found)
     }
 
     /// Reads the row of the last entry.
@@ -289,7 +315,9 @@ impl Cursor {
         self.bound_to_index();
         self.open(txn, false)?;
         self.sought.clear();
-        self.begin(txn, false, false, record)
+        let found = self.begin(txn, false, false, record)?;
+        self.missed = !found;
+        Ok(found)
     }
 
     /// Reads the row of the next entry.
@@ -297,8 +325,10 @@ impl Cursor {
     /// # Errors
     /// Those of [`Self::seek`].
     pub fn next(&mut self, txn: &mut Transaction, record: &mut [u8]) -> Result<bool> {
-        let glides =
-            self.fetch.is_plain() && self.scan.reaches_on() && self.scan.entries_mut().rows_ahead();
+        let glides = self.fetch.is_plain()
+            && !self.missed
+            && self.scan.reaches_on()
+            && self.scan.entries_mut().rows_ahead();
         if glides {
             self.scan.entries_mut().next_unchecked();
             self.fetch
@@ -309,7 +339,9 @@ impl Cursor {
             true => self.again(txn, true)?,
             false => self.step(txn, true)?,
         };
-        self.settle(txn, found, true, false, record)
+        let found = self.settle(txn, found, true, false, record)?;
+        self.missed &= !found;
+        Ok(found)
     }
 
     /// Reads the row of the previous entry.
@@ -321,7 +353,9 @@ impl Cursor {
             true => self.again(txn, false)?,
             false => self.step(txn, false)?,
         };
-        self.settle(txn, found, false, false, record)
+        let found = self.settle(txn, found, false, false, record)?;
+        self.missed &= !found;
+        Ok(found)
     }
 
     /// Reads the row of the next entry if its key starts with `key`.
@@ -361,7 +395,12 @@ impl Cursor {
     ) -> Result<bool> {
         if self.fetch.on_clustered() {
             self.fetch.row_key_of(key.image)?;
-            return self.row(txn, true, record);
+            let found = self.row(txn, true, record)?;
+            self.missed = !found;
+            if !found {
+                copy(&mut self.sought, self.fetch.row_key());
+            }
+            return Ok(found);
         }
         self.seek(txn, key, SeekMode::Exact, record)
     }
@@ -494,6 +533,9 @@ impl Cursor {
     /// Moves one entry on. A narrow scan, or one that an earlier statement parked, is opened again
     /// from the last entry.
     fn step(&mut self, txn: &mut Transaction, forward: bool) -> Result<bool> {
+        if self.missed {
+            return self.step_from_sought(txn, forward);
+        }
         self.at_start = false;
         if !self.parked && self.scan.reaches_on() {
             return self.pass(txn, forward);
@@ -511,6 +553,23 @@ impl Cursor {
             true => Resume::Above(last),
             false => Resume::Below(last),
         })
+    }
+
+    /// Moves to the first entry at which a scan in this direction from the place of the last seek
+    /// begins.
+    #[cold]
+    fn step_from_sought(&mut self, txn: &mut Transaction, forward: bool) -> Result<bool> {
+        self.at_start = true;
+        self.parked = false;
+        self.finds_row_key = false;
+        self.bound_to_index();
+        self.open(txn, false)?;
+        self.gaps.restart();
+        match (forward, self.sought.is_empty()) {
+            // The last seek began at the end of the index.
+            (true, true) => Ok(false),
+            _ => self.scan.seek(Self::start(&self.sought, forward)),
+        }
     }
 
     /// Whether the row last read was shown without its lock, and the scan is still open at it.

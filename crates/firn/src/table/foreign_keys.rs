@@ -48,6 +48,9 @@ pub(crate) struct ForeignKeys {
     referencing: Vec<ReferencingKey>,
     /// Whether a foreign key refers to the table, even if the table has no index for it.
     is_referenced: bool,
+    /// Why the foreign keys could not be resolved. Writes that would have to look at them fail:
+    /// those of an earlier generation may lead to indexes that are gone.
+    failure: Option<Error>,
 }
 
 /// A foreign key by the names that an error message needs.
@@ -194,12 +197,31 @@ impl ForeignKeys {
             own: own.collect::<Result<_>>()?,
             is_referenced: !referencing.is_empty(),
             referencing: Vec::new(),
+            failure: None,
         };
         for (child, key) in referencing {
             keys.referencing
                 .extend(ReferencingKey::resolve(entry, &child, &key)?);
         }
         Ok(Some(Arc::new(keys)))
+    }
+
+    /// Stands for foreign keys that cannot be resolved, because of `error`.
+    pub(super) fn unresolved(error: Error) -> Arc<Self> {
+        Arc::new(Self {
+            own: Vec::new(),
+            referencing: Vec::new(),
+            is_referenced: true,
+            failure: Some(error),
+        })
+    }
+
+    /// Returns the error that kept the foreign keys from being resolved.
+    ///
+    /// # Errors
+    /// Those of [`Self::resolve`].
+    fn resolved(&self) -> Result<()> {
+        self.failure.clone().map_or(Ok(()), Err)
     }
 
     /// Whether a foreign key refers to the table.

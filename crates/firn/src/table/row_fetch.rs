@@ -33,6 +33,7 @@ use crate::blob::BlobStore;
 use crate::keycode::IndexDecodePlan;
 use crate::read::{Freshness, ReadPoint, changed_since};
 use crate::txn::Transaction;
+use arc_swap::Guard;
 use std::sync::Arc;
 
 /// Outcome of fetching the row of an entry.
@@ -75,7 +76,7 @@ pub(super) struct RowFetch {
 
 impl RowFetch {
     pub(super) fn new(table: Arc<Table>) -> Self {
-        let current = table.current();
+        let current = Guard::into_inner(table.current());
         let index = Arc::clone(&current.clustered);
         let reader = RowReader::new(table.format(), None);
         Self {

@@ -6,6 +6,7 @@ use crate::base::key::{SEQNO_MAX, index_id_of};
 use crate::base::{IndexId, InternalIterator, Result};
 use parking_lot::Mutex;
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -38,7 +39,29 @@ struct ActivePart {
     /// Counts the new keys that have been written by transactions of this part.
     written: AtomicU64,
     /// By the address of the owner.
-    inserters: Mutex<HashMap<usize, UncommittedKeys>>,
+    inserters: Mutex<HashMap<usize, UncommittedKeys, BuildHasherDefault<AddressHasher>>>,
+}
+
+/// A hash of addresses. Every transaction that inserts is added and removed, and nobody chooses the
+/// addresses, so a hash against chosen keys would only cost time.
+#[derive(Default)]
+struct AddressHasher(u64);
+
+impl Hasher for AddressHasher {
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("an address is hashed as a number");
+    }
+
+    fn write_usize(&mut self, address: usize) {
+        // The high bits of the product depend on all bits of the address. The map uses the lowest
+        // and the highest bits of a hash.
+        let product = (address as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = product ^ product >> 32;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
 }
 
 /// New keys of one transaction.

@@ -2,6 +2,7 @@
 //! also notes prepared transactions that are still in a session, but may outlive it.
 
 use super::lock_table::LockOwner;
+use crate::base::memory_tracker::MemoryCharge;
 use crate::base::row_count::RowCount;
 use crate::base::{Error, ErrorKind, IndexId, Result};
 use crate::binlog::ServerRun;
@@ -15,6 +16,8 @@ use std::sync::Arc;
 pub struct PreparedTransaction {
     /// The changes that a commit publishes.
     pub changes: Arc<Changes>,
+    /// Counts the memory of the changes.
+    pub memory: MemoryCharge,
     /// Pins the WAL segment of its prepare record.
     pub prepared: PreparedLogPin,
     /// The owner of the transaction's row locks; `None` if it holds none.

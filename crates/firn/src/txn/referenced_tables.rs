@@ -8,7 +8,7 @@
 
 use super::lock_table::LockOwner;
 use crate::base::{Error, ErrorKind, IndexId, Result};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -16,6 +16,10 @@ const SHARDS: usize = 64;
 
 /// Interval at which a waiting session checks whether it was killed.
 const KILL_CHECK_INTERVAL: Duration = Duration::from_millis(10);
+
+/// A waiting session searches for a deadlock after this number of intervals, then after twice as
+/// many, and so on: a search looks at all transactions.
+const INTERVALS_BEFORE_SEARCH: u32 = 5;
 
 /// Referenced tables in use, by the id of their clustered index.
 pub struct ReferencedTables {
@@ -79,6 +83,17 @@ impl ReferencedTables {
         }
     }
 
+    /// Number of tables that transactions rely on or that DDL has closed.
+    pub fn len(&self) -> usize {
+        let tables = self.shards.iter().map(|shard| shard.tables.lock().len());
+        tables.sum()
+    }
+
+    /// Whether no transaction relies on a table and DDL has closed none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// Keeps further transactions from relying on `table`.
     pub fn close(&self, table: IndexId) {
         let mut tables = self.shard(table).tables.lock();
@@ -104,7 +119,7 @@ impl ReferencedTables {
     /// `LockTimeout`, `Interrupted`.
     pub fn await_free(&self, table: IndexId, owner: &LockOwner, timeout_us: u64) -> Result<()> {
         let free = |entry: Option<&TableUse>| entry.is_none_or(|entry| entry.transactions == 0);
-        self.wait(table, owner, timeout_us, free)
+        self.wait(table, owner, timeout_us, free, || false)
             .unwrap_or_else(|| {
                 Err(timed_out(
                     "transactions have written rows that refer to the table",
@@ -112,18 +127,20 @@ impl ReferencedTables {
             })
     }
 
-    /// Waits until `table` is open again.
+    /// Waits until `table` is open again. `in_deadlock` says whether the DDL waits for `owner` by
+    /// way of others; every cycle that leads through this registry has an owner that waits here.
     ///
     /// # Errors
-    /// `LockTimeout`, `Interrupted`.
+    /// `LockTimeout`, `Interrupted`, `Deadlock`.
     pub(super) fn await_open(
         &self,
         table: IndexId,
         owner: &LockOwner,
         timeout_us: u64,
+        in_deadlock: impl Fn() -> bool,
     ) -> Result<()> {
         let open = |entry: Option<&TableUse>| entry.is_none_or(|entry| !entry.closed);
-        self.wait(table, owner, timeout_us, open)
+        self.wait(table, owner, timeout_us, open, in_deadlock)
             .unwrap_or_else(|| Err(timed_out("the referenced table is being altered")))
     }
 
@@ -134,9 +151,11 @@ impl ReferencedTables {
         owner: &LockOwner,
         timeout_us: u64,
         done: impl Fn(Option<&TableUse>) -> bool,
+        in_deadlock: impl Fn() -> bool,
     ) -> Option<Result<()>> {
         let shard = self.shard(table);
         let mut left = Duration::from_micros(timeout_us);
+        let (mut intervals, mut search_at) = (0_u32, INTERVALS_BEFORE_SEARCH);
         let mut tables = shard.tables.lock();
         loop {
             if done(tables.get(&table)) {
@@ -154,6 +173,15 @@ impl ReferencedTables {
             let interval = KILL_CHECK_INTERVAL.min(left);
             shard.changed.wait_for(&mut tables, interval);
             left -= interval;
+            intervals = intervals.saturating_add(1);
+            if intervals >= search_at {
+                search_at = search_at.saturating_mul(2);
+                // The search takes locks of its own.
+                if MutexGuard::unlocked(&mut tables, &in_deadlock) {
+                    let message = "waiting for DDL that waits for a transaction behind this one";
+                    return Some(Err(Error::new(ErrorKind::Deadlock, message)));
+                }
+            }
         }
     }
 }
@@ -182,9 +210,9 @@ mod tests {
         assert!(tables.await_free(7, &owner, 0).is_err());
         tables.leave(7);
         tables.await_free(7, &owner, 0).unwrap();
-        assert!(tables.await_open(7, &owner, 0).is_err());
+        assert!(tables.await_open(7, &owner, 0, || false).is_err());
         tables.open(7);
-        tables.await_open(7, &owner, 0).unwrap();
+        tables.await_open(7, &owner, 0, || false).unwrap();
         assert!(tables.enter(7));
     }
 
@@ -195,7 +223,7 @@ mod tests {
         tables.close(3);
         let entering = {
             let tables = Arc::clone(&tables);
-            thread::spawn(move || tables.await_open(3, &LockOwner::new(0, 0), LONG_US))
+            thread::spawn(move || tables.await_open(3, &LockOwner::new(0, 0), LONG_US, || false))
         };
         let ddl = {
             let tables = Arc::clone(&tables);

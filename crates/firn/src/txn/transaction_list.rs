@@ -2,7 +2,7 @@
 
 use super::isolation::Isolation;
 use super::lock_table::LockOwner;
-use crate::base::{Seqno, wall_clock};
+use crate::base::{IndexId, Seqno, wall_clock};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -66,6 +66,8 @@ pub struct TransactionList {
 /// A transaction in the list. Only the thread of the transaction's session stores into it.
 pub(super) struct TransactionEntry {
     owner: Arc<LockOwner>,
+    /// The referenced tables that the transaction relies on, by their clustered indexes.
+    relies_on: Mutex<Vec<IndexId>>,
     write_bytes: AtomicU64,
     phase: AtomicU8,
     isolation: AtomicU8,
@@ -80,6 +82,7 @@ impl TransactionList {
     pub(super) fn add(&self, owner: &Arc<LockOwner>) -> Arc<TransactionEntry> {
         let entry = Arc::new(TransactionEntry {
             owner: Arc::clone(owner),
+            relies_on: Mutex::default(),
             write_bytes: AtomicU64::new(0),
             phase: AtomicU8::new(IDLE),
             isolation: AtomicU8::new(0),
@@ -102,6 +105,14 @@ impl TransactionList {
         entries.iter().filter_map(|entry| entry.info()).collect()
     }
 
+    /// The owners of the transactions that rely on the referenced table with clustered index
+    /// `table`.
+    pub(super) fn relying_on(&self, table: IndexId) -> Vec<Arc<LockOwner>> {
+        let entries = self.entries.lock();
+        let relying = entries.values().filter(|entry| entry.relies_on(table));
+        relying.map(|entry| Arc::clone(&entry.owner)).collect()
+    }
+
     /// The oldest snapshot: when it was taken, microseconds since 1970, its seqno, and the owner.
     pub fn oldest_snapshot(&self) -> Option<(u64, Seqno, Arc<LockOwner>)> {
         let entries = self.entries.lock();
@@ -115,6 +126,20 @@ impl TransactionList {
 }
 
 impl TransactionEntry {
+    /// Whether the transaction relies on the referenced table with clustered index `table`.
+    pub(super) fn relies_on(&self, table: IndexId) -> bool {
+        self.relies_on.lock().contains(&table)
+    }
+
+    pub(super) fn rely_on(&self, table: IndexId) {
+        self.relies_on.lock().push(table);
+    }
+
+    /// Forgets the tables that the transaction relies on, and calls `each` with them.
+    pub(super) fn rely_on_nothing(&self, each: impl FnMut(IndexId)) {
+        self.relies_on.lock().drain(..).for_each(each);
+    }
+
     pub(super) fn begin(&self, isolation: Isolation) {
         self.begun_us.store(wall_clock::now_us(), Ordering::Relaxed);
         self.set_isolation(isolation);

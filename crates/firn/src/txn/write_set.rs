@@ -290,10 +290,12 @@ impl WriteSet {
 
     /// Forgets all writes, frees the memory and removes the files.
     pub fn clear(&mut self) {
-        self.memory = InMemoryWrites::default();
+        self.memory.clear();
         self.frozen = None;
-        self.runs = SpilledRuns::default();
-        self.tops = LargestKeys::default();
+        if !self.runs.is_new() {
+            self.runs = SpilledRuns::default();
+        }
+        self.tops.clear();
         self.released = false;
         self.charge.set(0);
         self.changed();
@@ -346,6 +348,11 @@ impl WriteSet {
     /// [`Self::seal`].
     pub fn has_spilled(&self) -> bool {
         self.frozen.is_some() || !self.runs.is_empty()
+    }
+
+    /// An upper bound of the bytes of a batch with the entries of [`Self::for_each_final`].
+    pub fn batch_bytes(&self) -> usize {
+        self.memory.batch_bytes()
     }
 
     /// Calls `f` with the newest version of each key, in key order, for the commit of a set that

@@ -354,3 +354,24 @@ fn the_host_keeps_its_own_tables() {
     session.drop_table("d/t");
     assert_eq!(rows_of(&server.host, &table), 1);
 }
+
+/// The table comes into being before its AUTO_INCREMENT value is set. If that fails, nothing stays.
+#[test]
+fn a_table_that_could_not_be_created_whole_leaves_nothing() {
+    let server = Server::start(1000);
+    let mut session = server.session();
+    session.create("good");
+    let mut damaged = schema();
+    // The column lies beyond the record, which only opening the table finds out.
+    damaged.columns[0].column.offset = 1000;
+    let created = server
+        .tables
+        .create("bad", damaged, 5, &mut session.transactions);
+    assert_eq!(*created.unwrap_err().kind(), ErrorKind::InvalidArgument);
+    let database = server.tables.find("good").unwrap();
+    assert!(server.tables.find("bad").is_none());
+    assert!(database.db().catalog().get("bad").is_err());
+    session.create("bad");
+    session.drop_table("bad");
+    session.drop_table("good");
+}

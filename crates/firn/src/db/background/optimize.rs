@@ -76,7 +76,8 @@ impl BackgroundWork {
             let mut ranges = order.ranges.iter();
             ranges.any(|range| running.is_busy_in(range))
         };
-        let picked = self.pick_by(&retired, RestGoal::Complete, |p| pick_within(p, order));
+        // The reports of scans concern other ranges, too: the background picker answers them.
+        let (picked, _) = self.pick_by(&retired, RestGoal::Complete, |p| pick_within(p, order));
         if let Some(picked) = picked {
             self.compact(picked, &retired)?;
             return Ok(RestStep::Compacted);

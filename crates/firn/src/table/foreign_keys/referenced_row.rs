@@ -43,6 +43,7 @@ impl Table {
         let Some(keys) = &current.foreign_keys else {
             return Ok(());
         };
+        keys.resolved()?;
         let clustered = number == self.primary_number();
         for own in &keys.own {
             let here = own.index == number || clustered && own.index.is_none();
@@ -105,6 +106,7 @@ impl Table {
         for _ in 0..LOOKS_MAX {
             let now = self.current();
             let keys = now.foreign_keys.as_ref();
+            keys.map_or(Ok(()), |keys| keys.resolved())?;
             let Some(own) = keys.and_then(|keys| keys.own.iter().find(|key| key.name == own.name))
             else {
                 return Ok(());
@@ -167,6 +169,7 @@ impl Table {
         let Some(keys) = &current.foreign_keys else {
             return Ok(());
         };
+        keys.resolved()?;
         for own in keys.own.iter().filter(|own| !own.inherited) {
             let Some(number) = own.index else {
                 continue;

@@ -3,9 +3,10 @@
 use super::lock_request::LockRequest;
 use super::merged_locks::MergedLocks;
 use super::own_gaps::OwnGaps;
+use crate::base::IndexId;
 use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// A transaction, as the lock table sees it.
 ///
@@ -34,6 +35,9 @@ pub struct LockOwner {
     pub(super) gaps: Mutex<OwnGaps>,
     /// The request that waits.
     waiting: Mutex<Option<Arc<LockRequest>>>,
+    /// The referenced table for which the owner waits until DDL opens it; 0 for none. Only the
+    /// owner's thread stores into it.
+    awaits: AtomicU32,
 }
 
 /// The locks of an owner that are rows of the hash table.
@@ -77,7 +81,20 @@ impl LockOwner {
             registered: AtomicU64::new(0),
             gaps: Mutex::default(),
             waiting: Mutex::new(None),
+            awaits: AtomicU32::new(0),
         })
+    }
+
+    /// Notes the referenced table for which the owner begins to wait, by its clustered index; `None`
+    /// ends the wait.
+    pub(in crate::txn) fn set_awaits(&self, table: Option<IndexId>) {
+        self.awaits
+            .store(table.unwrap_or_default(), Ordering::Release);
+    }
+
+    /// The referenced table for which the owner waits.
+    pub(super) fn awaits(&self) -> Option<IndexId> {
+        Some(self.awaits.load(Ordering::Acquire)).filter(|table| *table != 0)
     }
 
     /// The id given at creation.
@@ -105,7 +122,11 @@ impl LockOwner {
 
     /// Ends the effect of [`LockOwner::interrupt`].
     pub fn clear_interrupt(&self) {
-        self.interrupted.store(false, Ordering::SeqCst);
+        // Each statement clears the flag, which is almost never set. A store would take the cache
+        // line and drain the processor's store buffer.
+        if self.is_interrupted() {
+            self.interrupted.store(false, Ordering::SeqCst);
+        }
     }
 
     /// Whether [`LockOwner::interrupt`] was called and not cleared.
@@ -151,7 +172,7 @@ impl LockOwner {
 
     /// The host's context; 0 if there is none. It stays valid on the owner's own thread, and on
     /// other threads while the caller holds a lock without which the owner cannot stop waiting.
-    pub(super) fn host(&self) -> u64 {
+    pub(crate) fn host(&self) -> u64 {
         *self.host.lock()
     }
 

@@ -5,9 +5,10 @@ use super::lock_request::{LockRequest, WaitOutcome};
 use super::observer::tell_of;
 use super::{Granted, LockMode, LockOwner, LockTable};
 use crate::base::pause_points::{self, PausePoint};
-use crate::base::{Error, ErrorKind, Result};
+use crate::base::{Error, ErrorKind, IndexId, Result};
 use crate::txn::deadlock;
 use parking_lot::MutexGuard;
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -184,12 +185,50 @@ impl LockTable {
     /// The requests of the owners that `waiter` waits for. Owners that do not wait are left out,
     /// since no cycle goes through them.
     fn waiters_ahead(&self, waiter: &Arc<LockRequest>) -> Vec<Arc<LockRequest>> {
-        let blockers = match waiter.for_gap {
-            true => self.gaps.blockers(waiter),
-            false => self.shard(&waiter.key).nearest_blockers(waiter),
-        };
+        let blockers = self.owners_ahead(waiter);
         let waiting = blockers.into_iter().filter_map(|owner| owner.waiting());
         waiting.collect()
+    }
+
+    /// The owners that `waiter` waits for.
+    fn owners_ahead(&self, waiter: &Arc<LockRequest>) -> Vec<Arc<LockOwner>> {
+        match waiter.for_gap {
+            true => self.gaps.blockers(waiter),
+            false => self.shard(&waiter.key).nearest_blockers(waiter),
+        }
+    }
+
+    /// Whether one of the owners that rely on `table` waits for `owner`, directly or by way of
+    /// others. `owner` waits until DDL opens `table`, and the DDL waits for those that rely on it.
+    /// `relying` returns the owners that rely on a table. False if deadlocks are not searched.
+    pub(in crate::txn) fn is_waited_for_by_users(
+        &self,
+        owner: &Arc<LockOwner>,
+        table: IndexId,
+        relying: impl Fn(IndexId) -> Vec<Arc<LockOwner>>,
+    ) -> bool {
+        let mut left = relying(table);
+        let mut visited = HashSet::new();
+        // No request may leave a queue meanwhile: the search would lose the path behind it.
+        let _graph = self.graph.lock();
+        if !self.detects_deadlocks.load(Ordering::Relaxed) {
+            return false;
+        }
+        while let Some(next) = left.pop() {
+            if Arc::ptr_eq(&next, owner) {
+                return true;
+            }
+            if !visited.insert(Arc::as_ptr(&next)) {
+                continue;
+            }
+            if let Some(waiter) = next.waiting() {
+                left.extend(self.owners_ahead(&waiter));
+            }
+            if let Some(table) = next.awaits() {
+                left.extend(relying(table));
+            }
+        }
+        false
     }
 
     /// Reports to the host the owners for which a request that begins to wait waits.

@@ -18,6 +18,10 @@
 
 use super::*;
 
+/// Bytes that the batch of a commit gets at once. A larger batch grows by doubling: the bytes
+/// of its entries are only known too high, if keys were written several times.
+const BATCH_ROOM_MAX: usize = 64 << 10;
+
 impl Transaction {
     /// Commits: makes the changes visible, releases the locks, and waits until the commit is as
     /// durable as the flush mode says.
@@ -125,6 +129,7 @@ impl Transaction {
         })?;
         self.phase = Phase::Prepared {
             xid: xid.to_vec(),
+            memory: changes.charge(&self.cx.write_sets),
             changes,
             prepared,
         };
@@ -143,7 +148,7 @@ impl Transaction {
         self.blobs.sync()?;
         let mut writes = self.writes.lock();
         if !writes.has_spilled() {
-            let mut batch = Batch::new();
+            let mut batch = Batch::with_capacity(writes.batch_bytes().min(BATCH_ROOM_MAX));
             writes.for_each_final(|key, kind, value| batch.add(key, kind, value));
             drop(writes);
             let changes = Arc::new(Changes::Batch(batch));
@@ -179,6 +184,7 @@ impl Transaction {
             xid,
             changes,
             prepared,
+            ..
         } = &self.phase
         else {
             return Ok(());
@@ -214,6 +220,7 @@ impl Transaction {
             xid,
             changes,
             prepared,
+            ..
         } = &self.phase
         else {
             self.finish();
@@ -240,11 +247,13 @@ impl Transaction {
         if let Phase::Prepared {
             xid,
             changes,
+            memory,
             prepared,
         } = std::mem::replace(&mut self.phase, Phase::Idle)
         {
             let left = PreparedTransaction {
                 changes,
+                memory,
                 prepared,
                 owner: None,
                 inserting: 0,
@@ -265,15 +274,19 @@ impl Transaction {
         if let Phase::Prepared {
             xid,
             changes,
+            memory,
             prepared,
         } = std::mem::replace(&mut self.phase, Phase::Idle)
         {
             let inserting = self.leave_inserts();
+            // The list of the tables goes with the entry.
+            self.rely_on_nothing();
             self.cx.transactions.remove(&self.entry);
             self.entry = self.cx.transactions.add(&fresh_owner);
             let owner = std::mem::replace(&mut self.owner, fresh_owner);
             let recovered = PreparedTransaction {
                 changes,
+                memory,
                 prepared,
                 owner: Some(owner),
                 inserting,
@@ -304,6 +317,7 @@ impl Transaction {
         self.forget_inserts();
         self.cx.locks.release_all(&self.owner);
         self.rely_on_nothing();
+        self.tables.clear();
         self.owner.set_changed_rows(0);
         self.changed_rows = 0;
         self.row_counts.clear();

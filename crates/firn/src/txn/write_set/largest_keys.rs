@@ -58,6 +58,12 @@ fn kept(user_key: &[u8]) -> &[u8] {
 }
 
 impl LargestKeys {
+    /// Forgets all keys. The list, which is short, keeps its memory.
+    pub(super) fn clear(&mut self) {
+        self.list.clear();
+        self.others = false;
+    }
+
     /// Records that `user_key` is written.
     pub(super) fn note(&mut self, user_key: &[u8]) {
         let (index, key) = (index_id_of(user_key), kept(user_key));

@@ -81,6 +81,11 @@ impl SpilledRuns {
         self.list.is_empty()
     }
 
+    /// Whether there is neither a run nor a dead position.
+    pub(super) fn is_new(&self) -> bool {
+        self.list.is_empty() && self.dead.is_empty()
+    }
+
     /// The largest spilled position; 0 if there is no run.
     pub(super) fn last(&self) -> u64 {
         self.list.last().map_or(0, |run| run.last)

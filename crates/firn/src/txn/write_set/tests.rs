@@ -11,6 +11,7 @@ use crate::ingest::{FileSplitters, Ingest};
 use crate::sst::SstBlockCache;
 use crate::store::FileStore;
 use crate::version::{FileHandle, FileSource, VersionSet, VersionSetContext};
+use crate::write::Batch;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
@@ -169,6 +170,10 @@ fn check(set: &WriteSet, model: &Model, rng: &mut StdRng, context: &str) {
         let mut finals = Vec::new();
         set.for_each_final(|key, kind, value| finals.push((key.to_vec(), kind, joined(value))));
         assert_eq!(finals, model.finals(), "{context}");
+        let mut batch = Batch::with_capacity(set.batch_bytes());
+        let room = batch.room();
+        set.for_each_final(|key, kind, value| batch.add(key, kind, value));
+        assert_eq!(batch.room(), room, "the batch grew: {context}");
     }
     let key = random_key(rng);
     assert_eq!(
@@ -210,6 +215,12 @@ fn writes_marks_and_rollbacks_against_the_model() {
                     let (mark, writes) = marks[at];
                     set.rollback_to(mark);
                     model.writes.truncate(writes);
+                }
+                3 if rng.random_bool(0.3) => {
+                    // The next transaction begins.
+                    set.clear();
+                    model = Model::default();
+                    marks = vec![(set.mark(), 0)];
                 }
                 _ => write_both(&mut set, &mut model, &mut rng),
             }
