@@ -2,6 +2,7 @@
 
 mod catalog_state;
 mod counters;
+mod ddl_session;
 pub mod foreign_key;
 mod foreign_key_definition;
 mod index_change;
@@ -20,13 +21,13 @@ mod tables;
 
 pub use catalog_state::CatalogState;
 pub use counters::{Counter, Counters, INDEX_IDS, autoincrement_counter, hidden_row_counter};
+pub use ddl_session::{DdlSession, TableRename};
 pub use foreign_key::{ForeignKey, ForeignKeyColumn, ReferentialAction};
 pub use foreign_key_definition::{ForeignKeyRequest, NewForeignKey};
 pub use index_change::{IndexChange, IndexOrigin};
 pub use key_description::KeyDescription;
 pub use metadata_locks::MetadataLocks;
 pub use object_image::{ObjectImage, ServerObjectKind};
-pub use referencing_ddl::{DdlSession, TableRename};
 pub use schema::{
     CollationSchema, Collations, ColumnSchema, Difference, IndexPart, IndexSchema, PartSchema,
     TableLocking, TableSchema,

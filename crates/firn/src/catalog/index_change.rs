@@ -7,7 +7,7 @@
 
 use super::counters::autoincrement_counter;
 use super::foreign_key_definition::ForeignKeyRequest;
-use super::referencing_ddl::DdlSession;
+use super::ddl_session::DdlSession;
 use super::schema::TableSchema;
 use super::table_entry::{IndexEntry, TableEntry};
 use super::tables::{Catalog, SetCounter, put_entry, retired_key};

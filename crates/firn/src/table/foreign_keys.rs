@@ -22,13 +22,13 @@ mod cascade;
 mod check;
 mod column_values;
 mod key_map;
-mod referenced_row;
-mod referencing_rows;
+mod parent_row;
+mod child_rows;
 
 pub(super) use cascade::{CascadeLink, CascadeStep};
 pub use check::check_foreign_keys;
-pub(super) use referenced_row::NewReferences;
-pub(super) use referencing_rows::RowChange;
+pub(super) use parent_row::NewReferences;
+pub(super) use child_rows::RowChange;
 
 use super::index_info::IndexInfo;
 use crate::base::key::index_prefix;
