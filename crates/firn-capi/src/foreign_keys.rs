@@ -4,12 +4,10 @@ use crate::database::firn_db;
 use crate::error::{CallOutcome, firn_status, guard, guard_value};
 use crate::index_change::firn_index_change;
 use crate::pointers::{c_str, name};
-use crate::session::{firn_session, session_mut};
 use crate::table::firn_table;
 use firn::base::Error;
 use firn::catalog::{
-    ForeignKey, ForeignKeyColumn, ForeignKeyRequest, NewForeignKey, ReferentialAction,
-    TableEntry,
+    ForeignKey, ForeignKeyColumn, ForeignKeyRequest, NewForeignKey, ReferentialAction, TableEntry,
 };
 use std::ffi::{CString, c_char, c_void};
 

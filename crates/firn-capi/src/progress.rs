@@ -7,7 +7,7 @@ use std::ffi::c_void;
 /// call ends with an error.
 pub type firn_progress = unsafe extern "C" fn(context: *mut c_void, done: u64, total: u64) -> bool;
 
-/// Makes of the callback what the core calls: it fails with `Interrupted` and the text `interrupted`
+/// Wraps the callback for the core. The closure fails with `Interrupted` and the text `interrupted`
 /// if the callback returns true.
 ///
 /// # Safety

@@ -315,8 +315,8 @@ pub struct firn_reads {
     pub passed_over: u64,
 }
 
-/// Returns the reads of the calling thread since it began. The caller subtracts an earlier answer to
-/// learn the reads of the calls in between.
+/// Returns the reads of the calling thread since it began. The difference of two answers is the
+/// reads of the calls between them.
 #[unsafe(no_mangle)]
 pub extern "C" fn firn_thread_reads() -> firn_reads {
     guard_value(firn_reads::default(), || {
