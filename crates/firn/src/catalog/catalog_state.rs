@@ -28,7 +28,7 @@ pub struct CatalogState {
     /// The server's `.par` images, by table.
     pub partitionings: BTreeMap<String, ObjectImage>,
     /// Which tables refer to which.
-    references: References,
+    pub(super) references: References,
 }
 
 impl CatalogState {
@@ -168,12 +168,16 @@ impl CatalogState {
 
     /// The foreign keys that refer to `parent`, by their ids, each with its table.
     pub fn referencing(&self, parent: &str) -> Vec<(Arc<TableEntry>, ForeignKey)> {
-        let all = self.references.referencing(parent).filter_map(|(id, child)| {
-            let child = self.table_or_swapped(child)?;
-            let mut keys = child.foreign_keys.iter();
-            let key = keys.find(|key| key.parent == parent && id_of(&child.name, &key.name) == *id);
-            Some((Arc::clone(child), key?.clone()))
-        });
+        let all = self
+            .references
+            .referencing(parent)
+            .filter_map(|(id, child)| {
+                let child = self.table_or_swapped(child)?;
+                let mut keys = child.foreign_keys.iter();
+                let key =
+                    keys.find(|key| key.parent == parent && id_of(&child.name, &key.name) == *id);
+                Some((Arc::clone(child), key?.clone()))
+            });
         all.collect()
     }
 

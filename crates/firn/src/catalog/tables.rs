@@ -7,11 +7,11 @@
 use super::CATALOG_INDEX;
 use super::catalog_state::{CatalogState, RETIRED, TABLE};
 use super::counters::{Counter, Counters, INDEX_IDS, autoincrement_counter};
+use super::ddl_session::TableRename;
 use super::foreign_key::is_copy;
 use super::foreign_key_definition::ForeignKeyRequest;
 use super::index_owners::IndexOwners;
 use super::metadata_locks::MetadataLocks;
-use super::ddl_session::TableRename;
 use super::schema::{Collations, TableSchema};
 use super::table_entry::{IndexEntry, TableEntry};
 use crate::base::key::index_prefix;
@@ -60,7 +60,7 @@ pub struct Catalog {
     referenced: Arc<ReferencedTables>,
     /// The host's collations, for tables that the host has not opened.
     collations: OnceLock<Arc<dyn Collations>>,
-    pub(super) metadata_locks: OnceLock<Arc<dyn MetadataLocks>>,
+    metadata_locks: OnceLock<Arc<dyn MetadataLocks>>,
     counters: Arc<Counters>,
     known: RwLock<CatalogState>,
     /// Grows with every change.
@@ -301,6 +301,19 @@ impl Catalog {
             opened.by_name.insert(name.to_owned(), table);
         }
         Ok(table)
+    }
+
+    /// Makes the host's metadata locks known. Further calls have no effect.
+    pub fn set_metadata_locks(&self, locks: Arc<dyn MetadataLocks>) {
+        let _ = self.metadata_locks.set(locks);
+    }
+
+    /// As [`MetadataLocks::is_held`]; true if there is no host, or no session of it.
+    pub(crate) fn is_metadata_locked(&self, host: u64, table: &str, writes: bool) -> bool {
+        match self.metadata_locks.get() {
+            Some(locks) if host != 0 => locks.is_held(host, table, writes),
+            _ => true,
+        }
     }
 
     /// Makes the host's collations known. Further calls have no effect.
