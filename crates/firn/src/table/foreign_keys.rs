@@ -20,15 +20,15 @@
 
 mod cascade;
 mod check;
+mod child_rows;
 mod column_values;
 mod key_map;
 mod parent_row;
-mod child_rows;
 
 pub(super) use cascade::{CascadeLink, CascadeStep};
 pub use check::check_foreign_keys;
-pub(super) use parent_row::NewReferences;
 pub(super) use child_rows::RowChange;
+pub(super) use parent_row::NewReferences;
 
 use super::index_info::IndexInfo;
 use crate::base::key::index_prefix;

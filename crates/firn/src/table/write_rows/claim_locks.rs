@@ -10,7 +10,11 @@ use crate::txn::{LockMode, Transaction, WaitPolicy};
 
 /// Claims an existing row for the transaction before it changes the row: locks it, or notes it for
 /// the validation.
-pub(super) fn claim_old_row(txn: &mut Transaction, row_key: &[u8], flags: WriteFlags) -> Result<()> {
+pub(super) fn claim_old_row(
+    txn: &mut Transaction,
+    row_key: &[u8],
+    flags: WriteFlags,
+) -> Result<()> {
     if flags.validated {
         txn.note_write(row_key);
     } else if !flags.private {
@@ -97,7 +101,11 @@ impl ClaimLock {
 /// Locks the gaps beside the declared columns of a unique index that the transaction gives to
 /// another row: InnoDB finds the old entry, which is only marked as deleted, locks it as if it were
 /// a duplicate, and goes on to the next one. It does so at every isolation level.
-pub(super) fn lock_around_old_entry(txn: &Transaction, index: IndexId, declared: &[u8]) -> Result<()> {
+pub(super) fn lock_around_old_entry(
+    txn: &Transaction,
+    index: IndexId,
+    declared: &[u8],
+) -> Result<()> {
     let mut beyond = declared.to_vec();
     make_successor(&mut beyond);
     Neighbours::new().lock_gap_around(txn, index, declared, &beyond)
