@@ -7,8 +7,8 @@ unpacked, not installed: mariadb-test depends on mariadb-server, whose scripts s
 rest of ROOT are links to the installed server. Nothing outside ROOT changes.
 
 - The suite `storage_engine` gets an overlay for FIRN: the suite's own mechanism for engines.
-- The suites `innodb` and `rpl` are copied to `innodb_firn` and `rpl_firn`, where FIRN stands in the
-  place of InnoDB. Only the tests of SELECTED are taken.
+- The suites of SELECTED are copied, `innodb` to `innodb_firn` and so on, and FIRN stands in the place
+  of InnoDB there. Only the tests that SELECTED names are taken.
 """
 
 from __future__ import annotations
@@ -27,22 +27,31 @@ HERE = Path(__file__).resolve().parent
 # The options of each server that runs converted tests.
 OPTIONS = ["--plugin-load-add=ha_firn", "--ignore-db-dirs=#firn", "--innodb"]
 
-# Tests of locking, of replication and of foreign keys, by suite.
+# The tests that are taken, by suite: of locking, replication, foreign keys and kinds of tables.
 SELECTED = {
     "innodb": re.compile(r".*(lock|deadlock|gap|semi-consistent).*|.*isolation.*|(add_)?foreign.*|truncate_foreign"),
     "rpl": re.compile(r"rpl_parallel.*|rpl_gtid.*|rpl_row_.*"),
+    "gcol": re.compile(r".*"),
+    "vcol": re.compile(r".*"),
+    "versioning": re.compile(r".*"),
+    "period": re.compile(r".*"),
+    "parts": re.compile(r".*"),
+    "sql_sequence": re.compile(r".*"),
+    "handler": re.compile(r".*"),
 }
-# Tests of the suite `rpl` count only if they name the engine.
+# Except in the suite `innodb`, tests count only if they or what they include name the engine.
 NAMES_ENGINE = re.compile(r"innodb", re.IGNORECASE)
 # Tests that are left out: they use InnoDB's own files, statistics, reports or settings.
 INNODB_ONLY = re.compile(
+    # These compare engines, or name InnoDB without use of it.
+    r".*_myisam|vcol_utf32|"
     r"alter_key_block_size.*|lock_memory(_debug)?|innodb_stats_drop_locked|deadlock_report|gap_locks|innodb_row_lock_time_ms"
     r"|innodb_i_s_innodb_locks|snapshot_isolation_race|auto_increment_lock_mode"
     r"|innodb_autoinc_lock_mode_zero|mon_lock_wait_current_count|xap_release_locks_on_dict_stats_table"
 )
 
 ENGINE_NAME = re.compile(
-    r"((?:engine|storage_engine|engine_type|type)[`'\"]?\s*(?:=\s*|\s)\s*[`'\"]?)innodb\b",
+    r"((?:engine|storage_engine|engine_(?:type|table|part|subpart)|type)[`'\"]?\s*(?:=\s*|\s)\s*[`'\"]?)innodb\b",
     re.IGNORECASE,
 )
 # InnoDB's views of locks, and the setting that tests of locks change: FIRN has the same under its own name.
@@ -114,18 +123,37 @@ def converted(text: str, suite: str) -> str:
     return text.replace(f"suite/{suite}/", f"suite/{suite}_firn/")
 
 
+def without_other_engines(text: str) -> str:
+    """Combinations of options without those of other engines, if some are for InnoDB.
+
+    FIRN refuses versioning by transactions (docs/compatibility.md), so that combination goes too.
+    """
+    sections = re.split(r"^(?=\[)", text, flags=re.MULTILINE)
+    if not any(NAMES_ENGINE.search(section) for section in sections):
+        return text
+    return "".join(s for s in sections if NAMES_ENGINE.search(s) and not s.startswith("[trx_id]"))
+
+
 def convert(source: Path, target: Path, suite: str) -> None:
     """Copies one file; files that are no text are copied as they are."""
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
-        target.write_text(converted(source.read_text(encoding="utf-8"), suite), encoding="utf-8")
+        text = source.read_text(encoding="utf-8")
+        if source.suffix == ".combinations":
+            text = without_other_engines(text)
+        if source.name == "disabled.def":
+            text = re.sub(rf"^{suite}\.", f"{suite}_firn.", text, flags=re.MULTILINE)
+        text = converted(text, suite)
+        if source.suffix == ".combinations":
+            text = text.replace(" --loose-firn", "\n--loose-firn")  # An option a line.
+        target.write_text(text, encoding="utf-8")
     except UnicodeDecodeError:
         shutil.copy(source, target)
 
 
 def selected(directory: Path, suite: str) -> Iterable[str]:
     """Names of the tests of a suite that are taken."""
-    for path in sorted((directory / "t").glob("*.test")):
+    for path in sorted([*directory.glob("t/*.test"), *directory.glob("*.test")]):
         name = path.stem
         if not SELECTED[suite].fullmatch(name) or INNODB_ONLY.fullmatch(name):
             continue
@@ -134,10 +162,11 @@ def selected(directory: Path, suite: str) -> Iterable[str]:
 
 
 def _with_includes(path: Path, directory: Path) -> str:
+    """The text of a test and of the files of its suite that it includes; the server's are left out."""
     text = path.read_text(errors="replace")
-    for name in re.findall(r"source\s+suite/\w+/include/(\S+)", text):
-        include = directory / "include" / name.rstrip(";")
-        text += include.read_text(errors="replace") if include.exists() else ""
+    for name in re.findall(r"source\s+(?:suite/\w+/)?(\S+)", text):
+        include = directory / name.rstrip(";")
+        text += include.read_text(errors="replace") if include.is_file() else ""
     return text
 
 
@@ -150,7 +179,8 @@ def add_converted(tests: Path, suite: str) -> None:
         if path.is_dir():
             continue
         test = re.split(r"[.,]", path.name)[0]
-        of_a_test = inside.parts[0] in ("t", "r") and path.suffix != ".inc"
+        in_a_folder_of_tests = inside.parts[0] in ("t", "r") or (source / test).with_suffix(".test").exists()
+        of_a_test = in_a_folder_of_tests and path.suffix != ".inc"
         # `name-master.opt` belongs to the test `name`.
         if of_a_test and re.sub(r"-(master|slave)$", "", test) not in names and test not in names:
             continue

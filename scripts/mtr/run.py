@@ -25,6 +25,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 STORAGE_ENGINE = ["storage_engine", "storage_engine/trx", "storage_engine/parts"]
+TABLES = ["gcol", "vcol", "versioning", "period", "parts", "sql_sequence", "handler"]
 
 # Arguments of mtr for each group.
 GROUPS: dict[str, list[str]] = {
@@ -39,6 +40,7 @@ GROUPS: dict[str, list[str]] = {
     ],
     "innodb": ["--suite=innodb_firn"],
     "rpl": ["--suite=rpl_firn"],
+    "tables": ["--suite=" + ",".join(f"{suite}_firn" for suite in TABLES)],
 }
 STATUS = {"PASSED": "pass", "FAILED": "fail", "SKIPPED": "skip", "DISABLED": "skip"}
 CASE = re.compile(

@@ -1656,6 +1656,14 @@ enum firn_status firn_savepoint(struct firn_session *session, uint64_t *mark);
 // `session` is a live session of this thread.
 enum firn_status firn_rollback_to_savepoint(struct firn_session *session, uint64_t mark);
 
+// Whether DDL on a table that the transaction has used could harm it after a rollback to a
+// savepoint: it has written, holds locks that such a rollback keeps, or validates its reads when
+// it commits.
+//
+// # Safety
+// `session` is a live session of this thread.
+bool firn_depends_on_tables(const struct firn_session *session);
+
 // Ends a lock wait of the session, or else makes its next one fail. May be called from any thread.
 //
 // # Safety

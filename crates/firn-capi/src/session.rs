@@ -460,6 +460,23 @@ pub unsafe extern "C" fn firn_rollback_to_savepoint(
     }
 }
 
+/// Whether DDL on a table that the transaction has used could harm it after a rollback to a
+/// savepoint: it has written, holds locks that such a rollback keeps, or validates its reads when
+/// it commits.
+///
+/// # Safety
+/// `session` is a live session of this thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_depends_on_tables(session: *const firn_session) -> bool {
+    // In doubt the host keeps its metadata locks.
+    guard_value(true, || {
+        // SAFETY: the session is live, and this thread alone uses it, so nobody changes it
+        // meanwhile.
+        let session = unsafe { &*session };
+        !session.bulks.is_empty() || session.transaction.depends_on_tables()
+    })
+}
+
 /// The position in `session.bulks` of the load into `table`.
 pub(crate) fn bulk_position(session: &firn_session, table: &Arc<Table>) -> Option<usize> {
     session

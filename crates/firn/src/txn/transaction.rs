@@ -269,6 +269,14 @@ impl Transaction {
         self.wrote && !self.writes.lock().is_empty()
     }
 
+    /// Whether the transaction depends on tables by more than the rows that it has read: it has
+    /// written, holds locks, or its commit will validate what it has read.
+    pub fn depends_on_tables(&self) -> bool {
+        self.has_writes()
+            || self.owner.locks_held() + self.owner.gaps_held() > 0
+            || !self.validation.is_empty()
+    }
+
     /// Whether the transaction is prepared and waits for its outcome.
     pub fn is_prepared(&self) -> bool {
         matches!(self.phase, Phase::Prepared { .. })

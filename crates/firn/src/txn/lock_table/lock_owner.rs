@@ -85,8 +85,8 @@ impl LockOwner {
         })
     }
 
-    /// Notes the referenced table for which the owner begins to wait, by its clustered index; `None`
-    /// ends the wait.
+    /// Notes the referenced table for which the owner begins to wait, by its clustered index;
+    /// `None` ends the wait.
     pub(in crate::txn) fn set_awaits(&self, table: Option<IndexId>) {
         self.awaits
             .store(table.unwrap_or_default(), Ordering::Release);
