@@ -318,19 +318,6 @@ impl Catalog {
         Ok(table)
     }
 
-    /// Makes the host's metadata locks known. Further calls have no effect.
-    pub fn set_metadata_locks(&self, locks: Arc<dyn MetadataLocks>) {
-        let _ = self.metadata_locks.set(locks);
-    }
-
-    /// As [`MetadataLocks::is_held`]; true if there is no host, or no session of it.
-    pub(crate) fn is_metadata_locked(&self, host: u64, table: &str, writes: bool) -> bool {
-        match self.metadata_locks.get() {
-            Some(locks) if host != 0 => locks.is_held(host, table, writes),
-            _ => true,
-        }
-    }
-
     /// Makes the host's collations known. Further calls have no effect.
     pub fn set_collations(&self, collations: Arc<dyn Collations>) {
         let _ = self.collations.set(collations);
