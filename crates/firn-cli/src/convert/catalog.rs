@@ -150,15 +150,11 @@ pub fn foreign_keys(client: &mut Client<'_>, schemas: &[String]) -> Result<Vec<F
             parent_column,
         ] = fields(row)?;
         let child = TableName { schema, table };
-        let last = keys.last_mut();
-        if let Some(last) = last.filter(|last| last.child == child && last.name == name) {
-            last.columns.push((column, parent_column));
-            continue;
-        }
         let (on_update, on_delete) = actions
-            .remove(&(child.clone(), name.clone()))
+            .get(&(child.clone(), name.clone()))
+            .cloned()
             .ok_or_else(|| Error::unsupported(format_args!("foreign key {name} has no rules")))?;
-        keys.push(ForeignKey {
+        let row = ForeignKey {
             name,
             child,
             parent: TableName {
@@ -168,7 +164,8 @@ pub fn foreign_keys(client: &mut Client<'_>, schemas: &[String]) -> Result<Vec<F
             columns: vec![(column, parent_column)],
             on_update,
             on_delete,
-        });
+        };
+        ForeignKey::add_row(&mut keys, row);
     }
     Ok(keys)
 }

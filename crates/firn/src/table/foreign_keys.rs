@@ -19,14 +19,14 @@
 //! comes first, and whether a row that refers to itself can go.
 
 mod cascade;
-mod check;
+mod check_stored_rows;
 mod child_rows;
 mod column_values;
 mod key_map;
 mod parent_row;
 
 pub(super) use cascade::{CascadeLink, CascadeStep};
-pub use check::check_foreign_keys;
+pub use check_stored_rows::check_foreign_keys;
 pub(super) use child_rows::RowChange;
 pub(super) use parent_row::NewReferences;
 
