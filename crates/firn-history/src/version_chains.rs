@@ -11,7 +11,7 @@
 //!
 //! The steps ([`Chains::of`]): find the statement of each element, decide the fate of each
 //! transaction, order the versions, add deletions. Then each row and statement is checked by itself
-//! (`checks`), and each transaction against its own writes (`own`).
+//! (`checks`), and each transaction against its own writes (`own_writes`).
 
 use crate::history::{
     Element, History, Op, Row, Scan, Statement, StatementStatus, Txn, TxnOutcome,
@@ -20,7 +20,7 @@ use crate::verdict::Verdict;
 use std::collections::{BTreeMap, HashMap};
 
 mod checks;
-mod own;
+mod own_writes;
 
 /// Position of a transaction in the history.
 pub(crate) type TxnIndex = usize;

@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 /// The server refuses to change the engine of such a table, in both directions.
 const VERSIONED: &str = "system versioning, with which the server does not change the engine";
 
-/// The table in which a conversion saves foreign keys ([`super::saved`]); it is never converted.
+/// The table in which a conversion saves foreign keys ([`super::saved_foreign_keys`]). It is never
+/// converted.
 pub const SAVED_TABLE: &str = "_firn_convert_constraints";
 
 /// A table that may be converted.

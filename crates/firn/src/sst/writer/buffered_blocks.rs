@@ -24,7 +24,7 @@ impl Default for Content {
 
 /// A block, with the facts about it that index, filter and properties will store.
 #[derive(Default)]
-pub(super) struct PendingBlock {
+pub(super) struct BufferedBlock {
     pub(super) content: Content,
     pub(super) separator: Vec<u8>,
     pub(super) hashes: Vec<u64>,
@@ -33,7 +33,7 @@ pub(super) struct PendingBlock {
     by_index: Vec<(IndexId, u64)>,
 }
 
-impl PendingBlock {
+impl BufferedBlock {
     pub(super) fn add(&mut self, index: IndexId, seqno: Seqno, delete: bool, raw_len: usize) {
         self.stats.add_entry(seqno, delete);
         match self.by_index.last_mut() {
@@ -87,8 +87,8 @@ const TRIAL_STEP: usize = 16;
 
 /// Blocks that wait until a trial has shown how to compress them, and the copied blocks between
 /// them.
-pub(super) struct Pending {
-    blocks: Vec<PendingBlock>,
+pub(super) struct BufferedBlocks {
+    blocks: Vec<BufferedBlock>,
     full_bytes: usize,
     raw_bytes: usize,
     /// Stored bytes of the copied blocks that wait.
@@ -99,7 +99,7 @@ pub(super) struct Pending {
     trial_stored: usize,
 }
 
-impl Pending {
+impl BufferedBlocks {
     /// `trains` says whether a dictionary is wanted, which needs more raw bytes than tuning alone.
     pub(super) fn new(trains: bool) -> Self {
         Self {
@@ -127,7 +127,7 @@ impl Pending {
         self.copied_bytes += raw_len;
     }
 
-    pub(super) fn push(&mut self, block: PendingBlock, compressor: &mut Compressor) {
+    pub(super) fn push(&mut self, block: BufferedBlock, compressor: &mut Compressor) {
         match &block.content {
             Content::Raw(raw) => {
                 if self.blocks.len().is_multiple_of(TRIAL_STEP) || self.trial_raw == 0 {
@@ -163,7 +163,7 @@ impl Pending {
         (self.raw_bytes as f64 * ratio) as u64 + self.stored_bytes as u64
     }
 
-    pub(super) fn into_blocks(self) -> Vec<PendingBlock> {
+    pub(super) fn into_blocks(self) -> Vec<BufferedBlock> {
         self.blocks
     }
 }
