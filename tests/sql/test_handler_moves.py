@@ -26,14 +26,12 @@ def _answer(session: pymysql.Connection[Any], sql: str) -> Any:
 
 
 @pytest.mark.parametrize("index", ["`PRIMARY`", "a", "u"])
-def test_moves_after_a_missing_key_agree_with_innodb(
-    server: Server, index: str, seed: int
-) -> None:
+def test_moves_after_a_missing_key_agree_with_innodb(server: Server, index: str, seed: int) -> None:
     rng = Random(f"{seed} {index}")
     sessions = []
     for engine in ENGINES:
-        server.query(f"CREATE OR REPLACE DATABASE moves_{engine}")
-        session = server.connect(f"moves_{engine}")
+        server.query(f"CREATE OR REPLACE DATABASE moves_{engine[:2]}")
+        session = server.connect(f"moves_{engine[:2]}")
         for sql in (
             f"CREATE TABLE t (id INT PRIMARY KEY, a INT, u INT UNIQUE, KEY (a)) ENGINE={engine}",
             "INSERT INTO t SELECT 10 * seq, 10 * (seq DIV 2), 10 * seq FROM mysql.seq_1_to_20",

@@ -13,9 +13,9 @@ LOCK_WAIT_TIMEOUT = 1205
 def _error_of_drop(server: Server, engine: str, before: str, since: str) -> int:
     """The error of DROP TABLE in another session, after a rollback to a savepoint behind `before`
     that takes back `since`."""
-    server.query(f"CREATE OR REPLACE DATABASE kept_{engine}")
-    session = server.connect(f"kept_{engine}")
-    other = server.connect(f"kept_{engine}")
+    server.query(f"CREATE OR REPLACE DATABASE kept_{engine[:2]}")
+    session = server.connect(f"kept_{engine[:2]}")
+    other = server.connect(f"kept_{engine[:2]}")
     with session.cursor() as cursor, other.cursor() as ddl:
         for sql in (
             f"CREATE TABLE t (id INT PRIMARY KEY, v INT) ENGINE={engine}",
