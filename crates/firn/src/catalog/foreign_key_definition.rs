@@ -5,9 +5,9 @@
 //! entries give the other one's keys. InnoDB also accepts pairs such as BINARY and VARBINARY.
 
 use super::catalog_state::CatalogState;
+use super::ddl_session::TableRename;
 use super::foreign_key::{ForeignKey, ForeignKeyColumn, ReferentialAction, is_copy};
 use super::key_columns::{IndexTrouble, leading_index, leading_index_but};
-use super::referencing_ddl::TableRename;
 use super::schema::{TableLocking, TableSchema};
 use super::table_entry::TableEntry;
 use crate::base::{Error, ForeignKeyError, ForeignKeyViolation, Result};

@@ -7,11 +7,11 @@
 use super::CATALOG_INDEX;
 use super::catalog_state::{CatalogState, RETIRED, TABLE};
 use super::counters::{Counter, Counters, INDEX_IDS, autoincrement_counter};
+use super::ddl_session::TableRename;
 use super::foreign_key::is_copy;
 use super::foreign_key_definition::ForeignKeyRequest;
 use super::index_owners::IndexOwners;
 use super::metadata_locks::MetadataLocks;
-use super::referencing_ddl::TableRename;
 use super::schema::{Collations, TableSchema};
 use super::table_entry::{IndexEntry, TableEntry};
 use crate::base::key::index_prefix;

@@ -1,5 +1,5 @@
 use super::super::super::Record;
-use super::super::super::waiter::{Parker, WakeList, WakeReason};
+use super::super::super::commit_waiter::{Parker, WakeList, WakeReason};
 use super::*;
 use crate::env::{Env, MemEnv};
 use std::path::Path;
