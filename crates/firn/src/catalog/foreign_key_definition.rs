@@ -130,7 +130,7 @@ impl CatalogState {
         let mut number = largest;
         let stays = keys.len();
         for new in &request.added {
-            // A name that the request gives twice is found before any other fault of the second key.
+            // A name that the request gives twice is found before other faults of the second key.
             let mut earlier = keys[stays..].iter().filter(|other| !other.inherited);
             if let Some(name) =
                 earlier.find_map(|other| new.name.as_ref().filter(|name| **name == other.name))
