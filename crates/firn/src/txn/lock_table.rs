@@ -132,8 +132,9 @@ pub struct Granted {
 /// insert waits for owners alone, not in a queue.
 ///
 /// **Prescribed order.** A host may have fixed the order in which transactions commit
-/// ([`WaitObserver`]). It learns of every wait, decides who is the victim of a deadlock, and spares
-/// inserts the wait for gap locks: what these would order is ordered already.
+/// ([`WaitObserver`]). The table reports every wait to the host, and asks it for the victim of a
+/// deadlock. Between two transactions whose order is fixed, an insert does not wait for a gap lock,
+/// since the lock could only order them once more.
 ///
 /// Lock order: graph → shard → registry → merged locks of an owner → its held rows, a waiter, or an
 /// owner's host. A request that need not wait takes its shard's lock and that of its own held rows;
@@ -373,8 +374,8 @@ impl LockTable {
         self.conflicts.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether another owner may have locked a gap of `index`. The caller has listed its new keys
-    /// of the index before ([`GapLockTable`]).
+    /// Whether an owner may have locked a gap of `index`. Call it after the new keys of the index
+    /// are listed in `ActiveInserts`: then no scan misses them ([`GapLockTable`]).
     pub(in crate::txn) fn may_lock_gaps(&self, index: IndexId) -> bool {
         self.gaps.may_lock(index)
     }

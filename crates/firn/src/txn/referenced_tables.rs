@@ -127,8 +127,9 @@ impl ReferencedTables {
             })
     }
 
-    /// Waits until `table` is open again. `in_deadlock` says whether the DDL waits for `owner` by
-    /// way of others; every cycle that leads through this registry has an owner that waits here.
+    /// Waits until `table` is open again. `in_deadlock` says whether the DDL that has closed it
+    /// waits for `owner`, directly or by way of others. Every deadlock with such DDL has a member
+    /// that waits here, so nobody else searches for these deadlocks.
     ///
     /// # Errors
     /// `LockTimeout`, `Interrupted`, `Deadlock`.

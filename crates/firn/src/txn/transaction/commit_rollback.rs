@@ -18,8 +18,9 @@
 
 use super::*;
 
-/// Bytes that the batch of a commit gets at once. A larger batch grows by doubling: the bytes
-/// of its entries are only known too high, if keys were written several times.
+/// A commit allocates at most this many bytes at once for its batch; a larger batch grows by
+/// doubling. The expected size is only an upper bound: it counts every version of a key, and the
+/// batch has one.
 const BATCH_ROOM_MAX: usize = 64 << 10;
 
 impl Transaction {
@@ -156,7 +157,7 @@ impl Transaction {
             return Ok((logged, changes));
         }
         let sealed = writes.seal()?;
-        // The sealed set has no file if all spilled writes were rolled back.
+        // If all spilled writes were rolled back, the sealed set has no file: log an empty batch.
         let changes = match sealed.files() {
             [] => Changes::Batch(Batch::new()),
             files => Changes::Run(files.to_vec()),

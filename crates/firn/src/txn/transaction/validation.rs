@@ -254,8 +254,8 @@ impl Transaction {
     }
 
     /// Checks that no other transaction has locked a gap in which a written key of the index lies.
-    /// It checks keys of existing rows as well as new ones: the transaction has locked the existing
-    /// rows, so another transaction cannot have locked a range that contains them.
+    /// It also checks the written keys of existing rows. That never fails wrongly: the transaction
+    /// has locked these rows, so another transaction cannot have locked a range that contains them.
     fn check_gaps(&self, index: IndexId) -> Result<()> {
         let lower = index_prefix(index);
         let upper = prefix_successor(&lower);
@@ -297,7 +297,8 @@ impl Transaction {
     }
 
     /// Whether at most one row has the declared columns `declared` at `latest`, the own writes
-    /// included.
+    /// included. If nobody has committed such a row after `since`, the check of the statement that
+    /// wrote the own row still holds.
     fn is_unique(&self, latest: &ReadPoint, declared: &[u8], since: Seqno) -> Result<bool> {
         let upper = prefix_successor(declared);
         let view = &latest.super_version;
