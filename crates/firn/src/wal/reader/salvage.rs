@@ -29,9 +29,9 @@ pub enum LogStart {
     /// The log begins in this segment; 0 stands for the first segment that ever existed.
     At(SegmentId),
     /// The first needed segment is not known, so segments may be found that recovery no longer
-    /// needs. Only the records after the last hole are salvaged. They hold every change from the
-    /// first of them on, so their newest version of a key is newer than the one in the SSTs. A
-    /// version before a hole may be older than the one in the SSTs.
+    /// needs. Only the records after the last hole are salvaged. Among them no change is missing,
+    /// so their newest version of a key is at least as new as the one in the SSTs. A version before
+    /// a hole may be older than the one in the SSTs, and would hide it.
     Unknown {
         /// Segments below this one are not needed.
         at_least: SegmentId,

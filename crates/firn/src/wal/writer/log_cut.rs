@@ -103,8 +103,8 @@ impl Wal {
             self.shared.write(group);
         }
         self.shared.wait_for(cut.lsn, true)?;
-        // An empty group has no records, so the durable position is reached even if its write
-        // failed. Ask the health whether the write succeeded.
+        // An empty group has no records, so the wait ends even if the write of the group failed:
+        // ask the health whether it did.
         self.shared.segments.health.check()?;
         Ok(cut.segment)
     }
