@@ -84,7 +84,7 @@ pub enum WaitPolicy {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Granted {
     /// Whether the owner held no lock on the key before. If it held one, even a shared one, the
-    /// caller must not release the lock because the row turned out not to match.
+    /// caller must not release the lock when the row turns out not to match.
     pub newly: bool,
     /// Whether another owner's lock blocked the request at first. Rows that the caller read before
     /// the request may be stale then.

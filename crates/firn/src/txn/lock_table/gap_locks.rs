@@ -431,8 +431,8 @@ impl GapLockTable {
         self.slot(index).owners.load(Ordering::Acquire) != 0
     }
 
-    /// Joins the inserts that wait, if another owner has locked a range with `key`. The caller
-    /// holds the graph lock.
+    /// If another owner has locked a range with `key`, adds the insert of `key` by `owner` to the
+    /// inserts that wait, and returns its request. The caller holds the graph lock.
     pub(super) fn enqueue(&self, owner: &Arc<LockOwner>, key: &[u8]) -> Option<Arc<LockRequest>> {
         let index = index_of(key);
         let mut indexes = self.slot(index).indexes.lock();

@@ -138,8 +138,9 @@ impl Transaction {
         Ok(())
     }
 
-    /// Passes the own writes to `log`, which appends them to the log. Of spilled writes it appends
-    /// the names of their files; once that record is appended, the log owns the files.
+    /// Passes the transaction's writes to `log`, a function that appends a record of them to the
+    /// log. Of spilled writes the record has the names of their files; once it is appended, the log
+    /// owns the files.
     pub(super) fn hand_over<T>(
         &mut self,
         log: impl FnOnce(&TransactionContext, &Arc<Changes>, &[(u64, CounterValue)]) -> Result<T>,

@@ -12,9 +12,9 @@
 //! The locks are held until the commit is visible, so the next validation of one of the keys either
 //! fails at the lock or finds the new version. `commit_prepared` has nothing left to check.
 //!
-//! - **Progress.** Of all validations that meet at keys, the one that holds the greatest of these
-//!   keys does not fail at a lock: a transaction that holds the key where it would fail holds a
-//!   greater one. So transactions never make all of each other fail.
+//! - **Progress.** Validations never make all of each other fail at locks. Each locks its keys in
+//!   order, so the key at which it fails is greater than all keys that it holds, and another one
+//!   holds that key. So the validation that holds the greatest key has not failed at a lock.
 //! - **No deadlock.** A validation never waits.
 //! - **Old versions.** A compaction gives a version that all live snapshots see the seqno 0, and
 //!   drops a deletion that all see. So the transaction keeps a snapshot from its first noted read
@@ -23,8 +23,8 @@
 //! Rejected: waiting for the transaction that has locked a key. If it commits, which is nearly
 //! certain by then, the validation fails anyway; and the server forbids waits for locks in prepare
 //! and commit, where other transactions already wait for this one. Rejected as well: comparing with
-//! the write sets of recently committed transactions. They would have to be kept for the oldest
-//! transaction, and transactions that lock would have to keep theirs, too.
+//! the write sets of recently committed transactions. They would have to be kept as long as an
+//! older transaction runs, even those of transactions that lock their rows.
 
 use super::*;
 use crate::base::InternalIterator;
