@@ -154,8 +154,9 @@ pub fn missing_between(
     Ok(header.map_or(Some(expected), |header| lost_between(expected, &header, 0)))
 }
 
-/// The segments that were part of the log and now have no file or no intact header, by the rules of
-/// [`lost_between`]. `known`: the log begins with segment `first`.
+/// For each gap in the ids of `headers`, a segment that was part of the log and now has no file or
+/// no intact header, if there is one by the rules of [`lost_between`]. `known`: the log begins with
+/// segment `first`.
 fn gone(headers: &[SegmentHeader], first: SegmentId, known: bool) -> Vec<SegmentId> {
     let mut gone = Vec::new();
     let mut expected = (known && first > 0).then_some(first);

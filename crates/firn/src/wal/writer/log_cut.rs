@@ -55,8 +55,9 @@ impl Wal {
 
     /// Ends the current segment behind all records that were appended so far; later records go to
     /// the next segment. This function does no I/O: the caller must pass the result to
-    /// [`Self::finish_cut`]. Returns `None` if no prepared next segment is there, because the log
-    /// has used it since [`Self::prepare_cut`]. The caller then prepares one again.
+    /// [`Self::finish_cut`]. Returns `None` if no next segment with enough room is prepared any
+    /// more, because the log has used it since [`Self::prepare_cut`]. The caller then prepares one
+    /// again.
     ///
     /// # Errors
     /// `Poisoned` if the log has failed, `ShutDown` after [`Self::close`].
