@@ -12,7 +12,7 @@ use crate::write::Changes;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Pins the log segment of a prepared transaction's record: the id of its pin.
+/// Id of a log pin, which keeps the log from the segment of a transaction's prepare record on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PreparedLogPin(pub(super) u64);
 
