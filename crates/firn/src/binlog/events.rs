@@ -43,7 +43,7 @@ pub(super) enum NextEvent<'a> {
         /// The first bytes of the event's body, [`KEPT`] at most.
         body: &'a [u8],
     },
-    /// The file ends with its last event.
+    /// The file ends here, and no part of an event is left.
     End,
     /// The file ends within an event, or the length in an event's header is wrong.
     Torn,
