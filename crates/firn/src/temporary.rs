@@ -52,7 +52,7 @@ const INDEX_IDS_MAX: u64 = 1 << 24;
 pub struct EphemeralDb {
     db: Arc<Db>,
     host: Arc<Db>,
-    /// Whether new tables go there.
+    /// Whether new tables go to this database.
     is_current: AtomicBool,
 }
 
@@ -62,7 +62,7 @@ impl EphemeralDb {
         &self.db
     }
 
-    /// Whether new tables go there.
+    /// Whether new tables go to this database.
     fn is_current(&self) -> bool {
         self.is_current.load(Ordering::Relaxed)
     }
