@@ -38,7 +38,7 @@ struct ActivePart {
     number: AtomicUsize,
     /// Counts the new keys that have been written by transactions of this part.
     written: AtomicU64,
-    /// By the address of the owner.
+    /// The new keys of each transaction, by the address of its owner.
     inserters: Mutex<HashMap<usize, UncommittedKeys, BuildHasherDefault<AddressHasher>>>,
 }
 

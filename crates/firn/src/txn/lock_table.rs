@@ -328,7 +328,7 @@ impl LockTable {
     /// prepared and may outlive its session: it reads no more, so its reads need no protection.
     pub fn release_reads(&self, owner: &Arc<LockOwner>) {
         self.gaps.release_all(owner);
-        // No request waits for merged locks.
+        // No request waits for merged locks, so their release wakes nobody.
         let _shared = owner.merged.lock().take_shared();
         let keys = owner.held.lock().keys.clone();
         // Release the newest locks first: `release` searches `held.keys` from its end.

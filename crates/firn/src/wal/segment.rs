@@ -376,7 +376,8 @@ impl Segments {
             }
             if size == self.size && is_own() {
                 let keeps = || self.spare.lock().len() < self.spare_max;
-                // Open the file without the lock.
+                // Open the file without the lock of `spare`, for which `take_spare` would have to
+                // wait.
                 let file = keeps().then(|| self.env.open_log(&self.path(id), false, self.direct));
                 let mut spare = self.spare.lock();
                 if let Some(file) = file

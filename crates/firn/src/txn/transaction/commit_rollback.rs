@@ -281,7 +281,8 @@ impl Transaction {
         } = std::mem::replace(&mut self.phase, Phase::Idle)
         {
             let inserting = self.leave_inserts();
-            // The list of the tables goes with the entry.
+            // The entry lists the tables that the transaction relies on: give them up before it is
+            // replaced.
             self.rely_on_nothing();
             self.cx.transactions.remove(&self.entry);
             self.entry = self.cx.transactions.add(&fresh_owner);
