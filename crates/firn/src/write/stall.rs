@@ -133,7 +133,7 @@ impl StallGate {
         self.adjust(&state);
     }
 
-    /// A compaction begins.
+    /// Notes that a compaction begins.
     pub fn job_begins(&self) {
         let now = self.env.monotonic_micros();
         self.state.lock().drain.job_begins(now);

@@ -73,7 +73,7 @@ impl CommitRecord<'_> {
 pub struct Committed {
     /// Its seqno.
     pub seqno: Seqno,
-    /// Its end in the log.
+    /// The position in the log behind its record.
     pub lsn: Lsn,
 }
 

@@ -200,7 +200,7 @@ impl Pipeline {
         };
         for id in files {
             match store.keep(FileKind::Sst, &[id]) {
-                // The transaction has ended meanwhile.
+                // The transaction has ended meanwhile, and its files were removed.
                 Err(gone) if *gone.kind() == ErrorKind::NotFound => {}
                 kept => kept?,
             }

@@ -46,12 +46,12 @@ impl<'a> CommitGuard<'a> {
         }
     }
 
-    /// The commit gets this seqno.
+    /// Notes that the commit gets this seqno.
     pub(super) fn takes(&mut self, seqno: Seqno) {
         self.seqno = Some(seqno);
     }
 
-    /// Its record ends at `lsn`.
+    /// Notes that the record of the commit ends at `lsn`.
     pub(super) fn appended(&mut self, lsn: Lsn) {
         self.lsn = Some(lsn);
     }
@@ -63,14 +63,14 @@ impl<'a> CommitGuard<'a> {
         self.memtable = Some(Arc::clone(memtable));
     }
 
-    /// It has inserted all of its entries.
+    /// Notes that the commit has inserted all of its entries into the memtable.
     pub(super) fn wrote(&mut self) {
         if let Some(memtable) = self.memtable.take() {
             memtable.writers_end();
         }
     }
 
-    /// It is published, or hidden for good.
+    /// Ends the watch: the commit is published, or hidden for good.
     pub(super) fn ends(mut self) {
         self.seqno = None;
     }

@@ -1,8 +1,8 @@
 //! Computes how many bytes a second pass the gate. Pure functions.
 //!
-//! The pressure *p* of a [`StallReason`] is the background work that it stands for, as a share of a
-//! limit. Below one half, a reason does not slow writers. From there its rate is g(p) × C, where C
-//! is the rate at which the work is drained, measured while it runs: g is 2 at one half, 1 at 1,
+//! The pressure *p* of a [`StallReason`] says how far its background work lags behind what is
+//! allowed. Below one half, a reason does not slow writers. From there its rate is g(p) × C, where
+//! C is the rate at which the work is drained, measured while it runs: g is 2 at one half, 1 at 1,
 //! one half at 2, and linear in between. The gate takes the lowest rate of all reasons. So p
 //! settles where g(p) × C is what the writers want or the work can do, and the rate moves with p,
 //! never step by step from its own last value.
@@ -39,17 +39,17 @@ const STOP: f64 = 2.0;
 /// The lowest rate of the gate, bytes a second, however slow background work was measured.
 const RATE_MIN: f64 = 256.0 * 1024.0;
 
-/// Outstanding background work, by reason, as a share of its limit: below ½ writers are not slowed,
+/// How far background work lags behind what is allowed, by reason: below ½ writers are not slowed,
 /// at 1 they are slowed to the rate at which the work is drained.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Pressure {
-    /// Frozen memtables; at 2 writers stop.
+    /// From the number of frozen memtables; at 2 writers stop.
     pub memtables: f64,
-    /// Depth of L0; at 2 writers stop.
+    /// From the depth of L0; at 2 writers stop.
     pub l0: f64,
-    /// Bytes that levels are over their targets.
+    /// From the bytes by which levels exceed their targets.
     pub debt: f64,
-    /// Bytes above the last level.
+    /// From the bytes that a full compaction would free.
     pub space: f64,
 }
 
@@ -63,7 +63,7 @@ impl Pressure {
         ]
     }
 
-    /// The largest share.
+    /// The largest pressure, and its reason.
     pub fn largest(&self) -> (f64, StallReason) {
         let shares = self.shares();
         let larger = |a: (f64, StallReason), b: (f64, StallReason)| if b.0 > a.0 { b } else { a };
@@ -75,7 +75,7 @@ impl Pressure {
         self.stops_for_memtables() || self.l0 >= STOP
     }
 
-    /// Whether they must wait for a flush.
+    /// Whether writers must wait for a flush, because too many memtables are frozen.
     pub fn stops_for_memtables(&self) -> bool {
         self.memtables >= STOP
     }
@@ -139,7 +139,7 @@ impl FlushRatio {
 /// run, without idle times.
 #[derive(Debug, Default)]
 pub(super) struct Drain {
-    /// Stored bytes of flushes.
+    /// Bytes that flushes have stored, and the time that the flushes took.
     flushes: DecayingSum,
     /// Stored bytes that compactions take out of L0, and the time in which at least one compaction
     /// runs.
