@@ -129,7 +129,7 @@ impl TemporaryTables {
         self.known.read().tables.get(name).cloned()
     }
 
-    /// Creates a table. `autoincrement` is its first AUTO_INCREMENT value. `session` are the
+    /// Creates a table. `autoincrement` is its first AUTO_INCREMENT value. `session` has the
     /// transactions of the session that creates it.
     ///
     /// # Errors
