@@ -326,7 +326,7 @@ fn is_newer(latest: &ReadPoint, key: &[u8], since: Seqno) -> Result<bool> {
     if !read::changed_since(view, key, since, latest.seqno) {
         return Ok(false);
     }
-    // `changed_since` does not search files, so read the newest version from them.
+    // For a key in files, `changed_since` answers `true` without a search: read its newest version.
     let newest = read::get(view, key, latest.seqno, |key, _| key.seqno)?;
     Ok(newest.is_some_and(|newest| newest > since))
 }

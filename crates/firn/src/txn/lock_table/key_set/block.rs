@@ -297,8 +297,8 @@ impl Block {
         }
     }
 
-    /// Finds the step to which `key` belongs, which is greater than the first and at most the last
-    /// key.
+    /// Finds the step to which `key` belongs. `key` is greater than the first key and at most the
+    /// last one.
     fn find<'a>(&'a self, first: &[u8], key: &[u8]) -> StepMatch<'a> {
         let mut input = &self.steps[..];
         let mut before = first.to_vec();
