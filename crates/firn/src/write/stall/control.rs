@@ -43,13 +43,13 @@ const RATE_MIN: f64 = 256.0 * 1024.0;
 /// at 1 they are slowed to the rate at which the work is drained.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Pressure {
-    /// From the number of frozen memtables; at 2 writers stop.
+    /// Pressure from the number of frozen memtables; at 2 writers stop.
     pub memtables: f64,
-    /// From the depth of L0; at 2 writers stop.
+    /// Pressure from the depth of L0; at 2 writers stop.
     pub l0: f64,
-    /// From the bytes by which levels exceed their targets.
+    /// Pressure from the bytes by which levels exceed their targets.
     pub debt: f64,
-    /// From the bytes that a full compaction would free.
+    /// Pressure from the bytes that a full compaction would free.
     pub space: f64,
 }
 
