@@ -11,8 +11,8 @@ use crate::base::Result;
 use crate::base::health::FullDisk;
 use std::sync::atomic::Ordering;
 
-/// While the prepare records of all prepared transactions are larger than this share of the limit,
-/// the limit counts as larger: logging them again must not write more log than it gives back.
+/// The limit counts as at least this many times the size of the prepare records of all prepared
+/// transactions. Otherwise logging them again could write more log than it gives back.
 const PREPARED_SHARE: u64 = 4;
 
 impl BackgroundWork {
