@@ -1,5 +1,5 @@
-//! Makes a data directory from a backup (`firn restore`). Nothing is overwritten, and the copy
-//! appears at once ([`stage`]).
+//! Makes a data directory from a backup (`firn restore`). Nothing is overwritten, and one rename
+//! makes the complete copy appear ([`staging`]).
 
 mod engine_directory;
 mod in_doubt;

@@ -91,7 +91,8 @@ fn a_schema_that_is_not_named_keeps_linked_tables() {
 
 #[test]
 fn a_conversion_goes_on_where_it_ended() {
-    // All keys were saved; b_a was dropped and c_b not; a is converted; x_y was added again.
+    // The first conversion saved all three keys, dropped b_a and x_y, converted a, x and y, and
+    // added x_y again. It had not dropped c_b yet.
     let tables = vec![
         table("a", FIRN),
         table("b", INNODB),
