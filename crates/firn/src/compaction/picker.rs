@@ -52,8 +52,9 @@ const TOMBSTONE_SHARE: u64 = 50;
 /// [`DENSE_MIN`].
 const DENSE_SHARE: u64 = 10;
 
-/// Number of dense deletions from which on [`DENSE_SHARE`] applies. A scan that skips as many in
-/// one move reports the range as well; this rule comes before the report.
+/// [`DENSE_SHARE`] applies from this number of dense deletions on. A scan that skips as many at
+/// once reports the range, which makes a compaction due as well; this rule acts before any scan is
+/// slow.
 const DENSE_MIN: u64 = 1000;
 
 /// Files above the last level are compacted down when they refer to more than this share (percent)
@@ -72,8 +73,8 @@ pub struct PickerContext<'a> {
     pub retired: &'a RetiredIndexes,
     /// The oldest seqno at which a read may stand ([`super::Snapshots::oldest`]).
     pub oldest_read: Seqno,
-    /// Ranges in which scans skipped too much. The caller removes a range once a job for it has
-    /// run, and adds it again only after the oldest snapshot has moved.
+    /// Ranges in which scans have skipped too many deletions or old versions. The caller removes a
+    /// range once a job for it has run, and adds it again only after the oldest snapshot has moved.
     pub reported: &'a [KeyRange],
     /// How far to go towards the resting state.
     pub rest: RestGoal,
@@ -360,8 +361,9 @@ impl PickerContext<'_> {
         })
     }
 
-    /// The job that moves `files[seed]` to `output`, together with neighbours that lie within the
-    /// files it overlaps there and fit into the job's size.
+    /// The job that moves `files[seed]` to `output`. It takes neighbours of these files along whose
+    /// keys lie within the range of the files that it rewrites in `output`, up to the size of a
+    /// job.
     fn down(
         &self,
         level_targets: &LevelTargets,
