@@ -449,7 +449,8 @@ impl VersionSet {
                 rotated.map_err(NoEffect)?;
             }
         }
-        // After an edit that only adds files, space must be left for edits that remove files.
+        // An edit that only adds files must leave space behind the manifest. Then edits that remove
+        // files still fit when the disk is full.
         let left = match edit.removed.is_empty() && !edit.added.is_empty() {
             true => LEFT_BY_ADDITIONS,
             false => 0,
@@ -754,7 +755,7 @@ fn rotate(
     state: &mut ManifestState,
 ) -> Result<ManifestWriter> {
     let id = next_file_id.fetch_add(1, Ordering::Relaxed);
-    // The next open would report an id beyond the epoch as corruption.
+    // Refuse an id beyond the epoch, because the next open would report it as corruption.
     if id + 1 >= end_of_ids(state.epoch()) {
         return Err(Error::unsupported(format!(
             "the ids of epoch {} are used up",
