@@ -168,8 +168,8 @@ fn lives(process: u32) -> bool {
 /// Removes the directories in `parent` that killed backups have left behind: the process in the
 /// name no longer runs, and nobody holds the lock. Returns remarks for the user.
 ///
-/// A new checkpoint has no lock for a moment, and then only its running process protects it. So call
-/// this, if possible, while no other backup of this server can make a checkpoint.
+/// A new checkpoint has no lock for a moment, in which only the process in its name protects it. So
+/// call this, if possible, while no other backup of this server can make a checkpoint.
 pub fn remove_left_behind(parent: &Path) -> Result<Vec<String>> {
     let failed = |e: std::io::Error| Error::io(&e, parent.display());
     let mut notes = Vec::new();
