@@ -283,7 +283,8 @@ impl Archiver {
             Some(&last) if known == Some(last + 1) => return Ok(last + 1),
             Some(&last) => {
                 self.require_ours(last)?;
-                // An attempt that failed may have just created its name; make it durable.
+                // Make the segment's name durable: the attempt that created it may have failed
+                // before it synced the directory.
                 env.sync_dir(archive)?;
                 wal.keep_from(last);
                 last + 1
