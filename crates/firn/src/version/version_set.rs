@@ -347,8 +347,9 @@ impl VersionSet {
     /// Until the guard is dropped, no file is deleted: neither one that is in a state returned by
     /// [`Self::state`] during the hold, nor one that later log records name.
     pub fn hold_files(&self) -> FileDeletionHold {
-        // Under the lock under which a deletion checks for holds and takes its file. Otherwise a
-        // file that became obsolete after the hold began could be taken by a check before it.
+        // Count the hold under the lock under which a deletion looks for holds and takes its file.
+        // Otherwise a deletion that has seen no hold could take a file that becomes obsolete after
+        // the hold began.
         self.ctx
             .source
             .between_deletions(|| self.held.fetch_add(1, Ordering::SeqCst));
