@@ -654,7 +654,8 @@ impl BackgroundWork {
         let _in_order = self.telling.lock();
         let super_version = self.super_versions.pin();
         let mut pressure = pressure(&super_version, &self.options, &self.extra);
-        // The gate stops writers at pressure 2.
+        // Writers stop at pressure 2, which means here that frozen memtables fill all of their
+        // room.
         let memory = 2.0 * self.memory.pressure(&super_version);
         pressure.memtables = pressure.memtables.max(memory);
         self.stall.set_pressure(pressure);

@@ -1,9 +1,9 @@
 //! Keeps the log that a recovery would replay within `max_wal_size`.
 //!
-//! Two things keep log segments: memtables, which freeze when the log behind them reaches half of
-//! the limit ([`crate::write::Pipeline`]), and prepared transactions, which this module has logged
-//! again. An unreachable log archive and a checkpoint in progress keep segments, too, but a
-//! recovery does not replay these.
+//! Two things keep log segments: memtables, which are frozen when the log from their first segment
+//! on reaches half of the limit ([`crate::write::Pipeline`]), and prepared transactions, which this
+//! module logs again at the end of the log. An unreachable log archive and a checkpoint in progress
+//! keep segments, too, but a recovery does not replay these.
 
 use super::Db;
 use super::background::BackgroundWork;

@@ -74,7 +74,7 @@ struct GcCandidate {
     file: Arc<BlobFile>,
     /// Live bytes, as the SSTs and memtables count them.
     live: u64,
-    /// Bytes lost since the last collection.
+    /// Bytes of garbage in the file, without what the last collection had to leave.
     lost: u64,
     refs: u64,
 }
@@ -174,8 +174,9 @@ impl BackgroundWork {
             return Ok(None);
         }
         let aside = self.blob_gc.quarantined.lock().clone();
-        // Choose files before pinning the super version: a transaction that releases a file has
-        // made its references visible first.
+        // Choose files before pinning the super version. A transaction makes its references visible
+        // before it releases a file, so the super version has every reference to a file that nobody
+        // holds.
         let idle = files
             .into_iter()
             .filter(|f| !f.grows() && !f.is_held() && !aside.contains(&f.id()));

@@ -91,9 +91,9 @@ pub(in crate::db) fn install_found(
     Ok(())
 }
 
-/// The edit that adds the files at `level`. All their entries have seqno 0. That is safe: no
-/// catalog entry names their indexes yet, and the one to come carries the seqno from which they are
-/// visible.
+/// The edit that adds the files at `level`. All their entries have seqno 0, so every snapshot sees
+/// them. That is safe: no catalog entry names their indexes yet, and the catalog entry that will
+/// name them says from which seqno on they are visible.
 fn edit_of(files: Vec<FileMeta>, level: u8, run: u64, counters: Vec<(u64, CounterValue)>) -> Edit {
     let files = files.into_iter();
     let added = files.map(|meta| (level, run, meta.with_external_seqno(0)));

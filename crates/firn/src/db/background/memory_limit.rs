@@ -58,7 +58,8 @@ struct MemoryDemand {
 struct MemorySplit {
     /// The block cache, and the memory that open files keep.
     blocks: u64,
-    /// The part of `blocks` that may be pinned by choice.
+    /// Limit of all pins, a part of `blocks`. Beyond it a file gets only the pins that it cannot do
+    /// without.
     pins: u64,
     rows: u64,
     /// Size at which a memtable freezes.
@@ -144,7 +145,7 @@ pub(in crate::db) struct MemoryArbiter {
     current: Mutex<Option<MemorySplit>>,
     /// Memory of the memtables of ephemeral databases that use this database's limit.
     beside: Arc<MemoryTracker>,
-    /// Of an ephemeral database.
+    /// Set if this is the arbiter of an ephemeral database.
     guest: Option<GuestMemory>,
 }
 

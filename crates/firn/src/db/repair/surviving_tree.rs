@@ -137,9 +137,9 @@ fn blobs_moved(
     Ok(moved)
 }
 
-/// Reports a manifest that lost its end at the border of an edit, and so looks whole. Such a
-/// manifest needs files or log segments that were removed since, and does not name the files that
-/// replaced them. (Damage within a segment is no sign of that.)
+/// Reports a manifest whose end was lost at the border between two edits, so that it looks intact.
+/// Such a manifest names files, or needs log segments, that were removed since, and does not name
+/// the files that replaced them. (Damage within a log segment does not indicate a lost end.)
 fn doubt(damaged_db: &ReadOnlyDb, tree: &ReadOnlyTree) -> Result<Option<Error>> {
     let known = &tree.state.files;
     let there = damaged_db.source().store().list()?;
