@@ -193,7 +193,8 @@ fn a_source_that_rotted_is_not_backed_up() {
         let line = ["backup", text(&place.target), "--from-dir"];
         json(&[&line[..], &[text(&place.data())]].concat())
     };
-    // Choose SSTs without the catalog, since the catalog's is read before anything is sent.
+    // Damage SSTs without entries of the catalog: a damaged catalog ends the backup before it sends
+    // anything.
     let [first, last] = [ssts.len() / 2, ssts.len() / 2 + 1].map(|at| &ssts[at]);
     rot(first);
     rot(last);
@@ -513,7 +514,7 @@ fn a_directory_with_a_table_set_aside_by_an_alter_is_refused() {
     assert_eq!(code, 4, "{error}");
     assert!(error["error"].as_str().unwrap().contains(set_aside));
     place.expect_no_backup();
-    // The server gives the table its name back when it starts.
+    // Give the table its name back, as the server does when it starts.
     let db = open(&place.source).unwrap();
     db.catalog().rename(set_aside, "d/u").unwrap();
     db.close().unwrap();
