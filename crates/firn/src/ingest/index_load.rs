@@ -294,7 +294,8 @@ impl Sorters {
         let count = self.sorters.len();
         let waiting: Mutex<VecDeque<(usize, Sorter)>> =
             Mutex::new(self.sorters.into_iter().enumerate().collect());
-        // Smallest number of a failed sorter. Sorters with larger numbers do not start, and stop.
+        // Smallest number of a failed sorter. Sorters with larger numbers do not start; running
+        // ones stop.
         let failed = AtomicU64::new(u64::MAX);
         let done: Mutex<Vec<(usize, Finished)>> = Mutex::default();
         let pacer = &self.pacer;
