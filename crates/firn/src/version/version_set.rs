@@ -709,8 +709,8 @@ impl VersionSet {
         let present: HashSet<u64> = on_disk.iter().copied().collect();
         let missing: Vec<_> = live.keys().filter(|id| !present.contains(id)).collect();
         if !missing.is_empty() {
-            // Something unknown has removed files of the tree. Remove no others, which might help a
-            // repair.
+            // Files of the tree are missing, and nobody knows why. Remove no stray files: a repair
+            // may need them.
             let what = format!("SSTs {missing:?} are missing; no stray file is removed");
             self.ctx.listener.log(Severity::Error, &what);
             return;
