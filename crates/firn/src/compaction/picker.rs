@@ -35,8 +35,8 @@ const MOVE_OVERLAP_MAX: u64 = 20;
 const JOB_SIZE_MAX: u64 = 16;
 
 /// If the base level is exactly at its target, L0 goes first once it is this many times deeper than
-/// `l0_compaction_runs`. A deep L0 and a base that is not overfull cost the fewest writes for their
-/// space.
+/// `l0_compaction_runs`. Of the ways to use some disk space, a deep L0 over a base that is not
+/// overfull costs the fewest writes.
 const L0_DEPTH: f64 = 3.0;
 
 /// A file of the last level is rewritten if more than this share of its entries (percent) is
@@ -119,8 +119,8 @@ pub fn changes_at_rest(file: &FileMeta, retired: &RetiredIndexes, oldest_read: S
 
 /// Entries of a file of the last level that a rewrite certainly drops.
 fn garbage(file: &FileMeta, retired: &RetiredIndexes, oldest_read: Seqno) -> u64 {
-    // If some version is newer than the oldest read, the metadata do not tell which versions must
-    // stay.
+    // If some version is newer than the oldest read, a snapshot may need some of the old versions,
+    // and the metadata do not tell which. Then count none as garbage.
     let dead = file.deletes.max(file.superseded);
     let dead = if file.max_seqno <= oldest_read {
         dead
