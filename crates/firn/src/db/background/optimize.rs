@@ -69,9 +69,8 @@ impl BackgroundWork {
     fn optimize_step(&self, order: &RestOrder) -> Result<RestStep> {
         self.health.check()?;
         let retired = self.retired();
-        // Ask for running jobs before picking, not after. Otherwise a job that conflicts with the
-        // only work left could end in between: the picker finds no job, and nothing shows that work
-        // is left.
+        // Look for running jobs before picking. Such a job may make the picker refuse the last job
+        // for the ranges; if it ended before this look, the ranges would seem to be at rest.
         let was_busy = {
             let running = self.running.lock();
             let mut ranges = order.ranges.iter();
