@@ -224,8 +224,8 @@ fn a_backup_that_was_cut_short_is_none_and_the_next_one_goes_on() {
     let place = TestDirs::new();
     grown(&place).db.close().unwrap();
     let first = place.back_up();
-    // Remove the object that describes the backup, as if its last step had not happened: no object
-    // names the files.
+    // Remove the object that describes the backup, as if the backup had ended before its last step:
+    // no object names the files.
     let entries = place.target.join("backups");
     for entry in entries.read_dir().unwrap() {
         std::fs::remove_file(entry.unwrap().path()).unwrap();

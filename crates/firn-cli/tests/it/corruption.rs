@@ -346,7 +346,7 @@ fn what_a_newer_version_wrote_is_not_called_damage() {
         SstReader::open(file, id, names[0].clone(), cache).unwrap()
     };
     let block = reader.blocks().unwrap().iter().next().unwrap().bytes as usize;
-    // Once the footer gets a feature that only a newer version knows, once a block becomes
+    // First give the footer a feature that only a newer version knows, then mark a block as
     // encrypted.
     let footer = whole.len() - 72;
     for (at, len, byte, value) in [(footer, 64, 48, 2), (0, block, 2, 1)] {

@@ -9,10 +9,10 @@ use firn::db::Db;
 const SERVER_XID: &[u8] = b"MySQLXid";
 const XID_HEAD: usize = 10;
 
-/// Settles the prepared transactions of a restored copy. Rolls back transactions that the server
-/// itself prepared to commit them: at the restored point they are not committed. XA transactions of
-/// clients stay prepared in a whole copy. In a copy of some tables they are rolled back, too,
-/// because their changes of other tables are missing.
+/// Settles the prepared transactions of a restored copy. Rolls back the server's own transactions,
+/// which it prepared as the first phase of their commit: at the restored point they are not
+/// committed. XA transactions of clients stay prepared in a whole copy. In a copy of some tables
+/// they are rolled back, too, because their changes of other tables are missing.
 pub fn settle_prepared(db: &Db, whole: bool, notes: &mut Vec<String>) -> Result<usize> {
     let mut rolled_back = 0;
     for xid in db.prepared_xids() {

@@ -91,8 +91,8 @@ fn a_schema_that_is_not_named_keeps_linked_tables() {
 
 #[test]
 fn a_conversion_goes_on_where_it_ended() {
-    // The first conversion saved all three keys, dropped b_a and x_y, converted a, x and y, and
-    // added x_y again. It had not dropped c_b yet.
+    // State after earlier conversions: all three keys are saved, b_a is dropped and c_b is not, a,
+    // x and y are converted, and x_y is in force again.
     let tables = vec![
         table("a", FIRN),
         table("b", INNODB),
