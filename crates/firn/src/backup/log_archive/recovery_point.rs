@@ -12,7 +12,7 @@
 //!
 //! ```text
 //! commit 1 at 100 · clock, binlog ends at 100 · change 2 · commit 3 at 200
-//!                 ^ wish 100                             ^ wish 101
+//!                 ^ wanted 100                           ^ wanted 101
 //! ```
 
 use super::{archived_segments, coverage};
