@@ -38,13 +38,16 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// A file is a candidate if at least this share of its bytes is garbage, percent, and reading the
-/// SSTs that name the file costs less than the room that the garbage gives back.
+/// A file is a candidate if at least this share of its bytes is garbage, percent. If the SSTs that
+/// name the candidates have more bytes than the garbage of all candidates, only files with more
+/// garbage are collected: see [`LOST_SHARE_AT_ANY_COST`].
 const LOST_SHARE: u64 = 8;
-/// A file of which this share is garbage is a candidate at any cost, percent.
+/// A file of which at least this share is garbage is collected whatever it costs to read the SSTs,
+/// percent.
 const LOST_SHARE_AT_ANY_COST: u64 = 30;
 
-/// Upper bound for the references collected at once; they are kept in memory.
+/// Further files are collected in the same scan only while the files together have at most this
+/// many references, because the references are kept in memory. A single file may have more.
 const REFS_MAX: u64 = 1 << 20;
 
 /// A file is rewritten if holes would leave more garbage than this share of it, percent.
