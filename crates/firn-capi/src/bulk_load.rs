@@ -24,8 +24,9 @@ pub const FIRN_BULK_ONE_BY_ONE: u32 = 2;
 
 /// Inserts a row into the target of a copying ALTER: nobody else sees the table until
 /// `firn_bulk_end`. `flags` are `FIRN_BULK_ONE_BY_ONE`, `FIRN_WRITE_NO_UNIQUE_SECONDARY_CHECK` and
-/// `FIRN_WRITE_NO_FOREIGN_KEYS`. Foreign keys that the table does not inherit are checked.
-/// The other arguments are those of `firn_insert`.
+/// `FIRN_WRITE_NO_FOREIGN_KEYS`. The call checks the table's foreign keys, except those that the
+/// table to replace has too: its rows have been checked already. The other arguments are those of
+/// `firn_insert`.
 ///
 /// # Safety
 /// Those of `firn_insert`.
@@ -65,7 +66,7 @@ pub unsafe extern "C" fn firn_bulk_insert(
     })
 }
 
-/// The session's load into the table of `whole`. The first row of a table begins its load.
+/// The session's load into the table of `whole`. Begins the load if this is the table's first row.
 fn load_of<'a>(
     session: &'a mut firn_session,
     whole: &firn_table,

@@ -25,8 +25,9 @@ pub struct firn_cursor {
 pub enum firn_read_mode {
     /// The transaction's snapshot, without locks.
     FIRN_READ_SNAPSHOT = 0,
-    /// The latest committed rows, each locked shared. In an optimistic table: the rows of the
-    /// snapshot, which the commit validates; so for the next mode.
+    /// The latest committed rows, each locked shared. In an optimistic table this mode and the next
+    /// one read the transaction's snapshot and lock nothing; the commit validates the rows that
+    /// they return.
     FIRN_READ_LOCK_SHARED = 1,
     /// The latest committed rows, each locked exclusively.
     FIRN_READ_LOCK_EXCLUSIVE = 2,
@@ -197,9 +198,9 @@ pub unsafe extern "C" fn firn_cursor_close(cursor: *mut firn_cursor) {
     guard_value((), || drop(unsafe { unbox(cursor) }));
 }
 
-/// The part of a column's value that suffices if the value lies out of line: `prefix` bytes from
-/// its beginning. With `length`, the record gets a value of the whole value's length, with zeros
-/// after the prefix.
+/// The part of a column's value that the statement needs: `prefix` bytes from its beginning. The
+/// cursor reads only this part if the value lies out of line. With `length`, the record gets a
+/// value of the whole value's length, with zeros after the prefix.
 #[repr(C)]
 pub struct firn_partial_column {
     /// Number of the column.
@@ -222,10 +223,10 @@ impl firn_partial_column {
 
 /// Chooses the columns to decode. `bitmap` has bit `i % 8` of byte `i / 8` for column `i`; NULL
 /// means all columns. `key_only` decodes the columns of the index and of the primary key from the
-/// index entry alone. `parts` names columns whose values out of line need to be read only in part.
-/// Short values and values of locked rows are still read whole, except for BLOBs of which only the
-/// length is needed: a statement that neither reads nor writes such a BLOB passes it unread in both
-/// records of `firn_update`.
+/// index entry alone. `parts` names the columns of which the cursor reads only a part if the value
+/// lies out of line. The cursor still reads short values whole. It also reads the values of locked
+/// rows whole, except BLOBs of which only the length is needed: a statement that neither reads nor
+/// writes such a BLOB passes both records to `firn_update` without the BLOB's bytes.
 ///
 /// # Safety
 /// `cursor` is live and this thread's. `bitmap` is NULL or has a bit for each column; `parts` has
@@ -285,10 +286,11 @@ pub unsafe extern "C" fn firn_cursor_end_range(
     })
 }
 
-/// Locks the entries that begin with a key image as one thing, exclusively and until the
-/// transaction ends, whether there are any or not. Until the cursor is reset its scans end with
-/// these entries, and lock no gaps. For a check that precedes a write: the same check of another
-/// transaction waits. An image of no bytes stands for the whole index.
+/// Takes one exclusive lock that stands for all entries whose keys begin with a key image, and
+/// keeps it until the transaction ends. It takes the lock even if there is no such entry. Until the
+/// cursor is reset, its scans end with these entries and lock no gaps. A statement calls this
+/// before it checks a key that it is about to write, so that the same check of another transaction
+/// waits. An image of no bytes stands for the whole index.
 ///
 /// # Safety
 /// The cursor and its session are live and this thread's; the key image has the length given.
@@ -350,9 +352,10 @@ pub unsafe extern "C" fn firn_cursor_ref(cursor: *mut firn_cursor, out: *mut u8)
     })
 }
 
-/// Turns semi-consistent reading on or off: a locking scan of the clustered index then returns a
-/// row that another transaction has locked as it was last committed. If that row matches, the next
-/// move or the same seek returns it again, after it has waited for the lock.
+/// Turns semi-consistent reading on or off. When it is on, a locking scan of the clustered index
+/// does not wait at a row that another transaction has locked, but returns the row's last committed
+/// version. If that version matches, the caller makes the next move or the same seek: it waits for
+/// the lock and returns the row again, locked.
 ///
 /// # Safety
 /// `cursor` is live and this thread's.
@@ -371,7 +374,7 @@ pub unsafe extern "C" fn firn_cursor_set_semi_consistent(
     })
 }
 
-/// Whether the row last read was shown without its lock.
+/// Whether the row last read was returned without its lock, by semi-consistent reading.
 ///
 /// # Safety
 /// `cursor` is live and this thread's.
@@ -402,8 +405,9 @@ pub unsafe extern "C" fn firn_cursor_unlock_row(cursor: *mut firn_cursor) -> fir
     })
 }
 
-/// Forgets that the commit validates the row last read, if reading it has noted it: the row does
-/// not match. Locks stay.
+/// Removes the row last read from the transaction's validation set, if reading the row has added
+/// it. The caller does this when the row does not match the statement's condition: the commit then
+/// does not depend on the row. Locks stay.
 ///
 /// # Safety
 /// `cursor` is live and this thread's, its session too.

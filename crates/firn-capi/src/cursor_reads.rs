@@ -8,7 +8,7 @@ use firn::table::Cursor;
 use firn::txn::Transaction;
 use firn_status::{FIRN_END, FIRN_NO_ROW};
 
-/// Runs a move of the cursor. Returns `nothing` if the move finds no row.
+/// Runs a move of the cursor. Returns the status `nothing` if the move finds no row.
 ///
 /// # Safety
 /// The cursor is live and this thread's, its session too; `record` has the table's record length.

@@ -130,10 +130,12 @@ pub unsafe extern "C" fn firn_drop_table(
     })
 }
 
-/// Renames a table with its foreign keys: atomic and durable. Foreign keys that refer to it follow,
-/// unless `to` is the name of a copy in a copying ALTER. `from_text` and `to_text` are the names as
-/// SQL has them, without the database. The call waits as a DDL statement of `session`, which may be
-/// NULL, for at most `lock_timeout_us`.
+/// Renames a table with its foreign keys: atomic and durable. Foreign keys of other tables that
+/// refer to it get the new name, unless `to` is the name that a copying ALTER gives to the old
+/// table. In that case the call first waits until no transaction relies on the table's indexes for
+/// a foreign key, for at most `lock_timeout_us`; a kill of `session` ends the wait, and without a
+/// session the call does not wait but fails. `from_text` and `to_text` are the names as SQL has
+/// them, without the database.
 ///
 /// # Safety
 /// The pointers are valid for what they name.
@@ -166,12 +168,13 @@ pub unsafe extern "C" fn firn_rename_table(
 }
 
 /// Empties a table: atomic and durable. Its AUTO_INCREMENT values start anew. Open handles of the
-/// table stay valid and see the empty table. If foreign keys refer to it, the call waits for
-/// transactions that rely on its indexes, as a DDL statement of `session`, which may be NULL, for
-/// at most `lock_timeout_us`.
+/// table stay valid and see the empty table. The call first waits until no transaction relies on
+/// the table's indexes for a foreign key, for at most `lock_timeout_us`; a kill of `session` ends
+/// the wait, and without a session the call does not wait but fails. A temporary table needs its
+/// session.
 ///
 /// # Safety
-/// `session` is a live session of this thread; the pointers are valid for what they name.
+/// `session` is NULL or a live session of this thread; the pointers are valid for what they name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_truncate_table(
     db: *const firn_db,

@@ -3,8 +3,8 @@
 use crate::session::{firn_session, session_mut};
 use firn::catalog::DdlSession;
 
-/// The session of a DDL statement: its locks wait as those of `session`. Without a session they do
-/// not wait.
+/// The session of a DDL statement: the statement waits for locks for at most `lock_timeout_us`, or
+/// until `session` is killed. If `session` is NULL, a lock that is not free makes it fail at once.
 ///
 /// # Safety
 /// `session` is NULL or a live session of this thread.

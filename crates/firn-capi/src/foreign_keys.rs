@@ -45,7 +45,7 @@ pub struct firn_new_foreign_key {
     pub on_update: u8,
     /// The table to replace has the same foreign key.
     pub inherited: bool,
-    /// A stored generated column is computed from one of the columns.
+    /// A stored generated column is computed from one of the foreign key's columns.
     pub on_generated_base: bool,
 }
 
@@ -99,8 +99,8 @@ pub struct firn_foreign_key_info {
     pub on_delete: u8,
     /// `FIRN_ACTION_…`.
     pub on_update: u8,
-    /// Whether a cascade may update the referenced columns, so that `on_update` may follow even the
-    /// deletion of a row.
+    /// Whether a cascade may update the referenced columns. If so, a statement that deletes rows
+    /// may also make `on_update` change referencing rows.
     pub parent_follows: bool,
 }
 
@@ -307,7 +307,9 @@ pub unsafe extern "C" fn firn_is_referenced(table: *const firn_table) -> bool {
     })
 }
 
-/// Whether the table has a foreign key that is to be checked and refers to the table itself.
+/// Whether the table has a foreign key that refers to the table itself and that the core checks:
+/// one that an ALTER TABLE copies from the table to replace does not count, because its rows have
+/// been checked already.
 ///
 /// # Safety
 /// The table is live.

@@ -128,8 +128,9 @@ pub unsafe extern "C" fn firn_index_change_autoinc(
 
 /// Commits the changes of several tables (the partitions of one table) at once, with the server's
 /// new definition and version: atomic and durable. Open handles of the tables keep the old
-/// definition, so the caller closes them. If foreign keys refer to a table, it waits for
-/// transactions that rely on its indexes, as a DDL statement of `session`, which may be NULL.
+/// definition, so the caller closes them. The call first waits until no transaction relies on the
+/// tables' indexes for a foreign key, for at most `lock_timeout_us`; a kill of `session` ends the
+/// wait, and without a session the call does not wait but fails.
 ///
 /// # Safety
 /// The handles are live; `changes` has `count` different ones; the other pointers are valid for

@@ -21,7 +21,7 @@ pub use collator::{firn_collator, firn_text_key};
 /// Stands for no position.
 pub const FIRN_NONE: u32 = u32::MAX;
 
-/// As many bytes as the column has, stored as they are.
+/// A column of fixed length: the record buffer holds the value's bytes as they are.
 pub const FIRN_COLUMN_FIXED: u32 = 0;
 /// Text padded to the length of the column.
 pub const FIRN_COLUMN_CHAR: u32 = 1;
@@ -94,7 +94,9 @@ pub struct firn_level {
     pub number: u32,
     /// Weight of a space.
     pub space: u32,
-    /// Whether a shorter string is smaller, instead of being compared as if spaces followed.
+    /// Whether this level compares strings of different length without padding: a string is smaller
+    /// than a longer one that begins with it. Otherwise the shorter string compares as if spaces
+    /// followed.
     pub no_pad: bool,
 }
 
@@ -118,7 +120,8 @@ pub struct firn_collation {
     pub form: u32,
     /// Length of `simple`: 0, 128 or 256.
     pub simple_len: u32,
-    /// Weights of single bytes, where text of such bytes has these weights.
+    /// Weights of single bytes. The core weighs text that consists of bytes below `simple_len` with
+    /// this table, without a callback.
     pub simple: [u8; 256],
     /// Whether CHAR is compared with its padding.
     pub char_filled: bool,
@@ -186,7 +189,8 @@ pub struct firn_table_def {
     pub optimistic: bool,
     /// Computes collation weights; NULL if no part is text.
     pub collator: *const firn_collator,
-    /// The record buffer of a row of defaults, which has the bytes to put under NULLs; or NULL.
+    /// The record buffer of a row of default values, or NULL. A column that is NULL gets these
+    /// bytes in the record buffer, because the server compares records byte by byte.
     pub default_record: *const u8,
 }
 

@@ -48,14 +48,16 @@ impl firn_session {
         }
     }
 
-    /// Commits. Everything that may fail for the temporary tables comes first: once the other
-    /// changes are visible, theirs must not be lost.
+    /// Commits. Calls that may fail for the temporary tables come before the other changes become
+    /// visible: after that the commit must not fail, and the temporary tables' changes must not be
+    /// lost.
     fn commit(&mut self) -> firn::base::Result<()> {
         if !self.temporary.is_open() {
             return self.transaction.commit();
         }
         if !self.transaction.has_writes() {
-            // Its validation may fail, and then the temporary tables' changes go as well.
+            // The validation of optimistic tables may fail. Then the caller rolls back the
+            // temporary tables' changes too, so they are committed only after it.
             self.transaction.commit()?;
             return self.temporary.commit();
         }
@@ -196,8 +198,9 @@ pub unsafe extern "C" fn firn_begin_statement(
     })
 }
 
-/// The session's statement will change or lock rows of the table. Call it for each such table
-/// before the statement reads, so that all its reads of optimistic tables show the same state.
+/// Tells the core that the session's statement will change or lock rows of the table. Call it for
+/// each such table before the statement reads, so that all its reads of optimistic tables show the
+/// same state.
 ///
 /// # Safety
 /// The handles are live, and the session belongs to this thread.
@@ -234,8 +237,9 @@ pub unsafe extern "C" fn firn_lock_optimistic_tables(
     })
 }
 
-/// Forgets what a transaction without writes would validate in optimistic tables when it commits:
-/// another engine has committed its part of the transaction, so `firn_commit` must not fail for it.
+/// Clears the validation set of a transaction without writes, so that `firn_commit` cannot fail for
+/// it. Call this when another engine has already committed its part of the transaction. Does
+/// nothing for a transaction with writes.
 ///
 /// # Safety
 /// `session` is a live session of this thread.

@@ -66,9 +66,10 @@ pub unsafe extern "C" fn firn_check_table(
     })
 }
 
-/// Compacts the table's indexes: everything is in the last level then, without what no snapshot
-/// needs. `progress` is called between two steps. If it returns true the call ends with
-/// `FIRN_INTERRUPTED`, and what has been compacted stays so.
+/// Compacts the table's indexes: afterwards all entries are in the last level, and the versions and
+/// tombstones that no snapshot needs are gone. Calls `progress` between two compactions. If it
+/// returns true the call ends with `FIRN_INTERRUPTED`, and the compactions that are done stay in
+/// effect.
 ///
 /// # Safety
 /// The handles are live; `progress` calls no function of the core.
