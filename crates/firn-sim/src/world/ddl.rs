@@ -214,7 +214,7 @@ impl World {
             value: before.value.saturating_sub(self.rng.random_range(0..9)),
         };
         self.note_counter(counter, value);
-        // A failed call restores the value in yet another generation.
+        // If the call below fails, the core restores the old value under a further generation.
         self.note_counter(
             counter,
             CounterValue {

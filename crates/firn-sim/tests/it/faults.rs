@@ -4,7 +4,8 @@ use firn_sim::faults::{descriptor_run, fault_run, panic_run, stalled_run};
 
 #[test]
 fn failed_calls_and_full_disks_lose_nothing() {
-    // The last seed fails to persist a counter, and goes on without a restart.
+    // With the last seed a call that persists a counter fails, and the run goes on without a
+    // restart.
     for seed in (0..60).chain([905_267]) {
         fault_run(seed).unwrap();
     }
