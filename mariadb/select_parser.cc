@@ -274,7 +274,7 @@ class SelectParser {
           if (is_sign(at, '.') && token(at + 1).kind == TokenKind::kNumber) at += 2;
           continue;
         case TokenKind::kString:
-          /* In ANSI_QUOTES mode it is a name. */
+          /* In ANSI_QUOTES mode this string would be a column's name, so refuse it if it is one. */
           if (column(now.text)) return false;
           at++;
           continue;
@@ -371,9 +371,14 @@ class SelectParser {
   SelectedTable& table_;
   std::string_view alias_;
   bool aggregates_ = false;
-  /* The select list has a column outside of aggregates. */
+  /*
+    The select list has a column outside of aggregates. With an aggregate beside it the statement is
+    refused: the server then shows a value from any one row.
+  */
   bool bare_column_ = false;
-  /* The expressions contain a BETWEEN, so an AND need not join conditions. */
+  /*
+    The expressions contain a BETWEEN, so an AND may belong to it and need not join two conditions.
+  */
   bool between_ = false;
 };
 
