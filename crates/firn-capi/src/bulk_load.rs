@@ -102,8 +102,8 @@ pub unsafe extern "C" fn firn_bulk_end(
     dup_index: *mut u32,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
-        // is unique.
+        // SAFETY: both handles are live, and this thread alone uses the session, so the borrow of
+        // it is unique.
         let (session, table) = unsafe { (session_mut(session)?, firn_table::get(table)?) };
         let Some(at) = bulk_position(session, table) else {
             return Ok(());
@@ -111,7 +111,7 @@ pub unsafe extern "C" fn firn_bulk_end(
         // SAFETY: callback and context are the host's and stay valid during the call.
         let mut report = unsafe { reporter(progress, context, "the load was interrupted") };
         let written = session.bulks[at].finish(&mut report)?;
-        // SAFETY: the out pointer is valid for writes, and only this call refers to its target.
+        // SAFETY: the caller promises that `dup_index` is NULL or may be written.
         unsafe { outcome(written, dup_index) }?;
         session.bulks.swap_remove(at);
         Ok(())
@@ -130,8 +130,8 @@ pub unsafe extern "C" fn firn_bulk_duplicate(
     record: *mut u8,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
-        // is unique.
+        // SAFETY: both handles are live, and this thread alone uses the session, so the borrow of
+        // it is unique.
         let (session, table) = unsafe { (session_mut(session)?, firn_table::get(table)?) };
         let at = bulk_position(session, table).ok_or_else(|| Error::invalid("no load"))?;
         if record.is_null() {
@@ -153,8 +153,8 @@ pub unsafe extern "C" fn firn_bulk_abort(
     table: *const firn_table,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
-        // is unique.
+        // SAFETY: both handles are live, and this thread alone uses the session, so the borrow of
+        // it is unique.
         let (session, table) = unsafe { (session_mut(session)?, firn_table::get(table)?) };
         if let Some(at) = bulk_position(session, table) {
             session.bulks.swap_remove(at);

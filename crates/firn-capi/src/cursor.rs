@@ -77,7 +77,8 @@ fn index_number(index: u32) -> Option<usize> {
 pub(crate) unsafe fn cursor_mut<'a>(
     cursor: *mut firn_cursor,
 ) -> Result<&'a mut firn_cursor, CallOutcome> {
-    // SAFETY: NULL, or a live handle that this thread alone uses, so the borrow is unique.
+    // SAFETY: the pointer is NULL or a live handle that this thread alone uses, so the borrow is
+    // unique.
     unsafe { cursor.as_mut() }.ok_or_else(|| Error::invalid("no cursor").into())
 }
 
@@ -100,8 +101,7 @@ pub unsafe extern "C" fn firn_cursor_open(
         let whole = unsafe { firn_table::whole(table) }?;
         let table = &whole.table;
         let mut cursor = Cursor::new(Arc::clone(table));
-        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
-        // is unique.
+        // SAFETY: the session is live, and this thread alone uses it, so the borrow is unique.
         let transaction = unsafe { &session_mut(session)?.transaction };
         let mode = table.read_mode(transaction, mode.into());
         cursor.reset(index_number(index), mode, wait.into())?;
@@ -133,11 +133,11 @@ pub unsafe extern "C" fn firn_cursor_reset(
     wait: firn_wait,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
-        // is unique.
+        // SAFETY: the cursor is NULL or live, and this thread alone uses it, so the borrow is
+        // unique.
         let cursor = unsafe { cursor_mut(cursor) }?;
         cursor.session = session;
-        // SAFETY: as above.
+        // SAFETY: the session is live, and this thread alone uses it, so the borrow is unique.
         let session = unsafe { session_mut(session) }?;
         let mode = cursor.cursor.read_mode(&session.transaction, mode.into());
         Ok(cursor
@@ -154,8 +154,8 @@ pub unsafe extern "C" fn firn_cursor_reset(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_cursor_park(cursor: *mut firn_cursor) {
     guard_value((), || {
-        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
-        // is unique.
+        // SAFETY: the cursor is NULL or live, and this thread alone uses it, so the borrow is
+        // unique.
         if let Ok(cursor) = unsafe { cursor_mut(cursor) } {
             cursor.session = std::ptr::null_mut();
             cursor.cursor.park();
@@ -176,11 +176,11 @@ pub unsafe extern "C" fn firn_cursor_resume(
     wait: firn_wait,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
-        // is unique.
+        // SAFETY: the cursor is NULL or live, and this thread alone uses it, so the borrow is
+        // unique.
         let cursor = unsafe { cursor_mut(cursor) }?;
         cursor.session = session;
-        // SAFETY: as above.
+        // SAFETY: the session is live, and this thread alone uses it, so the borrow is unique.
         let session = unsafe { session_mut(session) }?;
         let mode = cursor.cursor.read_mode(&session.transaction, mode.into());
         cursor.cursor.resume(mode, wait.into());
@@ -240,8 +240,8 @@ pub unsafe extern "C" fn firn_cursor_columns(
     part_count: u32,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
-        // is unique.
+        // SAFETY: the cursor is NULL or live, and this thread alone uses it, so the borrow is
+        // unique.
         let cursor = unsafe { cursor_mut(cursor) }?;
         let len = cursor.cursor.column_bitmap_len();
         let bitmap = (!bitmap.is_null())
@@ -275,8 +275,8 @@ pub unsafe extern "C" fn firn_cursor_end_range(
     flag: u32,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
-        // is unique.
+        // SAFETY: the cursor is NULL or live, and this thread alone uses it, so the borrow is
+        // unique.
         let cursor = unsafe { cursor_mut(cursor) }?;
         // SAFETY: pointer and length describe a key image that stays unchanged during the call.
         let key = unsafe { key_image(key, key_len) };
@@ -301,8 +301,8 @@ pub unsafe extern "C" fn firn_cursor_guard(
     key_len: u32,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
-        // is unique.
+        // SAFETY: the cursor is NULL or live, and this thread alone uses it, so the borrow is
+        // unique.
         let cursor = unsafe { cursor_mut(cursor) }?;
         // SAFETY: the session is live and this thread's, and no other borrow of it exists.
         let session = unsafe { session_mut(cursor.session) }?;
@@ -342,8 +342,8 @@ pub(crate) unsafe fn key_image<'a>(key: *const u8, len: u32) -> Option<KeyImage<
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_cursor_ref(cursor: *mut firn_cursor, out: *mut u8) -> firn_status {
     guard(|| {
-        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
-        // is unique.
+        // SAFETY: the cursor is NULL or live, and this thread alone uses it, so the borrow is
+        // unique.
         let cursor = unsafe { cursor_mut(cursor) }?;
         let id = cursor.cursor.hidden_row_id()?;
         // SAFETY: the out pointer is valid for writes, and only this call refers to its target.
@@ -365,8 +365,8 @@ pub unsafe extern "C" fn firn_cursor_set_semi_consistent(
     on: bool,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
-        // is unique.
+        // SAFETY: the cursor is NULL or live, and this thread alone uses it, so the borrow is
+        // unique.
         unsafe { cursor_mut(cursor) }?
             .cursor
             .set_semi_consistent(on);
@@ -393,11 +393,10 @@ pub unsafe extern "C" fn firn_cursor_was_semi_consistent(cursor: *mut firn_curso
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_cursor_unlock_row(cursor: *mut firn_cursor) -> firn_status {
     guard(|| {
-        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
-        // is unique.
+        // SAFETY: the cursor is NULL or live, and this thread alone uses it, so the borrow is
+        // unique.
         let cursor = unsafe { cursor_mut(cursor) }?;
-        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
-        // is unique.
+        // SAFETY: the session is live, and this thread alone uses it, so the borrow is unique.
         let session = unsafe { session_mut(cursor.session) }?;
         let txn = session.transaction_in(cursor.ephemeral.as_ref());
         cursor.cursor.unlock_row(txn);
@@ -414,11 +413,10 @@ pub unsafe extern "C" fn firn_cursor_unlock_row(cursor: *mut firn_cursor) -> fir
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_cursor_forget_row(cursor: *mut firn_cursor) -> firn_status {
     guard(|| {
-        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
-        // is unique.
+        // SAFETY: the cursor is NULL or live, and this thread alone uses it, so the borrow is
+        // unique.
         let cursor = unsafe { cursor_mut(cursor) }?;
-        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
-        // is unique.
+        // SAFETY: the session is live, and this thread alone uses it, so the borrow is unique.
         let session = unsafe { session_mut(cursor.session) }?;
         cursor.cursor.forget_row(&mut session.transaction);
         Ok(())

@@ -162,7 +162,7 @@ pub unsafe extern "C" fn firn_open(
     out: *mut *mut firn_db,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        // SAFETY: the caller promises that both pointers are valid.
         let (config, host) = unsafe { (&*config, &*host) };
         // SAFETY: the strings end with a NUL byte and stay valid during the call.
         let dir = unsafe { name(config.dir) }?;

@@ -52,7 +52,7 @@ pub unsafe extern "C" fn firn_create_table(
             created_micros,
         };
         let used = autoincrement.saturating_sub(1);
-        // SAFETY: NULL, or a request that stays valid during the call.
+        // SAFETY: the pointer is NULL, or a request that stays valid during the call.
         let request = unsafe { foreign_key_request(foreign_keys) }?;
         db.catalog()
             .create_referencing(table_name, definition, used, &request)?;
@@ -75,8 +75,8 @@ pub unsafe extern "C" fn firn_create_temporary_table(
     autoincrement: u64,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
-        // is unique; the strings end with a NUL byte and stay valid during the call.
+        // SAFETY: the database is open; the session is live, and this thread alone uses it, so the
+        // borrow is unique; the strings end with a NUL byte and stay valid during the call.
         let (temporary, session, table_name) = unsafe {
             (
                 firn_db::temporary(db)?,
@@ -117,7 +117,7 @@ pub unsafe extern "C" fn firn_drop_table(
             )
         };
         if temporary.find(table_name).is_some() {
-            // SAFETY: NULL, or a live session that this thread alone uses.
+            // SAFETY: the pointer is NULL, or a live session that this thread alone uses.
             let session = unsafe { session.as_mut() };
             temporary.drop_table(table_name, session.map(|session| &mut session.temporary))?;
             return Ok(());
@@ -183,8 +183,8 @@ pub unsafe extern "C" fn firn_truncate_table(
     lock_timeout_us: u64,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
-        // is unique; the strings end with a NUL byte and stay valid during the call.
+        // SAFETY: the database is open; the strings end with a NUL byte and stay valid during the
+        // call.
         let (db, temporary, table_name) = unsafe {
             (
                 firn_db::get(db)?,
@@ -198,7 +198,7 @@ pub unsafe extern "C" fn firn_truncate_table(
             temporary.truncate(table_name, &mut session.temporary)?;
             return Ok(());
         }
-        // SAFETY: NULL, or a live session of this thread.
+        // SAFETY: the pointer is NULL, or a live session of this thread.
         let ddl = unsafe { ddl_session(session, false, lock_timeout_us) };
         db.catalog().truncate_referenced(table_name, &ddl)?;
         Ok(())

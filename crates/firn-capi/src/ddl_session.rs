@@ -13,7 +13,7 @@ pub(crate) unsafe fn ddl_session<'a>(
     checks: bool,
     lock_timeout_us: u64,
 ) -> DdlSession<'a> {
-    // SAFETY: NULL, or a live session that only this thread uses.
+    // SAFETY: the pointer is NULL, or a live session that only this thread uses.
     let session = unsafe { session_mut(session) }.ok();
     DdlSession {
         checks,

@@ -156,7 +156,8 @@ unsafe fn new_foreign_key(key: &firn_new_foreign_key) -> Result<NewForeignKey, C
 pub(crate) unsafe fn foreign_key_request(
     request: *const firn_foreign_key_request,
 ) -> Result<ForeignKeyRequest, CallOutcome> {
-    // SAFETY: NULL, or a request that stays valid during the call, with all that it points to.
+    // SAFETY: the pointer is NULL, or a request that stays valid during the call, with all that it
+    // points to.
     unsafe {
         let Some(request) = request.as_ref() else {
             return Ok(ForeignKeyRequest::default());
@@ -190,7 +191,8 @@ pub unsafe extern "C" fn firn_index_change_foreign_keys(
     request: *const firn_foreign_key_request,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: NULL, or a live handle that this thread alone uses, so the borrow is unique.
+        // SAFETY: the pointer is NULL or a live handle that this thread alone uses, so the borrow
+        // is unique.
         let change = unsafe { change.as_mut() }.ok_or_else(|| Error::invalid("no change"))?;
         // SAFETY: the request and all that it points to stay valid during the call.
         let request = unsafe { foreign_key_request(request) }?;

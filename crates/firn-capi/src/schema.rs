@@ -203,7 +203,7 @@ pub struct firn_table_def {
 /// # Errors
 /// `InvalidArgument`, with words for the user.
 pub unsafe fn table_schema(def: *const firn_table_def) -> Result<TableSchema> {
-    // SAFETY: NULL, or a definition that stays valid during the call.
+    // SAFETY: the pointer is NULL, or a definition that stays valid during the call.
     let def = unsafe { def.as_ref() }.ok_or_else(|| Error::invalid("no table definition"))?;
     // SAFETY: the definition and all that it points to stay valid during the call.
     let columns = unsafe { list(def.columns, def.column_count) };
@@ -355,9 +355,10 @@ unsafe fn collation(
     collator: *const firn_collator,
 ) -> Result<CollationSchema> {
     let instant_default = || Error::invalid("a text part without collation");
-    // SAFETY: NULL, or a struct that stays valid during the call.
+    // SAFETY: the pointer is NULL, or a struct that stays valid during the call.
     let collation = unsafe { collation.as_ref() }.ok_or_else(instant_default)?;
-    // SAFETY: NULL, or a struct that stays valid during the call; it is copied below.
+    // SAFETY: the pointer is NULL, or a struct that stays valid during the call; it is copied
+    // below.
     let collator = unsafe { collator.as_ref() }.ok_or_else(instant_default)?;
     let number = |n: u32| usize::try_from(n).unwrap_or(usize::MAX);
     let levels = collation.levels.get(..number(collation.level_count));

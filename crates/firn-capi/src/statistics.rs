@@ -139,7 +139,7 @@ pub unsafe extern "C" fn firn_index_statistics(
         let table = unsafe { firn_table::get(table) }?;
         let all = table.rows_per_key(&whole.db().context().super_versions, index as usize)?;
         for (i, rows) in all.iter().take(parts as usize).enumerate() {
-            // SAFETY: the out pointer is valid for writes, and only this call refers to its target.
+            // SAFETY: the caller promises room for `parts` numbers, and `i` is less than `parts`.
             unsafe { rows_per_key.add(i).write(*rows) };
         }
         Ok(())

@@ -39,8 +39,8 @@ pub unsafe extern "C" fn firn_check_table(
     rows: *mut u64,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
-        // is unique.
+        // SAFETY: both handles are live, and this thread alone uses the session, so the borrow of
+        // it is unique.
         let (session, whole) = unsafe { (session_mut(session)?, firn_table::whole(table)?) };
         let owner = Arc::clone(session.transaction.owner());
         let views = &whole.db.context().super_versions;

@@ -115,7 +115,8 @@ pub unsafe extern "C" fn firn_text_key(
     let key = std::panic::catch_unwind(|| {
         // SAFETY: the caller promises that the collation and the collator are valid.
         let schema = unsafe { super::collation(collation, collator) }.ok()?;
-        // SAFETY: the definition and all that it points to stay valid during the call.
+        // SAFETY: the caller promises that `text` has `len` bytes, and that nobody changes them
+        // during the call.
         let text = unsafe { super::list(text, len as u32) };
         key(
             Collation::new(schema.spec, schema.collator?).ok()?,
