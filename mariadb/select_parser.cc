@@ -85,9 +85,9 @@ bool split(std::string_view text, bool multibyte_is_safe, std::vector<Token>* to
   return true;
 }
 
-/* The result follows from the length, or from whether the value is NULL. */
+/* Functions whose result follows from the length of a value, or from whether it is NULL. */
 const char* const kOfLength[] = {"length", "octet_length", "bit_length", "count"};
-/* The result follows from the beginning. */
+/* Functions whose result follows from the beginning of a value. */
 const char* const kOfBeginning[] = {"substring", "substr", "mid"};
 const char* const kAggregates[] = {"count", "sum", "min", "max", "avg"};
 /*

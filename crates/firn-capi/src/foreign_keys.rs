@@ -29,7 +29,7 @@ pub struct firn_new_foreign_key {
     pub label: *const c_char,
     /// Names of its columns.
     pub columns: *const *const c_char,
-    /// The most characters of each column; 0 for a column that is no text.
+    /// For each column: the largest number of characters that it takes; 0 if it is no text.
     pub chars: *const u32,
     /// Names of the referenced columns.
     pub parent_columns: *const *const c_char,

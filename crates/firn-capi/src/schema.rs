@@ -139,7 +139,8 @@ pub struct firn_key_part {
     pub column: u32,
     /// `FIRN_PART_…`.
     pub kind: u32,
-    /// Characters (text) or bytes that count; 0 for the whole column.
+    /// For an index over a prefix of the column: the length of the prefix, in characters if the
+    /// column is text, otherwise in bytes; 0 for the whole column.
     pub prefix: u32,
     /// Bytes of the value in a key image, without NULL byte and length.
     pub image_len: u32,

@@ -10,7 +10,8 @@ use std::collections::HashMap;
 use std::ffi::{CString, c_char, c_void};
 use std::ptr::null;
 
-/// Locks that a report lists; a million merged locks of one index make one line.
+/// Largest number of locks that a report lists. The merged locks of a transaction in one index
+/// count as one.
 const LOCKS_MAX: usize = 100_000;
 
 /// How far a transaction is.

@@ -104,8 +104,8 @@ impl Builder<'_> {
         self.graph.node()
     }
 
-    /// The times of an instant within `span`. Without an answer, it lies before the end of the
-    /// life.
+    /// The bounds of an instant that lies between the request and the answer of `span`. If there is
+    /// no answer, the instant lies before the end of the life.
     fn bounds_of(&self, span: TimeSpan, life: u32) -> Bounds {
         let lived = self.life_ends.get(&life).copied().unwrap_or(u64::MAX);
         Bounds {
