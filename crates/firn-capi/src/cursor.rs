@@ -15,7 +15,7 @@ pub struct firn_cursor {
     pub(crate) cursor: Cursor,
     pub(crate) session: *mut firn_session,
     pub(crate) record_len: usize,
-    /// Of a temporary table.
+    /// The ephemeral database of the cursor's table; `None` unless the table is temporary.
     pub(crate) ephemeral: Option<Arc<EphemeralDb>>,
 }
 

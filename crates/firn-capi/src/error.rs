@@ -124,19 +124,19 @@ struct LastForeignKey {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum firn_violation {
-    /// A row of another table refers to the row.
+    /// Another row refers to the row that the statement deletes or changes.
     #[default]
     FIRN_ROW_IS_REFERENCED = 0,
     /// No row has the referenced value.
     FIRN_NO_REFERENCED_ROW = 1,
-    /// A cascade reaches too deep.
+    /// A cascade passes through more foreign keys, one after the other, than is allowed.
     FIRN_CASCADE_TOO_DEEP = 2,
     /// A cascade would make two rows equal in a unique index. [`firn_last_foreign_key`] returns the
     /// name of that index in place of a foreign key's name.
     FIRN_DUPLICATE_IN_CHILD = 3,
     /// Another table refers to the table to drop.
     FIRN_TABLE_IS_REFERENCED = 4,
-    /// The name is taken.
+    /// Another foreign key of the database has the name.
     FIRN_FOREIGN_KEY_NAME_TAKEN = 5,
     /// A foreign key needs the index that the statement drops. [`firn_last_foreign_key`] returns
     /// the name of that index in place of a foreign key's name.

@@ -52,13 +52,13 @@ pub struct firn_new_foreign_key {
 /// The foreign keys of a statement.
 #[repr(C)]
 pub struct firn_foreign_key_request {
-    /// Those to add.
+    /// The foreign keys to add.
     pub added: *const firn_new_foreign_key,
-    /// How many.
+    /// Number of foreign keys to add.
     pub added_count: u32,
-    /// Names of those to drop.
+    /// Names of the foreign keys to drop.
     pub dropped: *const *const c_char,
-    /// How many.
+    /// Number of foreign keys to drop.
     pub dropped_count: u32,
     /// The statement is an ALTER.
     pub alters: bool,

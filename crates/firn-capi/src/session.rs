@@ -461,7 +461,7 @@ pub unsafe extern "C" fn firn_rollback_to_savepoint(
 /// `session` is a live session of this thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_depends_on_tables(session: *const firn_session) -> bool {
-    // In doubt the host keeps its metadata locks.
+    // After a panic return true: the host then keeps its metadata locks, which is always safe.
     guard_value(true, || {
         // SAFETY: the session is live, and this thread alone uses it, so nobody changes it
         // meanwhile.

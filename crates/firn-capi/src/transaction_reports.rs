@@ -55,7 +55,7 @@ pub struct firn_trx_info {
     pub write_bytes: u64,
     /// When it took its snapshot, microseconds since 1970; 0 if it keeps none.
     pub snapshot_us: u64,
-    /// Commits since then.
+    /// Number of commits since it took its snapshot.
     pub snapshot_commits: u64,
     /// The SQL text that its session executes; NULL if there is none.
     pub statement: *const c_char,

@@ -210,7 +210,8 @@ impl Builder<'_> {
             | Statement::Append { scan, .. }
             | Statement::Delete { scan, .. } => match scan {
                 Scan::Range { list, .. } => Some(*list),
-                // Rows move only between lists of one table.
+                // Rows move only between lists of one table, so any list in which the row has been
+                // tells which table it is in.
                 Scan::Point { id } => {
                     let chain = self.chains.rows.get(id);
                     chain.and_then(|chain| chain.place(1)).map(|(list, _)| list)
@@ -345,7 +346,7 @@ impl Builder<'_> {
         let committed =
             self.chains.fates[t] == Fate::Committed && op.status == StatementStatus::Done;
         if wrote && !committed {
-            // No later read shows which rows the statement met.
+            // No later read shows which rows the statement met, so nothing follows from it.
             return first;
         }
         // The rows that it met, with the version of each.

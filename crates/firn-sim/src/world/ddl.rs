@@ -65,7 +65,7 @@ impl World {
         let next = cell.read().value as u32 + 1;
         match primary && indexes > 0 {
             true => (next..next + indexes).collect(),
-            // The hidden clustered index takes the last one.
+            // The hidden clustered index gets the last id, and stands first in the list.
             false => std::iter::once(next + indexes)
                 .chain(next..next + indexes)
                 .collect(),
