@@ -342,8 +342,8 @@ class SelectParser {
   }
 
   /*
-    ORDER BY columns only. The server sorts rows of this table; if it sorts positions, it reads the
-    rows again.
+    Accepts ORDER BY only with columns, and needs these columns whole. A sort needs no more: it
+    sorts rows of this table, and if it sorts positions instead, the server reads the rows again.
   */
   bool read_order(size_t* at) {
     if (aggregates_ || !is_keyword(*at + 1, "by")) return false;

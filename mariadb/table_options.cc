@@ -36,7 +36,7 @@ constexpr uint kEncryptedYes = 1;
 /* An option of the server. */
 struct Option {
   const char* name;
-  /* HA_CREATE_USED_…: the statement names the option. */
+  /* The flag HA_CREATE_USED_… that is set if the statement names the option. */
   ulong used;
   /* Whether the table has the option, in a way that another engine would act upon. */
   bool (*is_set)(const HA_CREATE_INFO* info);

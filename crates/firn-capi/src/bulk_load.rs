@@ -118,8 +118,8 @@ pub unsafe extern "C" fn firn_bulk_end(
     })
 }
 
-/// Writes the second row of the duplicate that ended a load to `record`. Its blobs stay valid until
-/// the next call.
+/// A load has ended because two of its rows have the same key: writes the second of them to
+/// `record`. Its blobs stay valid until the next call.
 ///
 /// # Safety
 /// The handles are live, the session is this thread's; `record` is a record buffer of the table.

@@ -61,8 +61,9 @@ pub unsafe extern "C" fn firn_create_table(
 }
 
 /// Creates a temporary table: neither it nor its rows are logged, and the next start finds nothing
-/// of it. `table_name` is used for no other table. Other functions take the table by its name or
-/// its handle, like any table. `autoincrement` is the first AUTO_INCREMENT value.
+/// of it. No other table may have the name `table_name` as long as it exists. Other functions take
+/// the table by its name or its handle, like any table. `autoincrement` is the first AUTO_INCREMENT
+/// value.
 ///
 /// # Safety
 /// `session` is a live session of this thread; the pointers are valid for what they name.

@@ -180,8 +180,8 @@ pub(crate) unsafe fn foreign_key_request(
     }
 }
 
-/// Makes foreign keys come and go with the commit of an index change. `FIRN_FOREIGN_KEY` if one is
-/// not allowed, or if the change drops an index that one needs.
+/// Makes the commit of an index change also add and drop foreign keys. `FIRN_FOREIGN_KEY` if one of
+/// them is not allowed, or if the change drops an index that a foreign key needs.
 ///
 /// # Safety
 /// The change is live; `request` is valid as its description says.

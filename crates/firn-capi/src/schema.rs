@@ -65,7 +65,8 @@ pub struct firn_column {
     pub type_code: u32,
     /// Where it starts in the record buffer.
     pub offset: u32,
-    /// Bytes of a fixed or CHAR column; most bytes of a VARCHAR value; 0 for a blob.
+    /// Bytes of a fixed or CHAR column; the largest number of bytes of a VARCHAR value; 0 for a
+    /// blob.
     pub len: u32,
     /// Bytes of the length of a VARCHAR or blob.
     pub len_bytes: u32,

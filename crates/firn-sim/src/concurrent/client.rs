@@ -377,7 +377,9 @@ impl<'a> Client<'a> {
     }
 
     /// Appends to a row that was read before, adds `amount`, and moves the row if `place` is given.
-    /// With `stale`, appends to `row` as it was read then: the transaction still holds its lock.
+    /// With `stale`, the new version is made from `row` as it was read before, and not from the row
+    /// as it is found now. That is correct only if the transaction has held the row's lock since
+    /// then.
     fn append_to(
         &mut self,
         session: &mut Session<'_>,

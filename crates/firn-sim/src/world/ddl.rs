@@ -196,8 +196,9 @@ impl World {
         let mut value = counters.cell(counter).read();
         value.value += self.rng.random_range(1..9);
         self.note_counter(counter, value);
-        // A failed call is not recorded: a counter may be found higher than promised. (In memory
-        // the value stays raised, which says nothing about the log.)
+        // Do not record a failed call: the model requires only that a counter is at least as large
+        // as recorded. The raised value stays in memory, which does not tell whether the log has
+        // it.
         self.db().catalog().persist_counter(counter, value.value)?;
         self.record(Event::Counter(counter, value));
         self.ddl_is_durable();

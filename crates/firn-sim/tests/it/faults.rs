@@ -25,7 +25,7 @@ fn a_panic_in_the_background_stops_writes_and_loses_nothing() {
 
 #[test]
 fn files_that_cannot_be_opened_stop_nothing_and_lose_nothing() {
-    // Every call that opens a file, over a few histories.
+    // Over all values of `nth`, each call that opens a file fails once, in a few histories.
     for nth in 1..60 {
         for seed in 0..2 {
             descriptor_run(1000 * seed + nth, nth).unwrap();
