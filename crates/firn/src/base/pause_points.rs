@@ -52,6 +52,9 @@ pub enum PausePoint {
     Published,
     /// A thread is about to take an obsolete file, to delete it.
     ObsoleteWanted,
+    /// The files of old prepared transactions are linked for the log archive; the transactions are
+    /// not logged again yet.
+    PinnedFilesKept,
     /// The outcome of a prepared transaction has found no room in the log; the log's mutex is not
     /// locked again yet.
     NoRoomForOutcome,

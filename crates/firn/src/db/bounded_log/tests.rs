@@ -3,12 +3,15 @@
 
 use super::*;
 use crate::base::options::Options;
+use crate::base::pause_points::{self, PausePoint};
 use crate::base::{ErrorKind, Value};
 use crate::binlog::{BinlogFile, ServerRun};
 use crate::env::{Env, MemEnv};
 use crate::read;
+use crate::store::PENDING;
 use crate::txn::{Isolation, Transaction};
 use crate::wal::parse_segment_name;
+use parking_lot::Mutex;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -20,9 +23,14 @@ const LIMIT: u64 = 256 << 10;
 const BYTES_MAX: u64 = 2 * LIMIT;
 
 fn open(env: &MemEnv) -> Arc<Db> {
+    open_with(env, None)
+}
+
+fn open_with(env: &MemEnv, archive: Option<&str>) -> Arc<Db> {
     let options = Options {
         background_jobs: 0,
         wal_segment_size: 16 << 10,
+        log_archive_dir: archive.map(PathBuf::from),
         ..Options::default()
     };
     let mutable = &options.mutable;
@@ -233,6 +241,53 @@ fn the_server_run_is_logged_again_with_the_transaction() {
     let runs = db.context().prepared.runs();
     let found: Vec<_> = runs.iter().map(|(_, run)| Some(Arc::clone(run))).collect();
     assert_eq!(found, [run(1), run(2), run(2)]);
+}
+
+/// A step takes at most 256 transactions. One of the first 256 ends while their files are linked for
+/// the archive, so a list made after that would have the next transaction, too, whose file is not
+/// linked yet.
+#[test]
+fn an_archive_gets_the_files_of_all_that_is_logged_again() {
+    const COUNT: u64 = 258;
+    let env = MemEnv::new();
+    let archive = Path::new("/archive");
+    env.create_dir_all(archive).unwrap();
+    let db = open_with(&env, Some("/archive"));
+    let mut prepared: Vec<Transaction> = (0..COUNT)
+        .map(|n| prepare(&db, &n.to_be_bytes(), 1000 + 2 * n, true))
+        .collect();
+    let pending = Path::new(DB).join(PENDING);
+    let files = || {
+        let mut names = env.list_dir(&pending).unwrap();
+        names.retain(|name| parse_segment_name(name).is_none());
+        names.len() as u64
+    };
+    // Each transaction has two entries, and each entry exceeds the limit and so gets its own file.
+    assert_eq!(files(), 2 * COUNT);
+    // All the files are in the archive, and then somebody removes them there.
+    let timeout_us = &db.options().mutable.log_archive_timeout_us;
+    timeout_us.store(0, Ordering::Relaxed);
+    db.archive_log().unwrap();
+    assert_eq!(files(), 0);
+    let mut fifth = Some(prepared.remove(4));
+    let linked = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&linked);
+    let (listed, dir) = (env.clone(), pending.clone());
+    pause_points::on_this_thread(move |point| {
+        if point != PausePoint::PinnedFilesKept {
+            return;
+        }
+        if let Some(mut fifth) = fifth.take() {
+            fifth.commit().unwrap();
+        }
+        seen.lock()
+            .push(listed.list_dir(&dir).unwrap().len() as u64);
+    });
+    let before = db.work.wal.current_segment();
+    let relogged = db.context().pipeline.relog_prepared(before);
+    pause_points::clear();
+    assert_eq!(relogged.unwrap(), COUNT - 1);
+    assert_eq!(*linked.lock(), [2 * 256, 2 * 258]);
 }
 
 #[test]

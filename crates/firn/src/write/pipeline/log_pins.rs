@@ -17,6 +17,7 @@
 
 use super::server_run::run_name;
 use super::{Pipeline, PreparedLogPin, file_ids};
+use crate::base::pause_points::{self, PausePoint};
 use crate::base::{ErrorKind, Result};
 use crate::binlog::ServerRun;
 use crate::store::FileKind;
@@ -147,10 +148,27 @@ impl Pipeline {
     /// their pins, the first segment that may have the copies, and the end of the copies in the
     /// log; `None` if no pin is below `before`.
     fn relog_step(&self, before: SegmentId) -> Result<Option<(Vec<u64>, SegmentId, Lsn)>> {
-        self.keep_pinned_files(before)?;
+        loop {
+            let ids = self.state.lock().pins.step(before);
+            if ids.is_empty() {
+                return Ok(None);
+            }
+            self.keep_pinned_files(&ids)?;
+            pause_points::at(PausePoint::PinnedFilesKept);
+            // All of them may have ended meanwhile; then the next step has other transactions.
+            if let Some(step) = self.append_again(ids)? {
+                return Ok(Some(step));
+            }
+        }
+    }
+
+    /// Appends the prepare records of those of the pins `ids` that still exist. The caller has
+    /// linked the files of all of them, and of no other pin. Returns as [`Self::relog_step`];
+    /// `None` if none of the pins exists.
+    fn append_again(&self, mut ids: Vec<u64>) -> Result<Option<(Vec<u64>, SegmentId, Lsn)>> {
         let mut state = self.state.lock();
         self.health.check()?;
-        let ids = state.pins.step(before);
+        ids.retain(|id| state.pins.by_id.contains_key(id));
         let mut step: Option<(SegmentId, Lsn)> = None;
         for id in &ids {
             let pinned = &state.pins.by_id[id];
@@ -184,16 +202,15 @@ impl Pipeline {
         Ok(step.map(|(segment, lsn)| (ids, segment, lsn)))
     }
 
-    /// Links the files that the next step names in its records, so that the log archive gets them:
+    /// Links the files that the records of the pins `ids` name, so that the log archive gets them:
     /// an archive from which older segments were removed may lack these files.
-    fn keep_pinned_files(&self, before: SegmentId) -> Result<()> {
+    fn keep_pinned_files(&self, ids: &[u64]) -> Result<()> {
         let Some(store) = &self.archived else {
             return Ok(());
         };
         let files: Vec<u64> = {
             let state = self.state.lock();
-            let pinned = state.pins.step(before);
-            let pinned = pinned.iter().map(|id| &state.pins.by_id[id]);
+            let pinned = ids.iter().filter_map(|id| state.pins.by_id.get(id));
             pinned
                 .flat_map(|one| file_ids(one.changes.files()))
                 .collect()
