@@ -179,6 +179,9 @@ impl TemporaryTables {
     /// table. It opens a new database if the current one has failed or has given out too many index
     /// ids.
     fn take_name(&self, name: &str) -> Result<Arc<EphemeralDb>> {
+        // Declared before the guard of the lock, so that it is dropped after the guard on every path:
+        // if no table is left in the former database, its drop closes it.
+        let before;
         let mut known = self.known.write();
         if known.tables.contains_key(name) {
             let message = format!("table {name} exists already");
@@ -189,7 +192,7 @@ impl TemporaryTables {
             db.catalog().last_index_id() < self.index_ids_max
                 && !db.context().pipeline.is_poisoned()
         };
-        let before = match known.current.take() {
+        before = match known.current.take() {
             Some(current) if takes_more(&current) => {
                 known.current = Some(current);
                 None
@@ -213,9 +216,6 @@ impl TemporaryTables {
             }
         };
         known.tables.insert(name.to_owned(), Arc::clone(&current));
-        drop(known);
-        // Outside the lock: if no table is left in the former database, this closes it.
-        drop(before);
         Ok(current)
     }
 

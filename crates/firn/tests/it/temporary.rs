@@ -4,13 +4,16 @@ use super::prepared::{insert, record, schema};
 use firn::base::ErrorKind;
 use firn::base::options::Options;
 use firn::db::Db;
-use firn::env::{CountingEnv, Env, MemEnv};
+use firn::env::fault::{CallClass, Errno, Fault};
+use firn::env::{CountingEnv, Env, FaultEnv, MemEnv};
 use firn::table::{RowScratch, Table, WriteFlags, WriteOutcome, live_rows};
 use firn::temporary::{DIRECTORY, SessionStatement, TemporaryTables, TemporaryTransactions};
 use firn::txn::LockOwner;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::mpsc::channel;
+use std::time::Duration;
 
 const HOST: &str = "/db";
 
@@ -284,6 +287,48 @@ fn rows_of_a_dropped_table_become_garbage_after_their_commit() {
         "rows of a dropped table are left"
     );
     assert_eq!(session.committed("b"), 1);
+}
+
+/// The next database cannot be opened, and the former one, which has no table left, closes slowly.
+#[test]
+fn a_database_that_closes_holds_up_no_other_table() {
+    let env = FaultEnv::new(Arc::new(MemEnv::new()));
+    let options = Options {
+        background_jobs: 0,
+        ..Options::default()
+    };
+    let host = Db::open(Arc::new(env.clone()), Path::new(HOST), options, None).unwrap();
+    let tables = Arc::new(TemporaryTables::with_index_ids(host, 1));
+    let mut transactions = TemporaryTransactions::default();
+    tables.create("a", schema(), 1, &mut transactions).unwrap();
+    tables.drop_table("a", None).unwrap();
+    env.hang(&Path::new(HOST).join(DIRECTORY).join("0"));
+    env.inject(Fault {
+        class: CallClass::Create,
+        nth: 1,
+        sticky: false,
+        errno: Errno::Io,
+    });
+    let created = env.count(CallClass::Create);
+    let creates = Arc::clone(&tables);
+    let creating = std::thread::spawn(move || {
+        let created = creates.create("b", schema(), 1, &mut TemporaryTransactions::default());
+        created.unwrap_err().kind().clone()
+    });
+    while env.count(CallClass::Create) == created {
+        std::thread::yield_now();
+    }
+    let (answer, answered) = channel();
+    let asks = Arc::clone(&tables);
+    let asking = std::thread::spawn(move || answer.send(asks.find("a").is_none()));
+    let found = answered.recv_timeout(Duration::from_secs(20));
+    let closing = !creating.is_finished();
+    env.clear();
+    assert_eq!(found, Ok(true), "the close of a database holds the lock");
+    assert!(closing, "the former database did not hang");
+    assert_eq!(creating.join().unwrap(), ErrorKind::Io { os_errno: 5 });
+    asking.join().unwrap().unwrap();
+    tables.create("b", schema(), 1, &mut transactions).unwrap();
 }
 
 /// A table that is emptied in the middle of a transaction keeps none of the rows that the
