@@ -58,6 +58,8 @@ pub enum PausePoint {
     /// The outcome of a prepared transaction has found no room in the log; the log's mutex is not
     /// locked again yet.
     NoRoomForOutcome,
+    /// Retired indexes without entries are chosen; they are not forgotten yet.
+    RetiredChosen,
 }
 
 #[cfg(any(test, feature = "pauses"))]

@@ -577,18 +577,13 @@ impl Catalog {
         Ok(self.install(entry, &new, seqno))
     }
 
-    /// Forgets retired indexes of which no file and no memtable holds an entry.
+    /// Forgets retired indexes of which no file and no memtable holds an entry. The caller has read
+    /// [`Self::kept_retired`] before it looked for entries, and `gone` has none of those indexes.
     ///
     /// # Errors
     /// Those of a commit: `NoSpace`, `Poisoned`, `ShutDown`, `Io`.
     pub fn forget_retired(&self, gone: &[IndexId]) -> Result<()> {
         let _one = self.changing.lock();
-        let kept = self.kept.lock().clone();
-        let gone: Vec<IndexId> = gone
-            .iter()
-            .filter(|id| !kept.contains(id))
-            .copied()
-            .collect();
         if gone.is_empty() {
             return Ok(());
         }
@@ -598,9 +593,16 @@ impl Catalog {
         self.write_retirement(&batch, "forget retired indexes")?;
         let mut known = self.known.write();
         for id in gone {
-            known.retired.remove(&id);
+            known.retired.remove(id);
         }
         Ok(())
+    }
+
+    /// The indexes for which [`Self::keep_retired`] holds. An index that is missing here and was
+    /// retired before gets no more entries: its transaction has ended, and the entries that it
+    /// committed are in a memtable or in a file by now.
+    pub fn kept_retired(&self) -> BTreeSet<IndexId> {
+        self.kept.lock().clone()
     }
 
     /// Keeps indexes from being [forgotten](Self::forget_retired) once they are retired, because a

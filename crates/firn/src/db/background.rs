@@ -35,6 +35,7 @@ use crate::base::event_listener::Severity;
 use crate::base::health::{FullDisk, Health};
 use crate::base::key_range::KeyRange;
 use crate::base::options::Options;
+use crate::base::pause_points::{self, PausePoint};
 use crate::base::prefix_extractor::PrefixExtractors;
 use crate::base::{Error, ErrorKind, IndexId, Result, Seqno};
 use crate::blob::BlobStore;
@@ -621,9 +622,12 @@ impl BackgroundWork {
 
     /// Forgets retired index ids whose last entry has left the files and the memtables.
     fn forget_retired(&self, retired: &RetiredIndexes) -> Result<()> {
-        if retired.is_empty() {
+        let Some(catalog) = self.catalog.get().filter(|_| !retired.is_empty()) else {
             return Ok(());
-        }
+        };
+        // Read this before the super version: a transaction that ends in between has committed its
+        // entries before it releases its indexes.
+        let kept = catalog.kept_retired();
         let super_version = self.super_versions.pin();
         let in_files = super_version.version.all_index_stats();
         let in_memtables = |id: IndexId| {
@@ -634,12 +638,11 @@ impl BackgroundWork {
         let gone: Vec<IndexId> = retired
             .keys()
             .copied()
+            .filter(|id| !kept.contains(id))
             .filter(|id| in_files.get(id).is_none_or(|s| s.entries == 0) && !in_memtables(*id))
             .collect();
-        match self.catalog.get() {
-            Some(catalog) => catalog.forget_retired(&gone),
-            None => Ok(()),
-        }
+        pause_points::at(PausePoint::RetiredChosen);
+        catalog.forget_retired(&gone)
     }
 
     /// Divides the memory limit anew and updates the stall gate.

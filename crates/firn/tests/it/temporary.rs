@@ -3,6 +3,7 @@
 use super::prepared::{insert, record, schema};
 use firn::base::ErrorKind;
 use firn::base::options::Options;
+use firn::base::pause_points::{self, PausePoint};
 use firn::db::Db;
 use firn::env::fault::{CallClass, Errno, Fault};
 use firn::env::{CountingEnv, Env, FaultEnv, MemEnv};
@@ -287,6 +288,38 @@ fn rows_of_a_dropped_table_become_garbage_after_their_commit() {
         "rows of a dropped table are left"
     );
     assert_eq!(session.committed("b"), 1);
+}
+
+/// The transaction commits its rows of a dropped table after a background job has found no entry of
+/// the table's index.
+#[test]
+fn an_index_is_not_forgotten_while_a_commit_brings_rows_of_it() {
+    let server = Server::start(1 << 20);
+    let mut session = server.session();
+    session.create("a");
+    session.create("b");
+    session.insert("a", 1);
+    let database = server.tables.find("b").unwrap();
+    let db = database.db();
+    session.drop_table("a");
+    let index = db.catalog().retired().into_keys().next().unwrap();
+    db.compact_all().unwrap();
+    let mut commits = 0;
+    pause_points::on_this_thread(move |point| {
+        if point == PausePoint::RetiredChosen {
+            session.transactions.commit().unwrap();
+            commits += 1;
+            assert_eq!(commits, 1);
+        }
+    });
+    db.compact_once().unwrap();
+    pause_points::clear();
+    assert!(db.catalog().retired().contains_key(&index));
+    db.compact_all().unwrap();
+    db.compact_once().unwrap();
+    assert!(db.catalog().retired().is_empty());
+    let view = db.context().super_versions.pin();
+    assert!(!view.version.all_index_stats().contains_key(&index));
 }
 
 /// The next database cannot be opened, and the former one, which has no table left, closes slowly.
