@@ -15,8 +15,8 @@ use super::lock_table::LockMode;
 use super::lock_table::key_set::{KeySet, KeyWalk};
 use crate::base::{IndexId, Result, Seqno};
 use std::cmp::Ordering;
-use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
+use std::collections::{BTreeSet, BinaryHeap};
 
 /// How a transaction depends on a key. The order is that of strength.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -85,8 +85,9 @@ impl KeysOfPoint {
 pub(super) struct ValidationSet {
     /// Sorted by ascending seqno, because later statements read at later points.
     points: Vec<KeysOfPoint>,
-    /// Indexes with new keys.
-    inserted: Vec<IndexId>,
+    /// Indexes with new keys. A transaction may write to many tables, so this is no list that each
+    /// new key searches.
+    inserted: BTreeSet<IndexId>,
 }
 
 impl ValidationSet {
@@ -127,9 +128,7 @@ impl ValidationSet {
 
     /// Notes that the transaction writes new keys of `index`.
     pub(super) fn note_insert(&mut self, index: IndexId) {
-        if !self.inserted.contains(&index) {
-            self.inserted.push(index);
-        }
+        self.inserted.insert(index);
     }
 
     /// Whether a key was noted for a seqno below `seqno`.
@@ -144,9 +143,9 @@ impl ValidationSet {
         points.any(|point| point.written.contains(row_key))
     }
 
-    /// The indexes in which the transaction has written new keys.
-    pub(super) fn inserted(&self) -> &[IndexId] {
-        &self.inserted
+    /// The indexes in which the transaction has written new keys, ascending.
+    pub(super) fn inserted(&self) -> impl Iterator<Item = IndexId> + '_ {
+        self.inserted.iter().copied()
     }
 
     /// Calls `f` with each key, its dependency and the seqno that it was read at, in the order of

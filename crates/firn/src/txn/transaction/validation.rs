@@ -237,7 +237,7 @@ impl Transaction {
     /// transaction has locked a gap in which one of them lies. The caller has locked the rows
     /// before: a scan that finds a new key waits for the lock of its row.
     fn claim_new_keys(&mut self, set: &ValidationSet) -> Result<()> {
-        for &index in set.inserted() {
+        for index in set.inserted() {
             let bit = ActiveInserts::bit_of(index);
             if self.inserting & bit == 0 {
                 self.inserting |= bit;
@@ -245,7 +245,7 @@ impl Transaction {
             }
             self.cx.inserts.count_written(index, &self.owner);
         }
-        for &index in set.inserted() {
+        for index in set.inserted() {
             if self.cx.locks.may_lock_gaps(index) {
                 self.check_gaps(index)?;
             }

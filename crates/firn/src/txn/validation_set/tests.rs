@@ -63,3 +63,17 @@ fn a_walk_visits_all_keys_of_all_blocks() {
     let found: Vec<_> = all(&set).into_iter().map(|(key, ..)| key).collect();
     assert_eq!(found, keys);
 }
+
+#[test]
+fn an_index_with_many_new_keys_counts_once() {
+    let mut set = ValidationSet::default();
+    set.note(1, &key(1), Dependency::Written);
+    for _ in 0..2 {
+        [7, 3, 9, 3]
+            .into_iter()
+            .for_each(|index| set.note_insert(index));
+    }
+    assert_eq!(Vec::from_iter(set.inserted()), [3, 7, 9]);
+    set.clear();
+    assert_eq!(set.inserted().count(), 0);
+}
