@@ -196,6 +196,45 @@ fn a_copy_of_some_tables_has_no_prepared_transactions() {
     }
 }
 
+/// The image of an xid as the handler writes it: format id, the lengths of its two parts, the parts.
+fn xid_image(name: &[u8], branch: &[u8]) -> Vec<u8> {
+    let lengths = [name.len() as u8, branch.len() as u8];
+    [&1u64.to_ne_bytes()[..], &lengths, name, branch].concat()
+}
+
+/// The server's own xid is a prefix, the server id (4 or 8 bytes) and a number of 8 bytes, which is
+/// not 0. A client may give its XA transaction any other name, also one with that prefix.
+#[test]
+fn only_the_servers_own_transactions_are_rolled_back() {
+    let place = ArchiveDirs::new();
+    place.write();
+    place.back_up();
+    let servers = [&b"MySQLXid"[..], &1u32.to_ne_bytes(), &7u64.to_ne_bytes()].concat();
+    let clients = [
+        xid_image(b"MySQLXid", b""),
+        xid_image(b"MySQLXidfoo", b""),
+        xid_image(b"of a client", b""),
+        xid_image(&servers, b"1"),
+    ];
+    let servers = xid_image(&servers, b"");
+    let db = place.open();
+    for (n, xid) in clients.iter().chain([&servers]).enumerate() {
+        let mut txn = begin(&db);
+        txn.put(&key(&db, "d/t", 100 + n as u64), Value::whole(b"prepared"))
+            .unwrap();
+        txn.prepare(xid).unwrap();
+    }
+    db.archive_log().unwrap();
+    db.close().unwrap();
+    drop(db);
+    place.restore("all", &[]).unwrap();
+    let dir = place.at("all").join("#firn");
+    let copy = Db::open(Arc::new(PosixEnv::new()), &dir, Options::default(), None).unwrap();
+    let mut expected = clients.to_vec();
+    expected.sort();
+    assert_eq!(copy.prepared_xids(), expected);
+}
+
 /// Changes the kind of the first record of a segment to one that a newer version might write.
 fn newer_record(path: &std::path::Path, id: u64) {
     use firn::wal::frame::{FIRST_GROUP, GROUP_HEADER, GroupHeader, SegmentHeader};
