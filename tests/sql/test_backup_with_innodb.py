@@ -7,7 +7,9 @@ state at its binary log position: another server applies the binary log up to th
 from __future__ import annotations
 
 import shutil
+import signal
 import subprocess
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -277,17 +279,51 @@ def test_who_may_not_write_files_may_not_arm(both: Server, tmp_path: Path) -> No
     assert refused.value.args[0] == 1227
 
 
-def test_a_backup_that_is_killed_is_cleared_away_by_the_next(both: Server, tmp_path: Path) -> None:
+def _wait_for(done: Callable[[], int]) -> int:
+    """Waits until `done` returns something, and returns that."""
+    deadline = time.monotonic() + 60
+    while not (result := done()):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return result
+
+
+def _number(file: Path) -> int:
+    """The number in a file; 0 if it is not there yet."""
+    text = file.read_text(encoding="utf-8").strip()
+    return int(text or 0)
+
+
+def _runs(process: int) -> bool:
+    """Whether a process runs; a zombie does not."""
+    try:
+        stat = Path(f"/proc/{process}/stat").read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"
+
+
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGKILL])
+def test_a_backup_that_is_killed_is_cleared_away_by_the_next(
+    both: Server, tmp_path: Path, sent: signal.Signals
+) -> None:
     slow = tmp_path / "slow"
-    slow.write_text('#!/bin/sh\necho begun > "$(dirname "$0")/begun"\nexec sleep 600\n')
+    slow.write_text('#!/bin/sh\necho $$ > "$(dirname "$0")/begun"\nexec sleep 600\n')
     slow.chmod(0o755)
     target = tmp_path / "backups"
     tool = ["backup", str(target), "--with-innodb", "--mariadb-backup", str(slow)]
     with subprocess.Popen([str(TOOL), *tool, "--socket", both.socket, "--user", "root"]) as running:
-        while not (tmp_path / "begun").exists() and running.poll() is None:
-            pass
+        copying = _wait_for(lambda: (tmp_path / "begun").exists() and _number(tmp_path / "begun"))
         assert list((both.data / "#firn").glob("checkpoint-*.copy"))
-        running.terminate()
-    # A signal removes the directory and ends the copying program.
+        assert _runs(copying)
+        running.send_signal(sent)
+    # However the backup ends, the copying program ends with it.
+    _wait_for(lambda: not _runs(copying))
+    left = list((both.data / "#firn").glob("checkpoint-*"))
+    if sent == signal.SIGTERM:
+        assert not left
+        return
+    assert left
+    report = back_up(both, target)
+    assert any("left behind" in note for note in report["notes"])
     assert not list((both.data / "#firn").glob("checkpoint-*"))
-    assert subprocess.run(["pgrep", "-f", str(slow)], check=False).returncode == 1

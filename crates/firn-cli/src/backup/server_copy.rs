@@ -14,7 +14,7 @@
 
 use super::format::Position;
 use super::temporary_directories::{
-    TemporaryDirectory, copy_of, end_on_signal, remove_left_behind,
+    TemporaryDirectory, child_ended, copy_of, remove_left_behind, start,
 };
 use crate::args::TakeBackup;
 use crate::data_directory::IN_DATADIR;
@@ -22,7 +22,6 @@ use crate::server::{Server, quoted_text};
 use firn::base::{Error, ErrorKind, Result};
 use firn::db::ReadOnlyDb;
 use firn::env::{Env, PosixEnv};
-use rustix::process::Pid;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -253,10 +252,9 @@ fn run(mut command: Command, log: &Path, meanwhile: &mut dyn FnMut() -> Result<(
     let program = command.get_program().to_string_lossy().into_owned();
     let started = (|| {
         let file = File::create(log)?;
-        command.stdout(file.try_clone()?).stderr(file).spawn()
+        start(command.stdout(file.try_clone()?).stderr(file))
     })();
     let mut child = started.map_err(|e| Error::io(&e, format_args!("start {program}")))?;
-    end_on_signal(Pid::from_raw(child.id().cast_signed()));
     let ended = loop {
         let watched = meanwhile();
         match (watched, child.try_wait()) {
@@ -271,7 +269,7 @@ fn run(mut command: Command, log: &Path, meanwhile: &mut dyn FnMut() -> Result<(
             }
         }
     };
-    end_on_signal(None);
+    child_ended();
     if ended?.success() {
         return Ok(());
     }

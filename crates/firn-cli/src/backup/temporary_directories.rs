@@ -3,14 +3,18 @@
 
 use firn::base::{Error, Result};
 use firn::env::{Env, PosixEnv};
-use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use rustix::process::{
+    Pid, Signal, getpid, getppid, kill_process, set_parent_process_death_signal, test_kill_process,
+};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
-use std::fs;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use std::{fs, io};
 
 /// The work for a signal that ends this program: first it ends the child program, then it removes
 /// the directories.
@@ -70,9 +74,35 @@ impl Drop for TemporaryDirectory {
     }
 }
 
-/// Sets the program that a signal ends with this one.
-pub fn end_on_signal(child: Option<Pid>) {
-    on_signal().child = child;
+/// Starts a program that ends with this one. A signal that ends this program first ends the child;
+/// after `SIGKILL`, or whatever else ends this program, the kernel kills the child. So no child
+/// writes into a directory that nobody owns.
+///
+/// The kernel kills the child when the *thread* ends that has called this function, so that thread
+/// must wait for the child and then call [`child_ended`].
+pub fn start(command: &mut Command) -> io::Result<Child> {
+    let parent = getpid();
+    let die_with_parent = move || {
+        set_parent_process_death_signal(Some(Signal::KILL))?;
+        // The parent may have ended before that call.
+        match getppid() == Some(parent) {
+            true => Ok(()),
+            false => Err(io::ErrorKind::Interrupted.into()),
+        }
+    };
+    // SAFETY: the closure runs in the new process, where only its one thread exists, before the
+    // program is loaded. It makes two system calls, does not allocate, and takes no lock.
+    unsafe { command.pre_exec(die_with_parent) };
+    // A signal that comes now waits for this lock, and then finds the child.
+    let mut state = on_signal();
+    let child = command.spawn()?;
+    state.child = Some(Pid::from_child(&child));
+    Ok(child)
+}
+
+/// The child of [`start`] has ended.
+pub fn child_ended() {
+    on_signal().child = None;
 }
 
 /// Ends a child process, so that it no longer writes into a directory that is about to be removed.
