@@ -13,6 +13,8 @@ namespace {
 std::atomic<uint64_t> changes{1};
 std::atomic<uint64_t> noted{0};
 std::mutex noting;
+/* That number when a failure was last reported. Protected by `noting`. */
+uint64_t reported = 0;
 
 /* The server fills LOG_INFO, which may be larger in another patch level: `room` takes the rest. */
 struct CurrentLog {
@@ -22,13 +24,16 @@ struct CurrentLog {
 
 /*
   Tells the core which binary log file is in use, or that there is none. Waits for a group commit
-  that writes to the file.
+  that writes to the file. Returns the reason if that fails, and otherwise nullptr.
 */
-firn_status note_current() {
-  if (!opt_bin_log) return firn_note_server_run(database, nullptr);
+const char* note_current() {
+  const char* file = nullptr;
   CurrentLog current = {};
-  if (mysql_bin_log.get_current_log(&current.info) || !current.info.log_file_name[0]) return FIRN_OK;
-  return firn_note_server_run(database, current.info.log_file_name);
+  if (opt_bin_log) {
+    if (mysql_bin_log.get_current_log(&current.info) || !current.info.log_file_name[0]) return "no file is open";
+    file = current.info.log_file_name;
+  }
+  return firn_note_server_run(database, file) == FIRN_OK ? nullptr : firn_last_error();
 }
 
 /*
@@ -59,11 +64,17 @@ void note_if_changed() {
   const uint64_t now = changes.load(std::memory_order_acquire);
   if (noted.load(std::memory_order_relaxed) == now) return;
   /* Try twice: RESET MASTER may have removed the file after the server named it the first time. */
-  if (note_current() != FIRN_OK && note_current() != FIRN_OK)
-    sql_print_warning(
-        "FIRN: cannot read the binary log in use, which a start without the engine makes necessary later: %s",
-        firn_last_error());
-  noted.store(now, std::memory_order_release);
+  const char* failure = note_current();
+  if (failure) failure = note_current();
+  if (!failure) {
+    noted.store(now, std::memory_order_release);
+    return;
+  }
+  /* The next call tries again: of transactions prepared until then, the run may be unknown. */
+  if (reported == now) return;
+  reported = now;
+  sql_print_warning(
+      "FIRN: cannot read the binary log in use, which a start without the engine makes necessary later: %s", failure);
 }
 
 }  // namespace firn::binlog_file

@@ -29,7 +29,8 @@ void file_changed();
 
 /*
   Tells the core the current binary log file if it has changed. A thread calls this before it
-  prepares a transaction. If the file has not changed, the call costs two loads.
+  prepares a transaction. If the file has not changed, the call costs two loads. If the file cannot
+  be read, each call tries again, and one warning for each change of the file says so.
 */
 void note_if_changed();
 

@@ -219,6 +219,25 @@ def test_files_of_the_run_come_and_go(own_server: Callable[..., Server], before:
     assert _rows(server) == [1, 2, 3, 4, 5, 6]
 
 
+def test_a_file_that_cannot_be_read_at_first_is_noted_later(
+    own_server: Callable[..., Server],
+) -> None:
+    server, engine = _small(own_server)
+    server.query("INSERT INTO d.t VALUES (0)")
+    server.restart()
+    log = server.data / server.query("SHOW MASTER STATUS")[0][0]
+    away = log.rename(server.directory / "away")
+    for n in (1, 2):
+        server.query(f"INSERT INTO d.t VALUES ({n})")
+    assert server.log().count("cannot read the binary log in use") == 1
+    away.rename(log)
+    _commit_and_kill(server, 3, 5)
+    _run_without(server, engine)
+    server.start()
+    assert _rows(server) == list(range(8))
+    assert SETTLED in server.log()
+
+
 def test_several_files_after_the_one_that_is_known(own_server: Callable[..., Server]) -> None:
     server, engine = _small(own_server, "--max-binlog-size=4096", *BINLOG)
     for first in range(0, 200, 40):
