@@ -31,6 +31,7 @@ impl BlobBuf {
     }
 
     /// Removes all bytes and keeps the largest chunk. Pointers into the arena become invalid.
+    #[inline]
     #[allow(clippy::missing_panics_doc)] // No caller can cause it.
     pub fn clear(&mut self) {
         if self.chunks.len() > 1 {

@@ -234,6 +234,7 @@ impl DecodeProgram {
 
     /// Decodes a row that has no blob references. `record` has at least the length of the newest
     /// layout.
+    #[inline]
     pub(super) fn run(
         &self,
         value: Value<'_>,
@@ -244,7 +245,10 @@ impl DecodeProgram {
         if !self.vars.is_empty() {
             self.run_vars(value.tail, record, blobs, |_, _| false)?;
         }
-        self.run_constants(record, blobs)
+        match self.constants.is_empty() {
+            true => Ok(()),
+            false => self.run_constants(record, blobs),
+        }
     }
 
     /// Decodes a row some of whose columns are in blob files, as `refs` says. The wanted columns
@@ -272,6 +276,7 @@ impl DecodeProgram {
         self.run_constants(record, blobs)
     }
 
+    #[inline]
     fn run_head(&self, head: &[u8], record: &mut [u8]) -> Result<()> {
         if head.len() != self.head_len {
             return Err(damaged("length of the fixed columns"));
@@ -344,13 +349,8 @@ impl DecodeProgram {
     }
 }
 
+#[inline]
 fn take_len(lengths: &mut &[u8]) -> Result<usize> {
-    if let Some((&first, rest)) = lengths.split_first()
-        && first < 0x80
-    {
-        *lengths = rest;
-        return Ok(usize::from(first));
-    }
     varint::take_u64(lengths)
         .and_then(|len| usize::try_from(len).ok())
         .ok_or_else(|| damaged("length of a variable column"))
@@ -359,6 +359,7 @@ fn take_len(lengths: &mut &[u8]) -> Result<usize> {
 impl ColumnTarget {
     /// Writes `value` to its field in `record`. For a blob column, `keep` returns an address at
     /// which the bytes stay, and the field gets that address.
+    #[inline]
     fn write(
         &self,
         value: &[u8],
