@@ -1,6 +1,6 @@
 //! The iterator contract of all sorted sources.
 
-use super::{InternalKey, Result, Seqno, Value};
+use super::{InternalKey, Kind, Result, Seqno, Value};
 
 /// A cursor over internal keys in internal order (user key ascending, seqno descending).
 ///
@@ -39,6 +39,21 @@ pub trait InternalIterator {
         let moved = self.next();
         debug_assert!(matches!(moved, Ok(true)));
     }
+    /// As `rows` calls of [`Self::next_unchecked`]; at least one, and all of them counted.
+    fn skip_unchecked(&mut self, rows: u32) {
+        for _ in 0..rows {
+            self.next_unchecked();
+        }
+    }
+    /// As [`Self::next_unchecked`], and returns kind and value of the entry. [`Self::key`] may not
+    /// be called until [`Self::land`] or another move. A scan that needs no key saves the work of
+    /// assembling it.
+    fn glide(&mut self) -> (Kind, Value<'_>) {
+        self.next_unchecked();
+        (self.key().kind, self.value())
+    }
+    /// Makes [`Self::key`] that of the entry under the cursor, after [`Self::glide`].
+    fn land(&mut self) {}
     /// Passes the user keys of up to `count` following puts to `show`, from loaded data only. A
     /// hint of what a scan reaches next: some may be invisible, some missing.
     fn peek(&self, count: usize, show: &mut dyn FnMut(&[u8])) {
@@ -86,6 +101,15 @@ impl<T: InternalIterator + ?Sized> InternalIterator for Box<T> {
     }
     fn next_unchecked(&mut self) {
         (**self).next_unchecked();
+    }
+    fn skip_unchecked(&mut self, rows: u32) {
+        (**self).skip_unchecked(rows);
+    }
+    fn glide(&mut self) -> (Kind, Value<'_>) {
+        (**self).glide()
+    }
+    fn land(&mut self) {
+        (**self).land();
     }
     fn peek(&self, count: usize, show: &mut dyn FnMut(&[u8])) {
         (**self).peek(count, show);

@@ -7,7 +7,7 @@ use super::index::{BlockPosition, Partition};
 use super::reader::{BlockInfo, SstReader};
 use super::stored_block::StoredBlock;
 use crate::base::key::{SEQNO_MAX, UNCOMMITTED_BIT};
-use crate::base::{Error, InternalIterator, InternalKey, Result, Seqno, Value};
+use crate::base::{Error, InternalIterator, InternalKey, Kind, Result, Seqno, Value};
 use crate::env::PrefetchBatch;
 use std::ops::Range;
 use std::sync::Arc;
@@ -339,6 +339,19 @@ impl InternalIterator for SstIter {
     #[inline]
     fn next_unchecked(&mut self) {
         self.cursor.next_unchecked();
+    }
+
+    fn skip_unchecked(&mut self, rows: u32) {
+        self.cursor.skip_unchecked(rows);
+    }
+
+    #[inline]
+    fn glide(&mut self) -> (Kind, Value<'_>) {
+        self.cursor.glide()
+    }
+
+    fn land(&mut self) {
+        self.cursor.land();
     }
 
     fn peek(&self, count: usize, show: &mut dyn FnMut(&[u8])) {

@@ -391,6 +391,7 @@ impl RowReader {
     }
 
     /// [`Self::decode`] and [`Self::complete`] together.
+    #[inline]
     pub(super) fn read(
         &mut self,
         store: &BlobStore,

@@ -95,6 +95,13 @@ pub struct Cursor {
     /// Whether [`Self::park`] has closed the scan. The next move opens the scan again, after (or
     /// before) the last entry.
     parked: bool,
+    /// Whether [`Self::glide`] may follow as long as the scan knows of rows ahead: the cursor reads
+    /// rows of the clustered index without locks, and nothing but glides has happened since it was
+    /// set.
+    glides: bool,
+    /// Whether the cursor has glided since `fetch` got a key, so that the key of the row last read
+    /// is under the scan alone.
+    key_behind: bool,
     ahead: RowPrefetch,
     /// Whether the last seek was [`SeekMode::AtOrAfter`] with a whole key of the clustered index.
     finds_row_key: bool,
@@ -115,6 +122,8 @@ impl Cursor {
             at_start: true,
             missed: false,
             parked: false,
+            glides: false,
+            key_behind: false,
             ahead: RowPrefetch::new(),
             finds_row_key: false,
             gaps: GapScan::new(),
@@ -127,6 +136,8 @@ impl Cursor {
     /// # Errors
     /// `InvalidArgument` if there is no such index.
     pub fn reset(&mut self, index: Option<usize>, mode: ReadMode, wait: LockWait) -> Result<()> {
+        self.glides = false;
+        self.key_behind = false;
         self.scan.close();
         self.gaps.close();
         self.end.clear();
@@ -156,6 +167,7 @@ impl Cursor {
 
     /// Releases all resources of the statement, and keeps the key of the last entry.
     pub fn park(&mut self) {
+        self.land();
         self.scan.close();
         self.gaps.close();
         self.end.clear();
@@ -166,6 +178,7 @@ impl Cursor {
 
     /// Goes on from the key kept by [`Self::park`].
     pub fn resume(&mut self, mode: ReadMode, wait: LockWait) {
+        self.land();
         self.fetch.set_mode(mode, wait);
     }
 
@@ -195,6 +208,7 @@ impl Cursor {
     /// # Errors
     /// `InvalidArgument` if the key image is not one of the index.
     pub fn set_end_range(&mut self, key: Option<KeyImage<'_>>, included: bool) -> Result<()> {
+        self.land();
         self.end.clear();
         if let Some(key) = key {
             let encoded = self.fetch.index().seek_prefix(key.image, &mut self.end);
@@ -252,6 +266,7 @@ impl Cursor {
         mode: SeekMode,
         record: &mut [u8],
     ) -> Result<bool> {
+        self.land();
         self.parked = false;
         let complete = self.set_prefix(key)?;
         if complete && mode == SeekMode::Exact && self.fetch.on_clustered() {
@@ -296,6 +311,7 @@ impl Cursor {
     /// # Errors
     /// Those of [`Self::seek`].
     pub fn first(&mut self, txn: &mut Transaction, record: &mut [u8]) -> Result<bool> {
+        self.land();
         self.parked = false;
         self.finds_row_key = false;
         self.bound_to_index();
@@ -311,6 +327,7 @@ impl Cursor {
     /// # Errors
     /// Those of [`Self::seek`].
     pub fn last(&mut self, txn: &mut Transaction, record: &mut [u8]) -> Result<bool> {
+        self.land();
         self.parked = false;
         self.finds_row_key = false;
         self.bound_to_index();
@@ -326,16 +343,15 @@ impl Cursor {
     /// # Errors
     /// Those of [`Self::seek`].
     pub fn next(&mut self, txn: &mut Transaction, record: &mut [u8]) -> Result<bool> {
-        let glides = self.fetch.is_plain()
+        self.glides = self.fetch.is_plain()
             && !self.missed
             && self.scan.reaches_on()
             && self.scan.entries_mut().rows_ahead();
-        if glides {
-            self.scan.entries_mut().next_unchecked();
-            self.fetch
-                .plain_row(self.scan.point(), self.scan.entries(), record)?;
+        if self.glides {
+            self.glide(record)?;
             return Ok(true);
         }
+        self.land();
         let found = match self.has_shown() {
             true => self.again(txn, true)?,
             false => self.step(txn, true)?,
@@ -349,11 +365,43 @@ impl Cursor {
         Ok(found)
     }
 
+    /// Whether [`Self::glide`] may be called instead of [`Self::next`].
+    #[inline]
+    pub fn can_glide(&self) -> bool {
+        self.glides && self.scan.entries().known_ahead() > 0
+    }
+
+    /// Reads the row of the next entry, as [`Self::next`] does, without the transaction: the scan
+    /// has found before that the next entries are rows, and that the snapshot sees them. Only if
+    /// [`Self::can_glide`]. It leaves the key of the entry where it is, because nearly no scan asks
+    /// for it.
+    ///
+    /// # Errors
+    /// Those of [`Self::seek`].
+    #[inline]
+    pub fn glide(&mut self, record: &mut [u8]) -> Result<()> {
+        debug_assert!(self.can_glide() && self.fetch.is_plain());
+        debug_assert!(!self.missed && self.scan.reaches_on());
+        self.key_behind = true;
+        let (point, kind, value) = self.scan.glide();
+        self.fetch.plain_row(point, kind, value, record)
+    }
+
+    /// Ends gliding: `fetch` gets the key of the row last read.
+    fn land(&mut self) {
+        self.glides = false;
+        if std::mem::take(&mut self.key_behind) {
+            self.scan.entries_mut().land();
+            self.fetch.keep_key(self.scan.entries().user_key());
+        }
+    }
+
     /// Reads the row of the previous entry.
     ///
     /// # Errors
     /// Those of [`Self::seek`].
     pub fn prev(&mut self, txn: &mut Transaction, record: &mut [u8]) -> Result<bool> {
+        self.land();
         let found = match self.has_shown() {
             true => self.again(txn, false)?,
             false => self.step(txn, false)?,
@@ -377,6 +425,7 @@ impl Cursor {
         key: KeyImage<'_>,
         record: &mut [u8],
     ) -> Result<bool> {
+        self.land();
         self.set_prefix(key)?;
         let found = if self.has_shown() {
             self.again(txn, true)?
@@ -402,6 +451,7 @@ impl Cursor {
         key: KeyImage<'_>,
         record: &mut [u8],
     ) -> Result<bool> {
+        self.land();
         if self.fetch.on_clustered() {
             self.fetch.row_key_of(key.image)?;
             let found = self.row(txn, true, record)?;
@@ -425,6 +475,7 @@ impl Cursor {
         reference: KeyImage<'_>,
         record: &mut [u8],
     ) -> Result<bool> {
+        self.land();
         self.fetch.row_key_of(reference.image)?;
         self.row(txn, false, record)
     }
@@ -433,18 +484,21 @@ impl Cursor {
     ///
     /// # Errors
     /// `InvalidArgument` if the table has a primary key, or no row was read.
-    pub fn hidden_row_id(&self) -> Result<u64> {
+    pub fn hidden_row_id(&mut self) -> Result<u64> {
+        self.land();
         self.fetch.hidden_row_id()
     }
 
     /// Releases the lock of the row last read, if reading it took the lock.
     pub fn unlock_row(&mut self, txn: &Transaction) {
+        self.land();
         self.fetch.unlock_row(txn);
     }
 
     /// Removes the row last read from the validation set, if reading the row has added it, because
     /// the row does not match. Has no effect on locks.
     pub fn forget_row(&mut self, txn: &mut Transaction) {
+        self.land();
         self.fetch.forget_row(txn);
     }
 

@@ -4,7 +4,7 @@
 use super::read_mode::Entries;
 use crate::base::key::index_prefix;
 use crate::base::key_range::{make_successor, prefix_successor};
-use crate::base::{IndexId, InternalIterator, Result, Seqno};
+use crate::base::{IndexId, InternalIterator, Kind, Result, Seqno, Value};
 use crate::iter::{MergeIter, MvccIter, ReadAt};
 use crate::read::{Freshness, ReadPoint, push_sources, still_complete};
 use crate::txn::{LockOwner, Savepoint, Transaction};
@@ -253,6 +253,15 @@ impl IndexScan {
             let tombstone_reports = Arc::clone(&txn.context().tombstone_reports);
             self.entries.set_tombstone_reports(Some(tombstone_reports));
         }
+    }
+
+    /// Moves to the next of the rows ahead, and returns the read point of the scan, and kind and
+    /// value of the row's entry. Only if rows ahead are known.
+    #[inline]
+    pub(super) fn glide(&mut self) -> (&ReadPoint, Kind, Value<'_>) {
+        let opened = self.opened.as_ref().expect("only an open scan knows rows");
+        let (kind, value) = self.entries.glide();
+        (&opened.point, kind, value)
     }
 
     /// Moves one entry on in the open sources, at their read point.

@@ -28,7 +28,7 @@ use super::row_lock::{LockOutcome, RowLock};
 use super::{Table, TableIds, corrupt};
 use crate::base::blob_buf::BlobBuf;
 use crate::base::key::{INDEX_ID_LEN, UNCOMMITTED_BIT};
-use crate::base::{Error, Result, Seqno};
+use crate::base::{Error, Kind, Result, Seqno, Value};
 use crate::blob::BlobStore;
 use crate::keycode::IndexDecodePlan;
 use crate::read::{Freshness, ReadPoint, changed_since};
@@ -231,19 +231,28 @@ impl RowFetch {
         self.clustered && !self.may_change_rows()
     }
 
-    /// Decodes the row at the position of `entries`, which scans the clustered index.
+    /// Decodes the row of an entry of the clustered index. Only if [`Self::is_plain`]. The caller
+    /// passes the key of the entry to [`Self::keep_key`] before it needs it.
     #[inline]
     pub(super) fn plain_row(
         &mut self,
         point: &ReadPoint,
-        entries: &Entries,
+        kind: Kind,
+        value: Value<'_>,
         record: &mut [u8],
     ) -> Result<()> {
+        debug_assert!(self.is_plain());
         self.blobs.clear();
-        self.entry_is_row = true;
-        self.row_key.clear();
-        self.row_key.extend_from_slice(entries.user_key());
-        self.decode_row(&point.super_version.blobs, entries, record)
+        let store = &point.super_version.blobs;
+        let decoded = self
+            .reader
+            .read(store, kind, value, record, &mut self.blobs);
+        decoded.map_err(|e| self.table.of_table(e))
+    }
+
+    /// Makes `key` the key of the entry last read, which is a row.
+    pub(super) fn keep_key(&mut self, key: &[u8]) {
+        self.set_row_key(key);
     }
 
     /// Whether the row of each entry must be looked up in the clustered index.
