@@ -261,18 +261,6 @@ impl SstIter {
         let next = self.spot.and_then(|spot| self.reader.index().next(spot));
         self.first_from(next)
     }
-
-    /// Seeks the first entry at or above `user_key`. Returns the number of entries in the blocks
-    /// before that entry's block, and the number of the entry in its block.
-    pub(super) fn seek_ranked(&mut self, user_key: &[u8]) -> Result<Option<(u64, u32)>> {
-        if !self.seek(user_key, SEQNO_MAX)? {
-            return Ok(None);
-        }
-        let spot = self.spot.expect("positioned");
-        let before = self.reader.index().entries_before_partition(spot.partition);
-        let inside = self.partition(spot.partition)?.entries_before(spot.block);
-        Ok(Some((before + inside, self.cursor.ordinal())))
-    }
 }
 
 impl InternalIterator for SstIter {
