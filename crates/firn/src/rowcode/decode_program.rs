@@ -295,7 +295,7 @@ impl DecodeProgram {
         }
         for run in &self.runs {
             let (to, from, len) = (run.record as usize, run.row as usize, run.len as usize);
-            record[to..to + len].copy_from_slice(&fixed[from..from + len]);
+            copy_field(&mut record[to..to + len], &fixed[from..from + len]);
         }
         Ok(())
     }
@@ -346,6 +346,19 @@ impl DecodeProgram {
             }
         }
         Ok(())
+    }
+}
+
+/// Copies `from` to `to`, which is as long. Most runs are single integers, for which a call would
+/// cost more than the copy.
+#[inline]
+fn copy_field(to: &mut [u8], from: &[u8]) {
+    if let (Ok(to), Ok(from)) = (<&mut [u8; 4]>::try_from(&mut *to), from.try_into()) {
+        *to = from;
+    } else if let (Ok(to), Ok(from)) = (<&mut [u8; 8]>::try_from(&mut *to), from.try_into()) {
+        *to = from;
+    } else {
+        to.copy_from_slice(from);
     }
 }
 
