@@ -234,9 +234,9 @@ impl BlobFile {
 
     /// Seals the file, so that it takes no more blobs. The caller holds the store's `active` mutex.
     pub(super) fn seal(&self) {
-        // From now on, open the file as one that no longer grows, past the page cache. Store this
-        // before `grows` is cleared: once it is cleared, the blob gc may replace the physical file,
-        // and a later store would undo that.
+        // From now on, a reader opens the file as one that no longer grows, that is, past the page
+        // cache. Store the new `physical` before `grows` is cleared: once `grows` is cleared, the
+        // blob gc may replace the physical file, and a later store here would undo that.
         self.physical
             .store(Arc::new(PhysicalBlobFile::new(self.id, false)));
         reached(BlobPausePoint::Sealing);
@@ -381,8 +381,8 @@ impl BlobFile {
             if opened.is_ok() {
                 return opened;
             }
-            // If the physical file was replaced meanwhile, the name that this thread tried may be
-            // removed already. Try the new physical file.
+            // If the blob gc has replaced the physical file meanwhile, it may already have removed
+            // the file that this thread tried to open. Try the new physical file.
             let now = self.physical.load_full();
             if Arc::ptr_eq(&physical, &now) {
                 return opened;
