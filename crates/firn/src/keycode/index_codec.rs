@@ -21,8 +21,9 @@ pub struct IndexCodec {
     record_len: u32,
     declared: KeyCodec,
     primary: Option<KeyCodec>,
-    /// For each part, the declared ones first: the unpack info that the value has for it, and
-    /// whether decoding takes the column from this part.
+    /// For each part of the key, first the declared parts and then those of the primary key: the
+    /// unpack info that the value has for the part, and whether decoding takes its column from this
+    /// part.
     items: Vec<(UnpackInfo, bool)>,
 }
 
@@ -52,8 +53,8 @@ impl IndexCodec {
         let items = (0..parts.len())
             .map(|at| {
                 let same = || (0..parts.len()).filter(|&i| parts[i].column == parts[at].column);
-                // Take the column from the first part that gives it back without unpack info, or
-                // else from the first part that has the whole column.
+                // Several parts may have the same column. Decode it from the first part that needs
+                // no unpack info for this, or else from the first part that has the whole column.
                 let source = same()
                     .find(|&i| gives(i))
                     .or_else(|| same().find(|&i| parts[i].is_whole()));
