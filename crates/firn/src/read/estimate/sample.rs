@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const PARTS: usize = 32;
 /// Most rows read in each part.
 const PART_ROWS: u64 = 48;
-/// Estimated number of entries that are skipped at most in each part.
+/// The sample of a part ends after about this many skipped entries.
 const PART_SKIPS: u64 = 256;
 /// Number of skipped entries after which a cursor calls its interrupt function.
 const SKIPS_A_CHECK: u64 = 1024;
