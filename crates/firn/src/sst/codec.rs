@@ -51,8 +51,8 @@ impl StoredCodec {
     }
 }
 
-/// How the blocks of a file are prepared for ZSTD. The writer finds the best values by a trial with
-/// the first blocks of each file.
+/// How the writer prepares the blocks of a file for ZSTD. It chooses by a trial with the first
+/// blocks of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Tuning {
     pub(super) plane_layout: PlaneLayout,

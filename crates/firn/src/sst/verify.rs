@@ -75,8 +75,8 @@ impl SstReader {
         };
         match self.whole_index() {
             Ok(index) => self.survey_blocks(&index, &mut seen, &mut report, &mut broken),
-            // To check the counts and separators of blocks needs all partitions. Check what can be
-            // checked without.
+            // Without all partitions, the counts and separators of the blocks cannot be checked.
+            // Check the partitions and blocks that can be read.
             Err(error) => self.survey_partitions(error, &mut broken),
         }
         report.entries = seen.stats.entries;

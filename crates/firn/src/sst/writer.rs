@@ -89,7 +89,8 @@ pub struct SstWriter {
     buffered: Option<BufferedBlocks>,
     /// The block copied last, kept until the next key is known.
     copied: Option<BufferedBlock>,
-    /// Tuning and dictionary of the block copied last, if its file has a tuning.
+    /// Tuning and dictionary of the compressed block that was copied last, if its file has a
+    /// tuning.
     recipe: Option<(Tuning, Option<Arc<Dictionary>>)>,
     /// All dictionaries that blocks of the file need.
     dictionaries: Vec<Arc<Dictionary>>,

@@ -160,8 +160,8 @@ impl Index {
         Some(BlockPosition { partition, block })
     }
 
-    /// Whether the filter of the partition of `spot` admits a key with this hash; `false` is
-    /// certain.
+    /// Whether the filter of the partition in which `spot` lies admits a key with this hash;
+    /// `false` means that the partition does not have the key.
     pub(in crate::sst) fn may_contain(&self, spot: BlockPosition, hash: u64) -> bool {
         self.of(spot).may_contain(hash)
     }
