@@ -93,9 +93,9 @@ pub struct SealPoint {
 /// reading a block. Dropping an index needs no erasure, because index ids are never reused.
 ///
 /// While there is room, a row is cached at its first use. Once the cache is full, a row is cached
-/// at its second use (see [`Admission`]). Caching a row costs one allocation. A hit costs a hash, a shared lock and a
-/// reference count. The caller reads the row after the lock is released, so it may use the cache
-/// again meanwhile.
+/// at its second use (see [`Admission`]). Caching a row costs one allocation. A hit costs a hash, a
+/// shared lock and a reference count. The caller reads the row after the lock is released, so it may
+/// use the cache again meanwhile.
 ///
 /// Lock: each shard has its own; no thread holds two at once.
 ///
