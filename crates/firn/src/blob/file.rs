@@ -21,8 +21,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// While this value exists, no blob file is cut, punched, replaced or removed, so the holder can
-/// safely make hard links to blob files.
+/// While this value exists, no sealed blob file is cut, and no blob file is punched, replaced or
+/// removed. So the holder can safely make hard links to blob files.
 pub struct LinkHold<'a>(#[allow(dead_code)] pub(super) RwLockReadGuard<'a, ()>);
 
 /// Up to this many stored bytes, the header and the blob are written with one call.
@@ -212,9 +212,10 @@ impl BlobFile {
         Some(offset)
     }
 
-    /// Writes zeros to a range behind all reserved spans. An error is ignored and only ends the
-    /// zero fill of this file. A failing device will also fail the writes of blobs, which report
-    /// it; and on a full disk, the remaining space is better used for blobs.
+    /// Writes zeros to a range behind all reserved spans. An error only ends the zero fill of this
+    /// file, and the zeros that this call has written are cut off. If the device fails, the writes
+    /// of blobs fail too and report it; and on a full disk, the remaining space is better used for
+    /// blobs.
     fn fill(&self, Range { start, end }: Range<u64>) {
         let filled = self.spans().and_then(|spans| {
             let mut at = start;

@@ -73,8 +73,8 @@ type NewId = Box<dyn Fn() -> u64 + Send + Sync>;
 /// and its blobs would be needed.
 ///
 /// Locks, in this order: `active`, then `linking`, then `known` or `moved`. `linking` is
-/// read-locked while hard links to blob files are made, and write-locked while blob files are cut,
-/// punched, replaced or removed.
+/// read-locked while hard links to blob files are made. It is write-locked while a sealed blob file
+/// is cut, or a blob file is punched, replaced or removed.
 pub struct BlobStore {
     files: FileStore,
     new_id: Option<NewId>,
@@ -154,9 +154,9 @@ impl BlobStore {
         &self.stats
     }
 
-    /// Prevents blob files from being cut, punched, replaced or removed while the result exists.
-    /// For callers that make hard links to the files. A file with a second link is not punched
-    /// later either, because the link shares its content.
+    /// While the result exists, no sealed blob file is cut, and no blob file is punched, replaced
+    /// or removed. For callers that make hard links to the files. A file with a second link is not
+    /// cut or punched later either, because the link shares its content.
     pub fn hold_links(&self) -> LinkHold<'_> {
         LinkHold(self.linking.read())
     }
