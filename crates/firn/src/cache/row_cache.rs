@@ -94,8 +94,8 @@ pub struct SealPoint {
 ///
 /// While there is room, a row is cached at its first use. Once the cache is full, a row is cached
 /// at its second use (see [`Admission`]). Caching a row costs one allocation. A hit costs a hash, a
-/// shared lock and a reference count. The caller reads the row after the lock is released, so it may
-/// use the cache again meanwhile.
+/// shared lock and a reference count. The caller reads the row after the lock is released, so it
+/// may use the cache again meanwhile.
 ///
 /// Lock: each shard has its own; no thread holds two at once.
 ///
