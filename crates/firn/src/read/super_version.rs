@@ -3,8 +3,9 @@
 //! Order of a statement's read: pin the super version, *then* read the visible seqno. In the
 //! reverse order, a flush and a compaction between the two could drop versions that the older seqno
 //! needs. A snapshot that outlives its statement is registered first (see `txn`), then the super
-//! version is pinned: a super version older than the snapshot would hide writes that the next
-//! statement shows.
+//! version is pinned. In the reverse order, the super version could be older than the snapshot. The
+//! first statement would then miss commits of the snapshot that the next statement, with a newer
+//! super version, shows.
 
 use crate::base::Seqno;
 use crate::base::pause_points::{self, PausePoint};

@@ -133,7 +133,8 @@ pub(super) fn sampled_rows(reading: &mut SampleReader, sources: &RangeSources<'_
     Ok(rows.round() as u64)
 }
 
-/// A key and its weight: the number of entries near it that no other candidate represents.
+/// A candidate for the start of a part: a key and its weight, the number of entries for which it
+/// stands.
 type Weighted = (Vec<u8>, f64);
 
 /// The start keys of the parts. The first is the start of the range.
