@@ -97,8 +97,9 @@ impl Memtable {
         self.id
     }
 
-    /// Adds a version. Concurrent. An existing entry with this (user key, seqno) stays unchanged.
-    /// For several entries, [`Memtable::inserter`] is faster.
+    /// Adds a version; any number of threads may do so at the same time. If there is an entry with
+    /// this user key, seqno and kind, it stays and nothing is added. For several entries,
+    /// [`Memtable::inserter`] is faster.
     ///
     /// # Panics
     /// If the seqno is not a committed one.
