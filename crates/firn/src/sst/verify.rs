@@ -117,9 +117,9 @@ impl SstReader {
     }
 
     /// Checks each index partition by itself, and the checksums of the blocks that it locates.
-    /// `first` is the error of loading the whole index, and is reported once, at the beginning. The
-    /// partition with that error may be skipped or, if the block cache has an intact copy of it,
-    /// still be used.
+    /// `first` is the error of loading the whole index. It is reported at the beginning, and not
+    /// again for its partition. If the block cache has an intact copy of that partition, its blocks
+    /// are checked too.
     fn survey_partitions(&self, first: Error, broken: &mut dyn FnMut(Error)) {
         let reported = first.to_string();
         broken(first);

@@ -48,7 +48,8 @@ pub struct SstSummary {
     pub entries: u64,
     /// Number of entries that are tombstones.
     pub deletes: u64,
-    /// Number of tombstones in blocks of which they are at least three quarters of the entries.
+    /// Number of tombstones in those data blocks in which at least three quarters of the entries
+    /// are tombstones.
     pub dense_deletes: u64,
     /// Bytes of user keys and values.
     pub raw_bytes: u64,

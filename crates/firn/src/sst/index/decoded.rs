@@ -227,7 +227,8 @@ impl Index {
         self.top.entries
     }
 
-    /// First byte after the last data block of the partitions in memory; 0 if there are none.
+    /// Offset of the first byte after the data blocks of the partitions in memory; 0 if no
+    /// partition is in memory.
     pub(in crate::sst) fn data_end(&self) -> u64 {
         self.partitions.last().map_or(0, |p| p.data_end())
     }

@@ -139,7 +139,7 @@ impl Partition {
         self.entries_before[block as usize]
     }
 
-    /// First byte after the last data block of the partition.
+    /// Offset of the first byte after the last data block of the partition.
     pub(in crate::sst) fn data_end(&self) -> u64 {
         self.blocks.last().map_or(0, |block| block.handle.end())
     }
