@@ -26,12 +26,12 @@ const PART_MIN: usize = 2;
 const BLOCKS_PER_SCRAP: u64 = 8;
 
 impl SstWriter {
-    /// Whether [`Self::copy`] may take `block`. The block must have the layout, codec and block size
-    /// of this file, and must not be small. This file must have its dictionary already, or the
+    /// Whether [`Self::copy`] may take `block`. The block must have the layout, codec and block
+    /// size of this file, and must not be small. This file must have its dictionary already, or the
     /// dictionary must be worth copying. The unfinished block must not be small, unless `ahead` is
-    /// large: the number of stored bytes of blocks that may be reused from here on.
-    /// Under ZSTD, the file of `block` must have a tuning. Small files are written without a trial,
-    /// and if their blocks were reused again and again, they would never be tuned.
+    /// large: the number of stored bytes of blocks that may be reused from here on. Under ZSTD, the
+    /// file of `block` must have a tuning. Small files are written without a trial, and if their
+    /// blocks were reused again and again, they would never be tuned.
     pub fn takes(&self, block: &StoredBlock<'_>, ahead: u64) -> bool {
         let kind = match self.options.layout {
             BlockLayout::RowWise => BlockKind::RowWise,
