@@ -14,7 +14,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const PARTS: usize = 32;
 /// Most rows read in each part.
 const PART_ROWS: u64 = 48;
-/// The sample of a part ends after about this many skipped entries.
+/// The sample of a part ends at the first row behind more than this many skipped entries. If no row
+/// comes, it ends when the cursor next calls its interrupt function.
 const PART_SKIPS: u64 = 256;
 /// Number of skipped entries after which a cursor calls its interrupt function.
 const SKIPS_A_CHECK: u64 = 1024;
@@ -25,7 +26,8 @@ pub(super) enum SampleEnd {
     All(u64),
     /// The sample ended at the row with this key, which is not counted.
     Until { rows: u64, key: Vec<u8> },
-    /// The sample ended among entries that are not rows, after `passed` of them.
+    /// The sample ended among entries that are not rows. It passed `passed` entries in all, `rows`
+    /// of them rows.
     Amid { rows: u64, passed: u64 },
 }
 
