@@ -129,7 +129,7 @@ impl Memtable {
         (key.user_key == user_key).then(|| f(key, cursor.value()))
     }
 
-    /// Whether a version of `user_key` may be here. `false` is certain.
+    /// Whether the filter admits `user_key`; `false` means that no version of it is here.
     pub fn may_contain(&self, user_key: &[u8]) -> bool {
         self.filter.may_contain(xxh3(user_key))
     }

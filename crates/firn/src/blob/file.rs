@@ -152,8 +152,8 @@ impl BlobFile {
         self.store.blob_usage(self.physical_id())
     }
 
-    /// The first offset that is not reserved; 0 for a file created before the last open of the
-    /// database.
+    /// The first offset that is not reserved for a span; 0 for a file created before the last open
+    /// of the database.
     pub fn written(&self) -> u64 {
         self.end.load(Ordering::Relaxed)
     }

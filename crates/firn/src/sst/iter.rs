@@ -144,7 +144,8 @@ impl SstIter {
         Err(self.reader.damaged(damage, handle))
     }
 
-    /// Moves to the first entry of the block at `spot`; no position if `spot` is `None`.
+    /// Moves to the first entry of the block at `spot`. If `spot` is `None`, the iterator has no
+    /// position afterwards.
     fn first_from(&mut self, spot: Option<BlockPosition>) -> Result<bool> {
         let Some(spot) = spot else {
             self.leave();
@@ -155,7 +156,8 @@ impl SstIter {
         self.checked(moved)
     }
 
-    /// Moves to the last entry of the block at `spot`; no position if `spot` is `None`.
+    /// Moves to the last entry of the block at `spot`. If `spot` is `None`, the iterator has no
+    /// position afterwards.
     fn last_until(&mut self, spot: Option<BlockPosition>) -> Result<bool> {
         let Some(spot) = spot else {
             self.leave();

@@ -404,7 +404,7 @@ impl SstReader {
         self.file.prefetch(bytes.start, len, reads);
     }
 
-    /// Whether the file may hold `user_key`, according to the filter; `false` is certain. Reads no
+    /// Whether the filter admits `user_key`; `false` means that the file does not hold it. Reads no
     /// data block.
     ///
     /// # Errors
