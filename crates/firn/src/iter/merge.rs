@@ -294,7 +294,7 @@ impl<I: InternalIterator> MergeIter<I> {
                 (false, true) => child.seek_to_last()?,
                 (false, false) => child.seek_to_first()?,
             };
-            // More than one step is needed only if the source has gained entries since it was placed.
+            // It takes more than one step only if the source has gained entries meanwhile.
             while on {
                 let order = child.key().cmp(&pivot).then(i.cmp(&current));
                 match (backward, order) {

@@ -114,7 +114,8 @@ impl Partition {
         self.separators.lower_bound(user_key) as u32
     }
 
-    /// Whether a block of the partition may hold a key with this hash; `false` means that none does.
+    /// Whether a block of the partition may hold a key with this hash; `false` means that none
+    /// does.
     #[inline]
     pub(in crate::sst) fn may_contain(&self, hash: u64) -> bool {
         self.filter.as_ref().is_none_or(|f| f.may_contain(hash))
