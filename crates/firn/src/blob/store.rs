@@ -296,7 +296,7 @@ impl BlobStore {
     }
 
     /// Cuts off the zeros behind the last spans of sealed files. When such a file was sealed, this
-    /// may have failed because of hard links to it.
+    /// may have been impossible, for example because a checkpoint was making links.
     pub fn trim_sealed(&self) {
         let files = self.all();
         files.iter().for_each(|file| self.trim(file));

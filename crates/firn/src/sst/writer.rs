@@ -278,9 +278,9 @@ impl SstWriter {
         self.hand_on(block, next)
     }
 
-    /// Sets the separator of a complete block, and appends the block to the file or lets it wait. The
-    /// last key of `block` is the key added last. `next` is the user key that follows (`None`: the
-    /// file ends).
+    /// Sets the separator of a complete block, and appends the block to the file or lets it wait.
+    /// The last key of `block` is the key added last. `next` is the user key that follows (`None`:
+    /// the file ends).
     fn hand_on(&mut self, mut block: BufferedBlock, next: Option<&[u8]>) -> Result<()> {
         block.separator = match next {
             Some(next) => separator(self.block.last_key(), next),
