@@ -60,12 +60,14 @@ pub enum ErrorKind {
 /// manifest, or their directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailureClass {
-    /// The call did not begin, since its file could not be opened. The statement that needed it is
-    /// refused; all others go on.
+    /// The file could not be opened, so nothing was written. The statement that needed the call
+    /// fails; all others go on.
     NoEffect,
-    /// The device has no room. What was written is void, and the same work is tried again.
+    /// The device has no room. The engine ignores the bytes that the call has written, and tries
+    /// the same work again.
     Retry,
-    /// Nobody knows which bytes the device has. Writes stop until the database is opened again.
+    /// The call may or may not have reached the device. The engine refuses writes until the
+    /// database is opened again.
     Poison,
 }
 
@@ -168,8 +170,8 @@ impl Error {
         matches!(self.kind, ErrorKind::Corruption { .. })
     }
 
-    /// Whether this version does not know what it found: a newer one does, so nothing of it is
-    /// lost.
+    /// Whether the error is of kind `Unsupported`: the stored bytes are intact, but only a newer
+    /// version of Firn can read them. Repair and salvage must not drop them as damaged.
     pub fn is_unsupported(&self) -> bool {
         self.kind == ErrorKind::Unsupported
     }

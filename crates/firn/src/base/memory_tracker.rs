@@ -10,7 +10,7 @@ const STEP: u64 = 4 << 10;
 #[derive(Default)]
 pub struct MemoryTracker {
     sum: AtomicU64,
-    /// A step in bytes, and the observer to call when the sum crosses a multiple of it.
+    /// A number of bytes, and the observer to call when the sum crosses a multiple of it.
     observer: OnceLock<(u64, Observer)>,
 }
 
