@@ -6,8 +6,8 @@ use std::fs::File;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Most memory that announced reads may take until their bytes are taken, bytes. The oldest reads
-/// are dropped first.
+/// Largest sum of the announced reads whose bytes no caller has taken yet, in bytes. Beyond that,
+/// the oldest ones are dropped.
 pub(super) const BYTES_MAX: u64 = 16 << 20;
 const PIECES_MAX: usize = 1024;
 
