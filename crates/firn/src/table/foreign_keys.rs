@@ -39,8 +39,8 @@ use key_map::KeyMap;
 use std::sync::Arc;
 
 /// The foreign keys of an open table, both those of which it is the referencing table and those
-/// that refer to it. They are resolved with the ids of the table, again for each generation of the
-/// catalog.
+/// that refer to it. They are resolved to indexes of the tables whenever the ids of the table are
+/// read, which happens once for each generation of the catalog.
 pub(crate) struct ForeignKeys {
     /// Foreign keys of which the table is the referencing one, by name.
     own: Vec<OwnKey>,
@@ -48,8 +48,9 @@ pub(crate) struct ForeignKeys {
     referencing: Vec<ReferencingKey>,
     /// Whether a foreign key refers to the table, even if the table has no index for it.
     is_referenced: bool,
-    /// Why the foreign keys could not be resolved. Writes that would have to look at them fail:
-    /// those of an earlier generation may lead to indexes that are gone.
+    /// Why the foreign keys could not be resolved. Writes that must check foreign keys then fail
+    /// with this error, because foreign keys resolved for an earlier generation may lead to indexes
+    /// that are gone.
     failure: Option<Error>,
 }
 

@@ -16,7 +16,8 @@ pub(super) fn after(key: &[u8]) -> Vec<u8> {
     next
 }
 
-/// The smallest key that an index can have, and the first key beyond the index.
+/// The bounds of all keys of an index: the smallest possible key, and the first key beyond the
+/// index.
 pub(super) fn index_bounds(index: IndexId) -> (Vec<u8>, Vec<u8>) {
     let first = index_prefix(index).to_vec();
     let mut end = first.clone();
@@ -80,9 +81,9 @@ impl Neighbours {
         txn.context().super_versions.freshness(self.scan.point()) == Freshness::Latest
     }
 
-    /// Locks the gap that contains the keys from `from` to below `to`. These keys have no entry, or
-    /// none of another transaction. The gap ends at uncommitted keys of other transactions as it
-    /// does at entries.
+    /// Locks the gap that contains the keys from `from` to below `to`. No other transaction has an
+    /// entry in that range. Uncommitted keys of other transactions bound the gap just as committed
+    /// entries do.
     pub(super) fn lock_gap_around(
         &mut self,
         txn: &Transaction,

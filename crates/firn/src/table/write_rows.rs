@@ -48,8 +48,9 @@ impl Table {
         }
     }
 
-    /// If the row to change was committed after the transaction's snapshot, hides the version that
-    /// the snapshot sees. Returns whether it was.
+    /// If the row to change was committed after the transaction's snapshot, hides the older version
+    /// that the snapshot sees from the transaction's own reads. Returns whether the row is that
+    /// new.
     fn hide_if_newer(&self, txn: &mut Transaction, row_key: &[u8]) -> Result<bool> {
         let Some(snapshot) = txn.snapshot_seqno() else {
             return Ok(false);
