@@ -17,7 +17,7 @@ pub struct BlobBuf {
 #[derive(Debug, Default)]
 struct Beginning {
     bytes: Vec<u8>,
-    /// Number of bytes at the start that may not be zero.
+    /// Number of bytes at the start that may differ from zero; all others are zeros.
     written: usize,
 }
 

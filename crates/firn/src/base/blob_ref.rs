@@ -178,7 +178,8 @@ fn take(input: &mut &[u8]) -> Option<BlobRef> {
         BlobCodec::None => len,
         BlobCodec::Zstd | BlobCodec::Chunks => varint::take_u64(input)?,
     };
-    // A value is smaller than 4 GiB, and its stored form is no larger than the value and its table.
+    // Refuse impossible numbers: a value is smaller than 4 GiB, and its stored form is no larger
+    // than the value and its table of chunks.
     let table = match codec {
         BlobCodec::Chunks => chunk_table_len(len),
         BlobCodec::None | BlobCodec::Zstd => 0,
@@ -226,7 +227,7 @@ impl BlobUses {
         })
     }
 
-    /// Adds a sum.
+    /// Adds `blobs` to the sums of its blob file.
     pub fn add(&mut self, blobs: BlobUse) {
         let (refs, bytes) = self.0.entry(blobs.file).or_default();
         *refs += blobs.refs;
@@ -257,7 +258,8 @@ impl BlobUses {
     }
 }
 
-/// An error for a damaged reference. The reader of the file adds its name and the offset.
+/// An error for a damaged reference. The caller that reads the file adds its name and the offset to
+/// it.
 fn damaged(what: &str) -> Error {
     Error::corruption("", 0, format_args!("row: {what}"))
 }

@@ -1,4 +1,4 @@
-//! A sum of bytes over many holders.
+//! Counts the bytes of memory that many holders use together.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 /// Charges are rounded up to a multiple of this number of bytes.
 const STEP: u64 = 4 << 10;
 
-/// The sum, and an observer of its changes.
+/// The sum of all [charges](MemoryCharge), and an observer of its changes.
 #[derive(Default)]
 pub struct MemoryTracker {
     sum: AtomicU64,

@@ -8,7 +8,7 @@ pub enum ReferentialAction {
     /// The change is refused. This is the action of definitions that name none.
     #[default]
     Restrict,
-    /// As [`Self::Restrict`]; the definition names it.
+    /// As [`Self::Restrict`], for definitions that say NO ACTION.
     NoAction,
     /// The rows are deleted or get the new key.
     Cascade,

@@ -1,8 +1,9 @@
 //! New foreign keys: whether they are allowed, and what they are called.
 //!
 //! The rules, their order and the texts are InnoDB's, so that a client sees no difference. One rule
-//! is stricter: equal values of both columns must have equal bytes in keys, so that one table's
-//! entries give the other one's keys. InnoDB also accepts pairs such as BINARY and VARBINARY.
+//! is stricter: equal values of the two columns must have equal bytes in keys, so that the key of
+//! an entry in one table can be searched in the other one without the server. InnoDB also accepts
+//! pairs such as BINARY and VARBINARY.
 
 use super::catalog_state::CatalogState;
 use super::ddl_session::TableRename;
@@ -182,7 +183,7 @@ impl CatalogState {
 
     /// Refuses a foreign key if one of its two tables is optimistic. Transactions in an optimistic
     /// table lock nothing, so a writer of a referencing row and a deleter of the referenced row
-    /// would not meet.
+    /// would not wait for each other, and both could commit.
     fn refuse_optimistic(
         &self,
         table: &str,

@@ -10,7 +10,7 @@ use crate::rowcode::ColumnKind;
 pub(super) enum IndexTrouble {
     /// No index begins with the columns.
     Missing,
-    /// An index begins with the prefix of a column.
+    /// An index begins with the columns, but contains only a prefix of one of them.
     Prefix,
     /// The referenced column at this position has another type than the referencing one.
     Differs {

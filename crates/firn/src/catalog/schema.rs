@@ -37,7 +37,7 @@ pub struct ColumnSchema {
 /// The collation of a text part. A definition from the catalog has no collator.
 #[derive(Debug, Clone)]
 pub struct CollationSchema {
-    /// The description.
+    /// The properties of the collation that the bytes of keys depend on.
     pub spec: CollationSpec,
     /// Computes the weights.
     pub collator: Option<Arc<dyn Collator>>,

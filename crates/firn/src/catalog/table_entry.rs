@@ -7,7 +7,7 @@ use crate::base::varint::{put_bytes, put_u64, take_bytes, take_u8, take_u32, tak
 use crate::base::{Error, IndexId, Result, Seqno};
 
 const FORMAT: u8 = 1;
-/// Fields with tags follow the creation time.
+/// Format in which fields with tags follow the creation time.
 const FORMAT_WITH_FIELDS: u8 = 2;
 
 /// Tag of the foreign keys.

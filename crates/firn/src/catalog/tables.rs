@@ -70,7 +70,7 @@ pub struct Catalog {
     opened: Mutex<OpenedTables>,
     /// Finds the table of an index, for [`crate::base::prefix_extractor::PrefixExtractors`].
     owners: Mutex<IndexOwners>,
-    /// Indexes that are being filled, and the ends of their key parts.
+    /// Indexes that are being filled, each with a prefix extractor for its keys.
     filling: Mutex<BTreeMap<IndexId, KeyPrefixExtractor>>,
     /// Indexes that must stay known as retired once they are, because an open transaction has
     /// entries of them; see [`Catalog::keep_retired`].
@@ -291,7 +291,8 @@ impl Catalog {
         &self.referenced
     }
 
-    /// The table called `name` as `open` has opened it in this generation of the catalog.
+    /// The open table called `name`. Calls `open` only if no table of this name was opened since
+    /// the catalog changed last.
     ///
     /// # Errors
     /// Those of `open`.

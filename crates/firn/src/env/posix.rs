@@ -501,7 +501,7 @@ impl LogFile for PosixLog {
 
     fn reserve(&self, len: u64) -> Result<()> {
         let path = Path::new(&self.name);
-        // Not every file system supports allocation.
+        // Write zeros if the file system does not support allocation.
         if !fallocate(&self.file, FallocateFlags::empty(), 0, len, path)? {
             return self.preallocate(len);
         }

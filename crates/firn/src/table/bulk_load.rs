@@ -144,8 +144,8 @@ impl BulkLoad {
         Ok(WriteOutcome::Done { row_id: None })
     }
 
-    /// Decodes the second row of the duplicate that ended the load into `record`, and its blobs
-    /// into `blobs`.
+    /// Of the two rows whose equal keys ended the load, decodes the second one into `record`, and
+    /// its blobs into `blobs`.
     ///
     /// # Errors
     /// `InvalidArgument` if no duplicate ended the load; those of reading blobs.

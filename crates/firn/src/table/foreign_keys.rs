@@ -92,14 +92,14 @@ enum Identity {
     Row,
     /// The declared columns of a unique index.
     Unique,
-    /// The beginning of keys.
+    /// The beginning of the index keys, which several rows may share.
     Prefix,
 }
 
 struct ReferencedIndex {
     other: OtherIndex,
     identity: Identity,
-    /// From keys of the own index.
+    /// Turns keys of the referencing table's index into keys of the referenced index.
     map: KeyMap,
 }
 
@@ -118,7 +118,7 @@ struct ReferencingKey {
 
 struct ChildIndex {
     other: OtherIndex,
-    /// From keys of the referenced index.
+    /// Turns keys of the referenced index into keys of the referencing table's index.
     map: KeyMap,
     /// Number of the referencing table's index.
     number: usize,

@@ -50,7 +50,7 @@ pub(super) struct IndexScan {
     /// Has no sources while `opened` is `None`.
     entries: Entries,
     opened: Option<OpenSources>,
-    /// The owner whose interruption ends the scan.
+    /// The lock owner of the session that scans. A kill of the session ends the scan.
     owner: Option<Arc<LockOwner>>,
     lower: Vec<u8>,
     /// Empty for no bound.

@@ -54,7 +54,8 @@ impl Neighbours {
         Ok(found.then(|| scan.entries().user_key().to_vec()))
     }
 
-    /// The first key above the last entry below `key`.
+    /// The lower end of the gap below `key`: the first key above the last entry that lies below
+    /// `key`, or the first key of the index.
     pub(super) fn gap_below(
         &mut self,
         txn: &Transaction,
@@ -65,7 +66,8 @@ impl Neighbours {
         Ok(below.map_or_else(|| index_bounds(index).0, |entry| after(&entry)))
     }
 
-    /// The first entry at or above `key`, or the end of the index.
+    /// The upper end of the gap above `key`: the key of the first entry at or above `key`, or the
+    /// end of the index.
     pub(super) fn gap_above(
         &mut self,
         txn: &Transaction,

@@ -46,12 +46,12 @@ pub(super) struct GapScan {
 
 /// The next step of a scan that has passed a gap.
 pub(super) enum GapStep {
-    /// Reads the entry that it stands on.
+    /// The scan reads the entry that it stands on.
     Read,
     /// The scan has moved to another position, because other transactions had keys before its
     /// entry. True if the scan stands on an entry there.
     Moved(bool),
-    /// Ends.
+    /// The scan ends.
     End,
 }
 
@@ -429,7 +429,7 @@ impl Cursor {
             }
         };
         if lock.is_none() {
-            // Skipped: the scan passes it.
+            // The cursor skips locked rows, so the scan passes the key.
             let edge = if forward { after(key) } else { key.to_vec() };
             self.gaps.set_edge(&edge, forward);
         }
