@@ -24,9 +24,9 @@ impl Catalog {
         Some((Arc::clone(entry), known.swapped_out(name).is_some()))
     }
 
-    /// Closes the indexes of the table for foreign key checks of other sessions, and waits for the
-    /// transactions that have used them for such a check. The caller changes the indexes, and then
-    /// opens the returned id again in [`ReferencedTables`](crate::txn::ReferencedTables).
+    /// Closes the indexes of the table for foreign key checks of other sessions, and waits until
+    /// the transactions end that have used them for such a check. The caller changes the indexes,
+    /// and then opens the returned id again in [`ReferencedTables`](crate::txn::ReferencedTables).
     ///
     /// This happens even if no foreign key refers to the table: another session may add one at any
     /// moment without a lock on the referenced table, and checks use the table's indexes from then

@@ -83,11 +83,11 @@ impl Table {
         Ok(large)
     }
 
-    /// Ids of the columns whose values `old` and `new` may not contain: the cursor does not read an
-    /// out-of-line value of a column that the statement does not use, and points both records to
-    /// the same zeros. Such zeros may also be the value itself. If the stored row has the column's
-    /// value out of line, the update keeps the reference to it, whatever the threshold is now;
-    /// otherwise the zeros are the value.
+    /// Ids of the columns whose values may be missing in `old` and `new`: the cursor does not read
+    /// an out-of-line value of a column that the statement does not use, and points both records to
+    /// the same zeros. Equal pointers to zeros may also be the value itself. If the stored row has
+    /// the column's value out of line, the update keeps the reference to it, whatever the threshold
+    /// is now; otherwise the zeros are the value.
     ///
     /// # Safety
     /// Blob columns of `old` and `new` point to their bytes.
@@ -180,9 +180,9 @@ impl Table {
     }
 }
 
-/// If the update does not change the large value `new`, the reference to it in the stored row,
-/// otherwise `None`. `old` has the large values before the update; the value is unchanged if it has
-/// the same bytes for this column.
+/// Returns the stored row's reference to the large value `new` if the update does not change that
+/// value, otherwise `None`. `old` has the large values before the update, and `stored` all
+/// references of the stored row.
 ///
 /// Rejected: to compare length and checksum with those of the stored value. Equal checksums do not
 /// prove equal bytes, and the old bytes are in memory anyway.
@@ -313,7 +313,7 @@ impl RowReader {
     }
 
     /// Decodes the values that the entry itself holds. [`Self::complete`] must follow. It does I/O,
-    /// so the caller releases locks that other threads wait for in between.
+    /// so between the two calls the caller releases locks that other threads wait for.
     #[inline]
     pub(super) fn decode(
         &mut self,

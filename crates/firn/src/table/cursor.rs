@@ -140,9 +140,9 @@ impl Cursor {
     }
 
     /// Turns semi-consistent reading on or off, for updates and deletes that release the locks of
-    /// rows that do not match. A semi-consistent read returns a row that another transaction has
-    /// locked as the row was last committed. If that row matches, the caller moves on as usual: the
-    /// move returns the same row again, after it has waited for the lock.
+    /// rows that do not match. If another transaction has locked a row, a semi-consistent read does
+    /// not wait, and returns the row as it was last committed. If that row matches, the caller
+    /// moves on as usual: the move returns the same row again, after it has waited for the lock.
     pub fn set_semi_consistent(&mut self, on: bool) {
         self.fetch.lock_mut().set_semi_consistent(on);
     }

@@ -9,14 +9,15 @@
 //! 2. The deleter searches the index of the referencing table, also among the uncommitted new keys
 //!    of others ([`crate::txn::ActiveInserts`]), and waits for the rows that it finds.
 //!
-//! Each side locks first and reads afterwards, at the latest commit and with its own writes. The
-//! first place makes readers of a missing value wait for its deleter, the second one protects rows
-//! of transactions without that lock: those that did not check, and prepared ones, whose shared
-//! locks are released. [`ReferencedTables`](crate::txn::ReferencedTables) keeps DDL from replacing
-//! an index between lock and write.
+//! Each side locks first and reads afterwards, at the latest commit and with its own writes. In the
+//! first place, a writer that would refer to a value waits for a transaction that is deleting the
+//! value. The second place protects rows of transactions that do not hold that lock: those that did
+//! not check foreign keys, and prepared ones, whose shared locks are released.
+//! [`ReferencedTables`](crate::txn::ReferencedTables) keeps DDL from replacing an index between
+//! lock and write.
 //!
 //! The order of checks among the indexes of a row is InnoDB's, because the client sees which error
-//! comes first, and whether a row that refers to itself can go.
+//! comes first, and because it decides whether a row that refers to itself can be deleted.
 
 mod cascade;
 mod check_stored_rows;

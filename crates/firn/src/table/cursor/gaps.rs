@@ -33,8 +33,9 @@ pub(super) struct GapScan {
     forward: bool,
     /// The open scan is a locking one.
     on: bool,
-    /// The range that the last step has locked newly, with the entry that it reads. If that entry's
-    /// row cannot be locked, the range is given back, as InnoDB locks both or neither.
+    /// The range of keys that the last step has locked newly: the gap, and the entry that the step
+    /// reads. If that entry's row cannot be locked, the range is released, too, since InnoDB locks
+    /// both or neither.
     newly: Option<(Vec<u8>, Vec<u8>)>,
     /// Looks for the entries beside a key.
     neighbours: Neighbours,
@@ -156,7 +157,7 @@ impl Cursor {
     }
 
     /// Passes the gap between the last entry and the next one, on which the scan stands if `found`;
-    /// otherwise the gap reaches to the end of the index.
+    /// otherwise the gap reaches to the end of the index in the scan's direction.
     pub(super) fn pass_gap(
         &mut self,
         txn: &Transaction,
@@ -416,9 +417,9 @@ impl Cursor {
             Some(declared) => self.fetch.lock().wait_for(txn, declared)?,
             None => None,
         };
-        // If the lock of the declared columns took a wait, the scan looks again. If it was granted
-        // at once, the other transaction has not locked these columns (it runs without unique
-        // checks, for example), so wait for the row instead.
+        // If the scan had to wait for the lock of the declared columns, it looks again. If the lock
+        // was granted at once, the other transaction has not locked these columns (it runs without
+        // unique checks, for example), so wait for the row instead.
         let (key_to_lock, lock) = match (declared, entry) {
             (Some(declared), None) => (declared.to_vec(), None),
             (Some(declared), Some(granted)) if granted.waited => (declared.to_vec(), Some(granted)),

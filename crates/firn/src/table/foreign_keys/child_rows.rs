@@ -123,12 +123,12 @@ impl Table {
         Ok(())
     }
 
-    /// Makes sure that no DDL changes the referencing table while the statement uses it: its
-    /// session has locked the metadata of the table.
+    /// Makes sure that no DDL changes the referencing table while the statement uses it: checks
+    /// that the session of the statement has locked the metadata of that table.
     ///
-    /// The session has no such lock if another one has added the foreign key since the statement
-    /// began. DDL on the referencing table would not wait for this transaction then, and its new
-    /// indexes would lack what the transaction is about to write.
+    /// The session has no such lock if another session has added the foreign key since the
+    /// statement began. DDL on the referencing table would not wait for this transaction then, and
+    /// its new indexes would lack what the transaction is about to write.
     ///
     /// # Errors
     /// `TableDefChanged`.

@@ -20,7 +20,7 @@ const LOOKS_MAX: usize = 8;
 #[derive(Clone, Copy)]
 pub(in crate::table) struct NewReferences<'a> {
     pub(in crate::table) record: &'a [u8],
-    /// The record before an update, and whether the entry in the index has another key.
+    /// For an update, the record before it, and whether it gives the index entry another key.
     pub(in crate::table) old: Option<(&'a [u8], bool)>,
 }
 
@@ -90,8 +90,9 @@ impl Table {
         columns.any(|&at| differs(&self.schema.columns[at], old, new))
     }
 
-    /// Checks one foreign key. The caller has resolved it before it relied on the referenced
-    /// table's indexes, so it is resolved again if the catalog has changed in between.
+    /// Checks one foreign key. `own` was resolved before the transaction began to rely on the
+    /// referenced table's indexes; if the catalog has changed in between, the check resolves the
+    /// foreign key again.
     fn check_reference(
         &self,
         txn: &mut Transaction,

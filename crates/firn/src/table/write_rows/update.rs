@@ -18,8 +18,8 @@ struct RowUpdate<'a> {
     old: (&'a [u8], &'a [u8]),
     new: (&'a [u8], &'a [u8]),
     /// Whether the row was committed after the transaction's snapshot. The transaction then hides
-    /// the committed row and its index entries from its reads. So each index needs an entry in the
-    /// write set, even an unchanged one.
+    /// the older version that its snapshot sees, and all index entries of the row, from its own
+    /// reads. So each index needs an entry in the write set, even an unchanged one.
     newer: bool,
     flags: WriteFlags,
     link: &'a CascadeLink<'a>,
