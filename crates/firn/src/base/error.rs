@@ -30,7 +30,8 @@ pub enum ErrorKind {
     LockTimeout,
     /// Another transaction holds the lock, and the caller asked not to wait.
     LockNotAvailable,
-    /// Waiting would close a cycle; this transaction is the victim and must roll back.
+    /// A wait for the lock would close a cycle of waiting transactions. This transaction is the
+    /// victim and must roll back.
     Deadlock,
     /// The caller's session was killed.
     Interrupted,
@@ -102,9 +103,9 @@ impl Error {
     }
 
     /// The error of an I/O operation; `what` describes the operation. `ENOSPC` and `EDQUOT` become
-    /// [`ErrorKind::NoSpace`], `ENFILE` and `EMFILE`, which only a call that opens a file returns,
-    /// [`ErrorKind::NoDescriptor`], a missing file [`ErrorKind::NotFound`], all others
-    /// [`ErrorKind::Io`].
+    /// [`ErrorKind::NoSpace`]. `ENFILE` and `EMFILE`, which only calls that open a file return,
+    /// become [`ErrorKind::NoDescriptor`]. A missing file becomes [`ErrorKind::NotFound`], and all
+    /// other errors become [`ErrorKind::Io`].
     pub fn io(error: &std::io::Error, what: impl fmt::Display) -> Self {
         const ENFILE: i32 = 23;
         const EMFILE: i32 = 24;
@@ -121,8 +122,8 @@ impl Error {
     }
 
     /// As [`Self::io`], for the call that opens a file. `ENOMEM` becomes
-    /// [`ErrorKind::NoDescriptor`], too: of an open it says that nothing has happened, of a write
-    /// or a sync it does not.
+    /// [`ErrorKind::NoDescriptor`], too: an open that fails with it had no effect, whereas a write
+    /// or a sync may have had one.
     pub fn open(error: &std::io::Error, what: impl fmt::Display) -> Self {
         const ENOMEM: i32 = 12;
         match error.raw_os_error() {

@@ -5,7 +5,7 @@
 //! empty function, so the engine that users run has none.
 //!
 //! ```text
-//! pause::on_this_thread(move |point| {
+//! pause_points::on_this_thread(move |point| {
 //!     if point == PausePoint::Pinned { other.commit().unwrap(); }
 //! });
 //! ```

@@ -93,7 +93,7 @@ pub struct IndexSchema {
     pub parts: Vec<IndexPart>,
 }
 
-/// How transactions that change a table keep out of each other's way.
+/// How transactions that change the same rows of a table are kept apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TableLocking {
     /// Transactions lock rows before they change them, and wait for each other.
@@ -121,7 +121,7 @@ pub struct TableSchema {
     pub primary: Option<u32>,
     /// Position of the AUTO_INCREMENT column.
     pub auto_increment: Option<u32>,
-    /// How transactions keep out of each other's way. No stored bytes depend on it.
+    /// How transactions that change the same rows are kept apart. No stored bytes depend on it.
     pub locking: TableLocking,
 }
 

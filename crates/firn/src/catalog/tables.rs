@@ -570,9 +570,9 @@ impl Catalog {
         Ok(self.install(entry, &new, seqno))
     }
 
-    /// Ends a bulk load that committed its rows in pieces. The indexes get the seqno of this commit
-    /// as their creation seqno. Older snapshots cannot use them, so none sees only a part of the
-    /// rows.
+    /// Ends a bulk load, whose rows are all stored by now. The indexes get the seqno of this commit
+    /// as their creation seqno. Older snapshots cannot use them, so no snapshot sees only a part of
+    /// the rows.
     ///
     /// # Errors
     /// `NotFound`; those of a commit (`NoSpace`, `Poisoned`, `ShutDown`, `Io`).
