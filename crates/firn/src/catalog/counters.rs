@@ -14,15 +14,16 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The counter of index ids.
+/// The number of the counter for index ids. The counter holds the last id given out.
 pub const INDEX_IDS: u64 = 0;
 
-/// The counter of a table's AUTO_INCREMENT column: the largest value used.
+/// The number of the counter for a table's AUTO_INCREMENT column. The counter holds the largest
+/// value used.
 pub fn autoincrement_counter(clustered: IndexId) -> u64 {
     u64::from(clustered) << 1
 }
 
-/// The counter of a table's hidden row ids: the largest id used.
+/// The number of the counter for a table's hidden row ids. The counter holds the largest id used.
 pub fn hidden_row_counter(clustered: IndexId) -> u64 {
     u64::from(clustered) << 1 | 1
 }

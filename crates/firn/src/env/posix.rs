@@ -170,7 +170,8 @@ impl Env for PosixEnv {
                 path,
                 self.prefetched(),
             ))),
-            // Some file systems (tmpfs before Linux 6.6) refuse direct I/O.
+            // Some file systems (tmpfs before Linux 6.6) refuse direct I/O: read through the page
+            // cache.
             Err(rustix::io::Errno::INVAL) => self.open(path),
             Err(e) => {
                 let what = format_args!("open {}", path.display());
@@ -190,7 +191,8 @@ impl Env for PosixEnv {
             rustix::fs::open(path, flags, Mode::from_raw_mode(0o660)).map(File::from)
         };
         let first = if create { base | OFlags::CREATE } else { base };
-        // Some file systems (tmpfs before Linux 6.6) refuse direct I/O: fall back to the cache.
+        // Some file systems (tmpfs before Linux 6.6) refuse direct I/O: write through the page
+        // cache.
         let (file, extra) = match direct.then(|| open(first | OFlags::DIRECT)) {
             Some(Ok(file)) => (file, OFlags::DIRECT),
             Some(Err(rustix::io::Errno::INVAL)) | None => (

@@ -183,7 +183,7 @@ impl TableSchema {
 impl ColumnSchema {
     /// Whether a value that was stored for this column decodes to the same value if the column is
     /// defined as `given`. `given` may have a larger maximum length, and may lie at another offset
-    /// in the record buffer. Virtual columns always match, since no value of them is stored.
+    /// in the record buffer. Two virtual columns always match, since no value of them is stored.
     fn is_read_as(&self, given: &Self) -> bool {
         let (own, other) = (&self.column, &given.column);
         if !own.stored && !other.stored {
