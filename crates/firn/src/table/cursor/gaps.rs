@@ -523,8 +523,12 @@ impl Cursor {
 
     /// Locks the first entry beyond the range, as InnoDB does: its declared columns in a unique
     /// index, and its row. Then ends the scan. Where gaps are not locked, a scan of the clustered
-    /// index releases the row's lock again, because the row is outside the range.
+    /// index releases the row's lock again, because the row is outside the range. A semi-consistent
+    /// scan of the clustered index does not lock the row at all, so it does not wait for it either.
     fn lock_beyond(&mut self, txn: &Transaction, entry: &[u8]) -> Result<GapStep> {
+        if self.passes_uncommitted() {
+            return Ok(GapStep::End);
+        }
         if let Some(len) = self.fetch.unique_len(entry)? {
             let locked = self.fetch.lock().wait_for(txn, &entry[..len])?;
             if locked.is_none() || self.fetch.locks_entries_only() {
