@@ -13,8 +13,7 @@
 //!
 //! Rejected: a delay that grows with the pressure alone (the rate it gives depends on the number of
 //! writers, and swings between free and stopped); raising and lowering the rate step by step (it
-//! ratchets down and comes up slowly, RocksDB's users saw it take minutes); writers that each sleep
-//! until they may try again (thousands of them wake for nothing, and with a bound on the sleep they
+//! sinks fast and rises slowly: users of RocksDB saw it take minutes); writers that each sleep until they may try again (thousands of them wake for nothing, and with a bound on the sleep they
 //! pass at any rate).
 
 mod pace;
@@ -156,7 +155,7 @@ impl StallGate {
         self.adjust(&mut state);
     }
 
-    /// A compaction begins.
+    /// Notes that a compaction begins.
     pub fn job_begins(&self) {
         let now = self.env.monotonic_micros();
         self.state.lock().drain.job_begins(now);
@@ -223,7 +222,8 @@ impl StallGate {
     /// Passes the gate. `interrupted` is polled while the writer waits.
     ///
     /// # Errors
-    /// `Interrupted`; the error of background work that does not get on.
+    /// `Interrupted`; the error with which the background work fails that a stopped writer waits
+    /// for.
     pub fn pass(&self, interrupted: &dyn Fn() -> bool) -> Result<()> {
         match self.limited.load(Ordering::Relaxed) {
             true => self.pass_limited(interrupted),
