@@ -83,20 +83,23 @@ pub struct Cursor {
     /// Forward scans end before this key; empty for no end.
     end: Vec<u8>,
     seeks: u32,
-    /// Where the last seek began: forward at this key, backward below it, or at the end if it is
-    /// empty.
+    /// The key at which the last seek began. A forward seek begins at this key, and a backward seek
+    /// below it. If it is empty, the place is the end of the index: a backward seek begins at the
+    /// last entry.
     sought: Vec<u8>,
     /// Whether the scan has passed no entry since the last seek.
     at_start: bool,
-    /// Whether the last seek found no row, so that the position lies where it began, or the last
-    /// move found none, so that it lies beyond that end of the index; `sought` has it. The next
-    /// move goes on from there, as in InnoDB; HANDLER … READ does so.
+    /// Whether the last seek or move found no row. The cursor then stands at `sought`: the key of
+    /// the seek, or the end of the index that the move has reached. The next move goes on from
+    /// there, as in InnoDB; HANDLER … READ needs this.
     missed: bool,
     /// Whether [`Self::park`] has closed the scan. The next move opens the scan again, after (or
     /// before) the last entry.
     parked: bool,
     ahead: RowPrefetch,
     /// Whether the last seek was [`SeekMode::AtOrAfter`] with a whole key of the clustered index.
+    /// If it finds a row with this key, a locking scan does not lock the gap before the row, as in
+    /// InnoDB.
     finds_row_key: bool,
     gaps: GapScan,
 }
@@ -137,9 +140,9 @@ impl Cursor {
     }
 
     /// Turns semi-consistent reading on or off, for updates and deletes that release the locks of
-    /// rows that do not match. A semi-consistent read returns a row that another transaction has
-    /// locked as the row was last committed. If that row matches, the caller moves on as usual: the
-    /// move returns the same row again, after it has waited for the lock.
+    /// rows that do not match. If another transaction has locked a row, a semi-consistent read does
+    /// not wait, and returns the row as it was last committed. If that row matches, the caller
+    /// moves on as usual: the move returns the same row again, after it has waited for the lock.
     pub fn set_semi_consistent(&mut self, on: bool) {
         self.fetch.lock_mut().set_semi_consistent(on);
     }
@@ -448,8 +451,9 @@ impl Cursor {
         self.fetch.forget_row(txn);
     }
 
-    /// Reads the row whose key was passed to `fetch` before. `sought` says that the key comes from
-    /// the statement: a locking read then locks the gap around this key if there is no row.
+    /// Reads the row whose key the caller has set in `fetch`. `sought` says that the statement
+    /// looks for this key itself, rather than for a row reference: if there is no row, a locking
+    /// read then locks the gap around the key.
     fn row(&mut self, txn: &mut Transaction, sought: bool, record: &mut [u8]) -> Result<bool> {
         if !self.fetch.is_locking() {
             self.pin(txn)?;
@@ -508,7 +512,7 @@ impl Cursor {
         Ok(())
     }
 
-    /// The position at which the last seek begins, by direction.
+    /// The position at which a seek of `sought` in this direction begins.
     fn start(sought: &[u8], forward: bool) -> Resume<'_> {
         match (forward, sought) {
             (true, key) => Resume::From(key),
@@ -564,8 +568,7 @@ impl Cursor {
         })
     }
 
-    /// Moves to the first entry at which a scan in this direction from the place of the last seek
-    /// begins.
+    /// Moves on from the place `sought`, because the last seek or move has found no row there.
     #[cold]
     fn step_from_sought(&mut self, txn: &mut Transaction, forward: bool) -> Result<bool> {
         self.at_start = true;
@@ -587,7 +590,7 @@ impl Cursor {
     }
 
     /// Moves again to the entry whose row was shown without its lock. If that entry is gone, moves
-    /// to the first entry after the one that was passed before it.
+    /// to the entry that now follows the one passed before it.
     fn again(&mut self, txn: &Transaction, forward: bool) -> Result<bool> {
         self.fetch.read_in_place();
         if self.scan.entries().valid() && !self.is_outdated(txn) {
@@ -622,8 +625,8 @@ impl Cursor {
         self.scan.resume(txn, at)
     }
 
-    /// Reads the row of the entry under the scan. Moves on past entries that have no row for this
-    /// reader. On an error, gives the gap lock back.
+    /// Reads the row of the entry under the scan. If this reader cannot see a row there, moves on
+    /// to the next entry that has one. On an error, releases the gap lock of the last step.
     fn settle(
         &mut self,
         txn: &mut Transaction,
@@ -678,7 +681,8 @@ impl Cursor {
                 self.ahead.pass(&self.fetch, entries, point);
             }
             // If the row was shown without its lock before, the scan does not go back after the
-            // wait for this lock: it counts as having passed all keys before the row, as in InnoDB.
+            // wait for this lock. As in InnoDB, it counts as having passed all keys before the row
+            // when it showed the row.
             let shown = self.fetch.lock().has_shown();
             let behind = self.scan.is_behind(txn);
             let read = self.fetch.entry(txn, point, entries, behind, record)?;
@@ -688,8 +692,8 @@ impl Cursor {
             if (waited || gone) && self.is_outdated(txn) {
                 found = self.go_back(txn, forward)?;
                 if has_row && found && self.scan.entries().user_key() == self.fetch.last_entry() {
-                    // No transaction has committed an entry between the entry passed before and
-                    // this one.
+                    // The scan has gone back and has met the same entry, so no transaction has
+                    // committed an entry between the entry passed before and this one.
                     return Ok(true);
                 }
                 if has_row {

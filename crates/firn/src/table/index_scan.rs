@@ -50,12 +50,12 @@ pub(super) struct IndexScan {
     /// Has no sources while `opened` is `None`.
     entries: Entries,
     opened: Option<OpenSources>,
-    /// The owner whose interruption ends the scan.
+    /// The lock owner of the session that scans. A kill of the session ends the scan.
     owner: Option<Arc<LockOwner>>,
     lower: Vec<u8>,
     /// Empty for no bound.
     upper: Vec<u8>,
-    /// The sources cover keys below this one; empty if they cover all keys.
+    /// The sources cover the keys of the index below this one; empty if they cover all of them.
     covered: Vec<u8>,
     /// The bounds reach beyond the keys that the sources cover, so the next move must open other
     /// sources.
@@ -184,7 +184,9 @@ impl IndexScan {
         self.put_bounds_in_force();
     }
 
-    /// Whether a seek at `point` can use the open sources.
+    /// Whether a seek at `point` can use the open sources, if they cover its bounds: they were not
+    /// opened for one prefix only, have the same super version, and miss neither a commit up to
+    /// `point` nor own writes.
     fn serves(&self, txn: &Transaction, point: &ReadPoint, narrow: bool) -> bool {
         self.opened.as_ref().is_some_and(|opened| {
             let own_missing = || !opened.with_own && txn.writes_touch(opened.index);

@@ -224,8 +224,8 @@ impl RowFetch {
         Ok(())
     }
 
-    /// Whether an entry of the index is a row that needs no lock, so that reading it is decoding
-    /// it.
+    /// Whether the entries of the index are the rows themselves and need neither a lock nor a note,
+    /// so that to read a row is only to decode the entry.
     #[inline]
     pub(super) fn is_plain(&self) -> bool {
         self.clustered && !self.may_change_rows()
@@ -432,10 +432,10 @@ impl RowFetch {
         if found {
             return Ok(FetchOutcome::Row);
         }
-        // Keep the lock in this case: a scan of the clustered index that begins with this key has
-        // not locked the gap around it, and the lock keeps others from inserting the key again, as
-        // the lock of a deleted row does in InnoDB. In a secondary index the gap lock covers the
-        // entry.
+        // A scan of the clustered index that locks gaps keeps the row's lock: if the scan begins
+        // with this key, it has not locked the gap around it, and the lock keeps others from
+        // inserting the key again, as the lock of a deleted row does in InnoDB. In a secondary
+        // index the gap lock covers the entry, so release the row.
         if !(self.clustered && txn.locks_gaps()) {
             self.unlock_row(txn);
         }
@@ -506,7 +506,8 @@ impl RowFetch {
         self.blobs.clear();
         if !self.is_locking() {
             let found = self.row_at(txn, txn.pinned(), record)?;
-            // A missing row is noted as well: nobody may insert it before the commit.
+            // Note a missing row as well: the validation fails if another transaction inserts the
+            // row before the commit.
             self.lock.note(txn, &self.row_key);
             return Ok(found);
         }
