@@ -89,14 +89,12 @@ impl StallState {
     }
 }
 
-/// When a writer may pass.
+/// Whether a writer may pass.
 enum Turn {
     Now,
-    /// From this time on, nanoseconds since the gate was made.
-    At(u64),
-    /// When background work has made room.
-    Unknown,
-    /// Background work has failed.
+    /// It has to wait for its time, or for room.
+    Later,
+    /// Background work, which should make room, has failed.
     Never(Error),
 }
 
@@ -244,7 +242,7 @@ impl StallGate {
                     self.count_wait(true, reason, 0);
                     return Err(error);
                 }
-                Turn::At(_) | Turn::Unknown => {}
+                Turn::Later => {}
             }
         }
         let (stops, reason) = (state.stops(), state.reason);
@@ -253,7 +251,9 @@ impl StallGate {
             let poll = POLL_US * state.line.len().div_ceil(POLLERS_MAX) as u64;
             let poll = Duration::from_micros(poll);
             let timeout = match state.line.is_first(&ticket) {
-                true => self.until_turn(&state).map_or(poll, |until| until.min(poll)),
+                true => self
+                    .until_turn(&state)
+                    .map_or(poll, |until| until.min(poll)),
                 false => poll,
             };
             drop(state);
@@ -289,16 +289,15 @@ impl StallGate {
         if state.stops() {
             return match state.hopeless() {
                 Some(error) => Turn::Never(error.clone()),
-                None => Turn::Unknown,
+                None => Turn::Later,
             };
         }
         let now = self.now_ns();
         if state.rate == 0 {
             return Turn::Now;
         }
-        let next = state.pace.next_ns(state.rate);
-        if next > now {
-            return Turn::At(next);
+        if state.pace.next_ns(state.rate) > now {
+            return Turn::Later;
         }
         let committed = self.committed_bytes.load(Ordering::Relaxed);
         state.pace.pass(now, state.rate, committed);
@@ -328,7 +327,7 @@ impl StallGate {
             match self.turn(state) {
                 Turn::Now => state.line.admit_first(Ok(())),
                 Turn::Never(error) => state.line.admit_first(Err(error)),
-                Turn::At(_) | Turn::Unknown => break,
+                Turn::Later => break,
             }
         }
     }

@@ -96,7 +96,11 @@ fn spend(stall: &StallGate) {
     stall.pass(&|| false).unwrap();
     stall.committed(1 << 30);
     stall.pass(&|| false).unwrap();
-    assert_eq!(stall.stats().delays, 0, "the bytes count from the next pass on");
+    assert_eq!(
+        stall.stats().delays,
+        0,
+        "the bytes count from the next pass on"
+    );
 }
 
 fn wait_for_line(stall: &StallGate, writers: usize) {
