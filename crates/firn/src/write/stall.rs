@@ -38,6 +38,12 @@ use waiting_line::WaitingLine;
 const POLL_US: u64 = 100_000;
 const POLLERS_MAX: usize = 64;
 
+/// The time by which writers wait. The clock of a simulated [`Env`] does not go on while they sleep.
+#[expect(clippy::disallowed_methods, reason = "see above")]
+fn now() -> Instant {
+    Instant::now()
+}
+
 /// Delays and stops so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StallStats {
@@ -111,8 +117,7 @@ struct StallCounts {
 /// The gate before the commit pipeline.
 pub struct StallGate {
     env: Arc<dyn Env>,
-    /// Waiting writers measure time by it. The clock of `env` may be a simulated one, which does
-    /// not go on while they sleep.
+    /// When the gate was made; waiting writers count time from then on.
     start: Instant,
     /// A leaf: nothing is locked while it is held.
     state: Mutex<StallState>,
@@ -129,7 +134,7 @@ impl StallGate {
     pub fn new(env: Arc<dyn Env>) -> Self {
         Self {
             env,
-            start: Instant::now(),
+            start: now(),
             state: Mutex::default(),
             limited: AtomicBool::new(false),
             rate: AtomicU64::new(0),
@@ -231,7 +236,7 @@ impl StallGate {
 
     #[cold]
     fn pass_limited(&self, interrupted: &dyn Fn() -> bool) -> Result<()> {
-        let begin = Instant::now();
+        let begin = now();
         let mut state = self.state.lock();
         if state.line.is_empty() {
             match self.turn(&mut state) {
