@@ -13,7 +13,8 @@
 //!
 //! Rejected: a delay that grows with the pressure alone (the rate it gives depends on the number of
 //! writers, and swings between free and stopped); raising and lowering the rate step by step (it
-//! sinks fast and rises slowly: users of RocksDB saw it take minutes); writers that each sleep until they may try again (thousands of them wake for nothing, and with a bound on the sleep they
+//! sinks fast and rises slowly: users of RocksDB saw it take minutes); writers that each sleep
+//! until they may try again (thousands of them wake for nothing, and with a bound on the sleep they
 //! pass at any rate).
 
 mod pace;
@@ -38,7 +39,7 @@ use waiting_line::WaitingLine;
 const POLL_US: u64 = 100_000;
 const POLLERS_MAX: usize = 64;
 
-/// The time by which writers wait. The clock of a simulated [`Env`] does not go on while they sleep.
+/// The time by which writers wait. The clock of a simulated [`Env`] stands still while they sleep.
 #[expect(clippy::disallowed_methods, reason = "see above")]
 fn now() -> Instant {
     Instant::now()

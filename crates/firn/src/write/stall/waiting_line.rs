@@ -32,8 +32,8 @@ impl Ticket {
     }
 }
 
-/// A queue of tickets. Its owner's mutex guards it; all operations but [`Self::leave`] take the same
-/// time however many wait.
+/// A queue of tickets. Its owner's mutex guards it. All operations but [`Self::leave`] take the
+/// same time however many wait.
 #[derive(Debug, Default)]
 pub(super) struct WaitingLine {
     tickets: VecDeque<Arc<Ticket>>,
