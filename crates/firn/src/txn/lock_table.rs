@@ -214,6 +214,9 @@ impl LockTable {
         mode: LockMode,
         policy: WaitPolicy,
     ) -> Result<Granted> {
+        if mode == LockMode::Shared {
+            owner.note_share();
+        }
         let shard = self.shard(key);
         if let Some(locked) = shard.attempt(&self.registry, owner, key, mode) {
             if locked.rows > self.merge_at {
@@ -341,6 +344,7 @@ impl LockTable {
 
     /// Releases all locks of `owner`.
     pub fn release_all(&self, owner: &Arc<LockOwner>) {
+        owner.forget_shares();
         self.gaps.release_all(owner);
         // Merged locks first: see `MergedLockRegistry::unmerge`.
         self.registry.release_all(owner);
@@ -357,6 +361,11 @@ impl LockTable {
         let row = rows.map.get(key);
         row.and_then(|row| row.mode_of(owner))
             .or_else(|| owner.merged.lock().mode_of(key))
+    }
+
+    /// Whether `owner` holds `key` in shared mode only.
+    pub fn only_shares(&self, owner: &Arc<LockOwner>, key: &[u8]) -> bool {
+        owner.shares() && self.holds(owner, key) == Some(LockMode::Shared)
     }
 
     /// Counts since the table was created.
