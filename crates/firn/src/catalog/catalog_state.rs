@@ -1,6 +1,7 @@
 //! All that the catalog says at one read point.
 
 use super::CATALOG_INDEX;
+use super::index_owners::IndexOwners;
 use super::object_image::{self, OBJECT, ObjectImage, PARTITIONING, ServerObjectKind};
 use super::references::References;
 use super::table_entry::TableEntry;
@@ -18,7 +19,7 @@ pub(super) const RETIRED: u8 = 2;
 /// The contents of the catalog at one read point.
 #[derive(Debug, Clone, Default)]
 pub struct CatalogState {
-    /// Tables by name.
+    /// Tables by name. Only `insert_table` and `take_table` change them, because `owners` follows.
     pub tables: BTreeMap<String, Arc<TableEntry>>,
     /// Retired indexes of which files may still hold entries, with the seqno of their retirement.
     pub retired: BTreeMap<IndexId, Seqno>,
@@ -26,6 +27,7 @@ pub struct CatalogState {
     pub objects: BTreeMap<(ServerObjectKind, String), ObjectImage>,
     /// The server's `.par` images, by table.
     pub partitionings: BTreeMap<String, ObjectImage>,
+    pub(super) owners: IndexOwners,
     /// Which tables refer to which.
     pub(super) references: References,
 }

@@ -54,7 +54,7 @@ impl CatalogState {
     /// Adds a table, or replaces the one of its name.
     pub(super) fn put_table(&mut self, entry: Arc<TableEntry>) {
         let name = entry.name.clone();
-        let old = self.tables.insert(name.clone(), Arc::clone(&entry));
+        let old = self.insert_table(&entry);
         if is_copy(&name) {
             return;
         }
@@ -67,7 +67,7 @@ impl CatalogState {
 
     /// Removes a table.
     pub(super) fn remove_table(&mut self, name: &str) {
-        let Some(entry) = self.tables.remove(name) else {
+        let Some(entry) = self.take_table(name) else {
             return;
         };
         if !is_copy(name) {
@@ -91,7 +91,7 @@ impl CatalogState {
 
     /// Removes the table from its name, which a copying ALTER is about to give to another table.
     pub(super) fn swap_out(&mut self, name: &str) {
-        if let Some(entry) = self.tables.remove(name) {
+        if let Some(entry) = self.take_table(name) {
             self.references.swapped_out.insert(name.to_owned(), entry);
         }
     }
