@@ -7,9 +7,8 @@ use crate::cache::RowCache;
 use crate::db::Db;
 use crate::read::SuperVersion;
 use crate::sst::SstBlockCache;
-use crate::version::Version;
+use crate::version::{FileHandle, Version};
 use parking_lot::Mutex;
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -318,14 +317,17 @@ impl GuestMemory {
 
 /// Files to close, so that the memory pinned by choice falls by `excess` bytes. Files of the last
 /// levels come first, because point reads need them least.
-fn files_to_close(version: &Version, mut excess: u64) -> HashSet<u64> {
-    let mut closed = HashSet::new();
-    let files: Vec<_> = version.files().collect();
-    for (_, file) in files.into_iter().rev() {
+fn files_to_close(version: &Version, mut excess: u64) -> Vec<Arc<FileHandle>> {
+    let mut closed = Vec::new();
+    let runs = version.l0.iter().chain(&version.levels).rev();
+    for file in runs.flat_map(|run| run.files.iter().rev()) {
         let bytes = file.opened().map_or(0, |reader| reader.optional_bytes());
-        if excess > 0 && bytes > 0 {
+        if bytes > 0 {
             excess = excess.saturating_sub(bytes);
-            closed.insert(file.file_id);
+            closed.push(Arc::clone(file));
+        }
+        if excess == 0 {
+            break;
         }
     }
     closed
