@@ -27,8 +27,8 @@ pub struct ScalePlan {
 impl ScalePlan {
     /// A size for each run of the tests.
     pub const SMALL: Self = Self {
-        files: 6_000,
-        tables: 200,
+        files: 20_000,
+        tables: 500,
     };
     /// The size that the engine is built for.
     pub const FULL: Self = Self {

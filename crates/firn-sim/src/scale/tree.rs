@@ -20,11 +20,11 @@ const DIR: &str = "/scale";
 /// Files of a flush.
 const FLUSHED: u64 = 16;
 
-/// What a pick touches: some files of L0, of which the invented trees have about a hundred, and a
+/// What a pick touches: the files of L0, of which the invented trees have about a hundred, or a
 /// fixed number of candidates of a level, each with a bisection in the next level.
 fn of_pick(plan: ScalePlan) -> Budget {
     Budget {
-        files: 256 * 3 * plan.log(),
+        files: 1024 * plan.log(),
         ..Budget::default()
     }
 }
@@ -195,7 +195,11 @@ fn empty() -> VersionSet {
 /// Picks where only files of the levels below L0 can be moved.
 fn without_l0(plan: ScalePlan, invented: &Invented, costs: &mut Costs) {
     let versions = empty();
-    add(&versions, invented.tree(0, || versions.new_file_id()));
+    for (level, count) in [(5, plan.files / 9), (6, plan.files / 9 * 8)] {
+        let metas = invented.level(level, count, || versions.new_file_id());
+        let files = metas.into_iter().map(|meta| (level, 0, meta));
+        add(&versions, files.collect());
+    }
     let options = Options::default();
     let none = RetiredIndexes::new();
     let mut running = RunningJobs::default();

@@ -31,7 +31,7 @@ fn two_levels(count: u64) -> Version {
 
 #[test]
 fn many_files_are_represented_by_some_of_all_ranges() {
-    for count in [10, 256, 260, 5000] {
+    for count in [10, 1020, 1030, 5000] {
         let version = two_levels(count);
         let found = with(&version, &RunningJobs::default(), |p| {
             p.candidates(5, LAST, Wanted::All)
