@@ -50,7 +50,7 @@ bool report_progress(void* context, uint64_t done, uint64_t total) {
 
 }  // namespace
 
-/* The server calls it for each partition, and writes go on meanwhile. */
+/* The server calls this function for each partition. Writes go on meanwhile. */
 int ha_firn::optimize(THD* thd, HA_CHECK_OPT*) {
   thd_progress_init(thd, 1);
   const firn_status status = firn_optimize_table(m_share->core(), report_progress, thd);

@@ -28,8 +28,9 @@
 namespace {
 
 constexpr alter_table_operations kForeignKeys = ALTER_ADD_FOREIGN_KEY | ALTER_DROP_FOREIGN_KEY;
-constexpr alter_table_operations kMetadata =
-    kForeignKeys | ALTER_COLUMN_NAME | ALTER_COLUMN_DEFAULT | ALTER_CHANGE_CREATE_OPTION | ALTER_DROP_CHECK_CONSTRAINT | ALTER_INDEX_IGNORABILITY;
+constexpr alter_table_operations kMetadata = kForeignKeys | ALTER_COLUMN_NAME | ALTER_COLUMN_DEFAULT |
+                                             ALTER_CHANGE_CREATE_OPTION | ALTER_DROP_CHECK_CONSTRAINT |
+                                             ALTER_INDEX_IGNORABILITY;
 constexpr alter_table_operations kFill = ALTER_ADD_NON_UNIQUE_NON_PRIM_INDEX | ALTER_ADD_UNIQUE_INDEX;
 constexpr alter_table_operations kIndexes = kFill | ALTER_DROP_NON_UNIQUE_NON_PRIM_INDEX | ALTER_DROP_UNIQUE_INDEX |
                                             ALTER_RENAME_INDEX | ALTER_INDEX_ORDER | ALTER_CHANGE_INDEX_COMMENT;
@@ -161,6 +162,7 @@ bool ha_firn::prepare_inplace_alter_table(TABLE* altered, Alter_inplace_info* in
       const firn_status status = firn_index_change_foreign_keys(change, foreign_keys.get());
       if (status != FIRN_OK) {
         firn_index_change_free(change);
+        change = nullptr;
         if (status == FIRN_FOREIGN_KEY)
           foreign_keys.report_alter();
         else
@@ -263,9 +265,19 @@ bool ha_firn::commit_inplace_alter_table(TABLE*, Alter_inplace_info* info, bool 
       return true;
     }
   }
-  if (status != FIRN_OK) {
-    my_printf_error(ER_GET_ERRMSG, "FIRN: %s", MYF(0), firn_last_error());
-    return true;
+  switch (status) {
+    case FIRN_OK:
+      break;
+    /* A client that repeats a statement after a lock error looks for that error's number. */
+    case FIRN_LOCK_TIMEOUT:
+    case FIRN_LOCK_NOT_AVAILABLE:
+    case FIRN_DEADLOCK:
+    case FIRN_INTERRUPTED:
+      print_error(firn_error(status), MYF(0));
+      return true;
+    default:
+      my_printf_error(ER_GET_ERRMSG, "FIRN: %s", MYF(0), firn_last_error());
+      return true;
   }
   info->group_commit_ctx = nullptr;
   return false;

@@ -23,7 +23,7 @@ bool has_tables() {
 void prepare_for_backup() {
   checkpoints_follow_flush(true);
   if (!database) return;
-  if (sysvars::backup_client(current_thd)) {
+  if (sysvars::backup_client(current_thd) || checkpoint_is_armed()) {
     if (firn_flush(database) != FIRN_OK)
       sql_print_warning("FIRN: flush at the start of a backup failed: %s", firn_last_error());
   } else if (has_tables()) {

@@ -20,7 +20,10 @@ struct CurrentLog {
   char room[1024];
 };
 
-/* Notes the file in use, or that there is none. Waits for a group commit that writes to it. */
+/*
+  Tells the core which binary log file is in use, or that there is none. Waits for a group commit
+  that writes to the file.
+*/
 firn_status note_current() {
   if (!opt_bin_log) return firn_note_server_run(database, nullptr);
   CurrentLog current = {};

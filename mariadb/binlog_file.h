@@ -26,8 +26,8 @@ void describe_start(firn_config* config);
 void file_changed();
 
 /*
-  The thread that prepares a transaction calls it first. It costs two loads unless the file has
-  changed.
+  Tells the core the current binary log file if it has changed. A thread calls this before it
+  prepares a transaction. If the file has not changed, the call costs two loads.
 */
 void note_if_changed();
 

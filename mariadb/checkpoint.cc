@@ -1,9 +1,12 @@
 /* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
 
 #include "checkpoint.h"
+#include "mdl.h"
+#include "session.h"
 #include "sql_parse.h"
 
 #include <atomic>
+#include <mutex>
 #include <string>
 
 namespace firn {
@@ -11,17 +14,50 @@ namespace {
 
 std::atomic<bool> flushed_before{false};
 
+/* The checkpoint that the next backup is to make. The mutex is held while it is made. */
+struct ArmedCheckpoint {
+  std::mutex mutex;
+  std::string path; /* Empty: none. */
+  /*
+    The session that armed the checkpoint. Atomic, so that other sessions that end need not wait
+    until the checkpoint is made.
+  */
+  std::atomic<const THD*> owner{nullptr};
+};
+
+ArmedCheckpoint armed;
+
 /*
-  The value that SET GLOBAL firn_create_checkpoint got. Returns false after it has reported an
-  error.
+  Callback of mdl_iterate(): looks for the lock of BACKUP STAGE BLOCK_COMMIT. It asks for the name
+  of the type, which a function of the server returns: the members of MDL_ticket may lie elsewhere
+  in another patch level.
 */
-bool wanted_path(THD* thd, st_mysql_value* value, std::string* path) {
+int find_commit_blocker(MDL_ticket* ticket, void* found, bool granted) {
+  static constexpr char kBlocksCommits[] = "MDL_BACKUP_WAIT_COMMIT";
+  const LEX_STRING* name = ticket->get_type_name();
+  if (granted && name->length == sizeof(kBlocksCommits) - 1 && !memcmp(name->str, kBlocksCommits, name->length))
+    *static_cast<const MDL_ticket**>(found) = ticket;
+  return 0;
+}
+
+/* The lock for which commits of all sessions wait, or null. */
+const MDL_ticket* commit_blocker() {
+  const MDL_ticket* found = nullptr;
+  mdl_iterate(find_commit_blocker, &found);
+  return found;
+}
+
+/*
+  The value that a variable got whose value names a directory for a checkpoint. Returns false after
+  it has reported an error.
+*/
+bool wanted_path(THD* thd, st_mysql_value* value, const char* variable, std::string* path) {
   char buffer[FN_REFLEN];
   int length = sizeof(buffer);
   const char* text = value->val_str(value, buffer, &length);
   if (!text || !length) return true;
   if (size_t(length) >= FN_REFLEN) {
-    my_error(ER_PATH_LENGTH, MYF(0), "firn_create_checkpoint");
+    my_error(ER_PATH_LENGTH, MYF(0), variable);
     return false;
   }
   path->assign(text, size_t(length));
@@ -49,7 +85,7 @@ int create_checkpoint(THD* thd, st_mysql_sys_var*, void* save, st_mysql_value* v
   *static_cast<const char**>(save) = nullptr;
   try {
     std::string path;
-    if (!wanted_path(thd, value, &path)) return 1;
+    if (!wanted_path(thd, value, "firn_create_checkpoint", &path)) return 1;
     if (path.empty()) return 0;
     const bool flush = !flushed_before;
     if (firn_checkpoint(database, path.c_str(), flush) == FIRN_OK) return 0;
@@ -58,6 +94,66 @@ int create_checkpoint(THD* thd, st_mysql_sys_var*, void* save, st_mysql_value* v
     my_error(ER_OUT_OF_RESOURCES, MYF(0));
   }
   return 1;
+}
+
+int arm_checkpoint(THD* thd, st_mysql_sys_var*, void* save, st_mysql_value* value) {
+  *static_cast<const char**>(save) = nullptr;
+  try {
+    std::string path;
+    if (!wanted_path(thd, value, "firn_backup_checkpoint", &path)) return 1;
+    /* The server calls close_connection(), which disarms, only for sessions known to the engine. */
+    if (!Session::get(thd)) {
+      my_error(ER_OUT_OF_RESOURCES, MYF(0));
+      return 1;
+    }
+    const std::lock_guard<std::mutex> lock(armed.mutex);
+    if (!armed.path.empty() && armed.owner != thd) {
+      my_printf_error(ER_GET_ERRMSG, "FIRN: the backup of another session has armed a checkpoint", MYF(0));
+      return 1;
+    }
+    armed.path.swap(path);
+    armed.owner = thd;
+    return 0;
+  } catch (const std::bad_alloc&) {
+    my_error(ER_OUT_OF_RESOURCES, MYF(0));
+  }
+  return 1;
+}
+
+void disarm_checkpoint(const THD* owner) {
+  if (armed.owner != owner) return;
+  const std::lock_guard<std::mutex> lock(armed.mutex);
+  if (armed.owner != owner) return;
+  armed.path.clear();
+  armed.owner = nullptr;
+}
+
+bool checkpoint_is_armed() {
+  const std::lock_guard<std::mutex> lock(armed.mutex);
+  return !armed.path.empty();
+}
+
+/*
+  The session that calls FLUSH ENGINE LOGS need not be the one that blocks commits: mariadb-backup
+  uses one session for its backup stages and another one for everything else. It also flushes before
+  it blocks commits; nothing happens then.
+*/
+bool make_armed_checkpoint() {
+  /* Some commits of several engines flush logs, too: they share no mutex for a backup. */
+  if (!armed.owner) return false;
+  const std::lock_guard<std::mutex> lock(armed.mutex);
+  if (armed.path.empty()) return false;
+  const MDL_ticket* blocker = commit_blocker();
+  if (!blocker) return false;
+  const bool made = firn_checkpoint(database, armed.path.c_str(), false) == FIRN_OK;
+  armed.path.clear();
+  if (!made)
+    my_printf_error(ER_GET_ERRMSG, "FIRN: no checkpoint: %s", MYF(0), firn_last_error());
+  else if (commit_blocker() == blocker)
+    return false;
+  else
+    my_printf_error(ER_GET_ERRMSG, "FIRN: commits went on while the checkpoint was made", MYF(0));
+  return true;
 }
 
 }  // namespace firn

@@ -76,9 +76,9 @@ int ha_firn::choose_columns() {
 }
 
 /*
-  The server has changed read_set. Between statements nothing is to do, because aim() chooses the
-  columns. If the choice fails here, the next call of choose_columns() repeats it. In rows that will
-  be changed, the server must compute indexed virtual columns: the core finds their old index
+  The server has changed read_set. Between statements there is nothing to do, because aim() chooses
+  the columns. If the choice fails here, the next call of choose_columns() repeats it. In rows that
+  will be changed, the server must compute indexed virtual columns: the core finds their old index
   entries by these values.
 */
 void ha_firn::column_bitmaps_signal() {
@@ -104,7 +104,9 @@ int ha_firn::resume_scan() {
   if (!m_scan_parked || !m_session) return HA_ERR_WRONG_COMMAND;
   if (m_session->aborted()) return HA_ERR_ROLLBACK;
   if (m_at_point) {
-    /* Only a point read was made; the scan will begin beyond m_point_key. */
+    /*
+      The last lookup was a point read, which positions no scan. The scan begins beyond m_point_key.
+    */
     if (int error = aim(m_cursor_index)) return error;
     m_at_point = true;
     return 0;
@@ -129,7 +131,10 @@ const uchar* ha_firn::current_row_id() {
   return has_primary_key() ? nullptr : m_row_id;
 }
 
-/* With zero fill, because the server also compares positions as bytes (duplicate weedout). */
+/*
+  Fills the unused bytes of the position with zeros, because the server also compares positions as
+  bytes (duplicate weedout).
+*/
 void ha_firn::position(const uchar* record) {
   if (has_primary_key()) {
     KEY* key_info = table->key_info + table_share->primary_key;

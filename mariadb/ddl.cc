@@ -93,7 +93,10 @@ class TableText {
   char name_[firn::kTableNameSize];
 };
 
-/* The session that a DDL statement waits in, and how long; none outside of a connection. */
+/*
+  The session in which a DDL statement waits for locks, and the timeout of the wait. Outside of a
+  connection there is no session.
+*/
 struct DdlWait {
   explicit DdlWait(THD* thd) {
     if (!thd) return;
@@ -111,8 +114,8 @@ struct DdlWait {
 namespace firn {
 
 /*
-  The session, if there is one, tells the core of changes to a temporary table that it has not
-  committed.
+  Drops a table outside of a handler. The core needs the session, if there is one, to find changes
+  of a temporary table that the session has not committed.
 */
 int drop_table(const char* path) {
   if (!database) return HA_ERR_NO_SUCH_TABLE;
@@ -121,8 +124,8 @@ int drop_table(const char* path) {
   note_binlog_position();
   const bool checks = thd && checks_foreign_keys(thd);
   const bool whole_database = thd && thd_sql_command(thd) == SQLCOM_DROP_DB;
-  const firn_status status = firn_drop_table(database, session ? session->core() : nullptr, TableName(path).c_str(),
-                                             checks, whole_database);
+  const firn_status status =
+      firn_drop_table(database, session ? session->core() : nullptr, TableName(path).c_str(), checks, whole_database);
   return status == FIRN_FOREIGN_KEY ? HA_ERR_ROW_IS_REFERENCED : to_server_error(status);
 }
 
@@ -185,9 +188,9 @@ int ha_firn::rename_table(const char* from, const char* to) {
   if (!firn::database) return HA_ERR_INITIALIZATION;
   firn::note_binlog_position();
   const DdlWait wait(ha_thd());
-  return firn::to_server_error(firn_rename_table(
-      firn::database, firn::TableName(from).c_str(), firn::TableName(to).c_str(), TableText(from).c_str(),
-      TableText(to).c_str(), wait.session, wait.checks, wait.timeout_us));
+  return firn::to_server_error(firn_rename_table(firn::database, firn::TableName(from).c_str(),
+                                                 firn::TableName(to).c_str(), TableText(from).c_str(),
+                                                 TableText(to).c_str(), wait.session, wait.checks, wait.timeout_us));
 }
 
 int ha_firn::truncate() {
@@ -201,8 +204,8 @@ int ha_firn::truncate() {
 }
 
 /*
-  The server asks it before it exchanges a partition with a table: whether the rows could stay as
-  they are.
+  The server calls this function before it exchanges a partition with a table, and asks whether the
+  rows could stay as they are.
 */
 bool ha_firn::check_if_incompatible_data(HA_CREATE_INFO* info, uint table_changes) {
   const bool numbers_differ = info->used_fields & HA_CREATE_USED_AUTO && info->auto_increment_value != 0;

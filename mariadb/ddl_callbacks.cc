@@ -107,9 +107,7 @@ int check_version(handlerton*, const char* path, const LEX_CUSTRING* version, ul
   if (!database) return 1;
   firn_status status = firn_table_version(database, TableName(path).c_str(), stored, sizeof(stored), &length);
   if (status == FIRN_NO_TABLE) {
-    /*
-      A partitioned table: its partitions are committed together, so one of them answers for all.
-    */
+    /* The partitions of a table are committed together, so one partition answers for all. */
     Names names;
     Collect to = {&names, any, false};
     char prefix[FN_REFLEN];

@@ -11,7 +11,7 @@
 #include "errors.h"
 #include "log.h"
 
-/* The server exports them to engines; no header declares them. */
+/* Functions that the server exports to engines and no header declares. */
 extern "C" int thd_binlog_format(const THD* thd);
 extern "C" bool thd_binlog_filter_ok(const THD* thd);
 extern "C" bool thd_sqlcom_can_generate_row_events(const THD* thd);
@@ -93,7 +93,7 @@ ReadIntent ha_firn::read_intent(THD* thd, thr_lock_type lock_type, bool write) c
 
   ReadIntent intent;
   if (m_share->is_temporary()) {
-    /* Its session alone uses it: nobody else changes its rows. */
+    /* Only its own session uses a temporary table, so nobody else changes its rows. */
     intent.mode = FIRN_READ_SNAPSHOT;
   } else if (write) {
     intent.mode = FIRN_READ_LOCK_EXCLUSIVE;
@@ -133,6 +133,7 @@ int ha_firn::begin(THD* thd, thr_lock_type lock_type, bool write) {
     m_intent = ReadIntent();
   else if (!m_is_clone)
     m_intent = read_intent(thd, lock_type, write);
+  if (m_intent.locks() && m_share->is_optimistic()) (void)firn_table_expect_changes(m_share->core(), core_session());
   if (m_intent.whole_row) m_share->written(time(nullptr));
   m_locked = true;
   return 0;
@@ -152,16 +153,16 @@ int ha_firn::external_lock(THD* thd, int lock_type) {
 }
 
 /*
-  The server calls it instead of external_lock() under LOCK TABLES, and for tables that it has
-  locked ahead for triggers and functions.
+  The server calls this function instead of external_lock() under LOCK TABLES, and for tables that
+  it has locked ahead for triggers and functions.
 */
 int ha_firn::start_stmt(THD* thd, thr_lock_type lock_type) {
   return begin(thd, lock_type, lock_type >= TL_FIRST_WRITE);
 }
 
 /*
-  UPDATE asks for it. As in InnoDB, it has an effect only if locks of rows that do not match are
-  released.
+  UPDATE asks for semi-consistent reading. As in InnoDB, that has an effect only if locks of rows
+  that do not match are released.
 */
 void ha_firn::try_semi_consistent_read(bool yes) {
   m_intent.semi_consistent = yes && m_intent.gives_back && m_intent.mode == FIRN_READ_LOCK_EXCLUSIVE;
@@ -173,8 +174,9 @@ bool ha_firn::was_semi_consistent_read() {
 }
 
 /*
-  The row does not match. At READ COMMITTED and below its lock is released, if this read took it. An
-  optimistic table forgets it at every level: only rows that match are validated.
+  The server calls this function if the row last read does not match. At READ COMMITTED and below
+  the lock of the row is released, if this read took it. In an optimistic table the row is forgotten
+  at every isolation level: only rows that match are validated.
 */
 void ha_firn::unlock_row() {
   if (!m_cursor_live) return;

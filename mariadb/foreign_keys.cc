@@ -32,9 +32,16 @@ std::string encoded(const char* name, size_t length) {
   return buffer;
 }
 
-std::string database_of(const char* name) {
+size_t database_length(const char* name) {
   const char* slash = strchr(name, '/');
-  return std::string(name, slash ? size_t(slash - name) : 0);
+  return slash ? size_t(slash - name) : 0;
+}
+
+std::string database_of(const char* name) { return std::string(name, database_length(name)); }
+
+bool is_same_database(const char* one, const char* other) {
+  const size_t length = database_length(one);
+  return length == database_length(other) && memcmp(one, other, length) == 0;
 }
 
 std::string quoted(THD* thd, const char* name, size_t length) {
@@ -126,14 +133,16 @@ void append_columns(THD* thd, String* text, const char* const* columns, uint32_t
   text->append(')');
 }
 
-/* The foreign key as in a CREATE TABLE, from CONSTRAINT on. */
+/*
+  The foreign key as in a CREATE TABLE, from CONSTRAINT on. The core calls it, so it must not throw.
+*/
 void append_definition(THD* thd, String* text, const firn_foreign_key_info* key) {
   text->append(STRING_WITH_LEN(" CONSTRAINT "));
   append_identifier(thd, text, key->name, strlen(key->name));
   text->append(STRING_WITH_LEN(" FOREIGN KEY"));
   append_columns(thd, text, key->columns, key->column_count);
   text->append(STRING_WITH_LEN(" REFERENCES "));
-  append_table(thd, text, key->parent, database_of(key->parent) != database_of(key->table));
+  append_table(thd, text, key->parent, !is_same_database(key->parent, key->table));
   append_columns(thd, text, key->parent_columns, key->column_count);
   append_action(text, "DELETE", key->on_delete);
   append_action(text, "UPDATE", key->on_update);
@@ -143,15 +152,18 @@ void append_definition(THD* thd, String* text, const firn_foreign_key_info* key)
 class GeneratedBases {
  public:
   /*
-    Only a statement that adds foreign keys may ask. Partitioned tables have none, and the server
-    has not opened their partitions yet, which it would ask for their columns.
+    Only a statement that adds foreign keys may ask the server for these columns. Partitioned tables
+    have no foreign keys, and the server has not opened their partitions yet, whose columns it would
+    need for an answer.
   */
   GeneratedBases(TABLE* form, bool wanted) : form_(form) {
     if (!wanted || !form->vfield || !*form->vfield) return;
     read_ = form->read_set;
     write_ = form->write_set;
-    if (my_bitmap_init(&bases_, nullptr, form->s->fields) || my_bitmap_init(&written_, nullptr, form->s->fields))
+    if (my_bitmap_init(&bases_, nullptr, form->s->fields) || my_bitmap_init(&written_, nullptr, form->s->fields)) {
+      my_bitmap_free(&bases_);
       throw std::bad_alloc();
+    }
     form->read_set = &bases_;
     form->write_set = &written_;
     form->mark_virtual_columns_for_write(true);
@@ -187,7 +199,7 @@ const Field* find_field(const TABLE* form, const LEX_CSTRING& name) {
 
 uint32_t chars_of(const Field* field) {
   return field && field->charset() != &my_charset_bin && field->result_type() == STRING_RESULT ? field->char_length()
-                                                                                                 : 0;
+                                                                                               : 0;
 }
 
 /* The last failure, for SHOW ENGINE FIRN STATUS. */
@@ -210,29 +222,51 @@ struct TableNames {
 
 /*
   Sets what FOREIGN_KEY_INFO::set_nullable() would set. The server does not export the function that
-  allocates the bits; they are the last member.
+  allocates the bits; they are the last member. Returns false if there is no memory.
 */
-void set_nullable(THD* thd, FOREIGN_KEY_INFO* info, const firn_foreign_key_info* key) {
+bool set_nullable(THD* thd, FOREIGN_KEY_INFO* info, const firn_foreign_key_info* key) {
   const size_t count = key->column_count;
   uchar* bits = static_cast<uchar*>(thd_calloc(thd, uint((2 * count + 7) / 8)));
-  if (!bits) return;
+  if (!bits) return false;
   for (size_t i = 0; i < count; i++) {
     if (key->nullable[i]) bits[i / 8] |= uchar(1 << (i % 8));
     const size_t at = i + count;
     if (key->parent_nullable[i]) bits[at / 8] |= uchar(1 << (at % 8));
   }
   memcpy(reinterpret_cast<char*>(info) + sizeof(*info) - sizeof(bits), &bits, sizeof(bits));
+  return true;
 }
 
 struct KeyList {
   THD* thd;
   List<FOREIGN_KEY_INFO>* keys;
+  /* The list is to tell which tables a statement may change, and not which actions they have. */
+  bool for_prelocking;
+  bool failed;
 };
 
-void list_key(void* context, const firn_foreign_key_info* key) {
-  const KeyList* list = static_cast<KeyList*>(context);
+/*
+  The action of a deletion as the server needs it to lock tables. It locks a referencing table for
+  reading only if a deletion leaves its rows as they are; but if a cascade has first updated the
+  referenced row, the rows follow that update.
+*/
+enum_fk_option action_of_deletion(const firn_foreign_key_info* key, bool for_prelocking) {
+  const enum_fk_option action = option_of(key->on_delete);
+  return for_prelocking && key->parent_follows && !fk_modifies_child(action) ? option_of(key->on_update) : action;
+}
+
+/* The fields of a foreign key. Returns false if there is no memory. */
+bool list_fields(THD* thd, List<LEX_CSTRING>* fields, const char* const* columns, uint32_t count) {
+  for (uint32_t i = 0; i < count; i++) {
+    LEX_CSTRING* name = lex_string(thd, columns[i]);
+    if (!name || fields->push_back(name, thd->mem_root)) return false;
+  }
+  return true;
+}
+
+/* Returns false if there is no memory. */
+bool append_key(KeyList* list, const firn_foreign_key_info* key) {
   THD* thd = list->thd;
-  if (is_ddl_leftover(key->table)) return;
   FOREIGN_KEY_INFO info;
   info.foreign_id = lex_string(thd, key->name);
   const TableNames child(thd, key->table), parent(thd, key->parent);
@@ -240,16 +274,31 @@ void list_key(void* context, const firn_foreign_key_info* key) {
   info.foreign_table = child.name;
   info.referenced_db = parent.database;
   info.referenced_table = parent.name;
-  info.delete_method = option_of(key->on_delete);
+  info.delete_method = action_of_deletion(key, list->for_prelocking);
   info.update_method = option_of(key->on_update);
   info.referenced_key_name = key->parent_index ? lex_string(thd, key->parent_index) : nullptr;
-  for (uint32_t i = 0; i < key->column_count; i++) {
-    info.foreign_fields.push_back(lex_string(thd, key->columns[i]), thd->mem_root);
-    info.referenced_fields.push_back(lex_string(thd, key->parent_columns[i]), thd->mem_root);
-  }
-  set_nullable(thd, &info, key);
+  if (!info.foreign_id || !child.database || !child.name || !parent.database || !parent.name) return false;
+  if (key->parent_index && !info.referenced_key_name) return false;
+  if (!list_fields(thd, &info.foreign_fields, key->columns, key->column_count)) return false;
+  if (!list_fields(thd, &info.referenced_fields, key->parent_columns, key->column_count)) return false;
+  if (!set_nullable(thd, &info, key)) return false;
   auto* copy = static_cast<FOREIGN_KEY_INFO*>(thd_memdup(thd, &info, sizeof(info)));
-  if (copy) list->keys->push_back(copy, thd->mem_root);
+  return copy && !list->keys->push_back(copy, thd->mem_root);
+}
+
+void list_key(void* context, const firn_foreign_key_info* key) {
+  KeyList* list = static_cast<KeyList*>(context);
+  if (!list->failed && !is_ddl_leftover(key->table)) list->failed = !append_key(list, key);
+}
+
+/* Appends the foreign keys of the table at `path`, or, with `referencing`, those that refer to it. */
+int list_keys(THD* thd, const char* path, bool referencing, List<FOREIGN_KEY_INFO>* keys) {
+  KeyList list = {thd, keys, referencing, false};
+  const firn_status status = firn_list_foreign_keys(database, TableName(path).c_str(), referencing, list_key, &list);
+  if (status == FIRN_OK && !list.failed) return 0;
+  /* The server looks at the error of the session, not at the result. */
+  if (!thd->is_error()) my_error(ER_OUT_OF_RESOURCES, MYF(0));
+  return HA_ERR_OUT_OF_MEM;
 }
 
 struct ShownKeys {
@@ -318,27 +367,18 @@ ForeignKeyRequest::ForeignKeyRequest(THD* thd, const char* name, TABLE* form, Al
   m_request.dropped_count = uint32_t(m_dropped.size());
 }
 
-ForeignKeyRequest::~ForeignKeyRequest() {
-  for (auto* text : m_texts) delete text;
-  for (auto* list : m_lists) delete list;
-  for (auto* chars : m_chars) delete chars;
-}
-
 const char* ForeignKeyRequest::keep(std::string text) {
-  m_texts.push_back(new std::string(std::move(text)));
-  return m_texts.back()->c_str();
+  m_texts.push_back(std::move(text));
+  return m_texts.back().c_str();
 }
 
 void ForeignKeyRequest::add(const char* name, TABLE* form, const Foreign_key* key) {
   firn_new_foreign_key added = {};
   if (key->constraint_name.str) added.name = keep(std::string(key->constraint_name.str, key->constraint_name.length));
   added.label = keep(label_of(key));
-  auto* columns = new std::vector<const char*>;
-  m_lists.push_back(columns);
-  auto* referenced = new std::vector<const char*>;
-  m_lists.push_back(referenced);
-  auto* chars = new std::vector<uint32_t>;
-  m_chars.push_back(chars);
+  auto* columns = &m_lists.emplace_back();
+  auto* referenced = &m_lists.emplace_back();
+  auto* chars = &m_chars.emplace_back();
   auto* definition = const_cast<Foreign_key*>(key);
   List_iterator_fast<Key_part_spec> own(definition->columns), others(definition->ref_columns);
   while (const Key_part_spec* column = own++) {
@@ -370,7 +410,8 @@ bool ForeignKeyRequest::replaces_referenced() const {
 /* The definition of the foreign key that the core calls `name`. */
 const Foreign_key* ForeignKeyRequest::definition_of(const char* name) const {
   for (const Foreign_key* key : m_keys)
-    if (!key->old && key->constraint_name.str && !my_strcasecmp(system_charset_info, key->constraint_name.str, name)) return key;
+    if (!key->old && key->constraint_name.str && !my_strcasecmp(system_charset_info, key->constraint_name.str, name))
+      return key;
   for (const Foreign_key* key : m_keys)
     if (!key->old && !key->constraint_name.str) return key;
   return m_keys.empty() ? nullptr : m_keys.front();
@@ -387,9 +428,9 @@ int ForeignKeyRequest::report_create() const {
     for (size_t i = 0; i < m_keys.size(); i++) {
       if (m_keys[i] != definition_of(name)) continue;
       const firn_new_foreign_key& key = m_added[i];
-      const firn_foreign_key_info info = {m_name.c_str(), name,    key.parent,        nullptr,       key.columns,
-                                          key.parent_columns,      nullptr,           nullptr,       key.column_count,
-                                          key.on_delete,           key.on_update};
+      const firn_foreign_key_info info = {m_name.c_str(),     name,    key.parent, nullptr,          key.columns,
+                                          key.parent_columns, nullptr, nullptr,    key.column_count, key.on_delete,
+                                          key.on_update,      false};
       append_definition(m_thd, &message, &info);
     }
     push_warning(m_thd, Sql_condition::WARN_LEVEL_WARN, HA_ERR_FOUND_DUPP_KEY, message.c_ptr_safe());
@@ -451,6 +492,7 @@ void append_foreign_key(THD* thd, String* text, const char* table, const char* n
 }
 
 void note_foreign_key_error(THD* thd, const char* text) {
+  if (!text) return;
   char query[1024];
   const size_t length = thd ? thd_query_safe(thd, query, sizeof(query)) : 0;
   char when[32];
@@ -484,15 +526,11 @@ char* ha_firn::get_foreign_key_create_info() {
 void ha_firn::free_foreign_key_create_info(char* text) { my_free(text); }
 
 int ha_firn::get_foreign_key_list(THD* thd, List<FOREIGN_KEY_INFO>* keys) {
-  firn::KeyList list = {thd, keys};
-  (void)firn_list_foreign_keys(firn::database, firn::TableName(m_path).c_str(), false, firn::list_key, &list);
-  return 0;
+  return firn::list_keys(thd, m_path, false, keys);
 }
 
 int ha_firn::get_parent_foreign_key_list(THD* thd, List<FOREIGN_KEY_INFO>* keys) {
-  firn::KeyList list = {thd, keys};
-  (void)firn_list_foreign_keys(firn::database, firn::TableName(m_path).c_str(), true, firn::list_key, &list);
-  return 0;
+  return firn::list_keys(thd, m_path, true, keys);
 }
 
 bool ha_firn::referenced_by_foreign_key() const noexcept { return m_share && firn_is_referenced(m_share->core()); }

@@ -3,6 +3,7 @@
 
 #include "engine.h"
 
+#include <deque>
 #include <string>
 #include <vector>
 
@@ -21,8 +22,8 @@ inline bool checks_foreign_keys(THD* thd) { return !thd_test_options(thd, OPTION
 class ForeignKeyRequest {
  public:
   /*
-    `name` is the table in the core's catalog. `in_place`: the table stays, so foreign keys that it
-    has already are left out, and those to drop are named.
+    `name` is the table's name in the core's catalog. With `in_place`, the table stays: the request
+    then leaves out foreign keys that the table has already, and names those to drop.
   */
   ForeignKeyRequest(THD* thd, const char* name, TABLE* form, Alter_info* alter_info, bool in_place);
   ForeignKeyRequest(const ForeignKeyRequest&) = delete;
@@ -33,11 +34,11 @@ class ForeignKeyRequest {
   bool replaces_referenced() const;
 
   /*
-    The core has refused the foreign keys (FIRN_FOREIGN_KEY). Adds InnoDB's warning and returns the
-    error of create().
+    Reports that the core has refused the foreign keys (FIRN_FOREIGN_KEY): adds InnoDB's warning and
+    returns the error of create().
   */
   int report_create() const;
-  /* The same for an ALTER in place: reports the error itself. */
+  /* As report_create(), for an ALTER in place, which reports the error itself. */
   void report_alter() const;
 
  private:
@@ -49,16 +50,13 @@ class ForeignKeyRequest {
   const TABLE* const m_form;
   const std::string m_name;
   /* Own the texts and lists that m_added points to; their elements do not move. */
-  std::vector<std::string*> m_texts;
-  std::vector<std::vector<const char*>*> m_lists;
-  std::vector<std::vector<uint32_t>*> m_chars;
+  std::deque<std::string> m_texts;
+  std::deque<std::vector<const char*>> m_lists;
+  std::deque<std::vector<uint32_t>> m_chars;
   std::vector<firn_new_foreign_key> m_added;
   std::vector<const Foreign_key*> m_keys;
   std::vector<const char*> m_dropped;
   firn_foreign_key_request m_request = {};
-
- public:
-  ~ForeignKeyRequest();
 };
 
 /* Whether the statement adds foreign keys; those that an altered table has already do not count. */
@@ -73,6 +71,5 @@ void append_foreign_key(THD* thd, String* text, const char* table, const char* n
 /* Keeps the text of a failure for SHOW ENGINE FIRN STATUS. */
 void note_foreign_key_error(THD* thd, const char* text);
 void append_last_foreign_key_error(String* text);
-
 
 }  // namespace firn

@@ -26,7 +26,7 @@ handler::Table_flags ha_firn::table_flags() const {
   return read_committed || optimistic ? flags : flags | HA_BINLOG_STMT_CAPABLE;
 }
 
-/* The server calls it before open(), when key parts are only half filled in. */
+/* The server calls this function before open(), when key parts are only half filled in. */
 ulong ha_firn::index_flags(uint index, uint, bool) const {
   const ulong flags = HA_READ_NEXT | HA_READ_PREV | HA_READ_ORDER | HA_READ_RANGE | HA_KEYREAD_ONLY;
   return index == table_share->primary_key ? flags | HA_CLUSTERED_INDEX : flags;
@@ -62,6 +62,7 @@ int ha_firn::open(const char* name, int, uint) {
   }
   m_point_key = m_columns + m_columns_bytes;
   m_path = static_cast<const char*>(memcpy(m_point_key + key_bytes, name, name_bytes));
+  m_has_large_columns = has_large_column();
   info(HA_STATUS_NO_LOCK | HA_STATUS_VARIABLE | HA_STATUS_CONST | HA_STATUS_OPEN);
   return 0;
 }
@@ -197,7 +198,10 @@ int ha_firn::extra(enum ha_extra_function operation) {
       /* A row may refer to an earlier one, which a load does not find. */
       m_bulk = may_load() && !firn_refers_to_itself(m_share->core());
       break;
-    /* The server calls it at the end of every INSERT … SELECT too, without a begin. */
+    /*
+      The server sends this at the end of every INSERT … SELECT, too, without HA_EXTRA_BEGIN_COPY
+      before.
+    */
     case HA_EXTRA_END_COPY:
       return end_bulk();
     case HA_EXTRA_ABORT_COPY:

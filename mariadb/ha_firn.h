@@ -127,7 +127,7 @@ class ha_firn final : public handler {
   ha_rows records_in_range(uint index, const key_range* min, const key_range* max, page_range*) override;
   double scan_time() override;
   double read_time(uint index, uint ranges, ha_rows rows) override;
-  ha_rows estimate_rows_upper_bound() override { return HA_POS_ERROR; }
+  ha_rows estimate_rows_upper_bound() override;
 
   /* DDL */
   int create(const char* name, TABLE* form, HA_CREATE_INFO* info) override;
@@ -181,6 +181,7 @@ class ha_firn final : public handler {
     These choose the columns that the statement needs only in part, see partial_columns.cc. In doubt
     they choose none.
   */
+  bool has_large_column() const;
   bool may_leave_unread() const;
   void choose_unread(std::vector<firn_partial_column>* parts) const;
   void choose_partial_columns(std::vector<firn_partial_column>* parts) const;
@@ -270,4 +271,6 @@ class ha_firn final : public handler {
   uchar m_row_id[8] = {};
   bool m_row_id_is_of_cursor = false;
   double m_rows_bytes = 0;
+  /* The table has a column whose values may lie out of line, see partial_columns.cc. */
+  bool m_has_large_columns = false;
 };

@@ -4,17 +4,19 @@
 #include "collation.h"
 #include "lock_timeout.h"
 #include "log.h"
+#include "mdl.h"
 
 #include <mysql/service_thd_wait.h>
 #include <mysql/service_wsrep.h>
 
-/* The server exports these to engines; no header declares them. */
+/* Functions that the server exports to engines and no header declares. */
 extern "C" {
 void thd_rpl_deadlock_check(MYSQL_THD thd, MYSQL_THD other);
 int thd_need_wait_reports(const MYSQL_THD thd);
 int thd_need_ordering_with(const MYSQL_THD thd, const MYSQL_THD other);
 int thd_deadlock_victim_preference(const MYSQL_THD thd, const MYSQL_THD other);
 size_t thd_query_safe(MYSQL_THD thd, char* buffer, size_t size);
+void* thd_mdl_context(MYSQL_THD thd);
 }
 
 namespace firn {
@@ -53,7 +55,10 @@ bool order_is_fixed(void* one, void* other) {
   return !thd_need_ordering_with(static_cast<THD*>(one), static_cast<THD*>(other));
 }
 
-/* Parallel replication: the one that commits later, since it waits for the earlier one anyway. */
+/*
+  Parallel replication: the victim is the transaction that commits later, since it waits for the
+  earlier one anyway.
+*/
 int preferred_victim(void* one, void* other) {
   return thd_deadlock_victim_preference(static_cast<THD*>(one), static_cast<THD*>(other));
 }
@@ -70,7 +75,7 @@ uint64_t wait_begins(void* host, uint64_t timeout_us) {
   return timeout_us;
 }
 
-/* The slow log shows the time under Lock_time. */
+/* Adds the time of the wait to the statement's lock time, which the slow log shows as Lock_time. */
 void wait_ends(void* host) {
   THD* thd = static_cast<THD*>(host);
   thd_wait_end(thd);
@@ -88,6 +93,13 @@ const firn_collator* collation(uint32_t id, firn_collation* out) {
   return cs && !describe_collation(cs, out) ? collator() : nullptr;
 }
 
+bool holds_metadata_lock(void* host, const char* table_name, bool writes) {
+  char schema[kSchemaNameSize], name[kTableNameSize];
+  decode_table_name(table_name, schema, name);
+  auto* locks = static_cast<MDL_context*>(thd_mdl_context(static_cast<THD*>(host)));
+  return locks->is_lock_owner(MDL_key::TABLE, schema, name, writes ? MDL_SHARED_WRITE : MDL_SHARED_READ);
+}
+
 firn_host make() {
   firn_host host = {};
   host.log = log;
@@ -98,6 +110,7 @@ firn_host make() {
   host.wait_ends = wait_ends;
   host.statement = statement;
   host.collation = collation;
+  host.holds_metadata_lock = holds_metadata_lock;
   return host;
 }
 

@@ -59,6 +59,13 @@ std::string_view view(const char* text, size_t length) {
 
 }  // namespace
 
+/* For open(): tables without such a column, which most are, need no choice in any statement. */
+bool ha_firn::has_large_column() const {
+  for (uint i = 0; i < table_share->fields; i++)
+    if (is_large(table->field[i])) return true;
+  return false;
+}
+
 bool ha_firn::wants_large_column() const {
   for (uint i = 0; i < table_share->fields; i++)
     if (bitmap_is_set(table->read_set, i) && is_large(table->field[i])) return true;
@@ -100,6 +107,7 @@ bool ha_firn::may_read_partial_columns() const {
 }
 
 void ha_firn::choose_partial_columns(std::vector<firn_partial_column>* parts) const {
+  if (!m_has_large_columns) return;
   choose_unread(parts);
   if (!may_read_partial_columns()) return;
   THD* thd = ha_thd();

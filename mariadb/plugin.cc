@@ -20,7 +20,7 @@
 #include <dlfcn.h>
 
 /*
-  The server exports it to engines that keep a directory beside the databases; no header declares
+  Exported by the server for engines that keep a directory beside the databases; no header declares
   it.
 */
 void ignore_db_dirs_append(const char* name);

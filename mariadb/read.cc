@@ -79,7 +79,7 @@ int ha_firn::guard_key(const KEY* key_info, const uchar* key) {
   return read_status(firn_cursor_guard(m_cursor, key, length));
 }
 
-/* The only call of a point SELECT, without an index_init() before it. */
+/* A point SELECT makes only this call, without an index_init() before it. */
 int ha_firn::index_read_idx_map(uchar* buf, uint index, const uchar* key, key_part_map parts,
                                 enum ha_rkey_function flag) {
   firn::ReadMeter meter(handler_stats);

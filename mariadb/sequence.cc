@@ -45,7 +45,7 @@ int ha_firn::commit_own(int error) {
   }
   const firn_status status = firn_commit(m_own);
   if (status == FIRN_OK) return 0;
-  /* First, because the rollback has a last error of its own. */
+  /* Read the error before end_own(), because the rollback sets a last error of its own. */
   error = firn_error(status);
   end_own();
   return error;

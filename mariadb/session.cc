@@ -110,17 +110,19 @@ int Session::refuse_second_engine() {
 }
 
 /*
-  Whether the transaction that is being committed has another engine in it that has committed
-  before, or that writes. The server has cleared the entries of those before.
+  Whether another engine writes in the transaction that is being committed in one phase, so that it
+  may have committed before FIRN is asked. The server clears the entry of an engine, with its flags
+  and its link to the next one, as soon as that engine has committed. But before, it takes a lock if
+  any engine has written. So engines that only read do not count, nor does a binary log without
+  changes: START TRANSACTION WITH CONSISTENT SNAPSHOT registers all of them.
 */
-bool Session::another_engine_commits() const {
-  const THD_TRANS* const lists[] = {&thd_->transaction->all, &thd_->transaction->stmt};
-  for (const THD_TRANS* list : lists)
-    for (Ha_trx_info* other = list->ha_list; other; other = other->next()) {
-      if (!other->is_started()) return true;
-      if (other->ht() != hton && other->is_trx_read_write()) return true;
-    }
-  return false;
+bool Session::another_engine_commits(bool all) const {
+  if (!thd_->backup_commit_lock) return false;
+  const Ha_trx_info& own = thd_->ha_data[hton->slot].ha_info[all];
+  /* FIRN has written, too, and rolled back to a savepoint. Beside other writers it was prepared. */
+  if (own.is_started() && own.is_trx_read_write())
+    return all ? thd_->transaction->all.no_2pc : thd_->transaction->stmt.no_2pc;
+  return true;
 }
 
 int Session::begin_statement() {
@@ -182,7 +184,7 @@ int Session::commit(bool all) {
     */
     if (phase_ == CommitPhase::kOrdered) ha_flush_logs();
   } else {
-    if (another_engine_commits()) (void)firn_forget_reads(core_);
+    if (another_engine_commits(all)) (void)firn_forget_reads(core_);
     status = firn_commit(core_);
   }
   if (status == FIRN_DEADLOCK) return lose();

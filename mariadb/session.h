@@ -122,16 +122,19 @@ class Session {
   enum class CommitPhase : uint8_t {
     kActive,
     kPrepared,
-    /* Visible since commit_ordered(); without the binary log, no other log says that it commits. */
+    /*
+      The changes are visible since commit_ordered(). The binary log is off, so no other log says
+      that the transaction commits.
+    */
     kOrdered,
-    /* The same, and in the binary log: recovery after a crash commits it. */
+    /* As kOrdered, and the transaction is in the binary log: recovery after a crash commits it. */
     kOrderedInBinlog,
     /* Rolled back in the core, from kActive or kPrepared; the server has yet to roll back. */
     kAborted,
   };
 
   int lose();
-  bool another_engine_commits() const;
+  bool another_engine_commits(bool all) const;
   int refuse_xa();
   int refuse_second_engine();
   bool is_ordered() const { return phase_ == CommitPhase::kOrdered || phase_ == CommitPhase::kOrderedInBinlog; }

@@ -16,6 +16,12 @@ namespace {
 */
 constexpr uint kCostBlock = 16384;
 
+/*
+  Rows that a filesort expects beyond twice the estimate. The estimate may miss rows of open
+  transactions, and a bound that is far too low splits a sort into thousands of runs.
+*/
+constexpr ha_rows kSortMargin = 1000;
+
 }  // namespace
 
 int ha_firn::info(uint flag) {
@@ -24,20 +30,27 @@ int ha_firn::info(uint flag) {
 
   uint64_t rows = 0;
   if (flag & (HA_STATUS_VARIABLE | HA_STATUS_CONST | HA_STATUS_TIME)) {
+    /*
+      The optimizer asks in every statement, with HA_STATUS_VARIABLE alone. It needs rows and bytes
+      of the table; the other members of `stats` are for reports, which set more flags.
+    */
+    const bool size_only = !(flag & (HA_STATUS_CONST | HA_STATUS_TIME | HA_STATUS_VARIABLE_EXTRA));
     firn_table_stats core;
-    const firn_status status = firn_table_statistics(m_share->core(), &core);
+    const firn_status status = firn_table_statistics(m_share->core(), size_only, &core);
     if (status != FIRN_OK) return firn_error(status);
     rows = core.rows;
     stats.records = ha_rows(rows);
     /* The optimizer takes 0 rows for a fact, but the count is an estimate: it gets 1 instead. */
     if (stats.records == 0 && !(flag & (HA_STATUS_TIME | HA_STATUS_OPEN))) stats.records = 1;
     stats.data_file_length = core.stored_bytes;
-    stats.index_file_length = core.index_stored_bytes;
-    stats.delete_length = core.free_bytes;
     stats.mean_rec_length = core.average_row_length;
-    stats.update_time = m_share->updated();
-    stats.create_time = time_t(core.create_time_s);
     m_rows_bytes = double(core.raw_bytes);
+    if (!size_only) {
+      stats.index_file_length = core.index_stored_bytes;
+      stats.delete_length = core.free_bytes;
+      stats.update_time = m_share->updated();
+      stats.create_time = time_t(core.create_time_s);
+    }
   }
 
   if (flag & HA_STATUS_CONST) {
@@ -90,3 +103,9 @@ double ha_firn::read_time(uint index, uint ranges, ha_rows rows) {
   if (rows2double(rows) >= all) return scan;
   return ranges + rows2double(rows) / all * scan;
 }
+
+/*
+  A filesort sizes its buffer by this number; a number that is too low costs runs on disk, never a
+  row. Without a bound, a sort of a small table takes the whole sort_buffer_size.
+*/
+ha_rows ha_firn::estimate_rows_upper_bound() { return 2 * stats.records + kSortMargin; }

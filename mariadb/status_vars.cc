@@ -6,7 +6,10 @@
 namespace firn {
 namespace {
 
-/* Filled by show_counters() under the lock that the server holds around SHOW STATUS. */
+/*
+  The counters of the core. show_counters() fills them under the lock that the server holds around
+  SHOW STATUS.
+*/
 firn_counters counters;
 
 /* The texts for firn_counters::condition, by its number. */

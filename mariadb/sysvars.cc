@@ -29,6 +29,7 @@ char direct_io;
 char direct_reads;
 unsigned long long background_io_rate;
 char* checkpoint;
+char* armed_checkpoint;
 char* log_archive_dir;
 unsigned int log_archive_timeout;
 char deadlock_detect;
@@ -186,6 +187,13 @@ MYSQL_SYSVAR_STR(
     "privilege and obeys secure_file_priv.",
     create_checkpoint, checkpoint_made, "");
 
+MYSQL_SYSVAR_STR(
+    backup_checkpoint, armed_checkpoint, PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_NOCMDOPT,
+    "The next backup of the server, by mariadb-backup for instance, makes a checkpoint in the directory named: at "
+    "its FLUSH ENGINE LOGS under BACKUP STAGE BLOCK_COMMIT. Ends with the session that sets it. Needs the FILE "
+    "privilege and obeys secure_file_priv.",
+    arm_checkpoint, checkpoint_made, "");
+
 MYSQL_THDVAR_BOOL(
     backup_client, PLUGIN_VAR_OPCMDARG | PLUGIN_VAR_NOCMDOPT,
     "The session makes a backup and knows of FIRN tables: BACKUP STAGE START flushes their memtables, and "
@@ -253,6 +261,7 @@ struct st_mysql_sys_var* all[] = {MYSQL_SYSVAR(data_dir),
                                   MYSQL_SYSVAR(direct_io),
                                   MYSQL_SYSVAR(direct_reads),
                                   MYSQL_SYSVAR(create_checkpoint),
+                                  MYSQL_SYSVAR(backup_checkpoint),
                                   MYSQL_SYSVAR(backup_client),
                                   MYSQL_SYSVAR(log_archive_dir),
                                   MYSQL_SYSVAR(log_archive_timeout),

@@ -240,7 +240,7 @@ bool TableDefinition::add_index(const TABLE* table, const KEY* key) {
 }
 
 bool TableDefinition::add_part(const TABLE* table, const KEY* key, const KEY_PART_INFO* key_part) {
-  /* Not key_part->field, which is a shortened copy if the part is a prefix. */
+  /* Do not use key_part->field, which is a shortened copy if the part is a prefix. */
   const Field* field = table->field[key_part->fieldnr - 1];
   firn_key_part part = {};
   part.column = field->field_index;

@@ -68,8 +68,11 @@ constexpr Option kIgnored[] = {
     {"PAGE_CHECKSUM", HA_CREATE_USED_PAGE_CHECKSUM,
      [](const HA_CREATE_INFO* info) { return info->page_checksum != HA_CHOICE_UNDEF; }},
     {"DELAY_KEY_WRITE", HA_CREATE_USED_DELAY_KEY_WRITE, has_flag<HA_OPTION_DELAY_KEY_WRITE>},
-    {"MIN_ROWS", HA_CREATE_USED_MIN_ROWS, [](const HA_CREATE_INFO* info) { return info->min_rows != 0; }},
-    {"MAX_ROWS", HA_CREATE_USED_MAX_ROWS, [](const HA_CREATE_INFO* info) { return info->max_rows != 0; }},
+    /* The server itself gives a sequence both numbers of rows. */
+    {"MIN_ROWS", HA_CREATE_USED_MIN_ROWS,
+     [](const HA_CREATE_INFO* info) { return info->min_rows != 0 && !info->sequence; }},
+    {"MAX_ROWS", HA_CREATE_USED_MAX_ROWS,
+     [](const HA_CREATE_INFO* info) { return info->max_rows != 0 && !info->sequence; }},
     {"AVG_ROW_LENGTH", HA_CREATE_USED_AVG_ROW_LENGTH,
      [](const HA_CREATE_INFO* info) { return info->avg_row_length != 0; }},
     {"PACK_KEYS", HA_CREATE_USED_PACK_KEYS, has_flag<HA_OPTION_PACK_KEYS | HA_OPTION_NO_PACK_KEYS>},
@@ -94,7 +97,10 @@ void note(THD* thd, Session* session, uint option, const char* name) {
 const char* unmet_option(const TABLE* form) {
   const ha_table_option_struct* attributes = form->s->option_struct;
   if (attributes && attributes->encryption == kEncryptedYes) return "ENCRYPTED";
-  /* The guard of such a key is a lock, and the snapshot of an optimistic read may be older. */
+  /*
+    A key that the server checks is guarded by a lock. An optimistic read may use a snapshot that is
+    older than that lock, so the check would miss rows.
+  */
   if (is_optimistic(attributes) && has_key_checked_by_server(form))
     return "FIRN_LOCKING=OPTIMISTIC with WITHOUT OVERLAPS or UNIQUE over more bytes than a key takes";
   return nullptr;

@@ -1,6 +1,7 @@
 /* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
 
 #include "transaction.h"
+#include "checkpoint.h"
 #include "errors.h"
 #include "binlog_file.h"
 #include "session.h"
@@ -11,6 +12,7 @@ namespace firn {
 namespace {
 
 int close_connection(handlerton*, THD* thd) {
+  disarm_checkpoint(thd);
   Session::close(thd);
   return 0;
 }
@@ -56,7 +58,10 @@ void commit_checkpoint_request(void* cookie) {
     sql_print_error("FIRN: binary log checkpoint failed, older binary logs stay needed: %s", firn_last_error());
 }
 
-bool flush_logs(handlerton*) { return database && firn_sync_log(database) != FIRN_OK; }
+bool flush_logs(handlerton*) {
+  if (!database) return false;
+  return firn_sync_log(database) != FIRN_OK || make_armed_checkpoint();
+}
 
 int savepoint_set(handlerton*, THD* thd, void* savepoint) {
   Session* session = Session::find(thd);
@@ -84,7 +89,7 @@ int savepoint_release(handlerton*, THD*, void*) { return 0; }
 */
 bool savepoint_rollback_can_release_mdl(handlerton*, THD*) { return false; }
 
-/* The server calls it for each engine, whatever tables the session will use. */
+/* The server calls this function for each engine, whatever tables the session will use. */
 int start_consistent_snapshot(handlerton*, THD* thd) {
   Session* session = Session::get(thd);
   return session ? session->begin_snapshot() : HA_ERR_OUT_OF_MEM;

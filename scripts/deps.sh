@@ -22,7 +22,7 @@ packages_of() {
     run) echo "${run[*]}" ;;
     demo) echo "${build[*]} ${run[*]} sysbench" ;;
     bench) echo "${bench[*]}" ;;
-    test) echo "${build[*]} ${run[*]} mariadb-client sysbench python3-venv dpkg-dev" ;;
+    test) echo "${build[*]} ${run[*]} mariadb-client mariadb-backup mydumper sysbench python3-venv dpkg-dev" ;;
     mtr) echo "${build[*]} ${run[*]} mariadb-client perl patch libpcre2-posix3 libaio1 libncurses6" ;;
     lab) echo "${run[*]} sysbench python3-venv" ;;
     browser) echo chromium ;;

@@ -123,7 +123,7 @@ def test_full_takes_slices(tmp_path: Path) -> None:
             assert blocks >= BLOCKS_MIN
         assert case_seconds(plan, each, 7) < 600
     assert promise(plan, parts) == (
-        "79 cases on 7 targets, to ±2.5%: 9.2 hours of blocks at most, loads and rests come on "
+        "84 cases on 7 targets, to ±2.5%: 9.8 hours of blocks at most, loads and rests come on "
         "top; up to 70.0 GiB of data"
     )
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 DETAIL_CHARACTERS_MAX = 2000
 
-# Where a test reports twice (subtests, a fixture after the call), the later one in this list stays.
+# Outcomes in ascending rank. If a test reports twice (subtests, a fixture after the call), the higher one counts.
 _RANKS = ("passed", "expected failure", "skipped", "failed")
 
 

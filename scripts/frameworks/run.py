@@ -23,7 +23,7 @@ TEST_SECONDS_MAX = 900.0
 sys.path.insert(0, str(ROOT / "tests" / "sql"))
 from server import Server, remove_scratch  # noqa: E402
 
-# What a server may forget when the machine stops makes no difference here, and the suites make many tables.
+# The suites create many tables, and no test depends on durability, so the servers do not sync.
 FAST = {
     "InnoDB": ["--innodb-flush-log-at-trx-commit=0", "--sync-frm=0"],
     "FIRN": ["--innodb-flush-log-at-trx-commit=0", "--sync-frm=0", "--firn-flush-log-at-trx-commit=0"],

@@ -34,7 +34,7 @@ SELECTED = {
 }
 # Tests of the suite `rpl` count only if they name the engine.
 NAMES_ENGINE = re.compile(r"innodb", re.IGNORECASE)
-# They use InnoDB's own files, statistics, reports or settings, not what an engine promises to SQL.
+# Tests that are left out: they use InnoDB's own files, statistics, reports or settings.
 INNODB_ONLY = re.compile(
     r"alter_key_block_size.*|lock_memory(_debug)?|innodb_stats_drop_locked|deadlock_report|gap_locks|innodb_row_lock_time_ms"
     r"|innodb_i_s_innodb_locks|snapshot_isolation_race|auto_increment_lock_mode"
@@ -45,7 +45,7 @@ ENGINE_NAME = re.compile(
     r"((?:engine|storage_engine|engine_type|type)[`'\"]?\s*(?:=\s*|\s)\s*[`'\"]?)innodb\b",
     re.IGNORECASE,
 )
-# What InnoDB shows of locks, and the setting that tests of locks change, under FIRN's names.
+# InnoDB's views of locks, and the setting that tests of locks change: FIRN has the same under its own name.
 VIEWS = re.compile(r"\binnodb(?=_(?:trx|locks|lock_waits|deadlock_detect|deadlocks)\b)", re.IGNORECASE)
 # The engine takes a session's timeout for InnoDB, not the server's: see docs/locks.md.
 TIMEOUT = re.compile(r"--(?:loose-)?innodb[-_]lock[-_]wait[-_]timeout=(\d+)")

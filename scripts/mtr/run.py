@@ -50,7 +50,7 @@ EXPECTED = re.compile(r"(\S+) +(\S+(?: \[[^\]]*\])?) +(.*)")
 
 @dataclass
 class Result:
-    """What became of a test; mtr says why it skips one."""
+    """The outcome of a test. For a skipped test, `message` is the reason that mtr gives."""
 
     status: str
     message: str = ""
@@ -87,7 +87,7 @@ class Expected:
         path.write_text("\n".join(lines) + "\n")
 
     def differences(self, found: dict[str, Result]) -> list[str]:
-        """What the results found differ in, a line each."""
+        """The differences between the results found and the expected ones, a line for each."""
         lines = []
         if len(found) != self.tests:
             lines.append(f"{len(found)} tests ran, {self.tests} are expected")

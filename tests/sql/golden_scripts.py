@@ -142,6 +142,22 @@ class Session:
             return rows or ["empty"]
 
 
+class EffectDiffers(AssertionError):
+    """A step had another effect than the script expects.
+
+    `number` counts the steps from 1; `waiting` names the sessions that waited before the step.
+    """
+
+    def __init__(
+        self, text: str, number: int, expected: list[str], found: list[str], waiting: set[str]
+    ) -> None:
+        super().__init__(text)
+        self.number = number
+        self.expected = expected
+        self.found = found
+        self.waiting = waiting
+
+
 class Player:
     """Plays one script with tables of one engine in a fresh database.
 
@@ -160,7 +176,7 @@ class Player:
     def play(self, script: Script, choose: Callable[[Player], Step | None] | None = None) -> None:
         """Runs the script, then steps that `choose` returns until it returns none.
 
-        Raises AssertionError if the engine behaves differently.
+        Raises EffectDiffers if the engine behaves differently.
         """
         try:
             for sql in script.setup:
@@ -175,13 +191,16 @@ class Player:
             self._end()
 
     def _play_step(self, number: int, step: Step) -> None:
+        waiting = set(self.waiting)
         found = self._observe(step)
         if self.record:
             step.expected = found
-        assert found == step.expected, (
-            f"{self.engine}, step {number}, {step.session}: {step.sql}\n"
-            f"  expected {step.expected}\n  found    {found}"
-        )
+        if found != step.expected:
+            text = (
+                f"{self.engine}, step {number}, {step.session}: {step.sql}\n"
+                f"  expected {step.expected}\n  found    {found}"
+            )
+            raise EffectDiffers(text, number, step.expected, found, waiting)
 
     def _end(self) -> None:
         for name in self.waiting:

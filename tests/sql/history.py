@@ -474,7 +474,11 @@ class Client:
                     # Roll back if an operation is half done: a transfer that only took, a savepoint
                     # whose rollback is missing, a deletion without its insert.
                     half = name in ("savepoint", "transfer", "delete", "replace")
-                    if code in KILLED or half or self.rng.random() < 0.5:
+                    if code in KILLED:
+                        # The statement may also have been the victim of a deadlock, whose error
+                        # the kill hides. The transaction is rolled back then.
+                        return self.roll_back(self.txn["ops"][-1]["begin"])
+                    if half or self.rng.random() < 0.5:
                         return self.roll_back()
             if self.rng.random() < 0.1:
                 return self.roll_back()
@@ -483,9 +487,9 @@ class Client:
             raise
         return self.commit()
 
-    def roll_back(self) -> None:
-        """Rolls the transaction back."""
-        asked = now()
+    def roll_back(self, asked: int | None = None) -> None:
+        """Rolls the transaction back, which may have happened since the time `asked`."""
+        asked = asked or now()
         try:
             while True:
                 with contextlib.suppress(pymysql.err.MySQLError):

@@ -83,7 +83,7 @@ class Pair:
             *COMMON, *REPLICA, "--server-id=2", f"--port={free_port()}", *(replica or [])
         )
         for server in (self.primary, self.replica):
-            # In neither server's binary log: each creates its own account.
+            # Each server creates the account itself, without writing that to its binary log.
             execute(
                 server,
                 "SET sql_log_bin = 0",

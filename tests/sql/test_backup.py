@@ -63,6 +63,7 @@ def dump(server: Server, *databases: str) -> list[str]:
     """All rows, sorted, and all definitions without their AUTO_INCREMENT, which may differ."""
     command = ["mariadb-dump", "--no-defaults", f"--socket={server.socket}", "-uroot"]
     command += ["--skip-extended-insert", "--skip-comments", "--skip-dump-date", "--triggers"]
+    command += ["--hex-blob"]
     done = subprocess.run(
         [*command, "--databases", *databases], capture_output=True, text=True, check=True
     )

@@ -4,7 +4,8 @@ A schedule is played on InnoDB, where each next statement is chosen among the se
 wait, and recorded; then it is played on FIRN. By default the same 30 schedules are played. `make
 soak` sets FIRN_TEST_SCHEDULES_SECONDS and plays others for that time; FIRN_TEST_SEED repeats its
 run. A difference counts only if a second, slower recording shows it again: on a busy machine a
-statement may seem to wait.
+statement may seem to wait. A schedule ends, and is counted, where one step wakes two sessions that
+then race for one more lock.
 
 Left out are differences that docs/compatibility.md names: from REPEATABLE READ on statements that
 remove index entries, since InnoDB keeps them until purge; duplicates of unique secondary keys.
@@ -19,7 +20,7 @@ from random import Random
 import golden_scripts
 import pymysql
 import pytest
-from golden_scripts import Player, Script, Step
+from golden_scripts import EffectDiffers, Player, Script, Step
 from server import ENGINE, Server
 
 SECONDS = float(os.environ.get("FIRN_TEST_SCHEDULES_SECONDS", "0"))
@@ -122,22 +123,68 @@ def _record(server: Server, database: str, schedule: Schedule) -> Script:
     return script
 
 
-def _difference(server: Server, database: str, script: Script) -> str | None:
+def _difference(server: Server, database: str, script: Script) -> EffectDiffers | None:
     try:
         Player(server, ENGINE, database).play(script)
-    except AssertionError as error:
-        return str(error)
+    except EffectDiffers as difference:
+        return difference
     return None
 
 
-def _is_about_a_deadlock(difference: str) -> bool:
+def _is_about_a_deadlock(difference: EffectDiffers) -> bool:
     """Whether the engines differ at a step where InnoDB finds a deadlock, which is allowed.
 
     FIRN may choose another victim, or find no deadlock: entries of secondary indexes have no locks
     of their own, and the upgrade of a shared lock goes before requests that wait for it.
     """
-    lines = [line.strip() for line in difference.splitlines()]
-    return any(line.startswith("expected") and "1213" in line for line in lines)
+    return any("1213" in line for line in difference.expected)
+
+
+def _avoids_a_deadlock(
+    server: Server, database: str, script: Script, difference: EffectDiffers
+) -> bool:
+    """Whether the step, which does not wait for locks, would be a deadlock on InnoDB if it waited.
+
+    Then FIRN grants the upgrade of a shared lock at once where InnoDB queues it behind a request
+    that waits for the shared lock itself: the difference of `_is_about_a_deadlock`.
+    """
+    steps = script.steps[: difference.number]
+    sql = steps[-1].sql.removesuffix(" NOWAIT")
+    if sql == steps[-1].sql:
+        return False
+    patient = [Step(step.session, step.sql) for step in steps[:-1]]
+    patient.append(Step(steps[-1].session, sql))
+    _fresh(server, database)
+    Player(server, "InnoDB", database, record=True).play(Script([], list(SETUP), patient))
+    return any("1213" in line for line in patient[-1].expected)
+
+
+def _is_a_race(difference: EffectDiffers) -> bool:
+    """Whether one step woke two sessions, and another of them went ahead in each engine.
+
+    Both run at once and may need one more common lock, so the scheduler decides which of them gets
+    it first. A wait that FIRN does not end at all is no race: each engine must have ended a wait
+    that the other did not end.
+    """
+    expected, found = difference.expected, difference.found
+    if expected[:1] != found[:1]:
+        return False
+    ended = {line.split(":")[0] for line in expected[1:] if line[1:2] == ":"}
+    ended_here = {line.split(":")[0] for line in found[1:] if line[1:2] == ":"}
+    first, first_here = ended - ended_here, ended_here - ended
+    return bool(first and first_here) and first | first_here <= difference.waiting
+
+
+def test_a_race_is_told_from_a_wait_that_does_not_end() -> None:
+    def differs(expected: list[str], found: list[str]) -> EffectDiffers:
+        return EffectDiffers("", 1, expected, found, {"a", "b"})
+
+    assert _is_a_race(differs(["ok", "a: 3 changed"], ["ok", "b: 1 changed"]))
+    assert not _is_a_race(differs(["ok", "a: 3 changed"], ["ok"]))
+    assert not _is_a_race(differs(["ok"], ["ok", "b: 1 changed"]))
+    assert not _is_a_race(differs(["ok", "a: 3 changed"], ["ok", "a: 2 changed"]))
+    assert not _is_a_race(differs(["ok", "a: 3 changed"], ["waits", "b: 1 changed"]))
+    assert not _is_a_race(differs(["ok", "a: 3 changed"], ["ok", "c: 1 changed"]))
 
 
 @pytest.mark.skipif(ENGINE.upper() == "INNODB", reason="it compares an engine with InnoDB")
@@ -145,7 +192,7 @@ def test_random_schedules_agree_with_innodb(
     server: Server, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     until = time.monotonic() + SECONDS
-    played = victims = 0
+    played = victims = races = 0
     while time.monotonic() < until if SECONDS else played < SCHEDULES:
         database = f"schedule_{played}"
         rng = Random(f"{seed if SECONDS else 'always'} {played}")
@@ -167,17 +214,24 @@ def test_random_schedules_agree_with_innodb(
             else:
                 _fresh(server, database)
                 difference = _difference(server, database, script)
-        if difference and _is_about_a_deadlock(difference):
+        if difference and (
+            _is_about_a_deadlock(difference)
+            or _avoids_a_deadlock(server, database, script, difference)
+        ):
             victims += 1
+            difference = None
+        if difference and _is_a_race(difference):
+            races += 1
             difference = None
         assert not difference, _report(seed, played, difference, script)
         server.query(f"DROP DATABASE {database}")
         played += 1
-    print(f"{played} schedules, {victims} ended by a deadlock")
+    print(f"{played} schedules, {victims} ended by a deadlock, {races} by a race")
     assert played > 5
+    assert races <= played / 10
 
 
-def _report(seed: int, played: int, difference: str | None, script: Script) -> str:
+def _report(seed: int, played: int, difference: EffectDiffers | None, script: Script) -> str:
     return f"seed {seed}, schedule {played}\n{difference}\n\n{script.format()}"
 
 

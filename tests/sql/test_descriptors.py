@@ -79,9 +79,12 @@ def test_commits_go_on_without_descriptors(own_server: Callable[..., Server]) ->
     time.sleep(1.0)
     before = sum(writer.rows for writer in writers)
     with no_descriptor(server):
-        with contextlib.closing(asking), asking.cursor() as cursor:
-            with pytest.raises(pymysql.err.MySQLError):
-                cursor.execute("CREATE TABLE refused (id INT PRIMARY KEY) ENGINE=FIRN")
+        with (
+            contextlib.closing(asking),
+            asking.cursor() as cursor,
+            pytest.raises(pymysql.err.MySQLError),
+        ):
+            cursor.execute("CREATE TABLE refused (id INT PRIMARY KEY) ENGINE=FIRN")
         time.sleep(SECONDS)
         during = sum(writer.rows for writer in writers) - before
     time.sleep(1.0)
@@ -91,7 +94,7 @@ def test_commits_go_on_without_descriptors(own_server: Callable[..., Server]) ->
     assert [writer.error for writer in writers] == [None] * WRITERS
     assert during > SECONDS * 50, during
     assert condition(server) == "good"
-    # What needs files works again.
+    # Statements that need files work again.
     server.query("CREATE TABLE d.made (id INT PRIMARY KEY) ENGINE=FIRN")
     rows = 1 + sum(writer.rows for writer in writers)
     assert server.query("SELECT COUNT(*) FROM d.kept")[0][0] == rows

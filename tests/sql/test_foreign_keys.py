@@ -510,3 +510,136 @@ def test_large_cascades_spill(own_server) -> None:  # noqa: ANN001
         cursor.execute("CHECK TABLE c EXTENDED")
         assert cursor.fetchall()[-1][-1] == "OK"
     session.close()
+
+
+def test_copy_adds_stored_column_on_cascading_key(pair: KeyPair) -> None:
+    """A cascade would leave the new column with its old value, so the server refuses it."""
+    errors = play(
+        pair,
+        PARENT
+        + """
+        CREATE TABLE c (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES p (id) ON UPDATE CASCADE)
+        INSERT INTO p VALUES (1, 1)
+        INSERT INTO c VALUES (1, 1)
+        ALTER TABLE c ADD v INT AS (p + 1) STORED, ALGORITHM=COPY
+        ALTER TABLE c ADD w INT AS (p) VIRTUAL, ADD v INT AS (w) STORED, ALGORITHM=COPY
+        UPDATE p SET id = 5
+        SELECT * FROM c
+        """,
+    )
+    assert [error for error in errors if error] == [1901, 1901]
+
+
+def test_commit_of_alter_reports_lock_timeout(server: Server) -> None:
+    """A transaction relies on the parent's index, so the ALTER times out with error 1205."""
+    writer, alter = server.connect("mysql"), server.connect("mysql")
+    with writer.cursor() as one, alter.cursor() as two:
+        one.execute("CREATE DATABASE d")
+        one.execute("USE d")
+        two.execute("USE d")
+        one.execute("CREATE TABLE p (id INT PRIMARY KEY, b INT)")
+        one.execute("CREATE TABLE c (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES p (id))")
+        one.execute("INSERT INTO p VALUES (1, 1)")
+        one.execute("BEGIN")
+        one.execute("INSERT INTO c VALUES (1, 1)")
+        two.execute(f"SET SESSION {ENGINE}_lock_wait_timeout = 1, SESSION lock_wait_timeout = 5")
+        with pytest.raises(pymysql.Error) as caught:
+            two.execute("ALTER TABLE p ADD KEY (b), ALGORITHM=INPLACE")
+        assert caught.value.args[0] == 1205
+        one.execute("COMMIT")
+        two.execute("ALTER TABLE p ADD KEY (b), ALGORITHM=INPLACE")
+        one.execute("DROP DATABASE d")
+    writer.close()
+    alter.close()
+
+
+def test_a_row_that_refers_to_itself_by_text_of_other_bytes(pair: KeyPair) -> None:
+    for sql in lines(
+        """
+        CREATE TABLE t (id INT PRIMARY KEY, s VARCHAR(10), n INT, KEY (s), FOREIGN KEY (s) REFERENCES t (s))
+        INSERT INTO t VALUES (1, 'x', 1)
+        SET foreign_key_checks = 0
+        INSERT INTO t VALUES (1, 'x', 1)
+        SET foreign_key_checks = 1
+        UPDATE t SET s = 'X' WHERE id = 1
+        UPDATE t SET n = 2 WHERE id = 1
+        INSERT INTO t VALUES (2, 'X', 1)
+        UPDATE t SET s = 'X' WHERE id = 1
+        UPDATE t SET s = 'x' WHERE id = 2
+        SELECT id, HEX(s), n FROM t ORDER BY id
+        SELECT id FROM t FORCE INDEX (s) WHERE s = 'x' ORDER BY id
+        DELETE FROM t WHERE id = 1
+        UPDATE t SET s = NULL WHERE id = 2
+        SELECT id, HEX(s), n FROM t FORCE INDEX (s) WHERE s IS NULL
+        """
+    ):
+        pair.run(sql)
+
+
+def test_rows_of_one_value_that_refer_to_each_other(pair: KeyPair) -> None:
+    for sql in lines(
+        """
+        CREATE TABLE t (id INT PRIMARY KEY, s VARCHAR(10), KEY (s))
+        INSERT INTO t VALUES (1, 'x'), (2, 'X'), (3, 'x'), (4, 'y'), (5, 'y')
+        ALTER TABLE t ADD CONSTRAINT k FOREIGN KEY (s) REFERENCES t (s) ON DELETE SET NULL
+        DELETE FROM t WHERE id = 1
+        SELECT * FROM t ORDER BY id
+        SELECT id FROM t FORCE INDEX (s) WHERE s IS NULL ORDER BY id
+        UPDATE t SET s = NULL WHERE id = 4
+        DELETE FROM t WHERE id IN (4, 5)
+        INSERT INTO t VALUES (6, 'z')
+        SELECT * FROM t ORDER BY id
+        CREATE TABLE u (id INT PRIMARY KEY, p INT, KEY (p))
+        INSERT INTO u VALUES (1, 7), (2, 7), (3, 7)
+        ALTER TABLE u ADD CONSTRAINT l FOREIGN KEY (p) REFERENCES u (p) ON UPDATE CASCADE
+        UPDATE u SET p = 8 WHERE id = 2
+        SELECT * FROM u ORDER BY id
+        ALTER TABLE u DROP FOREIGN KEY l
+        ALTER TABLE u ADD CONSTRAINT l FOREIGN KEY (p) REFERENCES u (p) ON DELETE CASCADE
+        DELETE FROM u WHERE id = 2
+        SELECT * FROM u ORDER BY id
+        """
+    ):
+        pair.run(sql)
+
+
+def test_rows_that_a_copying_alter_has_checked_stay(server: Server) -> None:
+    """ALTER has copied and checked all rows, and waits for a reader of the old table.
+
+    No lock of the copy would keep another session from deleting a referenced row now. The server
+    does: it locks the metadata of the referenced table until the end.
+    """
+    reader, alter, writer = (server.connect("mysql") for _ in range(3))
+    with reader.cursor() as one, alter.cursor() as two, writer.cursor() as three:
+        one.execute("CREATE DATABASE copied")
+        for cursor in (one, two, three):
+            cursor.execute("USE copied")
+        one.execute(f"CREATE TABLE p (id INT PRIMARY KEY, b INT) ENGINE={ENGINE}")
+        one.execute(f"CREATE TABLE c (id INT PRIMARY KEY, p INT) ENGINE={ENGINE}")
+        one.execute("INSERT INTO p VALUES (1, 1), (2, 2), (3, 3)")
+        one.execute("INSERT INTO c VALUES (1, 1), (2, 2)")
+        one.execute("BEGIN")
+        one.execute("SELECT COUNT(*) FROM c")
+        add = "ADD CONSTRAINT k FOREIGN KEY (p) REFERENCES p (id)"
+        altering = threading.Thread(
+            target=lambda: two.execute(f"ALTER TABLE c {add}, ALGORITHM=COPY")
+        )
+        altering.start()
+        waits = "SELECT COUNT(*) FROM information_schema.processlist WHERE state LIKE '%metadata%'"
+        until = time.monotonic() + 30
+        while not server.query(waits)[0][0] and time.monotonic() < until:
+            time.sleep(0.01)
+        three.execute("SET SESSION lock_wait_timeout = 1")
+        code = 0
+        try:
+            three.execute("DELETE FROM p WHERE id = 1")
+        except pymysql.Error as error:
+            code = error.args[0]
+        one.execute("COMMIT")
+        altering.join()
+        assert code == 1205
+        with pytest.raises(pymysql.Error, match="a foreign key constraint fails"):
+            three.execute("DELETE FROM p WHERE id = 1")
+        one.execute("DROP DATABASE copied")
+    for connection in (reader, alter, writer):
+        connection.close()

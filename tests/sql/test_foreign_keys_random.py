@@ -1,8 +1,8 @@
 """Random foreign keys beside InnoDB: tables with cycles, all actions, DML, DDL, crashes.
 
-Transactions of several sessions follow each other, while other sessions keep old snapshots open. The
-statements are the same on both engines; results, errors, texts, row counts, contents and SHOW CREATE
-TABLE must be equal. FIRN_TEST_FOREIGN_KEY_SECONDS is the time, FIRN_TEST_SEED repeats a run.
+Transactions of several sessions follow each other, while other sessions keep old snapshots open.
+The statements are the same on both engines; results, errors, texts, row counts, contents and SHOW
+CREATE TABLE must be equal. FIRN_TEST_FOREIGN_KEY_SECONDS is the time, FIRN_TEST_SEED repeats a run.
 """
 
 from __future__ import annotations
@@ -74,7 +74,8 @@ class Run:
         self.pair.run("SET foreign_key_checks=0")
         for name in self.names:
             parts = ["id INT NOT NULL", "a INT", "b INT NOT NULL", "s VARCHAR(10)"]
-            parts.append(rng.choice(["PRIMARY KEY (id)", "UNIQUE KEY u (id)", "PRIMARY KEY (id, b)"]))
+            primary = ["PRIMARY KEY (id)", "UNIQUE KEY u (id)", "PRIMARY KEY (id, b)"]
+            parts.append(rng.choice(primary))
             parts.append(rng.choice(["KEY k (a, b)", "UNIQUE KEY k (a)", "KEY k (a DESC)"]))
             parts.append(rng.choice(["KEY l (b, a)", "KEY l (b)", "UNIQUE KEY l (b, s, id)"]))
             parts.append(rng.choice(["KEY m (s)", "KEY m (s, a)"]))
@@ -121,7 +122,8 @@ class Run:
             other = rng.choice(self.names)
             if other == name:
                 return
-            sql = f"DELETE x, y FROM {name} x JOIN {other} y ON x.id = y.id WHERE x.id = {self.value('id')}"
+            joined = f"{name} x JOIN {other} y ON x.id = y.id"
+            sql = f"DELETE x, y FROM {joined} WHERE x.id = {self.value('id')}"
         self.pair.run(sql, session, any_key=True)
 
     def transaction(self, session: str) -> None:

@@ -36,7 +36,7 @@ def new_clients(rng: Random) -> list[Client]:
 
 @contextlib.contextmanager
 def writing(server: Server, clients: list[Client]) -> Iterator[None]:
-    """Inside, the clients write to the server; they end afterwards, or when it dies."""
+    """Context in which clients write to the server. They end with it, or when the server dies."""
     stop = threading.Event()
     threads = [threading.Thread(target=client.run, args=(server, stop)) for client in clients]
     for thread in threads:
@@ -164,8 +164,8 @@ def test_generated_keys_are_logged_as_statements(
 
 
 def test_semi_synchronous_failover(own_server: Callable[..., Server], seed: int) -> None:
-    """What a client was told is on the replica when the primary dies, and the old primary follows
-    the new one: it forgets by itself what it had not yet sent."""
+    """Commits that clients were told of are on the replica when the primary dies. The old primary
+    then follows the new one, and forgets by itself the commits that it had not yet sent."""
     rng = Random(seed)
     semi = ["--rpl-semi-sync-slave-enabled=1", "--rpl-semi-sync-master-timeout=60000"]
     semi += ["--rpl-semi-sync-master-wait-point=AFTER_SYNC"]

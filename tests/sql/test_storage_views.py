@@ -1,8 +1,9 @@
-"""What the server learns of tables and statements: views, SHOW TABLE STATUS, read statistics."""
+"""Information on tables and statements: views, SHOW TABLE STATUS, read statistics."""
 
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pymysql
@@ -202,3 +203,31 @@ def test_analyze_shows_what_a_statement_reads(own_server: Any) -> None:
     server.query("UPDATE d.t SET pad = 'x' WHERE id < 500")
     assert engine("SELECT SUM(LENGTH(pad)) FROM t")["old_rows_read"] >= 499
     session.close()
+
+
+def test_a_sort_takes_memory_by_the_rows_that_it_expects(server: Server) -> None:
+    session = server.connect("mysql")
+    try:
+        _rows(session, "CREATE DATABASE sorted")
+        _rows(session, "USE sorted")
+        _rows(session, f"CREATE TABLE t (id INT PRIMARY KEY, c CHAR(120)) ENGINE={ENGINE}")
+        _rows(session, "INSERT INTO t SELECT seq, MD5(seq) FROM seq_1_to_200")
+
+        def buffer_kib() -> float:
+            plan = _rows(session, "ANALYZE FORMAT=JSON SELECT * FROM t ORDER BY c")[0][0]
+            size = re.search(r'"r_buffer_size": "(\d+)([KM])', plan)
+            assert size is not None, plan
+            return float(size[1]) * (1024 if size[2] == "M" else 1)
+
+        whole = server.query("SELECT @@sort_buffer_size")[0][0] / 1024
+        assert buffer_kib() < whole / 4
+        # The estimate does not know these rows; the sort has all of them all the same.
+        _rows(session, "BEGIN")
+        _rows(session, "INSERT INTO t SELECT seq, MD5(seq) FROM seq_201_to_40000")
+        found = [row[0] for row in _rows(session, "SELECT c FROM t ORDER BY c")]
+        assert len(found) == 40_000
+        assert found == sorted(found)
+        _rows(session, "ROLLBACK")
+    finally:
+        _rows(session, "DROP DATABASE sorted")
+        session.close()

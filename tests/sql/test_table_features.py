@@ -20,7 +20,7 @@ def _outcome(session: pymysql.Connection[Any], sql: str) -> Any:
 
 
 def _story(server: Server, database: str, engine: str, script: tuple[str, ...]) -> list[Any]:
-    """What a session is told by the statements of a script, in a fresh database."""
+    """The results that a session gets from the statements of a script, in a fresh database."""
     server.query(f"CREATE OR REPLACE DATABASE {database}")
     session = server.connect(database)
     told = []

@@ -196,7 +196,7 @@ def test_directories_are_refused_in_strict_mode(
 
 
 def test_an_innodb_dump_loads(connection: pymysql.Connection[Any]) -> None:
-    """What a dump has of a table with all of InnoDB's options, with the engine exchanged."""
+    """The dump of a table with all of InnoDB's options, with the engine exchanged."""
     _rows(
         connection,
         "CREATE TABLE t (id INT PRIMARY KEY, v TEXT) ENGINE=InnoDB ROW_FORMAT=DYNAMIC "
@@ -251,3 +251,9 @@ def test_a_replica_notes_options_and_refuses_encryption(own_server: Any) -> None
     assert ILLEGAL in status
     assert replica.query("SHOW TABLES FROM d") == (("elsewhere",), ("noted",))
     session.close()
+
+
+def test_a_sequence_leaves_no_notes(connection: pymysql.Connection[Any]) -> None:
+    """The server gives each sequence MIN_ROWS and MAX_ROWS, which nobody has asked for."""
+    assert _notes(connection, "CREATE OR REPLACE SEQUENCE noted ENGINE=FIRN") == []
+    _rows(connection, "DROP SEQUENCE noted")

@@ -102,6 +102,7 @@ impl Database {
             wait_ends: None,
             statement: None,
             collation: None,
+            holds_metadata_lock: None,
         };
         let mut database = Self {
             db: null_mut(),

@@ -416,6 +416,9 @@ typedef struct firn_host {
   // Describes the collation with the server's number `id`. Returns the functions that compute
   // its weights; NULL if there is no such collation.
   const struct firn_collator *(*collation)(uint32_t id, struct firn_collation *out);
+  // Whether a session has locked the metadata of a table (`database/table`) so that it may read
+  // the table; with `writes`, so that it may write it, too. Called on the thread of the session.
+  bool (*holds_metadata_lock)(void *host, const char *table_name, bool writes);
 } firn_host;
 
 // A column of the record buffer.
@@ -581,6 +584,9 @@ typedef struct firn_foreign_key_info {
   uint8_t on_delete;
   // `FIRN_ACTION_…`.
   uint8_t on_update;
+  // Whether a cascade may update the referenced columns, so that `on_update` may follow even the
+  // deletion of a row.
+  bool parent_follows;
 } firn_foreign_key_info;
 
 // What is stored of an index.
@@ -1662,11 +1668,13 @@ void firn_kill(const struct firn_session *session);
 // `session` is a live session of this thread.
 void firn_clear_kill(struct firn_session *session);
 
-// Reads the statistics of a table.
+// Reads the statistics of a table. With `size_only` it leaves out what the optimizer does not need
+// in a statement: `index_stored_bytes`, `free_bytes` and `create_time_s` are 0.
 //
 // # Safety
 // The table is live, `out` may be written.
 enum firn_status firn_table_statistics(const struct firn_table *table,
+                                       bool size_only,
                                        struct firn_table_stats *out);
 
 // Estimates the rows in a range of an index. A NULL key leaves that end of the range open. The
@@ -1753,6 +1761,14 @@ const char *firn_table_warning(const struct firn_table *table);
 // # Safety
 // The table is live.
 bool firn_table_is_optimistic(const struct firn_table *table);
+
+// The session's statement will change or lock rows of the table. Call it for each such table
+// before the statement reads, so that all its reads of optimistic tables show the same state.
+//
+// # Safety
+// The handles are live, and the session belongs to this thread.
+enum firn_status firn_table_expect_changes(const struct firn_table *table,
+                                           struct firn_session *session);
 
 // Closes a table.
 //

@@ -101,6 +101,9 @@ pub struct firn_foreign_key_info {
     pub on_delete: u8,
     /// `FIRN_ACTION_…`.
     pub on_update: u8,
+    /// Whether a cascade may update the referenced columns, so that `on_update` may follow even the
+    /// deletion of a row.
+    pub parent_follows: bool,
 }
 
 fn action(number: u8) -> Result<ReferentialAction, Error> {
@@ -270,6 +273,7 @@ fn report(
     each: impl FnOnce(*const firn_foreign_key_info),
 ) {
     let (names, referenced) = (key.column_names(), key.parent_column_names());
+    let parent_columns = referenced.clone();
     let number = child.schema.leading_index(&names, None);
     let like = number.map(|number| (&child.schema, number));
     let parent_index = parent.and_then(|parent| {
@@ -307,6 +311,7 @@ fn report(
         column_count: names.len() as u32,
         on_delete: key.on_delete as u8,
         on_update: key.on_update as u8,
+        parent_follows: parent.is_some_and(|parent| parent.cascades_change(&parent_columns)),
     };
     each(&raw const info);
 }

@@ -2,7 +2,7 @@
 
 use crate::schema::{firn_collation, firn_collator, host_collation};
 use firn::base::event_listener::{EventListener, Severity};
-use firn::catalog::{CollationSchema, Collations};
+use firn::catalog::{CollationSchema, Collations, MetadataLocks};
 use firn::txn::WaitObserver;
 use std::cmp::Ordering;
 use std::ffi::{CString, c_char, c_int, c_void};
@@ -40,6 +40,11 @@ pub struct firn_host {
     /// its weights; NULL if there is no such collation.
     pub collation:
         Option<unsafe extern "C" fn(id: u32, out: *mut firn_collation) -> *const firn_collator>,
+    /// Whether a session has locked the metadata of a table (`database/table`) so that it may read
+    /// the table; with `writes`, so that it may write it, too. Called on the thread of the session.
+    pub holds_metadata_lock: Option<
+        unsafe extern "C" fn(host: *mut c_void, table_name: *const c_char, writes: bool) -> bool,
+    >,
 }
 
 /// Bytes of an SQL text that reports show.
@@ -91,6 +96,31 @@ impl Collations for HostCollations {
             }
             host_collation(described.as_ptr(), functions).ok()
         }
+    }
+}
+
+/// The metadata locks of the server.
+pub(crate) struct HostMetadataLocks {
+    host: firn_host,
+}
+
+impl HostMetadataLocks {
+    pub(crate) fn new(host: &firn_host) -> Self {
+        Self { host: *host }
+    }
+}
+
+impl MetadataLocks for HostMetadataLocks {
+    fn is_held(&self, host: u64, table: &str, writes: bool) -> bool {
+        let Some(call) = self.host.holds_metadata_lock else {
+            return true;
+        };
+        let Ok(table) = CString::new(table) else {
+            return false;
+        };
+        // SAFETY: the host keeps its callbacks valid while the database is open; `host` is the
+        // `host` pointer of the session that works on this very thread; the string is valid.
+        unsafe { call(host as usize as *mut c_void, table.as_ptr(), writes) }
     }
 }
 

@@ -4,7 +4,7 @@ use crate::cursor::FIRN_PRIMARY;
 use crate::database::firn_db;
 use crate::error::{firn_status, guard, guard_value};
 use crate::table::firn_table;
-use firn::table::{KeyImage, RangeEnd};
+use firn::table::{KeyImage, RangeEnd, TableStatistics};
 use std::ffi::{CString, c_char, c_void};
 use std::sync::atomic::Ordering;
 
@@ -28,34 +28,46 @@ pub struct firn_table_stats {
     pub average_row_length: u32,
 }
 
-/// Reads the statistics of a table.
+impl firn_table_stats {
+    fn of(stats: &TableStatistics) -> Self {
+        let size = &stats.size;
+        let average = (size.raw_bytes + size.blob_bytes) / size.rows.max(1);
+        Self {
+            rows: size.rows,
+            stored_bytes: size.data_bytes + size.blob_bytes,
+            raw_bytes: size.raw_bytes,
+            index_stored_bytes: stats.index_bytes,
+            free_bytes: stats.free_bytes,
+            create_time_s: stats.created_micros / 1_000_000,
+            average_row_length: u32::try_from(average).unwrap_or(u32::MAX),
+        }
+    }
+}
+
+/// Reads the statistics of a table. With `size_only` it leaves out what the optimizer does not need
+/// in a statement: `index_stored_bytes`, `free_bytes` and `create_time_s` are 0.
 ///
 /// # Safety
 /// The table is live, `out` may be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_table_statistics(
     table: *const firn_table,
+    size_only: bool,
     out: *mut firn_table_stats,
 ) -> firn_status {
     guard(|| {
         // SAFETY: the handle is live: the host frees it only after its last call with it.
         let whole = unsafe { firn_table::whole(table) }?;
-        // SAFETY: the handle is live: the host frees it only after its last call with it.
-        let table = unsafe { firn_table::get(table) }?;
-        let stats = table.statistics(&whole.db().context().super_versions);
-        let average = (stats.raw_bytes + stats.blob_bytes) / stats.rows.max(1);
+        let views = &whole.db().context().super_versions;
+        let stats = match size_only {
+            true => TableStatistics {
+                size: whole.table.size(views),
+                ..TableStatistics::default()
+            },
+            false => whole.table.statistics(views),
+        };
         // SAFETY: the out pointer is valid for writes, and only this call refers to its target.
-        unsafe {
-            out.write(firn_table_stats {
-                rows: stats.rows,
-                stored_bytes: stats.data_bytes + stats.blob_bytes,
-                raw_bytes: stats.raw_bytes,
-                index_stored_bytes: stats.index_bytes,
-                free_bytes: stats.free_bytes,
-                create_time_s: stats.created_micros / 1_000_000,
-                average_row_length: u32::try_from(average).unwrap_or(u32::MAX),
-            });
-        }
+        unsafe { out.write(firn_table_stats::of(&stats)) };
         Ok(())
     })
 }

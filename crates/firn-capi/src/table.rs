@@ -132,6 +132,25 @@ pub unsafe extern "C" fn firn_table_is_optimistic(table: *const firn_table) -> b
     })
 }
 
+/// The session's statement will change or lock rows of the table. Call it for each such table
+/// before the statement reads, so that all its reads of optimistic tables show the same state.
+///
+/// # Safety
+/// The handles are live, and the session belongs to this thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_table_expect_changes(
+    table: *const firn_table,
+    session: *mut firn_session,
+) -> firn_status {
+    guard(|| {
+        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
+        // is unique.
+        let (session, table) = unsafe { (session_mut(session)?, firn_table::get(table)?) };
+        table.expect_changes(&mut session.transaction);
+        Ok(())
+    })
+}
+
 /// Closes a table.
 ///
 /// # Safety

@@ -77,6 +77,25 @@ pub struct Client {
     pub user: Option<String>,
 }
 
+impl Client {
+    /// The options for a client program of the server. They come first among its arguments, since
+    /// it accepts an option file only there.
+    pub fn options(&self) -> Vec<String> {
+        let path = |path: &PathBuf| path.display().to_string();
+        let options = [
+            ("defaults-file", self.defaults_file.as_ref().map(path)),
+            ("host", self.host.clone()),
+            ("user", self.user.clone()),
+            ("socket", self.socket.as_ref().map(path)),
+            ("port", self.port.map(|port| port.to_string())),
+        ];
+        let given = options.into_iter();
+        given
+            .filter_map(|(name, value)| Some(format!("--{name}={}", value?)))
+            .collect()
+    }
+}
+
 /// Arguments of `backup`.
 #[derive(Debug, clap::Args)]
 pub struct TakeBackup {
@@ -94,6 +113,17 @@ pub struct TakeBackup {
     /// directory]
     #[arg(long)]
     pub checkpoint_dir: Option<PathBuf>,
+    /// Back up the whole server: mariadb-backup copies InnoDB, other engines and the system tables
+    /// at the position of the checkpoint. The backup holds that copy too.
+    #[arg(long, conflicts_with_all = ["verify", "from_dir"])]
+    pub with_innodb: bool,
+    /// The program that copies InnoDB, of the server's version.
+    #[arg(long, default_value = "mariadb-backup", requires = "with_innodb")]
+    pub mariadb_backup: PathBuf,
+    /// Where mariadb-backup makes its copy, which is removed when it is sent: a directory with room
+    /// for all tables that are not FIRN's. [default: that of the checkpoint]
+    #[arg(long, requires = "with_innodb")]
+    pub copy_dir: Option<PathBuf>,
     /// Seconds to wait for statements that hold up the backup, such as ALTER TABLE; other
     /// statements wait behind the backup meanwhile.
     #[arg(long, default_value_t = 60)]

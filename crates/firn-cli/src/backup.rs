@@ -2,7 +2,6 @@
 //! restored from there.
 #![allow(clippy::disallowed_methods)] // Nothing here runs under the simulation.
 
-mod checkpoint;
 mod create;
 mod definition_names;
 mod format;
@@ -13,11 +12,13 @@ mod log_archive;
 mod pieces;
 mod restore;
 mod send;
+mod server_copy;
 mod server_stage;
 mod source;
 mod stored_backups;
 pub mod table_file_names;
 mod target;
+mod temporary_directories;
 
 use crate::Outcome;
 use crate::args::TakeBackup;

@@ -35,7 +35,7 @@ struct Report {
     converted: Vec<ConvertedTable>,
     /// Tables that keep their engine, and why.
     stay: Vec<Kept>,
-    /// Constraints that were added again, or would be.
+    /// Number of constraints that were added again, or with `--dry-run` would be added.
     constraints: usize,
     /// Tables that could not be converted, with the server's error.
     failed: Vec<Failure>,

@@ -39,25 +39,8 @@ impl Server {
     /// `NotFound` without the client program; what the program says when it cannot connect.
     pub fn connect(client: &Client) -> Result<Self> {
         let mut command = Command::new(&client.client);
-        // The client program accepts an option file only as its first argument.
-        if let Some(file) = &client.defaults_file {
-            command.arg(format!("--defaults-file={}", file.display()));
-        }
-        let options = [
-            ("host", client.host.clone()),
-            ("user", client.user.clone()),
-            (
-                "socket",
-                client.socket.as_ref().map(|s| s.display().to_string()),
-            ),
-            ("port", client.port.map(|port| port.to_string())),
-        ];
-        for (name, value) in options {
-            if let Some(value) = value {
-                command.arg(format!("--{name}={value}"));
-            }
-        }
         let child = command
+            .args(client.options())
             .args([
                 "--batch",
                 "--skip-column-names",

@@ -274,16 +274,19 @@ impl<'a> Chains<'a> {
     /// the row twice.
     fn is_under_old_key(&self, t: TxnIndex, o: usize, row: &Row) -> bool {
         let is_own = |element: &Element| self.origins.get(element).is_some_and(|at| at.txn == t);
-        let renamed = |element: &Element| self.origins.get(element).is_some_and(|at| at.renames);
         matches!(self.txn(t).ops[o].statement, Statement::Read { .. })
             && self.has_touched(t, row.id, o)
             && !row.log.iter().any(is_own)
-            && self.rows.get(&row.id).is_some_and(|chain| {
-                chain
-                    .versions
-                    .iter()
-                    .any(|version| version.writer != t && renamed(&version.element))
-            })
+            && self.is_renamed_by_other(t, row.id)
+    }
+
+    /// Whether another transaction has given the row a new primary key.
+    fn is_renamed_by_other(&self, t: TxnIndex, row: u64) -> bool {
+        let renamed = |element: &Element| self.origins.get(element).is_some_and(|at| at.renames);
+        self.rows.get(&row).is_some_and(|chain| {
+            let mut versions = chain.versions.iter();
+            versions.any(|version| version.writer != t && renamed(&version.element))
+        })
     }
 
     fn touch(&mut self, t: TxnIndex, row: u64, o: usize) {

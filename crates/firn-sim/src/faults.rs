@@ -39,7 +39,7 @@ const CLASSES: [CallClass; 6] = [
 /// The files that a full disk affects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Full {
-    /// All files but log segments: SSTs, blob files and manifests.
+    /// All files except log segments: SSTs, blob files and manifests.
     Tree,
     /// Log segments: none can be created.
     Log,

@@ -127,7 +127,7 @@ pub struct Model {
     durable: Moment,
     /// A kill of the process must not take the state back before this moment.
     written: Moment,
-    /// The call of the last event has failed: its outcome is unknown.
+    /// Whether the call of the last event has failed, so that its outcome is unknown.
     attempted: bool,
 }
 

@@ -126,7 +126,8 @@ pub struct World {
     checkpoints: Vec<KeptCheckpoint>,
     /// Backups and noted states, while the log is archived.
     points: point_in_time::RecoveryPoints,
-    /// A removal may have failed: until the next start, files that nothing names are allowed.
+    /// Whether files that nothing names are allowed until the next start, because a removal may
+    /// have failed.
     strays: bool,
     /// The largest value that a counter reached in a generation, at least in memory. Keys: counter
     /// id and generation.

@@ -8,6 +8,7 @@ mod index_change;
 mod index_owners;
 mod key_columns;
 mod key_description;
+mod metadata_locks;
 mod object_image;
 mod prefix_extractors;
 mod references;
@@ -23,6 +24,7 @@ pub use foreign_key::{ForeignKey, ForeignKeyColumn, ReferentialAction};
 pub use foreign_key_definition::{ForeignKeyRequest, NewForeignKey};
 pub use index_change::{IndexChange, IndexOrigin};
 pub use key_description::KeyDescription;
+pub use metadata_locks::MetadataLocks;
 pub use object_image::{ObjectImage, ServerObjectKind};
 pub use referencing_ddl::{DdlSession, TableRename};
 pub use schema::{

@@ -34,7 +34,7 @@ pub use index_build::IndexBuild;
 pub use read_mode::{LockWait, ReadMode};
 pub use repair_indexes::{IndexFix, IndexRepair, repair_indexes};
 pub use statistics::{
-    IndexSums, RangeEnd, TableStatistics, estimated_rows, live_rows, out_of_line_bytes,
+    IndexSums, RangeEnd, TableSize, TableStatistics, estimated_rows, live_rows, out_of_line_bytes,
 };
 pub use write_rows::{RowScratch, WriteFlags, WriteOutcome};
 
@@ -46,7 +46,7 @@ use crate::catalog::{
 };
 use crate::rowcode::{ColumnKind, NullBit, RowFormat};
 use crate::txn::Transaction;
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, Guard};
 use foreign_keys::ForeignKeys;
 use index_info::IndexInfo;
 use std::fmt::Display;
@@ -249,6 +249,13 @@ impl Table {
         }
     }
 
+    /// The statement that begins will change or lock rows of this table for `txn`.
+    pub fn expect_changes(&self, txn: &mut Transaction) {
+        if self.validates(txn) {
+            txn.expect_validation();
+        }
+    }
+
     /// Whether what `txn` does to this table is validated by its commit, and not locked.
     fn validates(&self, txn: &Transaction) -> bool {
         self.is_optimistic() && !txn.locks_optimistic_tables()
@@ -288,17 +295,23 @@ impl Table {
     /// reference count, because sessions on all processors share that counter.
     pub(crate) fn refresh(&self, known: &mut Arc<TableIds>) {
         if known.generation != self.catalog.generation() {
-            *known = self.current();
+            *known = Guard::into_inner(self.current());
         }
     }
 
-    /// The current ids, read anew if the catalog has changed since they were read.
-    pub(crate) fn current(&self) -> Arc<TableIds> {
+    /// The current ids, read anew if the catalog has changed since they were read. The guard, like
+    /// [`Self::refresh`], changes no reference count that sessions share.
+    pub(crate) fn current(&self) -> Guard<Arc<TableIds>> {
         let current = self.current.load();
         let generation = self.catalog.generation();
-        if current.generation == generation {
-            return Arc::clone(&current);
+        match current.generation == generation {
+            true => current,
+            false => Guard::from_inner(self.read_anew(&current, generation)),
         }
+    }
+
+    #[cold]
+    fn read_anew(&self, current: &Arc<TableIds>, generation: u64) -> Arc<TableIds> {
         let entry = match self.catalog.get(&self.name) {
             Ok(entry) => entry,
             // The table was renamed or dropped while it is open: keep the old ids, because the
@@ -311,20 +324,18 @@ impl Table {
             Some(Difference::Stored(_)) => Arc::clone(&current.entry),
             _ => entry,
         };
-        let next = ForeignKeys::resolve(&self.catalog, &entry).and_then(|foreign_keys| {
-            let next = TableIds::new(self.catalog.counters(), &self.schema, entry, generation)?;
-            Ok(TableIds {
-                foreign_keys,
-                ..next
-            })
-        });
-        match next {
+        let foreign_keys = ForeignKeys::resolve(&self.catalog, &entry)
+            .unwrap_or_else(|error| Some(ForeignKeys::unresolved(error)));
+        match TableIds::new(self.catalog.counters(), &self.schema, entry, generation) {
             Ok(next) => {
-                let next = Arc::new(next);
+                let next = Arc::new(TableIds {
+                    foreign_keys,
+                    ..next
+                });
                 self.current.store(Arc::clone(&next));
                 next
             }
-            Err(_) => Arc::clone(&current),
+            Err(_) => Arc::clone(current),
         }
     }
 

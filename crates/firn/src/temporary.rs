@@ -159,11 +159,15 @@ impl TemporaryTables {
             created_micros: db.wall_micros(),
         };
         db.catalog().create(name, definition)?;
-        if autoincrement > 1 {
-            let table = Table::open(db.catalog(), name, schema, &[])?;
-            table.set_autoincrement(autoincrement, 0, db.context())?;
+        if autoincrement <= 1 {
+            return Ok(());
         }
-        Ok(())
+        let set = Table::open(db.catalog(), name, schema, &[])
+            .and_then(|table| table.set_autoincrement(autoincrement, 0, db.context()));
+        // Nobody would drop the table: its name is given back.
+        set.map(|_| ()).inspect_err(|_| {
+            let _ = db.catalog().drop_table(name);
+        })
     }
 
     /// Enters the name of a new table, in the database that takes new tables.

@@ -11,6 +11,7 @@ mod prepared_ending;
 mod referenced_tables;
 mod row_count_deltas;
 pub mod snapshots;
+mod statement_tables;
 pub mod transaction;
 pub mod transaction_context;
 pub mod transaction_list;
@@ -27,6 +28,7 @@ pub use lock_table::{
 pub use prepared::{PreparedTransaction, PreparedTransactions};
 pub use referenced_tables::ReferencedTables;
 pub use snapshots::{Snapshot, SnapshotList};
+pub use statement_tables::StatementTables;
 pub use transaction::Transaction;
 pub use transaction_context::TransactionContext;
 pub use transaction_list::{TransactionInfo, TransactionList, TransactionPhase};

@@ -203,7 +203,7 @@ fn truncates_leave_nothing_behind() {
     db.close().unwrap();
     drop(db);
     let db = open(&env);
-    // The manifest of a start sums up what is left.
+    // The manifest of the next start holds only the sum of all edits, so it is short.
     assert!(manifest(&env).1 < 64 << 10, "{:?}", manifest(&env));
     assert_eq!(next_value(&db), 1);
 }

@@ -64,6 +64,7 @@ impl Server {
             wait_ends: None,
             statement: None,
             collation: None,
+            holds_metadata_lock: None,
         };
         let mut db = std::ptr::null_mut();
         // SAFETY: the pointers are valid.

@@ -1,6 +1,6 @@
 //! Takes a backup (`firn backup`).
 
-use super::format::{Backup, FORMAT, Position, StoredTable, position_text};
+use super::format::{Backup, FORMAT, FORMAT_WITH_SERVER, Position, StoredTable, position_text};
 use super::in_progress::InProgress;
 use super::send::{expect_there, send};
 use super::source::{Source, base_table, belonging};
@@ -30,6 +30,8 @@ pub struct Report {
     sent_files: usize,
     sent_bytes: u64,
     pause_ms: f64,
+    /// Whether the backup holds the rest of the server, too.
+    with_innodb: bool,
     seqno: u64,
     position: Option<Position>,
     notes: Vec<String>,
@@ -103,8 +105,7 @@ fn take(args: &TakeBackup, mark: &InProgress<'_>, target: &Target, out: &Output)
     let mut tables = BTreeMap::new();
     for (name, entry) in &known.tables {
         let table = name.split('/').nth(1).unwrap_or_default();
-        // A copy leaves out temporary tables of unfinished DDL, since they belong to no statement
-        // there.
+        // Leave out temporary tables of unfinished DDL: in a copy they belong to no statement.
         if table.starts_with("#sql") {
             continue;
         }
@@ -142,7 +143,10 @@ fn take(args: &TakeBackup, mark: &InProgress<'_>, target: &Target, out: &Output)
     }
     let definitions = definitions.iter();
     let backup = Backup {
-        format: FORMAT,
+        format: match source.server_copy {
+            None => FORMAT,
+            Some(_) => FORMAT_WITH_SERVER,
+        },
         id,
         taken_ms,
         server_version: source.server_version.clone(),
@@ -150,6 +154,7 @@ fn take(args: &TakeBackup, mark: &InProgress<'_>, target: &Target, out: &Output)
         position: source.position.clone(),
         pause_ms: source.pause_ms,
         files: sent.files,
+        server_files: sent.server_files,
         small,
         definitions: definitions.map(|(p, b)| (p.clone(), hex(b))).collect(),
         tables,
@@ -157,12 +162,18 @@ fn take(args: &TakeBackup, mark: &InProgress<'_>, target: &Target, out: &Output)
         archive: source.archive.clone(),
         cut_ms: source.cut_ms,
     };
+    if let Some(name) = backup.foreign_name() {
+        return Err(Error::unsupported(format_args!(
+            "the server has a file {name:?}, whose name no backup can hold"
+        )));
+    }
     expect_there(target, &backup, mark)?;
     publish(&backup, target)?;
     Ok(Report {
         target: target.name().to_owned(),
         tables: backup.tables.len(),
-        files: backup.files.len(),
+        files: backup.files.len() + backup.server_files.len(),
+        with_innodb: !backup.server_files.is_empty(),
         bytes: backup.bytes(),
         sent_files: sent.sent_files,
         sent_bytes: sent.sent_bytes,
@@ -185,7 +196,9 @@ fn text(report: &Report) -> String {
         report.sent_files,
         bytes(report.sent_bytes),
     );
-    if report.position.is_some() {
+    if report.with_innodb {
+        text += "with InnoDB, other engines and the system tables at the same position\n";
+    } else if report.position.is_some() {
         let _ = writeln!(text, "writers waited {:.1} ms", report.pause_ms);
     }
     text += &position_text(report.position.as_ref());

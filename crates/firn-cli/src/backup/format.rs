@@ -11,6 +11,7 @@
 //! Each backup is complete by itself; there is no chain.
 
 use super::definition_names::{is_database, is_definition, is_plain};
+use crate::data_directory::IN_DATADIR;
 use firn::backup::CHECKPOINT_FILE;
 use firn::base::{Error, ErrorKind, Result};
 use firn::env::{Env, MemEnv};
@@ -22,8 +23,12 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
-/// Version of the format of backups.
+/// Version of the format of backups of the engine alone.
 pub const FORMAT: u32 = 1;
+
+/// Version of the format of backups that also hold the rest of the server. A program that does not
+/// know it must not restore the engine alone.
+pub const FORMAT_WITH_SERVER: u32 = 2;
 
 /// A position in the binary logs of the server.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -97,7 +102,7 @@ pub struct StoredTable {
 /// One backup.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Backup {
-    /// Version of the format, see [`FORMAT`].
+    /// Version of the format: [`FORMAT`] or [`FORMAT_WITH_SERVER`].
     pub format: u32,
     /// Id of the backup: the time when it was taken.
     pub id: String,
@@ -109,10 +114,14 @@ pub struct Backup {
     pub seqno: u64,
     /// Positions of the binary logs at that commit; none for a backup of a stopped server.
     pub position: Option<Position>,
-    /// Time for which commits of the server had to wait, milliseconds.
+    /// Time for which commits of the server had to wait for the backup, milliseconds; 0 if the time
+    /// is not known.
     pub pause_ms: f64,
     /// Files of the engine that are stored as objects.
     pub files: Vec<StoredFile>,
+    /// The files of the rest of the server, by their paths in its data directory.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub server_files: Vec<StoredFile>,
     /// Contents of the engine's small files, hexadecimal, by name.
     pub small: BTreeMap<String, String>,
     /// Definitions that the server keeps, hexadecimal, by path in its data directory.
@@ -132,7 +141,11 @@ pub struct Backup {
 impl Backup {
     /// Bytes of all files of the backup.
     pub fn bytes(&self) -> u64 {
-        self.files.iter().map(|file| file.size).sum()
+        self.all_files().map(|file| file.size).sum()
+    }
+
+    fn all_files(&self) -> impl Iterator<Item = &StoredFile> {
+        self.files.iter().chain(&self.server_files)
     }
 
     /// Returns a name in the backup that could lead out of the directory of a restore, if there is
@@ -149,6 +162,9 @@ impl Backup {
         };
         let files = self.files.iter();
         let named = files.map(|f| (&f.name, file(&f.name) && f.is_sound()));
+        let of_server = |name: &str| name.split('/').all(is_plain) && !name.starts_with(IN_DATADIR);
+        let server = self.server_files.iter();
+        let named = named.chain(server.map(|f| (&f.name, of_server(&f.name) && f.is_sound())));
         let small = self.small.keys().map(|name| (name, small(name)));
         let definitions = self.definitions.keys();
         let mut all = named
@@ -178,7 +194,7 @@ impl Backup {
 
     /// All objects of the backup.
     pub fn pieces(&self) -> impl Iterator<Item = &Piece> {
-        self.files.iter().flat_map(|file| &file.pieces)
+        self.all_files().flat_map(|file| &file.pieces)
     }
 }
 

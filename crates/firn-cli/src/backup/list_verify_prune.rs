@@ -25,6 +25,8 @@ pub struct Listed {
     binlog_file: String,
     binlog_pos: u64,
     gtid: String,
+    /// Whether the backup holds the rest of the server, too.
+    with_innodb: bool,
     /// The error of reading the backup; if there is one, all fields but `id` are unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub damage: Option<String>,
@@ -44,6 +46,7 @@ impl Listed {
             binlog_file: position.binlog_file,
             binlog_pos: position.binlog_pos,
             gtid: position.gtid_binlog_pos,
+            with_innodb: !backup.server_files.is_empty(),
             damage,
         }
     }
@@ -61,7 +64,10 @@ impl Listed {
             self.id.clone(),
             known(position),
             known(self.gtid.clone()),
-            known(self.tables.to_string()),
+            known(match self.with_innodb {
+                true => format!("{} and InnoDB", self.tables),
+                false => self.tables.to_string(),
+            }),
             known(bytes(self.bytes)),
             known(bytes(self.sent_bytes)),
         ]

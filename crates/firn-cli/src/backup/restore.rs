@@ -6,7 +6,7 @@ mod in_doubt;
 mod point_in_time;
 mod staging;
 
-use super::format::{Backup, Position, position_text, unhex};
+use super::format::{Backup, Position, StoredFile, position_text, unhex};
 use super::source::{Definitions, base_table, belonging};
 use super::stored_backups::find;
 use super::table_file_names::encode;
@@ -21,6 +21,7 @@ use firn::env::PosixEnv;
 pub(super) use point_in_time::parse_time;
 use serde::Serialize;
 use staging::{Stage, Step};
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -56,18 +57,29 @@ fn restore(args: &Restore, target: &Target, out: &Output, step: Step<'_>) -> Res
     for (path, digits) in &backup.definitions {
         definitions.insert(path.clone(), unhex(digits)?);
     }
+    let mut server_files: Vec<&StoredFile> = Vec::new();
     if !args.table.is_empty() {
         definitions = belonging(&definitions, &tables, false);
+    } else if !backup.server_files.is_empty() {
+        // Most definitions are among them.
+        server_files.extend(&backup.server_files);
+        let names: HashSet<&str> = server_files.iter().map(|file| file.name.as_str()).collect();
+        definitions.retain(|path, _| !names.contains(path.as_str()));
     }
-    let stage = Stage::begin(&args.to, &definitions, step)?;
+    let stage = Stage::begin(&args.to, &definitions, !server_files.is_empty(), step)?;
     let engine = stage.engine();
-    let bytes = match args.table.is_empty() {
+    let mut bytes = match args.table.is_empty() {
         true => engine_directory::whole(target, &backup, &engine, out)?,
         false => engine_directory::tables(target, &backup, &tables, &engine, &mut notes, out)?,
     };
     stage.step("engine complete")?;
+    if !server_files.is_empty() {
+        bytes += engine_directory::fetch(target, &server_files, &stage.beside(), out)?;
+        notes.push("the copy is a whole data directory, with the system tables".to_owned());
+    }
+    let server_files: Vec<String> = server_files.iter().map(|file| file.name.clone()).collect();
     let log = examine(&engine, &tables)?;
-    stage.settle(&definitions)?;
+    stage.settle(&definitions, &server_files)?;
     Ok(Report {
         id: backup.id.clone(),
         directory: args.to.display().to_string(),

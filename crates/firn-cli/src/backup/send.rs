@@ -6,6 +6,7 @@ use super::pieces::PieceSource;
 use super::source::Source;
 use super::target::{Target, Transfer};
 use crate::output::Output;
+use firn::base::checksum::xxh3;
 use firn::base::{Error, ErrorKind, Result};
 use firn::db::{ReadOnlyLog, ReadOnlyTree};
 use firn::env::BLOCK;
@@ -21,6 +22,8 @@ use std::sync::Arc;
 /// The files of a backup, all of which the target has now.
 pub struct Sent {
     pub files: Vec<StoredFile>,
+    /// The files of the rest of the server.
+    pub server_files: Vec<StoredFile>,
     /// Number of files of which something was sent.
     pub sent_files: usize,
     pub sent_bytes: u64,
@@ -52,22 +55,24 @@ pub fn send(
         .collect();
     let changing = changing(source, tree, log)?;
     let whole_bytes: u64 = whole.iter().map(|t| t.piece.len()).sum();
-    let read: u64 = changing.iter().map(|file| file.len).sum();
+    let of_server = of_server(source);
+    let read: u64 = changing.iter().chain(&of_server).map(|f| f.len).sum();
     let bar = out.progress("sending", whole_bytes + read);
     let mut sent = Sent {
         files: Vec::new(),
+        server_files: Vec::new(),
         sent_files: whole.len(),
         sent_bytes: whole_bytes,
     };
     target.send(&whole, &|len| bar.inc(len))?;
-    for file in changing {
-        let parts: Vec<PieceSource> = PieceSource::of(&file.name, &file.path, file.len).collect();
+    let mut in_pieces = |file: Changing| -> Result<StoredFile> {
+        let parts: Vec<PieceSource> = PieceSource::of(&file.object, &file.path, file.len).collect();
         let found = target.send_parts(&parts, &there, &|len| bar.inc(len))?;
         let new = found.iter().flatten().filter(|(_, new)| *new);
         let new: Vec<u64> = new.map(|(piece, _)| piece.len()).collect();
         sent.sent_files += usize::from(!new.is_empty());
         sent.sent_bytes += new.iter().sum::<u64>();
-        files.push(StoredFile {
+        Ok(StoredFile {
             name: file.name,
             size: file.size,
             pieces: found
@@ -75,8 +80,13 @@ pub fn send(
                 .flatten()
                 .map(|(piece, _)| piece)
                 .collect(),
-        });
+        })
+    };
+    for file in changing {
+        files.push(in_pieces(file)?);
     }
+    let server_files: Result<Vec<_>> = of_server.into_iter().map(&mut in_pieces).collect();
+    sent.server_files = server_files?;
     bar.finish_and_clear();
     files.sort_by(|a, b| a.name.cmp(&b.name));
     sent.files = files;
@@ -135,6 +145,8 @@ fn tables(tree: &ReadOnlyTree, log: &ReadOnlyLog) -> Vec<StoredFile> {
 /// A file that may change after it was sent.
 struct Changing {
     name: String,
+    /// Start of the names of its objects.
+    object: String,
     path: PathBuf,
     size: u64,
     /// Length of the bytes that count, from the start of the file.
@@ -163,6 +175,7 @@ fn changing(source: &Source, tree: &ReadOnlyTree, log: &ReadOnlyLog) -> Result<V
             _ => size,
         };
         files.push(Changing {
+            object: name.clone(),
             name,
             path,
             size,
@@ -171,4 +184,18 @@ fn changing(source: &Source, tree: &ReadOnlyTree, log: &ReadOnlyLog) -> Result<V
     }
     files.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(files)
+}
+
+/// The files of the rest of the server. Their objects lie in one folder with all others, so a
+/// checksum stands for the path.
+fn of_server(source: &Source) -> Vec<Changing> {
+    let files = source.server_copy.iter().flat_map(|copy| &copy.files);
+    let changing = files.map(|file| Changing {
+        object: format!("server-{:016x}", xxh3(file.name.as_bytes())),
+        name: file.name.clone(),
+        path: file.path.clone(),
+        size: file.size,
+        len: file.size,
+    });
+    changing.collect()
 }

@@ -1,13 +1,14 @@
 //! Source of a backup: a checkpoint of a running server, or the directory of a stopped one. Also
 //! the definitions that the server keeps beside the engine's tables.
 
-use super::checkpoint::{Checkpoint, checkpoint_of, remove_left_behind};
 use super::definition_names::{is_database, is_definition};
 use super::format::Position;
+use super::server_copy::{ServerCopy, take};
 use super::table_file_names::encode;
+use super::temporary_directories::{TemporaryDirectory, checkpoint_of, remove_left_behind};
 use crate::args::TakeBackup;
 use crate::data_directory::IN_DATADIR;
-use crate::server::Server;
+use crate::server::{Server, quoted_text};
 use firn::backup::archive_of;
 use firn::base::{Error, ErrorKind, Result};
 use firn::db::ReadOnlyDb;
@@ -32,7 +33,8 @@ pub struct Source {
     pub server_version: String,
     /// Positions of the binary logs.
     pub position: Option<Position>,
-    /// Time for which commits had to wait, milliseconds.
+    /// Time for which commits had to wait, milliseconds; 0 if `mariadb-backup` made them wait,
+    /// since it does not report the time.
     pub pause_ms: f64,
     /// Identity of the log archive, if the log is archived.
     pub archive: Option<String>,
@@ -42,9 +44,11 @@ pub struct Source {
     pub notes: Vec<String>,
     /// The checkpoint in `dir`. It is removed when this value is dropped, before its lock is
     /// released.
-    _checkpoint: Option<Checkpoint>,
+    _checkpoint: Option<TemporaryDirectory>,
     /// The database in `dir`, locked.
     pub db: ReadOnlyDb,
+    /// The copy of everything that is not FIRN's.
+    pub server_copy: Option<ServerCopy>,
 }
 
 impl Source {
@@ -68,10 +72,12 @@ impl Source {
             pause_ms: 0.0,
             notes: Vec::new(),
             _checkpoint: None,
+            server_copy: None,
         })
     }
 
-    /// Makes a checkpoint of the running server. Commits wait from the stage that blocks them until
+    /// Makes a checkpoint of the running server, or has `mariadb-backup` bring it about
+    /// ([`super::server_copy`]). Commits wait from the stage that blocks them until
     /// the checkpoint exists and the positions are read. Definitions are read before that, while no
     /// DDL can change them.
     pub fn running(args: &TakeBackup, id: &str) -> Result<Self> {
@@ -90,10 +96,32 @@ impl Source {
             );
             return Err(Error::new(ErrorKind::NotFound, message));
         }
-        let parent = args.checkpoint_dir.as_ref().unwrap_or(&engine_dir);
+        // The server resolves a relative path against another directory.
+        let checkpoints = args.checkpoint_dir.as_ref().map(std::path::absolute);
+        let checkpoints = checkpoints.transpose();
+        let checkpoints = checkpoints.map_err(|e| Error::io(&e, "--checkpoint-dir"))?;
+        let parent = checkpoints.as_ref().unwrap_or(&engine_dir);
         let dir = checkpoint_of(parent, id);
         let name = dir.display().to_string();
-        let quoted = name.replace('\\', "\\\\").replace('\'', "\\'");
+        let quoted = quoted_text(&name);
+        if args.with_innodb {
+            let taken = take(args, &mut server, &data_dir, &dir, parent, id)?;
+            let (definitions, unreadable) = definitions(taken.copy.dir())?;
+            return Ok(Self {
+                dir,
+                definitions,
+                unreadable,
+                server_version,
+                position: taken.position,
+                pause_ms: 0.0,
+                archive: archive_of(&clock, &engine_dir)?,
+                cut_ms: taken.cut_ms,
+                notes: taken.notes,
+                _checkpoint: Some(taken.checkpoint),
+                db: taken.db,
+                server_copy: Some(taken.copy),
+            });
+        }
 
         server.ask("SET SESSION firn_backup_client = 1")?;
         let wait = args.lock_wait;
@@ -106,8 +134,8 @@ impl Source {
         let (definitions, unreadable) = definitions(&data_dir)?;
         let began = clock.monotonic_micros();
         server.backup_stage("BLOCK_COMMIT")?;
-        let checkpoint = Checkpoint::at(&dir)?;
-        server.ask(&format!("SET GLOBAL firn_create_checkpoint = '{quoted}'"))?;
+        let checkpoint = TemporaryDirectory::at(&dir)?;
+        server.ask(&format!("SET GLOBAL firn_create_checkpoint = {quoted}"))?;
         // The checkpoint may have commits of the rest of this millisecond.
         let cut_ms = clock.wall_micros() / 1000 + 1;
         // Lock the checkpoint before the next client could take it for one that was left behind.
@@ -127,6 +155,7 @@ impl Source {
             notes,
             _checkpoint: Some(checkpoint),
             db,
+            server_copy: None,
         })
     }
 }

@@ -1,6 +1,6 @@
 //! The backups that a target has.
 
-use super::format::{Backup, FORMAT};
+use super::format::{Backup, FORMAT, FORMAT_WITH_SERVER};
 use super::target::Target;
 use firn::base::checksum::xxh3;
 use firn::base::{Error, ErrorKind, Result};
@@ -58,7 +58,7 @@ impl Entry {
         }
         let version: FormatVersion =
             serde_json::from_slice(&json).map_err(|e| damaged(e.to_string()))?;
-        if version.format != FORMAT {
+        if ![FORMAT, FORMAT_WITH_SERVER].contains(&version.format) {
             return Err(Error::unsupported(format_args!(
                 "{}: format {}",
                 self.object, version.format

@@ -332,7 +332,7 @@ async fn upload(
         // Now the object appears, as a whole.
         Ok(()) => writer.finish().await.map(drop),
         Err(error) => {
-            // The first error is the one to report.
+            // Report the first error, not one of the abort.
             let _ = writer.abort().await;
             return Err(error);
         }

@@ -47,12 +47,12 @@ pub fn check_tree(
         bar.inc(file.size);
     }
     bar.finish_and_clear();
-    // The check of the log reports its damage.
+    // Do not report this error: the check of the log reports its damage.
     let (named, whole) = match db.log(tree) {
         Ok(log) => (log.files, true),
         Err(_) => match db.files_left(tree) {
             Ok(files) => (files, false),
-            // The files that the log names are unknown.
+            // Nobody knows which files the log names, because this version cannot read it.
             Err(error) if error.is_unsupported() => {
                 findings.error(&error);
                 return Ok(checked);

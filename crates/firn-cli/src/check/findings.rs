@@ -17,7 +17,7 @@ pub enum Severity {
     /// This version cannot read a part, because a newer version wrote it or it is encrypted.
     /// Whether the part is damaged is unknown.
     Unsupported,
-    /// As far as can be told, nothing is lost.
+    /// Nothing is lost, as far as the check can tell.
     Warning,
 }
 

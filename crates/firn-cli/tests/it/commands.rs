@@ -227,7 +227,7 @@ fn repairing_a_sound_directory_loses_nothing() {
     let db = open(&to).unwrap();
     assert_eq!(read(&db).unwrap(), rows);
     db.close().unwrap();
-    // A repair never writes into a directory that holds something.
+    // A repair never writes into a directory that has any file.
     let (code, report) = json(&["repair", text(&from), text(&to)]);
     assert_eq!(code, 4, "{report}");
 }

@@ -133,3 +133,41 @@ fn an_insert_or_a_failed_statement_may_have_taken_the_snapshot() {
         assert_eq!(s.names(), [""; 0], "failed: {failed}");
     }
 }
+
+/// At READ COMMITTED a transaction writes a row under its old primary key while another one gives
+/// it a new one: both rows are there for it, and it cannot commit.
+#[test]
+fn a_transaction_that_loses_may_have_a_row_under_two_keys() {
+    let both: &[(u64, &[Element])] = &[(100, &[1, 10]), (100, &[1, 20]), (102, &[2])];
+    for renames in [true, false] {
+        for outcome in [TxnOutcome::Failed, TxnOutcome::Ok] {
+            for locks in [true, false] {
+                let mut s = optimistic(IsolationLevel::ReadCommitted);
+                let (t, other) = (s.begin(), s.begin());
+                s.append(t, range(100, 100, 1), 10);
+                let statement = Statement::Append {
+                    scan: range(100, 100, 1),
+                    element: 20,
+                    add: 0,
+                    to: None,
+                    renames,
+                    count: Some(1),
+                };
+                s.op(other, statement);
+                s.commit(other);
+                match locks {
+                    true => s.lock(t, all(), both),
+                    false => s.read(t, both),
+                };
+                s.end(t, outcome);
+                s.look(&[(100, &[1, 20]), (102, &[2])]);
+                let permitted = renames && outcome == TxnOutcome::Failed;
+                let names = s.names();
+                assert_eq!(names.is_empty(), permitted, "{names:?}");
+                if !renames {
+                    assert!(names.contains(&"row twice".to_string()), "{names:?}");
+                }
+            }
+        }
+    }
+}

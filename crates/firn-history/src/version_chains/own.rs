@@ -1,7 +1,7 @@
 //! Own writes: the writes of each transaction are replayed, and its later scans must show them.
 
 use super::{Chains, Fate, TxnIndex, rows_read};
-use crate::history::{IsolationLevel, Op, Scan, Statement, StatementStatus, TxnOutcome};
+use crate::history::{IsolationLevel, Op, Row, Scan, Statement, StatementStatus, TxnOutcome};
 use crate::verdict::Verdict;
 use std::collections::{BTreeMap, HashSet};
 
@@ -17,11 +17,12 @@ impl Chains<'_> {
             let mut own = Own::new();
             for (o, op) in txn.ops.iter().enumerate() {
                 let mut ids = HashSet::new();
-                let mut rows = rows_read(op).iter();
-                if let Some(row) =
-                    rows.find(|row| !self.is_under_old_key(t, o, row) && !ids.insert(row.id))
-                    && !self.may_lose(t, row.list)
-                {
+                let twice = rows_read(op).iter().find(|row| {
+                    !self.is_under_old_key(t, o, row)
+                        && !ids.insert(row.id)
+                        && !self.may_be_under_two_keys(t, o, row)
+                });
+                if let Some(row) = twice {
                     let story = format!("statement {o} of T{} met row {} twice", txn.id, row.id);
                     verdict.find("row twice", &[txn.id], story);
                 }
@@ -35,9 +36,18 @@ impl Chains<'_> {
         }
     }
 
+    /// Whether the transaction may lose its validation, has written the row under its old primary
+    /// key, and another one has given the row a new key meanwhile. A later statement then sees both
+    /// the own row and the one under the new key, which it may even write as well.
+    fn may_be_under_two_keys(&self, t: TxnIndex, o: usize, row: &Row) -> bool {
+        self.may_lose(t, row.list)
+            && self.has_touched(t, row.id, o)
+            && self.is_renamed_by_other(t, row.id)
+    }
+
     /// Whether the transaction did not commit at READ COMMITTED, and the list is in an optimistic
     /// table. Others may have changed an own row meanwhile: a later statement then sees the row in
-    /// part, or at both places, and the transaction cannot commit.
+    /// part, and the transaction cannot commit.
     fn may_lose(&self, t: TxnIndex, list: u64) -> bool {
         let txn = self.txn(t);
         txn.level == IsolationLevel::ReadCommitted

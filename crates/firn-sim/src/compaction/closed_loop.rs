@@ -160,7 +160,7 @@ impl Outcome {
     }
 }
 
-/// What remains of a flush or a job, microseconds: first it computes, then it waits for syncs.
+/// The remaining work of a flush or a job, microseconds: it first computes, then waits for syncs.
 struct Work {
     computes: f64,
     waits: f64,

@@ -66,7 +66,7 @@ pub(super) struct Client<'a> {
     /// The active transaction.
     txn: Option<Txn>,
     autocommit: bool,
-    /// If a statement fails now, the transaction must be rolled back.
+    /// Whether the transaction must be rolled back if a statement fails now.
     ends: bool,
     /// The rows that the last scan of each list returned, by list.
     known: BTreeMap<u64, Vec<Row>>,

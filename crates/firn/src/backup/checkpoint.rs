@@ -193,7 +193,7 @@ pub fn checkpoint(parts: CheckpointContext<'_>, target: &Path) -> Result<Checkpo
             ..checkpoint
         }),
         Err(error) => {
-            // Keep the first error: it is the cause.
+            // Return the first error, which is the cause, and ignore an error of the removal.
             let _ = remove_unfinished(env, &unfinished);
             Err(error)
         }

@@ -18,8 +18,9 @@ pub(super) fn link_or_copy(env: &dyn Env, from: &Path, to: &Path) -> Result<u64>
     }
 }
 
-/// Copies the first `len` bytes of a file, or all if it has fewer. Skips blocks of zeros, so that
-/// holes stay holes. Durable on return, but for the name. Returns the bytes copied.
+/// Copies the first `len` bytes of a file, or the whole file if it has fewer. Skips blocks of
+/// zeros, so that holes stay holes. On return the content of the copy is durable, but its name is
+/// not. Returns the bytes copied.
 pub(super) fn copy(env: &dyn Env, from: &Path, to: &Path, len: u64) -> Result<u64> {
     copy_changed(env, from, to, len, &mut Vec::new())
 }
@@ -61,8 +62,8 @@ pub(super) fn copy_changed(
     Ok(copied)
 }
 
-/// Ranges of consecutive blocks that are not all zeros, as long as possible. The last block belongs
-/// to a range in any case if `last`.
+/// Ranges of consecutive blocks that are not all zeros, as long as possible. With `last`, the last
+/// block belongs to a range even if it is all zeros.
 fn blocks_in_use(bytes: &[u8], last: bool) -> Vec<Range<usize>> {
     let mut runs: Vec<Range<usize>> = Vec::new();
     for from in (0..bytes.len()).step_by(BLOCK) {

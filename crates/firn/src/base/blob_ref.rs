@@ -28,7 +28,7 @@ pub enum BlobCodec {
     None = 0,
     /// ZSTD, one frame.
     Zstd = 1,
-    /// A table and chunks; each chunk is uncompressed or one ZSTD frame.
+    /// The stored form is a table and chunks; each chunk is uncompressed or one ZSTD frame.
     Chunks = 2,
 }
 

@@ -1,7 +1,7 @@
 //! Values of persisted counters, such as auto-increment maxima.
 
-/// The value of a counter. It only grows, unless it is set: setting begins a new generation, in
-/// which it grows again.
+/// The value of a counter. A counter only grows, unless it is set: setting begins a new generation,
+/// in which the counter grows again.
 ///
 /// The order is by generation, then by value. So of all values known from log and manifest, in
 /// whatever order they are read, the largest one holds.

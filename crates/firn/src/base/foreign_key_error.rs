@@ -9,13 +9,14 @@ pub enum ForeignKeyViolation {
     NoReferencedRow,
     /// A cascade reaches deeper than is allowed.
     TooDeep,
-    /// A cascade makes two rows equal in a unique index. The name is that of the index.
+    /// A cascade would make two rows equal in a unique index. The name in the error is that of the
+    /// index.
     DuplicateInChild,
     /// Another table has a foreign key that refers to the table to drop.
     TableIsReferenced,
     /// Another foreign key of the database has the name.
     NameIsTaken,
-    /// A foreign key needs the index to drop. The name is that of the index.
+    /// A foreign key needs the index to drop. The name in the error is that of the index.
     IndexIsNeeded,
     /// The referencing table has no index that begins with the columns.
     NoIndex,

@@ -8,9 +8,10 @@ use std::sync::atomic::{AtomicU8, Ordering};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum FullDisk {
-    /// The log: it has no room for another segment, and commits fail.
+    /// The log: the disk has no room for another segment, and commits fail.
     Log = 1,
-    /// A flush: writers are stopped once the memtables are used up.
+    /// A flush: the disk has no room for its file, and writers are stopped once the memtables are
+    /// used up.
     Flush = 2,
     /// A compaction.
     Compaction = 4,

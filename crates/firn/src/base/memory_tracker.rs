@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Charges are rounded up to a multiple of this, bytes.
+/// Charges are rounded up to a multiple of this number of bytes.
 const STEP: u64 = 4 << 10;
 
 /// The sum, and an observer of its changes.

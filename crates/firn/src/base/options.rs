@@ -10,11 +10,13 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum CommitDurability {
-    /// 0: not durable; the log is written and synced once a second.
+    /// Value 0: the commit is not durable when it returns; the log is written and synced once a
+    /// second.
     Lazy = 0,
-    /// 1: its log records are on the device.
+    /// Value 1: the log records of the commit are on the device when it returns.
     Sync = 1,
-    /// 2: its log records are with the operating system; the log is synced once a second.
+    /// Value 2: the log records of the commit are with the operating system when it returns; the
+    /// log is synced once a second.
     Write = 2,
 }
 
@@ -24,8 +26,8 @@ pub struct MutableOptions {
     flush_mode: AtomicU8,
     /// The active memtable freezes at this size.
     pub memtable_size: AtomicU64,
-    /// The active memtable freezes at this size if it is the smaller one. The memory arbiter sets
-    /// it; it is not an option.
+    /// Upper limit for the size at which the active memtable freezes, bytes. The memory arbiter
+    /// sets it; it is not an option.
     pub memtable_cap: AtomicU64,
     /// Memory for caches, memtables, indexes and write sets together; 0 for none. Under a limit the
     /// sizes of the caches follow from it; without one each part has its own size.
@@ -37,7 +39,8 @@ pub struct MutableOptions {
     pub background_io_rate: AtomicU64,
     /// Values of at least this size go to blob files.
     pub blob_threshold: AtomicU64,
-    /// Longer entries are refused; at most [`ENTRY_BYTES_MAX`]. Tests set smaller values.
+    /// Largest length of an entry, at most [`ENTRY_BYTES_MAX`]. Longer entries are refused. Tests
+    /// set smaller values.
     pub entry_bytes_max: AtomicU64,
     /// The log that a recovery would replay is kept at about this many bytes of segment files at
     /// most: a memtable that needs half of it freezes, and transactions that have been prepared for
@@ -49,7 +52,7 @@ pub struct MutableOptions {
     pub blob_freeze_at: AtomicU64,
     /// While the log is archived, a segment is closed after this time in use, microseconds.
     pub log_archive_timeout_us: AtomicU64,
-    /// Every deadlock is written to the host's log.
+    /// Whether every deadlock is written to the host's log.
     pub print_all_deadlocks: AtomicBool,
     /// A warning is logged when a transaction has kept its snapshot for so many seconds; 0 for
     /// none.
@@ -159,7 +162,8 @@ pub struct Options {
     pub target_file_size: u64,
     /// Largest size of a blob file; files are smaller while few bytes have been written in all.
     pub blob_file_size: u64,
-    /// Below this many bytes of blobs, no memtable is frozen for their sake, and no file compacted.
+    /// Bytes of blobs below which no memtable is frozen, and no file is compacted, to find garbage
+    /// blobs.
     pub blob_garbage_min: u64,
     /// Number of L0 runs over one key that starts a compaction.
     pub l0_compaction_runs: usize,
@@ -177,10 +181,10 @@ pub struct Options {
     /// Row locks per transaction that have an entry of their own in the lock table; further ones
     /// merge into sorted sets. Tests set small values; 0 merges every lock.
     pub lock_merge_rows: usize,
-    /// Opens the log with direct I/O if the file system supports it.
+    /// Whether the log is opened with direct I/O, if the file system supports it.
     pub wal_direct_io: bool,
-    /// Reads SSTs past the page cache if the file system supports it. The engine's caches are then
-    /// the only ones.
+    /// Whether SSTs are read past the page cache, if the file system supports it. The engine's
+    /// caches are then the only ones.
     pub direct_reads: bool,
     /// Whether the database exists for this process only: it has no log, syncs nothing and keeps
     /// nothing aside for a full disk.

@@ -19,7 +19,7 @@ pub enum PausePoint {
     Pinned,
     /// A thread is about to request a row lock.
     LockWanted,
-    /// A row lock was not to be had at once; its wait has not begun yet.
+    /// A row lock could not be granted at once; the wait for it has not begun yet.
     LockRefused,
     /// A row lock was granted; the row is not read again yet.
     LockGranted,
@@ -27,16 +27,20 @@ pub enum PausePoint {
     GapWanted,
     /// A scan has locked a gap; it has not searched the uncommitted keys of others yet.
     GapLocked,
-    /// No gap lock forbids a new key; it is not in the write set yet.
+    /// A check has found no gap lock that forbids a new key; the key is not in the write set yet.
     InsertAllowed,
     /// A new key is in the write set; its gap has not been checked again yet.
     Inserted,
     /// The writer of a referencing row is about to lock the referenced value.
     ReferenceSought,
-    /// It has locked the value or found none; its row is not written yet.
+    /// The writer of a referencing row has locked the referenced value or found none; its row is
+    /// not written yet.
     ReferenceLocked,
-    /// A row whose value others may refer to is locked; they are not searched yet.
+    /// A row whose value other rows may refer to is locked; the search for these rows has not begun
+    /// yet.
     ReferencesSought,
+    /// DDL has closed the indexes of a table; it has not begun to replace them yet.
+    IndexesClosed,
     /// A commit has its seqno and its position in the log's buffer; its entries are in no memtable
     /// yet.
     Sequenced,

@@ -1,5 +1,5 @@
-//! What the current thread has read so far, for statistics of single statements: a statement runs
-//! on one thread, so the difference of two readings is its own.
+//! Counts the reads of the current thread, for statistics of single statements: a statement runs on
+//! one thread, so the difference of two readings belongs to the statement.
 
 use std::cell::Cell;
 

@@ -29,7 +29,7 @@ impl Default for RowCount {
 }
 
 impl RowCount {
-    /// A commit changed the number of rows by `net`.
+    /// Notes that a commit has changed the number of rows by `net`.
     pub fn count(&self, net: i64) {
         self.counted.fetch_add(net, Ordering::Relaxed);
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 const BITS: u32 = 8;
 const REGISTERS: usize = 1 << BITS;
-/// The highest rank: all hash bits behind the register number are zero.
+/// The highest rank, which a value has if all hash bits behind the register number are zero.
 const RANK_MAX: u8 = (64 - BITS + 1) as u8;
 /// Bits of a rank in the dense form.
 const RANK_BITS: usize = 6;

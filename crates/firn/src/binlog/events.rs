@@ -1,4 +1,4 @@
-//! Reads the events of one file in order.
+//! Reads the events of one binary log file in order.
 
 use crate::base::{Error, Result};
 use crate::env::{Env, ReadFile};
@@ -8,11 +8,12 @@ use std::sync::Arc;
 const MAGIC: &[u8] = b"\xfebin";
 const HEADER: usize = 19;
 const CHECKSUM: u64 = 4;
-/// Bytes of a body that are kept; the rest only enters the checksum.
+/// Number of bytes of an event's body that are kept; the rest only enters the checksum.
 const KEPT: usize = 1024;
 const BUFFER: u64 = 256 << 10;
 
-/// Flag of the description while the server writes the file. It lies outside of the checksum.
+/// Flag that the file's description event has while the server writes the file. The event's
+/// checksum does not cover it.
 const IN_USE: u16 = 1;
 
 pub(super) const ROTATE: u8 = 4;
@@ -27,7 +28,7 @@ pub(super) struct Description {
     pub(super) created: u32,
     /// Id of the server that created the file.
     pub(super) server_id: u32,
-    /// A server run begins with this file: at the server's start, or after `RESET MASTER`.
+    /// Whether a server run begins with this file: at the server's start, or after `RESET MASTER`.
     pub(super) is_first: bool,
     /// The server has not closed the file.
     pub(super) in_use: bool,

@@ -18,13 +18,13 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 pub struct ServerRunFiles {
     files: Vec<PathBuf>,
-    /// The server run ended without closing its last file.
+    /// Whether the server run ended without closing its last file.
     in_use: bool,
 }
 
 impl ServerRunFiles {
-    /// Finds the server run that wrote `known`, where that file was or, if the binary log has been
-    /// moved, in the directory `moved_to`.
+    /// Finds the server run that wrote the file `known`. Looks for the file at its path and, if the
+    /// binary log has been moved, in the directory `moved_to`.
     ///
     /// # Errors
     /// `NotFound` if a file of the server run is gone; corruption, `Unsupported` and others if a
@@ -58,7 +58,7 @@ impl ServerRunFiles {
         self.in_use
     }
 
-    /// Those of `xids` that the server run committed.
+    /// Returns those of `xids` that the server run committed.
     ///
     /// # Errors
     /// Only if the error may hide one of `xids`: `NotFound` if a file of the server run is missing;
@@ -151,7 +151,7 @@ fn read(env: &dyn Env, path: &Path, mut tell: impl FnMut(u64)) -> Result<(FileEn
     Ok((end, in_use))
 }
 
-/// Finds the file that is known, and what its description says.
+/// Finds the file `known`, and returns its path and its description.
 fn locate(
     env: &dyn Env,
     known: &BinlogFile,
@@ -174,8 +174,8 @@ fn locate(
     Err(Error::new(ErrorKind::NotFound, message))
 }
 
-/// The file behind `path`, if it exists: the one with the next number, else the one that `path`
-/// names at its end.
+/// The file that the server wrote after `path`, if it exists: the file with the next number,
+/// otherwise the file that `path` names at its end.
 fn next_of(env: &dyn Env, path: &Path) -> Result<Option<PathBuf>> {
     if let Some(next) = successor(path)
         && env.exists(&next)?

@@ -72,6 +72,7 @@ pub struct SealPoint {
 /// - Its super version is sealed below f. Then the reader may have searched memtable f before a
 ///   write to it. If it fills after step 1, the fill is refused. If it fills before step 1, step 2
 ///   erases the row.
+///
 /// Readers of super versions made after step 3 therefore find no stale row, and readers of older
 /// ones search memtable f first.
 ///

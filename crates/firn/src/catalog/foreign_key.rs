@@ -2,7 +2,7 @@
 
 use crate::base::varint::{put_bytes, put_u64, take_bytes, take_u8, take_u32};
 
-/// What happens to the referencing rows when a referenced row is deleted or gets another key.
+/// The action on referencing rows when the referenced row is deleted or gets another key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ReferentialAction {
     /// The change is refused. Definitions without an action have this one.
@@ -50,18 +50,18 @@ pub struct ForeignKeyColumn {
 /// because it may be created later, or be replaced by another one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ForeignKey {
-    /// Its name, which is unique in the database of the referencing table.
+    /// Name of the foreign key, which is unique in the database of the referencing table.
     pub name: String,
     /// The columns, at least one.
     pub columns: Vec<ForeignKeyColumn>,
     /// The referenced table, `database/table`.
     pub parent: String,
-    /// What follows the deletion of a referenced row.
+    /// The action that follows the deletion of a referenced row.
     pub on_delete: ReferentialAction,
-    /// What follows another key of a referenced row.
+    /// The action that follows when a referenced row gets another key.
     pub on_update: ReferentialAction,
-    /// The table is a copy that will replace another one, which has the same foreign key: rows are
-    /// not checked. Taking over the name ends it.
+    /// Whether the table is a copy that will replace another table, which has the same foreign key.
+    /// Its rows are not checked then. The flag is cleared when the copy takes over the name.
     pub inherited: bool,
 }
 

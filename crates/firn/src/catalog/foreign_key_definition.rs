@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// A foreign key as a statement defines it.
 #[derive(Debug, Clone, Default)]
 pub struct NewForeignKey {
-    /// Its name; `None` for one that the catalog chooses.
+    /// Name of the foreign key; `None` if the catalog chooses the name.
     pub name: Option<String>,
     /// Its name or columns, for messages.
     pub label: String,
@@ -26,13 +26,14 @@ pub struct NewForeignKey {
     pub parent: String,
     /// The referenced table as SQL names it, for messages.
     pub parent_label: String,
-    /// What follows the deletion of a referenced row.
+    /// The action that follows the deletion of a referenced row.
     pub on_delete: ReferentialAction,
-    /// What follows another key of a referenced row.
+    /// The action that follows when a referenced row gets another key.
     pub on_update: ReferentialAction,
-    /// The table to replace has the same foreign key, which was checked when it was added.
+    /// Whether the table to be replaced has the same foreign key, which was checked when it was
+    /// added.
     pub inherited: bool,
-    /// A stored generated column is computed from one of the columns.
+    /// Whether a stored generated column is computed from one of the columns.
     pub on_generated_base: bool,
 }
 
@@ -49,7 +50,8 @@ pub struct ForeignKeyRequest {
     pub table_label: String,
     /// The table's own name as SQL has it: names that the catalog chooses begin with it.
     pub table_text: String,
-    /// The table that the new one replaces, `database/table`: new names continue its numbers.
+    /// The table that the new one replaces, `database/table`: names that the catalog chooses
+    /// continue the numbers in the names of its foreign keys.
     pub replaces: Option<String>,
     /// The session checks foreign keys.
     pub checks: bool,
@@ -163,8 +165,9 @@ impl CatalogState {
         Ok(keys)
     }
 
-    /// Refuses foreign keys of which a table is optimistic: its transactions lock nothing, so the
-    /// two sides of a foreign key would not meet.
+    /// Refuses a foreign key if one of its two tables is optimistic. Transactions in an optimistic
+    /// table lock nothing, so a writer of a referencing row and a deleter of the referenced row
+    /// would not meet.
     fn refuse_optimistic(
         &self,
         table: &str,
@@ -434,8 +437,8 @@ struct Definition<'a> {
     schema: &'a TableSchema,
     request: &'a ForeignKeyRequest,
     new: &'a NewForeignKey,
-    /// Indexes that the same statement creates: a search takes them last, as in InnoDB, where they
-    /// follow all others.
+    /// Numbers of the indexes that the same statement creates. A search takes them last, as in
+    /// InnoDB, where new indexes follow all others.
     fresh: &'a [usize],
 }
 
@@ -467,14 +470,15 @@ impl Definition<'_> {
             return Ok(key);
         }
         let own = self.own_index(&key)?;
-        // The table that a copy replaces counts with its old indexes, as in InnoDB.
+        // If the referenced table is the one that the copy replaces, its old indexes count, as in
+        // InnoDB.
         let is_self = new.parent == self.table;
         let stored: Option<Arc<TableEntry>> = match is_self {
             true => None,
             false => self.known.table_or_swapped(&new.parent).cloned(),
         };
         let parent = match (&stored, is_self) {
-            // A table that refers to itself: its new definition counts.
+            // If the table refers to itself, its new definition counts.
             (_, true) => Some(self.schema),
             (Some(entry), false) => Some(&entry.schema),
             (None, false) => None,

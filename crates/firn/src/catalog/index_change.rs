@@ -30,7 +30,7 @@ pub enum IndexOrigin {
 pub struct IndexChange<'a> {
     /// The table's name.
     pub table: &'a str,
-    /// Its new definition, with the same columns and primary key.
+    /// The table's new definition, with the same columns and primary key.
     pub schema: TableSchema,
     /// Origins of the new definition's indexes, in order.
     pub indexes: Vec<IndexOrigin>,
@@ -143,7 +143,7 @@ impl Catalog {
         closed: &mut Vec<IndexId>,
     ) -> Result<()> {
         for change in &changes {
-            closed.extend(self.close_referenced(change.table, session)?);
+            closed.push(self.close_indexes(change.table, session)?);
         }
         let _one = self.changing().lock();
         let mut batch = Batch::new();
@@ -221,7 +221,7 @@ impl Catalog {
             .copied()
             .filter(|id| filling.remove(id).is_some())
             .collect();
-        // No snapshot ever read them, so they count as retired for all.
+        // No snapshot has ever read these indexes, so they count as retired for all snapshots.
         self.retire_known(&ids, 0);
     }
 

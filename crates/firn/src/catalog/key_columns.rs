@@ -1,9 +1,11 @@
-//! The index by which a foreign key finds rows: one that begins with the columns.
+//! Finds the index by which a foreign key finds rows: an index that begins with the columns of the
+//! foreign key.
 
 use super::schema::{IndexPart, PartSchema, TableSchema};
 use crate::rowcode::ColumnKind;
 
-/// The reason why a table has no index for a foreign key, as the search met it last.
+/// The reason why a table has no index for a foreign key. If several indexes fail for different
+/// reasons, it is the last one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum IndexTrouble {
     /// No index begins with the columns.
@@ -81,7 +83,7 @@ fn begins_with(
     Ok(true)
 }
 
-/// Whether the server takes both for the name of one column.
+/// Whether the server takes the two names for the name of one column.
 pub(super) fn same_name(a: &str, b: &str) -> bool {
     a == b || a.to_lowercase() == b.to_lowercase()
 }
@@ -112,7 +114,8 @@ fn same_bytes(a_of: &TableSchema, a: &IndexPart, b_of: &TableSchema, b: &IndexPa
             match (is_char(a_kind), is_char(b_kind)) {
                 (true, true) => !a.spec.char_filled || a_chars == b_chars,
                 (false, false) => true,
-                // CHAR is compared as if spaces followed, and so is a VARCHAR of these collations.
+                // A CHAR part compares as if spaces followed, unless the collation has
+                // `char_filled`. So does a VARCHAR part if no level of the collation is NO PAD.
                 _ => !a.spec.char_filled && a.spec.levels.iter().all(|level| !level.no_pad),
             }
         }

@@ -16,8 +16,8 @@ pub struct KeyDescription {
     pub table: String,
     /// Name of the index; empty for a hidden clustered index.
     pub index: String,
-    /// The values of its parts, each as `column = value`. Parts that cannot be decoded are in
-    /// hexadecimal.
+    /// The values of the entry's key parts, each as `column = value`. Parts that cannot be decoded
+    /// are in hexadecimal.
     pub values: Vec<String>,
 }
 
@@ -172,7 +172,7 @@ fn integer(bytes: &[u8], signed: bool) -> i128 {
     })
 }
 
-/// Text in quotes if all its bytes but the marks of its end can be printed.
+/// Returns the text in quotes, if all bytes except those that mark its end can be printed.
 fn text_of(bytes: &[u8]) -> String {
     let end = bytes.iter().rposition(|byte| *byte > b' ');
     let front = &bytes[..end.map_or(0, |end| end + 1)];

@@ -74,7 +74,7 @@ impl CatalogState {
             self.references.remove(&entry);
             return;
         }
-        // The table that was swapped out goes, and nothing has taken its name.
+        // Forget the swapped out table if it is dropped before another table has taken its name.
         let clustered = entry.clustered.id;
         let out = &mut self.references.swapped_out;
         let gone: Vec<String> = out
@@ -106,12 +106,7 @@ impl CatalogState {
         self.tables.get(name).or_else(|| self.swapped_out(name))
     }
 
-    /// Whether a table has a foreign key that refers to `parent`.
-    pub fn is_referenced(&self, parent: &str) -> bool {
-        self.references.by_parent.contains_key(parent)
-    }
-
-    /// Forgets what the foreign keys of a table that loses its name refer to.
+    /// Forgets which tables the foreign keys of a table refer to, because the table loses its name.
     pub(super) fn forget_references(&mut self, entry: &TableEntry) {
         self.references.remove(entry);
     }

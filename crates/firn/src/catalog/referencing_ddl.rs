@@ -3,6 +3,7 @@
 use super::foreign_key::{ForeignKey, database_of};
 use super::table_entry::TableEntry;
 use super::tables::Catalog;
+use crate::base::pause_points::{self, PausePoint};
 use crate::base::{Error, ForeignKeyError, ForeignKeyViolation, IndexId, Result};
 use crate::txn::LockOwner;
 use std::sync::Arc;
@@ -12,13 +13,13 @@ use std::sync::Arc;
 pub struct DdlSession<'a> {
     /// It checks foreign keys.
     pub checks: bool,
-    /// The owner whose interruption ends waits; `None`: DDL does not wait.
+    /// The owner whose interruption ends waits. `None` means that DDL does not wait.
     pub owner: Option<&'a LockOwner>,
     /// Limit of a wait, microseconds.
     pub lock_timeout_us: u64,
 }
 
-/// What a rename must know of the two names.
+/// Facts about the two names that a rename needs.
 #[derive(Default, Clone, Copy)]
 pub struct TableRename<'a> {
     /// The session.
@@ -35,28 +36,21 @@ impl Catalog {
         self.entries().read().referencing(parent)
     }
 
-    /// Whether a foreign key refers to `parent`.
-    pub fn is_referenced(&self, parent: &str) -> bool {
-        self.entries().read().is_referenced(parent)
-    }
-
-    /// The table called `name`, also while a copying ALTER replaces it; with it, whether one does.
+    /// Returns the table called `name`, also while a copying ALTER replaces it, and whether an
+    /// ALTER is replacing it.
     pub fn table_or_swapped(&self, name: &str) -> Option<(Arc<TableEntry>, bool)> {
         let known = self.entries().read();
         let entry = known.table_or_swapped(name)?;
         Some((Arc::clone(entry), known.swapped_out(name).is_some()))
     }
 
-    /// If foreign keys refer to the table, keeps transactions from relying on its indexes and waits
-    /// for those that do. Returns the id to open again.
-    pub(super) fn close_referenced(
-        &self,
-        name: &str,
-        session: &DdlSession<'_>,
-    ) -> Result<Option<IndexId>> {
-        if !self.is_referenced(name) {
-            return Ok(None);
-        }
+    /// Keeps transactions from relying on the indexes of the table and waits for those that do.
+    /// Returns the id to open again.
+    ///
+    /// It does so even if no foreign key refers to the table: another session may add one at any
+    /// moment, because that locks nothing of the referenced table, and transactions may rely on the
+    /// table from then on.
+    pub(super) fn close_indexes(&self, name: &str, session: &DdlSession<'_>) -> Result<IndexId> {
         let id = self.get(name)?.clustered.id;
         let referenced = self.referenced();
         referenced.close(id);
@@ -65,7 +59,10 @@ impl Catalog {
             None => referenced.await_free(id, &LockOwner::new(0, 0), 0),
         };
         match free {
-            Ok(()) => Ok(Some(id)),
+            Ok(()) => {
+                pause_points::at(PausePoint::IndexesClosed);
+                Ok(id)
+            }
             Err(error) => {
                 referenced.open(id);
                 Err(error)
@@ -114,11 +111,9 @@ impl Catalog {
         name: &str,
         session: &DdlSession<'_>,
     ) -> Result<Arc<TableEntry>> {
-        let closed = self.close_referenced(name, session)?;
+        let closed = self.close_indexes(name, session)?;
         let truncated = self.truncate_now(name);
-        if let Some(id) = closed {
-            self.referenced().open(id);
-        }
+        self.referenced().open(closed);
         truncated
     }
 }

@@ -95,10 +95,10 @@ pub struct IndexSchema {
 /// How transactions that change a table keep out of each other's way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TableLocking {
-    /// They lock rows before they change them, and wait for each other.
+    /// Transactions lock rows before they change them, and wait for each other.
     #[default]
     Pessimistic,
-    /// They lock nothing. A commit fails if another transaction was first.
+    /// Transactions lock nothing. A commit fails if another transaction was first.
     Optimistic,
 }
 

@@ -1,6 +1,7 @@
 //! The stored form of a table; `docs/formats/catalog.md` has the layout.
 
-use super::foreign_key::{self, ForeignKey};
+use super::foreign_key::{self, ForeignKey, ReferentialAction};
+use super::key_columns::same_name;
 use super::schema::TableSchema;
 use crate::base::varint::{put_bytes, put_u64, take_bytes, take_u8, take_u32, take_u64};
 use crate::base::{Error, IndexId, Result, Seqno};
@@ -17,7 +18,7 @@ const FOREIGN_KEYS: u8 = 1;
 pub struct IndexEntry {
     /// Its id, never reused.
     pub id: IndexId,
-    /// Seqno of its creation; older snapshots do not see it.
+    /// Seqno of the commit that created the index; older snapshots do not see the index.
     pub created: Seqno,
 }
 
@@ -53,6 +54,19 @@ impl TableEntry {
                 .filter(|id| *id != self.clustered.id),
         );
         ids
+    }
+
+    /// Whether a cascade may change one of the columns called `columns`: a foreign key of the table
+    /// has an action that changes it. The deletion of a row can so lead to updates of this table.
+    pub fn cascades_change(&self, columns: &[&str]) -> bool {
+        let updates = |key: &&ForeignKey| {
+            key.on_update.changes_rows() || key.on_delete == ReferentialAction::SetNull
+        };
+        let mut changed = self.foreign_keys.iter().filter(updates);
+        changed.any(|key| {
+            let mut own = key.columns.iter();
+            own.any(|own| columns.iter().any(|other| same_name(&own.name, other)))
+        })
     }
 
     /// Encodes the entry without its name, which is the key. Indexes in `new` are created by the

@@ -9,6 +9,7 @@ use super::catalog_state::{CatalogState, RETIRED, TABLE};
 use super::counters::{Counter, Counters, INDEX_IDS, autoincrement_counter};
 use super::foreign_key::is_copy;
 use super::foreign_key_definition::ForeignKeyRequest;
+use super::metadata_locks::MetadataLocks;
 use super::referencing_ddl::TableRename;
 use super::schema::{Collations, TableSchema};
 use super::table_entry::{IndexEntry, TableEntry};
@@ -37,7 +38,8 @@ pub struct NewTable<'a> {
     pub created_micros: u64,
 }
 
-/// Tables that the layer above has opened by the stored definition, as of one generation.
+/// Tables that the layer above has opened by their stored definitions, as of one generation of the
+/// catalog.
 #[derive(Default)]
 struct OpenedTables {
     generation: u64,
@@ -58,6 +60,7 @@ pub struct Catalog {
     referenced: Arc<ReferencedTables>,
     /// The host's collations, for tables that the host has not opened.
     collations: OnceLock<Arc<dyn Collations>>,
+    pub(super) metadata_locks: OnceLock<Arc<dyn MetadataLocks>>,
     counters: Arc<Counters>,
     known: RwLock<CatalogState>,
     /// Grows with every change.
@@ -67,7 +70,7 @@ pub struct Catalog {
     opened: Mutex<OpenedTables>,
     /// Indexes that are being filled, and the ends of their key parts.
     filling: Mutex<BTreeMap<IndexId, KeyPrefixExtractor>>,
-    /// Retired indexes that an open transaction has entries of.
+    /// Retired indexes that must not be forgotten, because an open transaction has entries of them.
     kept: Mutex<BTreeSet<IndexId>>,
 }
 
@@ -100,7 +103,7 @@ impl SetCounter {
     }
 
     /// Sets the old value again, since the log does not have the new one. A flush may have
-    /// persisted the new value: the old one begins another generation, which outdoes it.
+    /// persisted the new value, so the old value begins another generation, which takes precedence.
     pub(super) fn undo(&self) {
         self.cell.set(self.before.value);
     }
@@ -120,7 +123,7 @@ pub(super) fn retired_key(index: IndexId) -> Vec<u8> {
     key
 }
 
-/// Whether a table is a partition of one, as the server names them.
+/// Whether `name` is the name that the server gives to a partition of a table.
 fn is_partition(name: &str) -> bool {
     name.contains("#P#")
 }
@@ -151,6 +154,7 @@ impl Catalog {
             prepared,
             referenced,
             collations: OnceLock::new(),
+            metadata_locks: OnceLock::new(),
             counters,
             known: RwLock::new(known),
             generation: AtomicU64::new(0),
@@ -409,7 +413,6 @@ impl Catalog {
         retire(&mut batch, &entry);
         let seqno = self.write_retirement(&batch, &format!("drop table {name}"))?;
         let mut known = self.known.write();
-        let swapped_out = is_copy(name) || known.is_referenced(name);
         known.remove_table(name);
         known
             .retired
@@ -417,9 +420,8 @@ impl Catalog {
         self.counters.forget(entry.clustered.id);
         self.generation.fetch_add(1, Ordering::Release);
         drop(known);
-        if swapped_out {
-            self.referenced.open(entry.clustered.id);
-        }
+        // A copying ALTER may have closed the table when it swapped it out.
+        self.referenced.open(entry.clustered.id);
         Ok(())
     }
 
@@ -441,20 +443,22 @@ impl Catalog {
     pub fn rename_referencing(&self, from: &str, to: &str, rename: &TableRename<'_>) -> Result<()> {
         let swap_out = !is_copy(from) && is_copy(to);
         let closed = match swap_out {
-            true => self.close_referenced(from, &rename.session)?,
+            true => Some(self.close_indexes(from, &rename.session)?),
             false => None,
         };
         let renamed = self.rename_now(from, to, rename, swap_out);
         match (&renamed, closed) {
             (Err(_), Some(closed)) => self.referenced.open(closed),
-            // The table is in its place again, or another one is: both may be relied on.
+            // The table is in its place again, or another table is: transactions may rely on its
+            // indexes from now on.
             (Ok(Some(swapped)), _) => self.referenced.open(*swapped),
             _ => {}
         }
         renamed.map(|_| ())
     }
 
-    /// Returns the clustered index of the table that had been swapped out of the name `to`.
+    /// Renames the table. Returns the clustered index of the table that had been swapped out of the
+    /// name `to`.
     fn rename_now(
         &self,
         from: &str,
@@ -473,8 +477,8 @@ impl Catalog {
             ..(*entry).clone()
         };
         if is_partition(from) != is_partition(to) {
-            // A partition becomes a table, or the other way round: its definition is another one,
-            // which the server does not show.
+            // A partition becomes a table, or a table becomes a partition. The server's definition
+            // of it is another one then, which the server does not pass here.
             renamed.frm.clear();
             renamed.version.clear();
         }

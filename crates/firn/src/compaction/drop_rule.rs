@@ -18,7 +18,8 @@ use std::collections::BTreeMap;
 /// The dropped indexes, each with the seqno at which it was dropped.
 pub type RetiredIndexes = BTreeMap<IndexId, Seqno>;
 
-/// Which versions to keep for reads in the past, in addition to those that live snapshots need.
+/// The versions that a compaction keeps for reads in the past, in addition to those that live
+/// snapshots need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Retention {
     /// No further versions.

@@ -23,8 +23,8 @@ pub struct JobContext<'a> {
     pub limiter: &'a RateLimiter,
     /// Finds where the parts of a key end, for the sketches in the files.
     pub prefix_extractors: &'a Arc<dyn PrefixExtractors>,
-    /// The disk is full: the flush writes a single file, into the space that the disk reserve keeps
-    /// for that case.
+    /// Whether the disk is full, so that the flush writes a single file into the space that the
+    /// disk reserve keeps for that case.
     pub in_reserve: bool,
 }
 
@@ -43,7 +43,7 @@ pub(super) struct Outputs<'a> {
     from_cache: FromCache,
     /// Ids of the files that were created and that [`Self::finish`] has not returned.
     created: Vec<u64>,
-    /// The one of them that has the room of the disk reserve.
+    /// The id of the created file that takes the room of the disk reserve, if there is one.
     in_reserve: Option<u64>,
     done: Vec<FileMeta>,
     written: u64,
@@ -193,9 +193,10 @@ impl Drop for Outputs<'_> {
         self.writer = None;
         let store = self.ctx.versions.source().store();
         for id in self.created.drain(..) {
-            // If this fails, the next open removes the file.
+            // If the removal fails, the next open removes the file.
             let _ = match self.in_reserve == Some(id) {
-                // Removed, its room would be free for whatever fills the disk.
+                // Give the file back to the reserve instead of removing it: other programs could
+                // take its room.
                 true => store.give_back_to_reserve(id),
                 false => store.remove(id),
             };

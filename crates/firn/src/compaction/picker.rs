@@ -59,8 +59,8 @@ impl DeadShare {
     }
 }
 
-/// Files above the last level sink when they refer to more than this share (percent) of all blob
-/// bytes.
+/// Files above the last level are compacted down when they refer to more than this share (percent)
+/// of all blob bytes.
 const BLOB_SHARE: u64 = 8;
 
 /// The picker's input.
@@ -87,8 +87,8 @@ pub struct PickerContext<'a> {
 pub enum RestGoal {
     /// Not at all: writers are active.
     No,
-    /// Only with jobs that move or free a minimum share of their inputs: nothing was written for a
-    /// while.
+    /// Only jobs that move or free a minimum share of their inputs. The picker gets this goal when
+    /// nothing was written for a while.
     WhereItPays,
     /// To the end.
     Complete,

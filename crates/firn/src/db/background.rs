@@ -33,6 +33,7 @@ pub(super) use threads::BackgroundThreads;
 use crate::backup::Archiver;
 use crate::base::event_listener::Severity;
 use crate::base::health::{FullDisk, Health};
+use crate::base::key_range::KeyRange;
 use crate::base::options::Options;
 use crate::base::prefix_extractor::PrefixExtractors;
 use crate::base::{Error, ErrorKind, IndexId, Result, Seqno};
@@ -60,6 +61,9 @@ use pressure::pressure;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+
+/// A job, the version that it was picked from, and its ticket among the running jobs.
+type PickedJob = (Arc<Version>, Job, u64);
 
 /// Counters of flushes and compactions since the database was opened; sizes in bytes.
 #[derive(Debug, Default)]
@@ -102,7 +106,7 @@ pub(super) struct BackgroundWork {
     pub archiver: Option<Archiver>,
     snapshots: Arc<SnapshotList>,
     pub(super) transactions: Arc<TransactionList>,
-    /// When the snapshot was taken of which the last warning told, microseconds since 1970.
+    /// When the snapshot was taken that the last warning reported, microseconds since 1970.
     pub(super) warned_snapshot_us: AtomicU64,
     catalog_counters: Arc<Counters>,
     catalog: Arc<OnceLock<Arc<Catalog>>>,
@@ -182,9 +186,11 @@ impl BackgroundWork {
         let _ = self.catalog.set(catalog);
     }
 
-    /// The pipeline has frozen a memtable. The caller holds the pipeline's mutex.
+    /// Wakes the flush, because the pipeline has frozen a memtable. The caller holds the pipeline's
+    /// mutex.
     pub(super) fn memtable_frozen(&self) {
-        // The caches are resized when the flush begins: evicting takes too long under that mutex.
+        // Do not resize the caches before the flush begins: evicting takes too long under the
+        // pipeline's mutex.
         self.tell_gate();
         self.signals.lock().flush = true;
         self.signal.notify_all();
@@ -246,7 +252,7 @@ impl BackgroundWork {
             .inspect_err(|_| self.pipeline.contain_failure())
     }
 
-    /// The edit that brings flushable `oldest` into L0, without its files.
+    /// The edit that brings the flushable with id `oldest` into L0. The caller adds its files.
     fn edit_of(&self, oldest: u64, newest: Option<Seqno>) -> Edit {
         let floor = self.pipeline.log_floor(|| {
             let mut left = self.super_versions.pin().frozen.clone();
@@ -356,7 +362,7 @@ impl BackgroundWork {
     }
 
     /// Flushes the memtables that recovery filled, as long as the disk has room. The log keeps the
-    /// others.
+    /// changes of the memtables that are not flushed.
     ///
     /// # Errors
     /// `NoSpace` only with `all`: then the log must not keep anything.
@@ -389,7 +395,8 @@ impl BackgroundWork {
         self.health.check()?;
         let retired = self.retired();
         let Some(picked) = self.pick(&retired, rest) else {
-            // A job of another thread may be failing for want of room.
+            // Clear the mark of a full disk, unless a compaction of another thread is running,
+            // which may be about to fail for lack of room.
             if !self.running.lock().is_busy() {
                 self.health.set_full(FullDisk::Compaction, false);
             }
@@ -401,13 +408,9 @@ impl BackgroundWork {
     }
 
     /// Runs a job that [`Self::pick_by`] has returned.
-    fn compact(
-        &self,
-        (version, job, ticket): (Arc<Version>, Job, u64),
-        retired: &RetiredIndexes,
-    ) -> Result<()> {
+    fn compact(&self, (version, job, ticket): PickedJob, retired: &RetiredIndexes) -> Result<()> {
         let handover = CacheHandover::default();
-        // Only jobs that writers may wait for measure how fast L0 can be emptied.
+        // Measure the drain of L0 only with compactions that writers may wait for.
         let drains = job.reason == JobReason::Size;
         if drains {
             self.stall.job_begins();
@@ -475,17 +478,23 @@ impl BackgroundWork {
 
     /// The next job and the version it was picked from. Both are read under `running`, so that the
     /// version contains the result of every job that has left `running`.
-    fn pick(&self, retired: &RetiredIndexes, rest: RestGoal) -> Option<(Arc<Version>, Job, u64)> {
-        self.pick_by(retired, rest, compaction::pick)
+    fn pick(&self, retired: &RetiredIndexes, rest: RestGoal) -> Option<PickedJob> {
+        let (picked, reported) = self.pick_by(retired, rest, compaction::pick);
+        // Reports of scans are answered here, by the picker that looks at all ranges.
+        if let Some((ranges, oldest_read)) = reported {
+            self.tombstone_reports.close(&ranges, oldest_read);
+        }
+        picked
     }
 
-    /// As [`Self::pick`], with another choice of the job.
+    /// As [`Self::pick`], but `choose` picks the job. Also returns the reported ranges for which no
+    /// job is left, unless there is none, and the seqno of the oldest read.
     fn pick_by(
         &self,
         retired: &RetiredIndexes,
         rest: RestGoal,
         choose: impl Fn(&PickerContext<'_>) -> Option<Job>,
-    ) -> Option<(Arc<Version>, Job, u64)> {
+    ) -> (Option<PickedJob>, Option<(Vec<KeyRange>, Seqno)>) {
         let mut running = self.running.lock();
         let version = self.versions.current();
         let oldest_read = self.live_snapshots().oldest();
@@ -507,12 +516,13 @@ impl BackgroundWork {
         };
         // A job under way may belong to a reported range, and more jobs may follow for it: keep the
         // report until none is left.
-        if !reported.is_empty() && !running.is_busy() && !job.as_ref().is_some_and(urgent) {
-            self.tombstone_reports.close(&reported, oldest_read);
-        }
-        let job = job?;
-        let ticket = running.begin(&job);
-        Some((version, job, ticket))
+        let is_answered =
+            !reported.is_empty() && !running.is_busy() && !job.as_ref().is_some_and(urgent);
+        let picked = job.map(|job| {
+            let ticket = running.begin(&job);
+            (version, job, ticket)
+        });
+        (picked, is_answered.then_some((reported, oldest_read)))
     }
 
     /// The factory of files that neither flush nor compaction writes: spilled write sets and loads.

@@ -1,9 +1,9 @@
 //! Keeps the log that a recovery would replay within `max_wal_size`.
 //!
-//! Two things hold log: memtables, which freeze when the log behind them reaches half of the limit
-//! ([`crate::write::Pipeline`]), and prepared transactions, which this module has logged again. A
-//! log archive that does not answer and a checkpoint under way hold log, too; they are no part of
-//! what a recovery replays.
+//! Two things keep log segments: memtables, which freeze when the log behind them reaches half of
+//! the limit ([`crate::write::Pipeline`]), and prepared transactions, which this module has logged
+//! again. An unreachable log archive and a checkpoint in progress keep segments, too, but a
+//! recovery does not replay these.
 
 use super::Db;
 use super::background::BackgroundWork;
@@ -16,13 +16,13 @@ use std::sync::atomic::Ordering;
 const PREPARED_SHARE: u64 = 4;
 
 impl BackgroundWork {
-    /// Logs prepared transactions again that hold more than half of the log's limit. Returns their
-    /// number.
+    /// Logs prepared transactions again that keep more than half of the log's limit from being
+    /// released. Returns their number.
     pub(super) fn bound_log(&self) -> Result<u64> {
         let Some((floor, prepared_bytes)) = self.pipeline.prepared_log() else {
             return Ok(0);
         };
-        // On a full disk, logging them again would take room first.
+        // Do nothing on a full disk: to log transactions again takes room before it gives any back.
         if self.health.is_full(Some(FullDisk::Log)) {
             return Ok(0);
         }

@@ -18,10 +18,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl Db {
-    /// Opens an ephemeral database in `dir`. What the directory had is removed.
+    /// Opens an ephemeral database in `dir`. Removes everything that the directory contained.
     ///
     /// # Errors
-    /// `Busy`, `NoSpace`, `Io`; `Unsupported` if the host has opened too many of them.
+    /// `Busy`, `NoSpace`, `Io`; `Unsupported` if the host has opened too many ephemeral databases.
     pub fn open_ephemeral(&self, dir: &Path) -> Result<Arc<Self>> {
         self.remove_ephemeral(dir)?;
         let host = self.options();

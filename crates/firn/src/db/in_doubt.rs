@@ -23,14 +23,15 @@ use std::sync::Arc;
 /// State of the host's server when it opens the engine.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ServerStart {
-    /// The server is starting, and will ask the engine for prepared transactions. If false, it is
-    /// running and asks no more.
+    /// Whether the server is starting, and will ask the engine for prepared transactions. If false,
+    /// the server is running already and does not ask any more.
     pub asks: bool,
-    /// The administrator told the server to commit or to roll back everything prepared
+    /// Whether the administrator told the server to commit or to roll back everything prepared
     /// (`--tc-heuristic-recover`).
     pub as_told: bool,
-    /// The index file of the server's binary log, if it keeps one. If the server was killed while
-    /// it wrote the last file named there, that file decides what it commits.
+    /// The index file of the server's binary log, if the server keeps a binary log. If the server
+    /// was killed while it wrote the last file named in the index, that file decides which
+    /// transactions the server commits.
     pub binlog_index: Option<PathBuf>,
 }
 
@@ -42,8 +43,8 @@ struct Undecided {
 
 impl Db {
     /// Commits or rolls back the transactions that earlier server runs prepared, as the binary logs
-    /// of those runs say. Leaves those to the server that it decides itself at this start, and
-    /// those with a client's xid. Call this before anything is prepared.
+    /// of those runs say. Leaves prepared two kinds of transactions: those that the server itself
+    /// decides at this start, and those with a client's xid. Call this before anything is prepared.
     ///
     /// # Errors
     /// `NotFound` if a needed binary log is missing or unreadable: the transactions that it would
@@ -69,7 +70,8 @@ impl Db {
         self.left_open(&open, start)
     }
 
-    /// Those of `xids` that their server run committed; `None` if the server decides them.
+    /// Returns those of `xids` that their server run committed; `None` if the server decides about
+    /// them.
     fn committed(
         &self,
         run: &ServerRun,
@@ -182,11 +184,11 @@ impl Db {
         Err(Error::new(ErrorKind::NotFound, message))
     }
 
-    /// Transactions prepared from now on belong to the server run that writes `binlog`, or to one
-    /// without a binary log.
+    /// Names, for transactions prepared from now on, the server run to which they belong: the one
+    /// that writes `binlog`, or one without a binary log.
     ///
     /// # Errors
-    /// Those of reading the file: the log goes on to name the run as before.
+    /// Those of reading the file: the log then continues to name the previous run.
     pub fn note_server_run(&self, binlog: Option<&Path>) -> Result<()> {
         let run = match binlog {
             None => ServerRun::NoBinlog,

@@ -1,4 +1,4 @@
-//! The log archive, and recovery to a point in it.
+//! The log archive, and recovery to a point in time from it.
 
 use super::Db;
 use super::background::BackgroundWork;
@@ -53,7 +53,7 @@ impl BackgroundWork {
 
     fn note_coverage(&self, archiver: &Archiver, every_us: u64) -> Result<()> {
         let (now, unused) = self.pipeline.quiet_moment(&|| self.env.wall_micros());
-        // The current millisecond is not over; more commits may still come in it.
+        // Exclude the current millisecond, in which more commits may still come.
         let until_ms = (now / 1000).saturating_sub(1);
         archiver.note_coverage(until_ms, unused, every_us)
     }

@@ -55,9 +55,9 @@ pub struct ReadOnlyTree {
     pub version: Arc<Version>,
 }
 
-/// The log, replayed on top of a tree.
+/// The log, replayed over the tree of files.
 pub struct ReadOnlyLog {
-    /// A read point on tree and log that shows all their commits.
+    /// A read point that shows all commits of the tree and the log.
     pub point: ReadPoint,
     /// Prepared transactions without an outcome, by xid.
     pub prepared: BTreeMap<Vec<u8>, Arc<Changes>>,
@@ -189,7 +189,7 @@ impl ReadOnlyDb {
         })
     }
 
-    /// The files of large transactions that the log names, as far as a damaged log can be read.
+    /// The files of large transactions that the log names. Reads a damaged log as far as possible.
     ///
     /// # Errors
     /// `Io`; `Unsupported` for a newer format. Damage of the log is passed over.
@@ -254,7 +254,7 @@ fn point_over(source: &FileSource, tree: &ReadOnlyTree, replayed: &Replayed) -> 
     let blobs = BlobStore::read_only(source.store().clone(), 0);
     blobs.set_moved(tree.state.blobs_moved.clone());
     let active = Memtable::with_capacity(replayed.queue.len() as u64 + 1, 0, 0);
-    // As an open does: an epoch may have begun behind the last commit.
+    // Continue above this seqno, as an open does: an epoch may have begun behind the last commit.
     let after = tree.state.identity.map_or(0, |identity| identity.after);
     let super_versions = SuperVersions::new(
         Arc::new(active),

@@ -16,9 +16,9 @@ use crate::write::Changes;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Writes the prepared transactions to the new log and takes the locks of their changes again.
-/// Durable on return in every flush mode, before a flush releases the old log. On a full disk the
-/// old segments stay pinned instead.
+/// Writes the prepared transactions to the new log and takes the locks of their changes again. On
+/// return the records are durable in every flush mode: a flush may release the old log soon after.
+/// On a full disk the old segments stay pinned instead.
 pub(super) fn relog(
     cx: &TransactionContext,
     catalog: &Catalog,
@@ -65,13 +65,14 @@ pub(super) fn relog(
             Changes::Batch(batch) => batch.for_each(|entry| locks.take(entry.user_key))?,
             Changes::Run(files) => locks.take_all(files)?,
         }
-        // Deleted and changed rows are listed, too. That does no harm: a scan meets them, and waits
-        // for their locks.
+        // List the keys of deleted and changed rows as well as of new ones. That does no harm: a
+        // scan that meets them waits for their locks.
         let mut keys = std::mem::take(&mut locks.keys);
         keys.sort_unstable();
         let inserting = cx.inserts.add_prepared(&locks.owner, keys);
         let recovered = PreparedTransaction {
             changes: Arc::clone(changes),
+            memory: changes.charge(&cx.write_sets),
             prepared,
             owner: Some(locks.owner),
             inserting,

@@ -31,15 +31,17 @@ pub struct Replayed {
     pub queue: Vec<Flushable>,
     /// Prepared transactions without an outcome, by xid.
     pub prepared: BTreeMap<Vec<u8>, Arc<Changes>>,
-    /// The server runs that prepared them, by xid, as far as the log names the runs.
+    /// The server runs that prepared the transactions in `prepared`, by xid, as far as the log
+    /// names the runs.
     pub runs: BTreeMap<Vec<u8>, Arc<ServerRun>>,
-    /// The log ends with a known server run: its next prepare record would belong to that run.
+    /// Whether the log ends with a known server run: its next prepare record would belong to that
+    /// run.
     pub names_run: bool,
     /// The first segment of the replay.
     pub first: SegmentId,
-    /// Above every file id that the log names, whether or not the files exist.
+    /// An id above every file id that the log names, whether or not the files exist.
     pub next_file_id: u64,
-    /// The last commit, in the files or in the log.
+    /// The seqno of the last commit, in the files or in the log.
     pub last_seqno: Seqno,
     /// Files of loads that the manifest lacks, by load. Only a recovery to a point finds any.
     pub loads: Vec<Vec<FileMeta>>,
@@ -249,7 +251,8 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Counts a record. Returns whether it lies before the point.
+    /// Counts a record. Returns whether the record lies before the recovery's point, so that it
+    /// must be replayed.
     fn counts(&mut self, segment: SegmentId) -> bool {
         if self.seen.0 != segment {
             self.seen = (segment, 0);
@@ -373,8 +376,8 @@ impl<'a> Replay<'a> {
         let mut needed = segment;
         match &self.run {
             Some((named_in, run)) => {
-                // Without the record that names the run, nobody would know whose transaction this
-                // is.
+                // Keep the segment whose record names the server run: otherwise a later recovery
+                // would not know which run prepared the transaction.
                 needed = needed.min(*named_in);
                 self.runs.insert(xid.to_vec(), Arc::clone(run));
             }
@@ -383,8 +386,8 @@ impl<'a> Replay<'a> {
         self.prepared.insert(xid.to_vec(), (needed, changes));
     }
 
-    /// Seqnos continue above `after` from here on, even if the epoch has no commit yet: nothing
-    /// that it writes may be taken for something of an earlier epoch.
+    /// Begins an epoch. Seqnos continue above `after`, even if the epoch has no commit yet: nothing
+    /// that the epoch writes may have a seqno of an earlier epoch.
     fn begin_epoch(&mut self, segment: SegmentId, epoch: u64, after: Seqno) -> Result<()> {
         let (last, _) = self.epoch.unwrap_or_default();
         if epoch > EPOCH_MAX || epoch < last || after > SEQNO_COMMITTED_MAX {
@@ -411,7 +414,7 @@ impl<'a> Replay<'a> {
         Ok(files)
     }
 
-    /// Queues the files of a commit on top, as the commit did.
+    /// Queues the files of a commit as the newest flushable, as the commit itself did.
     fn queue_run(&mut self, seqno: Seqno, files: Vec<FileMeta>, min_segment: SegmentId) {
         if seqno <= self.flushed_seqno {
             return;

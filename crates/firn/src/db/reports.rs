@@ -7,16 +7,16 @@ use crate::table::IndexSums;
 use crate::version::LEVELS;
 use crate::write::STALL_REASONS;
 
-/// What is stored of an index.
+/// One index of a table, with counts of its stored entries.
 #[derive(Debug, Clone)]
 pub struct IndexDetail {
     /// `database/table`.
     pub table: String,
     /// Name of the index.
     pub index: String,
-    /// Its id, by which files and locks name it.
+    /// Id of the index, by which files and locks name it.
     pub id: u64,
-    /// Whether rows may not agree in all its parts.
+    /// Whether the index is unique: no two rows have the same values in all declared parts.
     pub unique: bool,
     /// Whether it holds the rows.
     pub clustered: bool,
@@ -24,7 +24,7 @@ pub struct IndexDetail {
     pub parts: u64,
     /// Sums over files and memtables.
     pub sums: IndexSums,
-    /// The part of the entries that is in memtables.
+    /// Number of the entries that are in memtables.
     pub entries_in_memory: u64,
 }
 
@@ -35,7 +35,7 @@ pub struct FileReport {
     pub name: String,
     /// Level.
     pub level: u8,
-    /// Position of its run in the level, 0 for the newest.
+    /// Position of the file's run in the level, 0 for the newest run.
     pub run: u64,
     /// Stored bytes.
     pub size: u64,
@@ -43,7 +43,7 @@ pub struct FileReport {
     pub entries: u64,
     /// Deletions.
     pub deletes: u64,
-    /// Entries that a newer one of the same file hides.
+    /// Number of entries that a newer entry of the same file supersedes.
     pub superseded: u64,
     /// Bytes before compression.
     pub raw_bytes: u64,

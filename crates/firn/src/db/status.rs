@@ -7,7 +7,8 @@ use crate::write::STALL_REASONS;
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
 
-/// Counters since the database was opened, sizes in bytes; [`Self::commits`] counts differently.
+/// Counters since the database was opened, sizes in bytes. [`Self::commits`] is no counter, but the
+/// last seqno.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Metrics {
     /// Bytes written to files, those of the log included.
@@ -60,13 +61,13 @@ pub struct IndexReport {
     pub table: String,
     /// Name of the index.
     pub index: String,
-    /// Rows of the table, as commits count them.
+    /// Number of rows of the table, which each commit updates.
     pub rows: u64,
     /// Bytes of keys and values before compression.
     pub raw_bytes: u64,
     /// Bytes in files.
     pub stored_bytes: u64,
-    /// Bytes in blob files of its out-of-line values.
+    /// Bytes in blob files that the table's out-of-line values take.
     pub blob_bytes: u64,
 }
 
@@ -221,7 +222,7 @@ impl Db {
         text
     }
 
-    /// Bytes set aside for a full disk, and the target for them.
+    /// Bytes that the disk reserve has, and the bytes that it should have.
     pub fn reserve_bytes(&self) -> (u64, u64) {
         let reserve = self.work.versions.source().store().reserve();
         reserve.map_or((0, 0), |reserve| reserve.bytes())

@@ -19,9 +19,10 @@ const SECOND_US: u64 = 1_000_000;
 /// The age of the oldest snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SnapshotAge {
-    /// Time since it was taken, seconds; 0 if there is none.
+    /// Time since the snapshot was taken, seconds; 0 if there is none.
     pub seconds: u64,
-    /// Commits since then: the old versions of what they changed are kept.
+    /// Number of commits since the snapshot. The tree keeps the old versions of all keys that they
+    /// have changed.
     pub commits: u64,
 }
 
@@ -35,7 +36,8 @@ impl Db {
         self.cx.transactions.open()
     }
 
-    /// The SQL text that the session of a transaction executes, if it can be had at once.
+    /// The SQL text that the session of a transaction executes; `None` if it cannot be read without
+    /// a wait.
     pub fn statement_of(&self, transaction: &TransactionInfo) -> Option<String> {
         self.cx.locks.statement_of(&transaction.owner)
     }
@@ -100,7 +102,7 @@ impl Db {
         text
     }
 
-    /// Logs each deadlock from now on while the option says so.
+    /// Logs each deadlock that happens from now on, as long as the option for it is set.
     pub(super) fn log_deadlocks(self: &Arc<Self>) {
         let db = Arc::downgrade(self);
         self.cx.locks.on_deadlock(move |deadlock| {

@@ -13,14 +13,14 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-/// A buffer larger than this is freed after the read, bytes.
+/// Size of a thread's read buffer above which it is freed after the read, bytes.
 const KEPT_BUFFER: usize = 1 << 20;
 
 thread_local! {
     static BUFFER: RefCell<AlignedBuf> = RefCell::default();
 }
 
-/// A file opened for direct reads. It must not change while it is open.
+/// A file opened for direct reads. The file must not change while it is open.
 pub(super) struct DirectRead {
     file: Arc<File>,
     prefetched: Arc<Prefetcher>,

@@ -16,25 +16,25 @@ use std::time::Duration;
 pub enum CallClass {
     /// Opening for reading, listing, and reading.
     Read = 0,
-    /// Writing, durably or not; preallocating; punching and truncating.
+    /// Calls that write durably or not, preallocate, punch holes or truncate.
     Write = 1,
-    /// Syncing a file or a directory; the sync in a durable write and in preallocating.
+    /// Syncs of a file or a directory, also the sync in a durable write and in a preallocation.
     Sync = 2,
-    /// Creating or linking a file, creating a directory, reserving space.
+    /// Calls that create or link a file, create a directory, or reserve space.
     Create = 3,
     /// Renaming.
     Rename = 4,
     /// Removing.
     Remove = 5,
-    /// Every call that opens a file or a directory, for whatever purpose: also a sync of a
-    /// directory that is not [kept open](Env::keep_dir_open). Such a call counts in its other
-    /// class, too, if it passes this one.
+    /// Calls that open a file or a directory, for whatever purpose, including the sync of a
+    /// directory that is not [kept open](Env::keep_dir_open). A call that does not fail in this
+    /// class counts in its other class, too.
     Open = 6,
 }
 
 const CLASSES: usize = 7;
 
-/// A call that hangs this long panics: the test forgot to release it.
+/// Time after which a hanging call panics, because the test has forgotten to release it.
 const HANG_MAX: Duration = Duration::from_secs(120);
 
 /// How a call fails.
@@ -51,7 +51,7 @@ pub enum Errno {
     ProcessTableFull = 24,
     /// No space left on device.
     NoSpace = 28,
-    /// No error: the call panics, as a bug in the code around it would.
+    /// The call returns no error but panics, as a bug in the code around it would.
     Panic = 0,
 }
 
@@ -70,8 +70,8 @@ pub struct Fault {
 
 /// Wraps an environment and fails chosen calls. Clones share counters and faults.
 ///
-/// A failed write changes nothing. A durable write that fails at its sync leaves whole blocks
-/// written but not durable; a smaller write survives.
+/// A failed write changes nothing. The exception is a durable write that fails at its sync: whole
+/// blocks are then written but not durable, and a smaller write survives.
 #[derive(Clone)]
 pub struct FaultEnv {
     inner: Arc<dyn Env>,

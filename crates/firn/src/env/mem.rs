@@ -51,11 +51,11 @@ struct MemEnvShared {
     clock: AtomicU64,
     /// Number of random numbers drawn.
     drawn: AtomicU64,
-    /// Logs opened for direct I/O have sectors as their unit.
+    /// Whether logs opened for direct I/O are written in sectors instead of blocks.
     sectors: AtomicBool,
     /// Span files cannot punch holes.
     no_punch: AtomicBool,
-    /// This directory counts as a separate file system.
+    /// The directory that counts as a separate file system, if there is one.
     apart: Mutex<Option<PathBuf>>,
 }
 
@@ -66,11 +66,11 @@ struct MemEnvState {
     sync_points: u64,
     crash_at: Option<u64>,
     dead: bool,
-    /// Limit on the blocks of all files together.
+    /// Limit on the number of blocks that all files may take together.
     capacity: Option<usize>,
     /// Number of calls that needed more space.
     growths: u64,
-    /// The disk is full from this call on, as counted by `growths`.
+    /// Number of the call, as `growths` counts them, from which on the disk is full.
     full_at: Option<u64>,
 }
 

@@ -131,7 +131,7 @@ impl Env for PosixEnv {
         let before = taken(&file);
         let can = fallocate(&file, FallocateFlags::KEEP_SIZE, 0, bytes, path);
         if is_new && !matches!(can, Ok(true)) {
-            // The file is empty, so an error of the removal does no harm.
+            // The file is empty, so it does no harm if the removal fails.
             let _ = fs::remove_file(path);
         } else if taken(&file) != before {
             at(path, "sync", file.sync_all())?;

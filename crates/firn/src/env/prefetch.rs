@@ -55,13 +55,13 @@ impl std::fmt::Display for PrefetchMethod {
 pub struct PrefetchStats {
     /// Reads submitted.
     pub submitted: u64,
-    /// Reads that took their bytes from an announced read.
+    /// Reads that took their bytes from an announced read instead of the file.
     pub taken: u64,
     /// Announced reads dropped before all their bytes were taken.
     pub unused: u64,
 }
 
-/// Most reads of one submission. A longer list becomes several submissions.
+/// Largest number of reads in one submission. A longer list becomes several submissions.
 const READS_MAX: usize = 32;
 /// Longest announced read, bytes. Longer ones are not announced, and joins stop at this length.
 const PIECE_MAX: u64 = 1 << 20;
@@ -69,7 +69,7 @@ const PIECE_MAX: u64 = 1 << 20;
 /// Two announced ranges with at most this many bytes between them become one read.
 const GAP: u64 = 16 << 10;
 
-/// A range of a file that is read at once.
+/// A range of a file that one announced read covers.
 #[derive(Clone)]
 struct PrefetchExtent {
     file: Arc<File>,
@@ -129,7 +129,7 @@ impl PrefetchBatch {
         merge(&mut self.cached);
         for place in &self.cached {
             let len = NonZeroU64::new(place.bytes.end - place.bytes.start);
-            // The read that follows reports an error, if there is one.
+            // Ignore an error: if there is one, the read that follows meets and reports it.
             let _ = rustix::fs::fadvise(&place.file, place.bytes.start, len, Advice::WillNeed);
         }
         if let Some(prefetched) = &self.prefetched {

@@ -98,7 +98,7 @@ impl AppendFile for UnsyncedAppend {
     fn flush(&mut self) -> Result<()> {
         self.0.flush()
     }
-    /// Readers must see the bytes, as after a sync.
+    /// Flush the buffer, because readers must see the bytes, as after a sync.
     fn sync(&mut self) -> Result<()> {
         self.0.flush()
     }

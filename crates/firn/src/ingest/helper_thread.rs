@@ -1,4 +1,4 @@
-//! A background thread for work beside a statement.
+//! A background thread that works for a statement while the statement continues.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -8,11 +8,12 @@ use std::thread::JoinHandle;
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// One background thread for all callers, started by the first one. It does one piece of work at a
-/// time; a caller that finds it busy does its work itself.
+/// One background thread for all callers, started by the first one. The thread does one piece of
+/// work at a time; a caller that finds it busy does its work itself.
 ///
 /// Rejected: a thread for each piece of work. The allocator gives each thread its own heap and
-/// keeps the memory that it leaves: a quarter of a gigabyte for an INSERT of a million rows.
+/// keeps the memory of a thread that has ended: a quarter of a gigabyte for an INSERT of a million
+/// rows.
 #[derive(Default)]
 pub(super) struct HelperThread {
     busy: Arc<AtomicBool>,
@@ -63,7 +64,7 @@ fn start() -> Option<(SyncSender<Job>, JoinHandle<()>)> {
 }
 
 impl Drop for HelperThread {
-    /// Waits for the thread: the plugin's code may be unloaded next.
+    /// Waits for the thread to end, because the plugin's code may be unloaded next.
     fn drop(&mut self) {
         if let Some((jobs, thread)) = self.thread.get_mut().take() {
             drop(jobs);

@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// A list that came in order is handed over once it has this many bytes, or a quarter of the
-/// memory.
+/// Bytes from which on a list whose entries came in order is handed over. A quarter of the memory
+/// is the limit if that is less.
 const STREAM_BYTES: u64 = 2 << 20;
 
 /// Number of sorters that merge at the same time at the end.
@@ -24,8 +24,8 @@ const MERGES: usize = 2;
 /// Interval at which a waiting caller checks for interrupts and reports progress.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Paces a load that moves this many bytes; ends a wait once the flag is set. An error ends the
-/// load.
+/// A function that paces a load which moves this many bytes. It ends its wait once the flag is set.
+/// An error ends the load.
 pub type Pacer = Arc<dyn Fn(u64, &AtomicBool) -> Result<()> + Send + Sync>;
 
 /// The resources that a load may use.
@@ -269,7 +269,7 @@ impl Sorters {
         for sorter in self.sorters {
             let waiting = sorter.waiting();
             let mut here = before;
-            // Progress lags one step behind: `merged` is called after `pace`.
+            // The reported progress lags one step behind, because `merged` is called after `pace`.
             let seen = AtomicU64::new(before);
             let mut pace = |bytes| {
                 progress(seen.load(Ordering::Relaxed), total)?;

@@ -10,7 +10,7 @@ use crate::version::FileHandle;
 use std::fmt;
 use std::sync::Arc;
 
-/// The second one of two entries that violate uniqueness.
+/// The second of two entries that have the same unique part of the key.
 pub struct Duplicate {
     /// Number of the sorter.
     pub sorter: usize,
@@ -153,8 +153,8 @@ impl LoadOutput {
             })));
         }
         if self.entries > 0 && entry.user_key == self.last_key {
-            // A whole entry came twice, so its row did. The sorter of the clustered index reports
-            // that better.
+            // The same entry came twice, so its row came twice. The sorter of the clustered index
+            // finds that row and reports it better.
             self.twice = true;
             return Ok(());
         }

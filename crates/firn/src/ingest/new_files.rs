@@ -5,8 +5,9 @@ use crate::base::Result;
 use crate::version::{FileMeta, FileSource};
 use std::sync::Arc;
 
-/// Complete files that neither the log nor the manifest names. Dropping this removes them; many
-/// bytes are removed at the pace of paced deletion. [`Self::keep`] hands them over.
+/// Complete files that neither the log nor the manifest names. Dropping this value removes the
+/// files; if they have many bytes, at the pace of the delete pacer. [`Self::keep`] hands them over
+/// instead.
 pub struct NewFiles {
     ingest: Arc<Ingest>,
     files: Vec<FileMeta>,
@@ -43,7 +44,7 @@ impl NewFiles {
         self.ingest.versions.source().store().sync_dir()
     }
 
-    /// Moves the files that `take` accepts into a set of their own.
+    /// Moves the files that `take` accepts into a separate set.
     pub fn split_off(&mut self, take: impl Fn(&FileMeta) -> bool) -> NewFiles {
         let (taken, left) = std::mem::take(&mut self.files).into_iter().partition(take);
         self.files = left;

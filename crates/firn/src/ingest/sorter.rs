@@ -9,10 +9,11 @@ use crate::base::Result;
 use crate::base::memory_tracker::MemoryCharge;
 use std::sync::Arc;
 
-/// Most temporary files merged at once. More are first merged among themselves.
+/// Largest number of temporary files that are merged at once. If there are more, some are merged
+/// into one first.
 const FAN_IN: usize = 128;
 
-/// Entries between two calls of the caller's [`Pace`].
+/// Number of entries between two calls of the caller's [`Pace`].
 const PACE: u64 = 1024;
 
 /// The part of the key that must be unique in a sorter.
@@ -238,7 +239,7 @@ impl Sorter {
 /// Calls `pace` every [`PACE`] entries.
 struct Paced<'a, 'b> {
     pace: &'a mut (dyn FnMut(u64) -> Result<()> + 'b),
-    /// The bytes written were also read from files, so they count twice.
+    /// Whether the written bytes were read from files before, so that they count twice.
     reads: bool,
     seen: u64,
     last_bytes: u64,

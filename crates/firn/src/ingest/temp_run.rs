@@ -12,9 +12,9 @@ use crate::env::{AppendFile, PrefetchBatch, ReadFile};
 use crate::store::{FileId, FileKind, FileStore, file_name};
 use std::sync::Arc;
 
-/// Packed bytes from which a block ends. A larger entry makes a larger block.
+/// Number of packed bytes at which a block ends. An entry that is larger makes a larger block.
 pub(super) const BLOCK: usize = 64 << 10;
-/// Number of blocks that the reader announces ahead.
+/// Number of blocks for which the reader begins a prefetch ahead.
 const AHEAD: usize = 4;
 const CHECKSUM: usize = 8;
 

@@ -32,7 +32,7 @@ pub struct MergeIter<I> {
     /// The other positioned sources: a binary heap, ordered by the current direction.
     rest: Vec<Waiting>,
     backward: bool,
-    /// Scratch: the user key around which the direction changes.
+    /// Buffer for the user key around which the direction changes.
     pivot: Vec<u8>,
 }
 

@@ -10,22 +10,24 @@ use crate::base::{Error, ErrorKind, InternalIterator, Kind, Result, Seqno, Value
 use saved_entry::SavedEntry;
 use std::sync::Arc;
 
-/// Entries of one user key that are skipped one by one before a seek skips the rest.
+/// Number of older entries of one user key that a cursor skips one by one before it skips the rest
+/// with a seek.
 const SKIPS_BEFORE_SEEK: u32 = 8;
 
-/// Skipped entries between two calls of the interrupt.
+/// Number of skipped entries after which a cursor calls its interrupt function.
 const SKIPS_BETWEEN_CHECKS: u64 = 1024;
 
-/// With fewer rows ahead than this, finding them costs more than it saves.
+/// Number of rows ahead below which it costs more to find them than moving without checks saves.
 const AHEAD_MIN: u32 = 4;
 
-/// Keys that pass before the next attempt after too few rows ahead. Doubled at each failure.
+/// Number of keys that a cursor passes, after it has found too few rows ahead, before it asks
+/// again. Each failure doubles the number.
 const PAUSE_MIN: u32 = 4;
-/// Most keys that pass between two such attempts.
+/// Largest number of keys that a cursor passes before it asks for rows ahead again.
 const PAUSE_MAX: u32 = 64;
 
-/// Called now and then while entries are skipped. `true` ends the move with
-/// [`ErrorKind::Interrupted`].
+/// A function that a cursor calls now and then while it skips entries. If it returns `true`, the
+/// move ends with [`ErrorKind::Interrupted`].
 pub type Interrupt = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// Which versions a reader sees.
@@ -60,13 +62,14 @@ impl ReadAt {
         }
     }
 
-    /// A seek to this seqno finds the newest visible own write, or the newest committed version.
+    /// The seqno of a seek that finds the newest visible own write or, without one, the newest
+    /// committed version.
     fn newest_own(&self) -> Seqno {
         self.own_bound.max(SEQNO_COMMITTED_MAX)
     }
 
-    /// A seek to this seqno skips the invisible versions of the class of `seqno` (own or
-    /// committed), and no other version.
+    /// The seqno of a seek that skips invisible versions and no others: the invisible own writes if
+    /// `seqno` is that of an own write, otherwise the invisible committed versions.
     fn past_invisible(&self, seqno: Seqno) -> Seqno {
         if seqno & UNCOMMITTED_BIT != 0 {
             self.newest_own()
@@ -81,7 +84,8 @@ enum Position {
     Nowhere,
     /// On the entry of the inner cursor.
     Inner,
-    /// On `saved`; the inner cursor stands in front of all versions of that user key.
+    /// The cursor is on the copied entry in `saved`. The inner cursor stands in front of all
+    /// versions of that user key.
     Saved,
 }
 
@@ -117,12 +121,12 @@ pub struct MvccIter<I> {
     interrupt: Option<Interrupt>,
     tombstone_reports: Option<Arc<TombstoneReports>>,
     position: Position,
-    /// Rows ahead that are left behind the current one.
+    /// Number of rows ahead that the cursor has not passed yet.
     ahead: u32,
     /// Keys that pass before the cursor asks for rows ahead again.
     pause: u32,
     pause_next: u32,
-    /// Scratch. Forwards: the user key whose older versions are skipped.
+    /// In a forward move, the user key whose older versions are skipped.
     skip: Vec<u8>,
     saved: SavedEntry,
     tombstones: u64,

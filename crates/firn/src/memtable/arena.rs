@@ -5,20 +5,20 @@ use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
-/// Alignment of all pieces, bytes. All sizes are multiples of it.
+/// Alignment of all pieces, bytes. The size of each piece is a multiple of it.
 pub(super) const ALIGN: usize = 8;
 
 const FIRST_CHUNK: usize = 64 << 10;
 const CHUNK_MAX: usize = 1 << 20;
 
-/// Larger pieces get their own chunk, so they neither waste the rest of a chunk nor have to fit
-/// into one.
+/// A piece larger than this gets a chunk of its own, so that it neither wastes the rest of a chunk
+/// nor has to fit into one.
 const PIECE_MAX: usize = 16 << 10;
 
 struct Chunk {
     base: NonNull<u8>,
     len: usize,
-    /// Bytes handed out. It exceeds `len` after a piece did not fit.
+    /// Bytes handed out. Once a piece did not fit, the number exceeds `len`.
     used: AtomicUsize,
 }
 

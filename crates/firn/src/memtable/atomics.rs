@@ -1,4 +1,5 @@
-//! The atomics of the list: from the standard library, or from loom when a model checks the list.
+//! The atomics of the skiplist: from the standard library, or from loom when a model checks the
+//! skiplist.
 
 #[cfg(loom)]
 pub(super) use loom::sync::atomic::{AtomicPtr, AtomicUsize};

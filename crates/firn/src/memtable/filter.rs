@@ -51,8 +51,8 @@ impl Filter {
     }
 
     fn place(&self, hash: u64) -> (&Line, impl Iterator<Item = u32> + use<>) {
-        // The product's high half selects the line; nine bits each of a remixed hash select the
-        // bits.
+        // The high half of the product selects the line. Of a hash derived from `hash`, nine bits
+        // each select a bit in the line.
         let line = ((u128::from(hash) * self.lines.len() as u128) >> 64) as usize;
         let remixed = hash.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let bits = (0..PROBES).map(move |i| (remixed >> (i * 9 + 10)) as u32 & 511);

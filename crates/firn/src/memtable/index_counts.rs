@@ -108,11 +108,15 @@ impl IndexCountTable {
         (0..PROBES).map(move |i| (start + i) % SLOTS)
     }
 
+    /// The counts of an index. A free slot among its candidates proves that the index has no
+    /// counts in the map, since it would have claimed that slot: slots are never given back.
     pub(super) fn of(&self, index: IndexId) -> IndexCounts {
         let owner = u64::from(index) + 1;
         for slot in Self::places(index).map(|place| &self.slots[place]) {
-            if slot.owner.load(Ordering::Relaxed) == owner {
-                return slot.counts();
+            match slot.owner.load(Ordering::Relaxed) {
+                found if found == owner => return slot.counts(),
+                0 => return IndexCounts::default(),
+                _ => {}
             }
         }
         let overflow = self.overflow.lock();

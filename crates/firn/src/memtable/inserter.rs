@@ -10,17 +10,18 @@ use std::sync::atomic::Ordering;
 
 /// Inserts the entries of one batch into a memtable.
 ///
-/// It remembers its position in the list, so an entry that sorts right behind the previous one
-/// costs a comparison or two. It also sums up its inserts: all writers share the memtable's
-/// counters, so they change once per index of the batch instead of five times per entry. The
-/// counters are correct once the inserter is dropped, which must happen before the batch becomes
-/// visible.
+/// The inserter remembers its position in the list, so an entry that sorts right behind the
+/// previous one costs a comparison or two. It also sums up its inserts: all writers share the
+/// memtable's counters, so they change once per index of the batch instead of five times per entry.
+/// The counters are correct once the inserter is dropped, which must happen before the batch
+/// becomes visible.
 pub struct Inserter<'a> {
     memtable: &'a Memtable,
     splice: Splice<'a>,
     size: u64,
     entries: u64,
-    /// Smallest and largest seqno. While there is none, the first is larger than the second.
+    /// Smallest and largest seqno of the inserted entries. Before the first entry, the smallest is
+    /// larger than the largest.
     seqnos: (Seqno, Seqno),
     index: Option<IndexId>,
     counts: IndexCounts,
@@ -69,7 +70,7 @@ impl<'a> Inserter<'a> {
         }
         let mut blob_bytes = 0;
         if key.kind == Kind::PutBlobs {
-            // A malformed trailer is not reported here; reads and flushes of the entry report it.
+            // Ignore a malformed trailer here: reads and flushes of the entry report it.
             let _ = self.blobs.add_tail(value.tail);
             let _ = blob_ref::for_each(value.tail, |blob| blob_bytes += blob.span());
         }

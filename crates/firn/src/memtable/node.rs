@@ -63,7 +63,7 @@ struct Node {
     next: AtomicPtr<Node>,
     prefix: [u64; 2],
     trailer: u64,
-    /// A hint: some node before this one, usually the previous one.
+    /// A hint for moves backward: some node before this one, usually the previous one.
     prev: AtomicPtr<Node>,
     witness: Witness,
     key_len: u32,

@@ -11,7 +11,7 @@ use crate::base::{InternalKey, Kind, Seqno, Value};
 use std::cmp::Ordering;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// One entry in this many reaches the next level.
+/// Of the entries of each level, one in this many is also on the next level.
 const BRANCHING: u64 = 4;
 
 /// The concurrent ordered list.
@@ -39,7 +39,7 @@ const BRANCHING: u64 = 4;
 pub(super) struct Skiplist {
     /// Owns all nodes.
     arena: Arena,
-    /// Sorts before all entries; its key is never compared.
+    /// A node that sorts before all entries; its key is never compared.
     head: NodeRef<'static>,
     /// Approximate number of levels in use. Any value is correct; it only affects speed.
     height: AtomicUsize,
@@ -158,7 +158,8 @@ impl Skiplist {
                 if before.try_link(level, after, node) {
                     break;
                 }
-                // Another writer linked a node between the two.
+                // Another writer has linked a node between `before` and `after`, so walk from
+                // `before`.
                 let found = walk(before, level, &probe);
                 (splice.before[level], splice.after[level]) = found;
                 // That node may lie before the `after` of the level below, so the pairs may no
@@ -303,8 +304,8 @@ impl<'a> SkiplistIter<'a> {
     #[inline]
     pub(super) fn next(&self) -> Option<Self> {
         let (node, head) = (self.node.next(0)?, self.head);
-        // A merge reads rows of other sources before it needs the next one, so the prefetch has
-        // time.
+        // Prefetch the next node now: a merge reads rows of other sources before it needs that
+        // node, so the prefetch has time.
         node.prefetch_following();
         Some(Self { node, head })
     }

@@ -159,7 +159,7 @@ fn list_orders_like_the_model() {
     }
 }
 
-/// Small enough for an interpreter that checks the unsafe code.
+/// Few entries, so that the test also runs under an interpreter that checks the unsafe code.
 #[test]
 fn an_iterator_outlives_the_last_handle() {
     let memtable = Arc::new(Memtable::with_capacity(1, 7, 0));

@@ -12,16 +12,16 @@ use sources::RangeSources;
 /// Number of rows up to which an estimate is exact.
 pub const EXACT_ROWS: u64 = 100;
 
-/// From this many rows on, no block is read if the file indexes are precise enough.
+/// Number of rows from which on an estimate reads no block, if the file indexes are precise enough.
 const READ_ROWS: u64 = 4 * EXACT_ROWS;
 
 /// Before any block is read, bounds are close enough if they differ by at most this factor: their
 /// geometric mean is wrong by at most its square root.
 const FACTOR_UNREAD: f64 = 1.5;
-/// The same factor for bounds after the blocks at both ends of the range were read.
+/// As [`FACTOR_UNREAD`], after the blocks at both ends of the range were read.
 const FACTOR_READ: f64 = 2.0;
 
-/// Hidden versions and deletions that the first dive skips before it gives up, an estimate.
+/// Estimated number of hidden versions and deletions that the first dive skips before it gives up.
 const DIVE_SKIPS: u64 = 8 * EXACT_ROWS;
 
 /// Ranges of at most this many entries, and at most [`READ_BYTES`], are read as a whole, since
@@ -29,12 +29,12 @@ const DIVE_SKIPS: u64 = 8 * EXACT_ROWS;
 const READ_ENTRIES: u64 = 4096;
 /// Largest range that is read as a whole, bytes; see [`READ_ENTRIES`].
 const READ_BYTES: u64 = 2 << 20;
-/// This many entries of a memtable cost as much as one entry of a file: many are versions of one
-/// row, which the cursor skips with a seek.
+/// Number of memtable entries that cost as much as one entry of a file: many of them are versions
+/// of one row, which the cursor skips with a seek.
 const MEMTABLE_ENTRIES: u64 = 4;
 
-/// Hidden versions and deletions that a second dive skips, when there seem to be few rows among
-/// them.
+/// Number of hidden versions and deletions that a second dive skips, if there seem to be few rows
+/// among them.
 const DEEP_DIVE_SKIPS: u64 = 32 << 10;
 
 /// Estimates the rows of a range of one index: exact up to [`EXACT_ROWS`], within a factor of 1.5

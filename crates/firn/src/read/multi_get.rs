@@ -1,4 +1,4 @@
-//! Point reads of several keys, which read their blocks at the same time.
+//! Point reads of several keys, which start the reads of all their blocks at the same time.
 
 use super::super_version::SuperVersion;
 use crate::base::{InternalKey, Result, Seqno, Value};

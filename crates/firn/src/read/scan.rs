@@ -1,8 +1,9 @@
 //! The sources of a range read: own writes, memtables, and runs of files.
 //!
-//! A source that cannot contain the range is never opened. Bounds of files rule most runs out, the
-//! range of its index rules out a memtable. A run is one source however many files it has, and
-//! opens them one after the other, so the merge's width is the number of runs and not of files.
+//! A source that cannot contain the range is never opened. The bounds of its files exclude most
+//! runs, and the index of the range excludes memtables without entries of that index. A run is one
+//! source however many files it has, and opens them one after the other, so the width of the merge
+//! is the number of runs and not of files.
 
 use super::super_version::SuperVersion;
 use crate::base::key::index_id_of;

@@ -95,17 +95,17 @@ pub struct ReadPoint {
     pub seqno: Seqno,
 }
 
-/// The change of the database since a [`ReadPoint`] was taken.
+/// How the database has changed since a [`ReadPoint`] was taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Freshness {
     /// No change is visible.
     Latest,
-    /// Commits up to this seqno have become visible, and the point's own super version has all of
+    /// Commits up to this seqno have become visible. The super version of the read point has all of
     /// them.
     Newer(Seqno),
-    /// Another super version is current. The point's one may lack commits, even some up to the
-    /// point's own seqno: a commit that replaces the memtable can come between the two loads of a
-    /// point.
+    /// Another super version is current. The read point's own may lack commits, even some up to the
+    /// point's seqno: a commit that replaces the memtable can come between the two loads that take
+    /// a point.
     Replaced,
 }
 
@@ -167,6 +167,12 @@ impl SuperVersions {
         self.current.load_full()
     }
 
+    /// Calls `f` with the current super version, which is pinned only meanwhile. Unlike
+    /// [`Self::pin`], it changes no reference count that all sessions share.
+    pub fn with_current<R>(&self, f: impl FnOnce(&SuperVersion) -> R) -> R {
+        f(&self.current.load())
+    }
+
     /// Seqno of the last visible commit.
     pub fn visible(&self) -> Seqno {
         self.visible.load(Ordering::Acquire)
@@ -183,9 +189,9 @@ impl SuperVersions {
         }
     }
 
-    /// As [`Self::latest`], with a view that has all commits up to the seqno. A point of `latest`
-    /// may lack one: a commit that replaces the memtable can come between its two loads. A reader
-    /// that later asks for commits above the seqno would overlook that one.
+    /// As [`Self::latest`], but the super version has all commits up to the seqno. A point of
+    /// `latest` may lack one: a commit that replaces the memtable can come between its two loads. A
+    /// reader that later searches only for commits above the seqno would overlook that commit.
     pub fn latest_complete(&self) -> ReadPoint {
         loop {
             let point = self.latest();
@@ -211,7 +217,8 @@ impl SuperVersions {
         } else if seqno > point.seqno {
             Freshness::Newer(seqno)
         } else {
-            // The log has failed, and commits that it may have lost are hidden again.
+            // The visible seqno has fallen: the log has failed, and commits that it may have lost
+            // are hidden again.
             Freshness::Replaced
         }
     }
@@ -280,7 +287,8 @@ impl SuperVersions {
             generation: current.generation + 1,
             ..next(&current)
         });
-        // One super version that is held for long must not make the list grow.
+        // Drop all super versions without readers, not only the oldest: one that is held for long
+        // must not make the list grow.
         held.retain(|held| held.super_version.strong_count() > 0);
         held.push_back(TrackedSuperVersion::of(&next));
         let generation = next.generation;

@@ -143,10 +143,10 @@ impl RowLayout {
 
     /// Encodes the row in `record` and appends it to `head` and `tail`.
     ///
+    /// # Safety
     /// For each stored blob column of `record` that is neither NULL nor empty, the pointer must
     /// point to at least as many bytes as the column's length says. They must be readable and
     /// unchanged while `record` is borrowed.
-    /// borrowed.
     ///
     /// # Errors
     /// `InvalidArgument` if `record` is too short or a length in it exceeds its maximum.

@@ -56,10 +56,12 @@ impl StoredCodec {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Tuning {
     pub(super) plane_layout: PlaneLayout,
-    /// ZSTD looks only for matches of at least [`LONG_MATCH`] bytes. Random digits and codes have
-    /// many short matches by chance, and encoding such a match takes more bytes than it saves.
+    /// Whether ZSTD looks only for matches of at least [`LONG_MATCH`] bytes. Random digits and
+    /// codes have many short matches by chance, and encoding such a match takes more bytes than it
+    /// saves.
     pub(super) long_matches: bool,
-    /// The value tails begin a ZSTD block of their own, which has entropy tables of its own.
+    /// Whether the value tails begin a ZSTD block of their own, which has entropy tables of its
+    /// own.
     pub(super) cut: bool,
 }
 

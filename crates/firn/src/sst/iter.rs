@@ -35,7 +35,7 @@ pub struct SstIter {
     /// up.
     partition: Option<(u32, Arc<Partition>)>,
     cursor: BlockIter,
-    /// The current block was found in the cache. Set only without `fill_cache`.
+    /// Whether the current block was found in the cache. Set only without `fill_cache`.
     cached: bool,
     /// Offset at which the next block of a forward scan begins, and the number of blocks that were
     /// entered in a row since the scan began.

@@ -49,12 +49,13 @@ pub struct Properties {
     pub per_index: Vec<IndexStats>,
     /// Sketches of each index, by ascending index id. Indexes without sketches are left out.
     pub(super) sketches: Vec<IndexSketches>,
-    /// The stored seqnos are not those of commits. The commit that makes the file visible gives all
-    /// entries its own seqno; the manifest has that seqno, and [`crate::sst::OpenHints`] hands it
-    /// to the reader.
+    /// Whether the stored seqnos are not those of commits. The commit that makes the file visible
+    /// gives all entries its own seqno; the manifest has that seqno, and [`crate::sst::OpenHints`]
+    /// hands it to the reader.
     pub external_seqno: bool,
-    /// A bulk load or an index build wrote the file before its rows were visible. If the catalog
-    /// has their index, the rows are committed; a repair then takes them as committed at seqno 0.
+    /// Whether a bulk load or an index build wrote the file before its rows were visible. If the
+    /// catalog has their index, the rows are committed; a repair then takes them as committed at
+    /// seqno 0.
     pub loaded: bool,
     /// Values that higher layers store in the file, by name.
     pub user: BTreeMap<String, Vec<u8>>,

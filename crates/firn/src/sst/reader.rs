@@ -38,7 +38,7 @@ pub struct BlockInfo<'a> {
     pub min_seqno: Seqno,
     /// Largest seqno of the entries as a reader sees them.
     pub max_seqno: Seqno,
-    /// All stored seqnos of the block are 0, whether or not the file has an external seqno.
+    /// Whether all stored seqnos of the block are 0, with or without an external seqno of the file.
     pub zeroed: bool,
 }
 

@@ -135,7 +135,7 @@ impl DiskReserve {
         let made = {
             let _naming = self.naming[part as usize].lock();
             let aside = self.path(part);
-            // A crash between the two steps of `keep_replaced` leaves two names of one file.
+            // A crash between the two steps of `keep_replaced` leaves one file with two names.
             if part == ReservePart::Current && self.env.links(&aside).is_ok_and(|names| names > 1) {
                 self.env.remove(&aside)?;
             }
@@ -166,29 +166,32 @@ impl DiskReserve {
         Ok(renamed.is_ok())
     }
 
-    /// As [`Self::give_back`], for a file that nothing needs any more, unless the part is there.
-    /// Returns whether the part has it now. Otherwise the caller removes the file.
+    /// As [`Self::give_back`], for a file that nothing needs any more. Does nothing if the reserve
+    /// has the part already. Returns whether the reserve has taken the file; otherwise the caller
+    /// removes the file.
     pub fn inherit(&self, part: ReservePart, path: &Path) -> bool {
         let missing = self.len_of(part).is_ok_and(|len| len.is_none());
         let bytes = self.env.usage(path).map_or(0, |usage| usage.allocated);
         missing && bytes > 0 && self.give_back(part, path, bytes).is_ok()
     }
 
-    /// Before the file at `path` is replaced by a rename: gives it the name of a part, too, unless
-    /// the part is there. So its room is never free. [`Self::replaced`] follows the rename; until
-    /// then both names are one file, which nobody may write to.
+    /// Prepares for the replacement of the file at `path` by a rename: gives the file the name of a
+    /// part, too, unless the reserve has that part. So other programs cannot take the room of the
+    /// replaced file. [`Self::replaced`] follows the rename; until then both names are one file,
+    /// which nobody may write to.
     pub fn keep_replaced(&self, part: ReservePart, path: &Path) -> bool {
         let _naming = self.naming[part as usize].lock();
         self.env.link(path, &self.path(part)).is_ok()
     }
 
-    /// The file that [`Self::keep_replaced`] has kept was replaced under its first name.
+    /// Notes that the file which [`Self::keep_replaced`] has kept was replaced under its first
+    /// name, so that it now belongs to the reserve alone.
     pub fn replaced(&self, part: ReservePart) {
         let bytes = self.env.usage(&self.path(part));
         self.set_there(part, bytes.map_or(0, |usage| usage.allocated));
     }
 
-    /// Renames the file at `path`, which has `bytes` of the disk, to that of a part.
+    /// Renames the file at `path`, which takes `bytes` on the disk, to the name of a part.
     ///
     /// # Errors
     /// Those of the rename.

@@ -27,7 +27,8 @@ impl Table {
         }
     }
 
-    /// Notes that a row with this value was written: later values are larger, also after a restart.
+    /// Notes that a row with this value was written, so that values handed out later are larger,
+    /// also after a restart.
     pub fn use_autoincrement(&self, txn: &mut Transaction, value: u64) {
         let current = self.current();
         let raised = current.autoincrement.raise(value);
@@ -74,8 +75,8 @@ impl Table {
     }
 }
 
-/// The counter that makes `next` the next value. A counter holds the last value used, which is at
-/// least `largest`, the largest value in any row.
+/// The counter value after which `next` is the next AUTO_INCREMENT value. A counter holds the last
+/// value used, so the result is at least `largest`, the largest value in any row.
 pub(super) fn last_used(next: u64, largest: u64) -> u64 {
     next.saturating_sub(1).max(largest)
 }

@@ -13,8 +13,8 @@ use crate::rowcode::{ColumnKind, DecodePlan, OutOfLineColumn, RowFormat};
 use crate::txn::Transaction;
 use std::sync::atomic::Ordering;
 
-/// A VARCHAR whose maximum length is smaller never goes out of line: a reference would save too
-/// little.
+/// A VARCHAR column with a smaller maximum length keeps its values in the row: a reference would
+/// save too little.
 const VARCHAR_MIN: u32 = 256;
 
 /// A value of at least so many bytes goes out of line whatever the threshold, because the row must
@@ -224,7 +224,7 @@ struct WantedPart {
     part: PartialColumn,
 }
 
-/// The part of one value that is read.
+/// The part of one out-of-line value that a read fetches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ValueNeed {
     All,
@@ -249,7 +249,7 @@ impl ValueNeed {
         }
     }
 
-    /// Bytes to read from the beginning of the value; `None` if no read is needed.
+    /// Number of bytes to read from the beginning of the value; `None` if no read is needed.
     fn bytes(self) -> Option<u64> {
         match self {
             Self::All => Some(u64::MAX),
@@ -262,7 +262,7 @@ impl ValueNeed {
 /// Decodes rows and reads their values that lie out of line.
 pub(super) struct RowReader {
     plan: DecodePlan,
-    /// Columns of which a part suffices. All other columns are read whole.
+    /// Columns of which only a part of the value is read. All other columns are read whole.
     parts: Vec<WantedPart>,
     wanted: Vec<OutOfLineColumn>,
     scratch: BlobBuf,
@@ -302,9 +302,8 @@ impl RowReader {
         Ok(())
     }
 
-    /// From now on, reads values whole, because the row may be updated. The exception are BLOBs of
-    /// which only the length is wanted: [`Table::update`] keeps the stored reference to such a
-    /// value.
+    /// From now on, reads values whole, because the row may be updated. The exception is a BLOB of
+    /// which only the length is wanted: [`Table::update`] keeps the stored reference to its value.
     pub(super) fn keep_unread(&mut self) {
         self.parts
             .retain(|of| of.is_blob && of.part.prefix == 0 && of.part.length);
@@ -371,8 +370,8 @@ impl RowReader {
         }
         for column in self.wanted.drain(..) {
             self.scratch.clear();
-            // A value that is copied into the record is needed only until then, so its buffer is
-            // reused.
+            // The bytes of a value that is copied into the record are needed only until the copy,
+            // so their buffer is reused.
             let buf = match column.is_copied() {
                 true => &mut self.scratch,
                 false => &mut *blobs,

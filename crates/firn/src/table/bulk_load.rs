@@ -16,10 +16,11 @@ use crate::blob::TransactionBlobs;
 use crate::catalog::{autoincrement_counter, hidden_row_counter};
 use crate::ingest::{Duplicate, IndexLoad, LoadEntry, LoadFailure, LoadProgress, Uniqueness};
 use crate::txn::{LockOwner, TransactionContext};
+use arc_swap::Guard;
 use std::sync::Arc;
 
-/// Loads of one session that get threads of their own. Further loads (of a table with many
-/// partitions) work in the session's thread.
+/// Number of loads of one session that get threads of their own. Further loads (of a table with
+/// many partitions) work in the session's thread.
 const THREADS_MAX: usize = 8;
 
 /// A bulk load of one table that has begun.
@@ -41,9 +42,9 @@ struct SortedLoad {
     /// For each sorter, the number of the index whose entries it sorts; `None` for the rows.
     indexes: Vec<Option<usize>>,
     load: Option<IndexLoad>,
-    /// The largest hidden row id of a loaded row, and in the next field the largest AUTO_INCREMENT
-    /// value; 0 if there is none.
+    /// The largest hidden row id of a loaded row; 0 if there is none.
     row_id: u64,
+    /// The largest AUTO_INCREMENT value of a loaded row; 0 if there is none.
     autoincrement: u64,
     rows: u64,
     row_key: Vec<u8>,
@@ -53,8 +54,9 @@ struct SortedLoad {
 }
 
 impl BulkLoad {
-    /// Begins to load `table`; the session already has `others` loads. Duplicates may be found only
-    /// at the end; with `one_by_one` each row is accepted or refused at once.
+    /// Begins to load `table`, for a session that has `others` other loads. Without `one_by_one`, a
+    /// duplicate may be reported only at the end of the load; with it, each row is accepted or
+    /// refused at once.
     ///
     /// # Errors
     /// If the system has no thread left.
@@ -160,7 +162,7 @@ impl SortedLoad {
         owner: &LockOwner,
         others: usize,
     ) -> Result<Self> {
-        let current = table.current();
+        let current = Guard::into_inner(table.current());
         let mut limits = cx.loads.limits();
         limits.threads &= others < THREADS_MAX;
         limits.interrupted = owner.interrupt_flag();

@@ -11,7 +11,8 @@ use crate::txn::{Isolation, LockOwner, Transaction, TransactionContext};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Approximate bytes of rows in one commit; fewer if the limit for a transaction's memory is small.
+/// Approximate bytes of the rows in one commit. A commit takes fewer if the limit for a
+/// transaction's memory is small.
 const PIECE_BYTES: u64 = 4 << 20;
 
 /// A row-by-row load that has begun.

@@ -19,7 +19,7 @@ use crate::rowcode::RowFormat;
 use crate::sst::IndexStats;
 use std::sync::Arc;
 
-/// Problems that are listed in words; further ones are only counted.
+/// Number of problems that a report describes in words. Further problems are only counted.
 const PROBLEMS_MAX: usize = 100;
 
 /// Result of a check of a table.
@@ -58,12 +58,13 @@ pub(super) struct CheckedTable<'a> {
 /// A secondary index.
 pub(super) struct Secondary<'a> {
     pub(super) index: &'a IndexInfo,
-    /// Whether its keys can be computed here: from stored columns, with known collations. Virtual
-    /// columns are not in the stored row, so only the server could compute such a key.
+    /// Whether the keys of the index can be computed without the server: from stored columns, with
+    /// known collations. A stored row does not contain virtual columns, so only the server could
+    /// compute a key of these.
     pub(super) computable: bool,
 }
 
-/// A set of keys: how many, and the sum of their hashes.
+/// The hash of a set of keys: the number of keys, and the sum of their hashes.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct KeySetHash(u64, u64);
 
@@ -108,7 +109,8 @@ impl Table {
         let mut report = CheckReport::default();
         subject.check_files(&mut report)?;
         match subject.check_entries(extended, &mut report) {
-            // The check of the files has reported this damage.
+            // Ignore an error of damage here if the check of the files has already reported a
+            // problem.
             Err(error) if error.is_corruption() && report.problem_count > 0 => {}
             checked => checked?,
         }

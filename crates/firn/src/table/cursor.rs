@@ -34,8 +34,8 @@ use crate::txn::Transaction;
 use gaps::{GapScan, GapStep};
 use std::sync::Arc;
 
-/// Entries that a move passes over, because others have locked them or their rows are gone, between
-/// two checks for a kill.
+/// Number of entries that a move passes over before it checks again for a kill. It passes an entry
+/// over if another transaction has locked it, or if its row is gone.
 const PASSED_UNASKED: u32 = 1024;
 
 /// The entry that a seek looks for. "The prefix" is the encoded key that the seek is given.
@@ -86,13 +86,16 @@ pub struct Cursor {
     /// Where the last seek began: forward at this key, backward below it, or at the end if it is
     /// empty.
     sought: Vec<u8>,
-    /// No entry has been passed since the last seek.
+    /// Whether the scan has passed no entry since the last seek.
     at_start: bool,
-    /// [`Self::park`] has closed the scan. The next move opens it again, after (or before) the last
-    /// entry.
+    /// Whether the last seek found no row, so that the position lies where it began. The next move
+    /// goes on from there, as in InnoDB; HANDLER … READ does so.
+    missed: bool,
+    /// Whether [`Self::park`] has closed the scan. The next move opens the scan again, after (or
+    /// before) the last entry.
     parked: bool,
     ahead: RowPrefetch,
-    /// The last seek was [`SeekMode::AtOrAfter`] with a whole key of the clustered index.
+    /// Whether the last seek was [`SeekMode::AtOrAfter`] with a whole key of the clustered index.
     finds_row_key: bool,
     gaps: GapScan,
 }
@@ -109,6 +112,7 @@ impl Cursor {
             seeks: 0,
             sought: Vec::new(),
             at_start: true,
+            missed: false,
             parked: false,
             ahead: RowPrefetch::new(),
             finds_row_key: false,
@@ -126,19 +130,20 @@ impl Cursor {
         self.gaps.close();
         self.end.clear();
         self.seeks = 0;
+        self.missed = false;
         self.parked = false;
         self.fetch.reset(index, mode, wait)
     }
 
     /// Turns semi-consistent reading on or off, for updates and deletes that release the locks of
-    /// rows that do not match. It returns a row that another transaction has locked as it was last
-    /// committed. If that row matches, the caller moves on as usual: the move returns the same row
-    /// again, after it has waited for the lock.
+    /// rows that do not match. A semi-consistent read returns a row that another transaction has
+    /// locked as the row was last committed. If that row matches, the caller moves on as usual: the
+    /// move returns the same row again, after it has waited for the lock.
     pub fn set_semi_consistent(&mut self, on: bool) {
         self.fetch.lock_mut().set_semi_consistent(on);
     }
 
-    /// Whether the row last read was shown without its lock.
+    /// Whether the last read returned its row as last committed, without a lock on it.
     pub fn was_semi_consistent(&self) -> bool {
         self.fetch.lock().has_shown()
     }
@@ -234,14 +239,30 @@ impl Cursor {
         mode: SeekMode,
         record: &mut [u8],
     ) -> Result<bool> {
+        let found = self.seek_entry(txn, key, mode, record)?;
+        self.missed = !found;
+        Ok(found)
+    }
+
+    fn seek_entry(
+        &mut self,
+        txn: &mut Transaction,
+        key: KeyImage<'_>,
+        mode: SeekMode,
+        record: &mut [u8],
+    ) -> Result<bool> {
         self.parked = false;
         let complete = self.set_prefix(key)?;
         if complete && mode == SeekMode::Exact && self.fetch.on_clustered() {
-            // There is at most one such row, so a point read finds it without an iterator. A later
-            // move opens an iterator at the row's key.
+            // A whole key of the clustered index has at most one row, so a point read finds it
+            // without an iterator. A later move opens an iterator at the row's key.
             self.scan.close();
             self.fetch.set_row_key(&self.prefix);
-            return self.row(txn, true, record);
+            let found = self.row(txn, true, record)?;
+            if !found {
+                copy(&mut self.sought, &self.prefix);
+            }
+            return Ok(found);
         }
         let exact = matches!(mode, SeekMode::Exact | SeekMode::LastWithPrefix);
         let narrow = exact && self.seeks == 0 && !self.locks_gaps(txn);
@@ -256,7 +277,10 @@ impl Cursor {
         self.open(txn, narrow)?;
         let (sought, forward) = match mode {
             SeekMode::Exact | SeekMode::AtOrAfter | SeekMode::Prefix => (&self.prefix, true),
-            SeekMode::After if self.successor.is_empty() => return Ok(false),
+            SeekMode::After if self.successor.is_empty() => {
+                self.sought.clear();
+                return Ok(false);
+            }
             SeekMode::After => (&self.successor, true),
             SeekMode::Before => (&self.prefix, false),
             SeekMode::LastWithPrefix | SeekMode::LastAtOrBefore => (&self.successor, false),
@@ -276,7 +300,9 @@ impl Cursor {
         self.bound_to_index();
         self.open(txn, false)?;
         copy(&mut self.sought, &index_prefix(self.fetch.index().id()));
-        self.begin(txn, true, false, record)
+        let found = self.begin(txn, true, false, record)?;
+        self.missed = !found;
+        Ok(found)
     }
 
     /// Reads the row of the last entry.
@@ -289,7 +315,9 @@ impl Cursor {
         self.bound_to_index();
         self.open(txn, false)?;
         self.sought.clear();
-        self.begin(txn, false, false, record)
+        let found = self.begin(txn, false, false, record)?;
+        self.missed = !found;
+        Ok(found)
     }
 
     /// Reads the row of the next entry.
@@ -297,8 +325,10 @@ impl Cursor {
     /// # Errors
     /// Those of [`Self::seek`].
     pub fn next(&mut self, txn: &mut Transaction, record: &mut [u8]) -> Result<bool> {
-        let glides =
-            self.fetch.is_plain() && self.scan.reaches_on() && self.scan.entries_mut().rows_ahead();
+        let glides = self.fetch.is_plain()
+            && !self.missed
+            && self.scan.reaches_on()
+            && self.scan.entries_mut().rows_ahead();
         if glides {
             self.scan.entries_mut().next_unchecked();
             self.fetch
@@ -309,7 +339,9 @@ impl Cursor {
             true => self.again(txn, true)?,
             false => self.step(txn, true)?,
         };
-        self.settle(txn, found, true, false, record)
+        let found = self.settle(txn, found, true, false, record)?;
+        self.missed &= !found;
+        Ok(found)
     }
 
     /// Reads the row of the previous entry.
@@ -321,7 +353,9 @@ impl Cursor {
             true => self.again(txn, false)?,
             false => self.step(txn, false)?,
         };
-        self.settle(txn, found, false, false, record)
+        let found = self.settle(txn, found, false, false, record)?;
+        self.missed &= !found;
+        Ok(found)
     }
 
     /// Reads the row of the next entry if its key starts with `key`.
@@ -338,8 +372,8 @@ impl Cursor {
         let found = if self.has_shown() {
             self.again(txn, true)?
         } else if self.scan.is_narrow() && !self.parked {
-            // A narrow scan has all entries with the prefix, so there is no need to open a wider
-            // one.
+            // A narrow scan has all entries with the prefix, so the next entry with the prefix
+            // needs no wider scan.
             self.at_start = false;
             self.pass(txn, true)?
         } else {
@@ -361,7 +395,12 @@ impl Cursor {
     ) -> Result<bool> {
         if self.fetch.on_clustered() {
             self.fetch.row_key_of(key.image)?;
-            return self.row(txn, true, record);
+            let found = self.row(txn, true, record)?;
+            self.missed = !found;
+            if !found {
+                copy(&mut self.sought, self.fetch.row_key());
+            }
+            return Ok(found);
         }
         self.seek(txn, key, SeekMode::Exact, record)
     }
@@ -394,14 +433,14 @@ impl Cursor {
         self.fetch.unlock_row(txn);
     }
 
-    /// Forgets that the row last read is to be validated, if reading it has noted it: it does not
-    /// match. Locks are not concerned.
+    /// Removes the row last read from the validation set, if reading the row has added it, because
+    /// the row does not match. Has no effect on locks.
     pub fn forget_row(&mut self, txn: &mut Transaction) {
         self.fetch.forget_row(txn);
     }
 
-    /// Reads the row whose key `fetch` was given. `sought` says that the key comes from the
-    /// statement: a locking read then locks the gap around this key if there is no row.
+    /// Reads the row whose key was passed to `fetch` before. `sought` says that the key comes from
+    /// the statement: a locking read then locks the gap around this key if there is no row.
     fn row(&mut self, txn: &mut Transaction, sought: bool, record: &mut [u8]) -> Result<bool> {
         if !self.fetch.is_locking() {
             self.pin(txn)?;
@@ -417,8 +456,8 @@ impl Cursor {
         Ok(found)
     }
 
-    /// Pins the read point of a snapshot read. It must not be older than the index, which would
-    /// lack entries of older rows.
+    /// Pins the read point of a snapshot read, and checks that the point is not older than the
+    /// index: an older point would see rows without entries in the index.
     fn pin(&self, txn: &mut Transaction) -> Result<()> {
         match self.fetch.notes() {
             true => txn.pin_for_validation(),
@@ -439,8 +478,8 @@ impl Cursor {
         Ok(txn.pinned().clone())
     }
 
-    /// Bounds the scan to the index, up to `end` if that is set. A locking scan has no such end,
-    /// because it reads on to the first entry beyond the range.
+    /// Bounds the scan to the index, and to keys below `end` if that is set. A locking scan ignores
+    /// `end`, because it reads on to the first entry beyond the range.
     fn bound_to_index(&mut self) {
         self.gaps.turn(self.fetch.is_locking());
         let end = if self.gaps.is_on() {
@@ -494,6 +533,9 @@ impl Cursor {
     /// Moves one entry on. A narrow scan, or one that an earlier statement parked, is opened again
     /// from the last entry.
     fn step(&mut self, txn: &mut Transaction, forward: bool) -> Result<bool> {
+        if self.missed {
+            return self.step_from_sought(txn, forward);
+        }
         self.at_start = false;
         if !self.parked && self.scan.reaches_on() {
             return self.pass(txn, forward);
@@ -511,6 +553,23 @@ impl Cursor {
             true => Resume::Above(last),
             false => Resume::Below(last),
         })
+    }
+
+    /// Moves to the first entry at which a scan in this direction from the place of the last seek
+    /// begins.
+    #[cold]
+    fn step_from_sought(&mut self, txn: &mut Transaction, forward: bool) -> Result<bool> {
+        self.at_start = true;
+        self.parked = false;
+        self.finds_row_key = false;
+        self.bound_to_index();
+        self.open(txn, false)?;
+        self.gaps.restart();
+        match (forward, self.sought.is_empty()) {
+            // The last seek began at the end of the index.
+            (true, true) => Ok(false),
+            _ => self.scan.seek(Self::start(&self.sought, forward)),
+        }
     }
 
     /// Whether the row last read was shown without its lock, and the scan is still open at it.
@@ -620,7 +679,8 @@ impl Cursor {
             if (waited || gone) && self.is_outdated(txn) {
                 found = self.go_back(txn, forward)?;
                 if has_row && found && self.scan.entries().user_key() == self.fetch.last_entry() {
-                    // No entry was committed between the one passed before and this one.
+                    // No transaction has committed an entry between the entry passed before and
+                    // this one.
                     return Ok(true);
                 }
                 if has_row {

@@ -38,18 +38,22 @@ use crate::keycode::KeyCodec;
 use key_map::KeyMap;
 use std::sync::Arc;
 
-/// The foreign keys of an open table, on either side. They are resolved with the ids of the table,
-/// so with each generation of the catalog.
+/// The foreign keys of an open table, both those of which it is the referencing table and those
+/// that refer to it. They are resolved with the ids of the table, again for each generation of the
+/// catalog.
 pub(crate) struct ForeignKeys {
-    /// Those of which the table is the referencing one, by name.
+    /// Foreign keys of which the table is the referencing one, by name.
     own: Vec<OwnKey>,
-    /// Those that refer to the table and find an index of it, by their ids.
+    /// Foreign keys that refer to the table and find an index of it, ordered by their ids.
     referencing: Vec<ReferencingKey>,
-    /// A foreign key refers to the table, be there an index or not.
+    /// Whether a foreign key refers to the table, even if the table has no index for it.
     is_referenced: bool,
+    /// Why the foreign keys could not be resolved. Writes that would have to look at them fail:
+    /// those of an earlier generation may lead to indexes that are gone.
+    failure: Option<Error>,
 }
 
-/// A foreign key as an error names it.
+/// A foreign key by the names that an error message needs.
 #[derive(PartialEq, Eq)]
 pub(super) struct KeyName {
     /// The referencing table.
@@ -60,27 +64,27 @@ pub(super) struct KeyName {
 /// A foreign key of this table.
 struct OwnKey {
     name: Arc<KeyName>,
-    /// Number of the index that begins with the columns; `None` if there is none, which only DDL
-    /// without checks can achieve.
+    /// Number of the index that begins with the columns of the foreign key; `None` if there is
+    /// none, which only DDL without foreign key checks can achieve.
     index: Option<usize>,
     /// Positions of the columns.
     columns: Vec<usize>,
     parent: Parent,
     inherited: bool,
-    /// Finds NULLs in keys of the own index.
+    /// Finds NULLs in keys of the referencing table's index.
     nulls: Option<KeyCodec>,
 }
 
 /// The referenced table of a foreign key.
 enum Parent {
-    /// There is no such table, or it has no index for the foreign key.
+    /// The referenced table does not exist, or it has no index for the foreign key.
     Missing,
     /// A copying ALTER is replacing the table that has this clustered index.
     Swapping(IndexId),
     Found(ReferencedIndex),
 }
 
-/// What the columns of a foreign key are in an index of the referenced table.
+/// How the columns of a foreign key identify rows in an index of the referenced table.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Identity {
     /// The whole primary key.
@@ -115,8 +119,9 @@ struct ChildIndex {
     other: OtherIndex,
     /// From keys of the referenced index.
     map: KeyMap,
-    /// Number of the index, and positions of the columns with the most characters that they take.
+    /// Number of the referencing table's index.
     number: usize,
+    /// Positions of the columns, each with the largest number of characters that it takes.
     columns: Vec<(usize, u32)>,
 }
 
@@ -192,12 +197,31 @@ impl ForeignKeys {
             own: own.collect::<Result<_>>()?,
             is_referenced: !referencing.is_empty(),
             referencing: Vec::new(),
+            failure: None,
         };
         for (child, key) in referencing {
             keys.referencing
                 .extend(ReferencingKey::resolve(entry, &child, &key)?);
         }
         Ok(Some(Arc::new(keys)))
+    }
+
+    /// Stands for foreign keys that cannot be resolved, because of `error`.
+    pub(super) fn unresolved(error: Error) -> Arc<Self> {
+        Arc::new(Self {
+            own: Vec::new(),
+            referencing: Vec::new(),
+            is_referenced: true,
+            failure: Some(error),
+        })
+    }
+
+    /// Returns the error that kept the foreign keys from being resolved.
+    ///
+    /// # Errors
+    /// Those of [`Self::resolve`].
+    fn resolved(&self) -> Result<()> {
+        self.failure.clone().map_or(Ok(()), Err)
     }
 
     /// Whether a foreign key refers to the table.

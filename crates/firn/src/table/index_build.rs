@@ -25,7 +25,7 @@ use crate::txn::{LockOwner, TransactionContext};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Rows between two calls of the progress function.
+/// Number of rows between two calls of the progress function.
 const PACE: u64 = 1024;
 
 /// A change of one table's secondary indexes, from its beginning to its commit.
@@ -44,7 +44,8 @@ pub struct IndexBuild {
     /// Ids of the new indexes, in the order of their numbers.
     ids: Vec<IndexId>,
     filled: bool,
-    /// The value of the AUTO_INCREMENT counter from the commit on, if that changes.
+    /// The AUTO_INCREMENT counter's new value, which the commit stores; `None` if it does not
+    /// change.
     autoincrement: Option<u64>,
     committed: bool,
     foreign_keys: ForeignKeyRequest,
@@ -79,13 +80,13 @@ impl IndexBuild {
         })
     }
 
-    /// Makes `next` the next AUTO_INCREMENT value with the commit, as [`Table::set_autoincrement`]
+    /// Lets the commit make `next` the next AUTO_INCREMENT value, as [`Table::set_autoincrement`]
     /// does.
     pub fn set_autoincrement(&mut self, next: u64, largest: u64) {
         self.autoincrement = Some(last_used(next, largest));
     }
 
-    /// Makes foreign keys come and go with the commit. Checks that the change is allowed.
+    /// Lets the commit add and drop foreign keys. Checks that the change is allowed.
     ///
     /// # Errors
     /// `ForeignKey`.
@@ -212,7 +213,8 @@ impl IndexBuild {
         let merged = MergeIter::new(scan_sources(&point.super_version, &range, None));
         let mut rows = MvccIter::new(merged, ReadAt::snapshot(point.seqno));
         rows.set_bounds(Some(&range.lower), range.upper.as_deref());
-        // Heed a kill also while the scan skips tombstones, when `progress` is not called.
+        // Check for a kill also while the scan skips tombstones, since `progress` is not called
+        // then.
         rows.set_interrupt(Some(Arc::new(move || interrupted.load(Ordering::Relaxed))));
         let mut seen = 0;
         let mut found = rows.first()?;
@@ -239,7 +241,7 @@ impl IndexBuild {
         Ok(())
     }
 
-    /// The columns that entries of the new indexes are made of, a bit each.
+    /// The columns from which the entries of the new indexes are made, one bit for each column.
     fn columns(&self) -> Vec<u8> {
         let mut bits = vec![0; self.schema.columns.len().div_ceil(8)];
         let new = self.new_numbers().into_iter();

@@ -16,9 +16,9 @@ struct OpenSources {
     point: ReadPoint,
     /// Savepoint of the transaction's own writes when the sources were opened.
     written: Savepoint,
-    /// The sources cover only the prefix of an exact seek.
+    /// Whether the sources cover only the prefix of an exact seek.
     narrow: bool,
-    /// The transaction's own writes are among the sources.
+    /// Whether the transaction's own writes are among the sources.
     with_own: bool,
 }
 
@@ -94,7 +94,8 @@ impl IndexScan {
         self.opened.as_ref().is_some_and(|opened| opened.narrow)
     }
 
-    /// Whether the open sources cover all keys within the bounds, so that a move needs no others.
+    /// Whether the open sources cover all keys within the bounds. If not, a move must open other
+    /// sources.
     pub(super) fn reaches_on(&self) -> bool {
         !self.short && self.is_open() && !self.is_narrow()
     }
@@ -213,8 +214,8 @@ impl IndexScan {
         let own = || {
             let own = match narrow {
                 true => txn.own_writes_within(lower, upper),
-                // Take own writes of the whole index: the bounds may move within it while the scan
-                // is open.
+                // Open own writes of the whole index, not only within the bounds: the bounds may
+                // move within the index while the scan is open.
                 false => {
                     let prefix = index_prefix(index);
                     let end = prefix_successor(&prefix);
@@ -287,7 +288,7 @@ impl IndexScan {
             .move_at(seqno, !forward, |source| source.grew_after(since))
     }
 
-    /// Sets the seqno of the read point, and returns the one before.
+    /// Sets the seqno of the read point, and returns the previous seqno.
     fn advance_point(&mut self, seqno: Seqno) -> Seqno {
         let opened = self.opened.as_mut().expect("open");
         std::mem::replace(&mut opened.point.seqno, seqno)

@@ -1,4 +1,5 @@
-//! The entries beside a key of an index, as they are now: the bounds of the gap around it.
+//! Finds the entries next to a key of an index at the latest commit: the bounds of the gap around
+//! the key.
 
 use super::index_scan::{IndexScan, Resume};
 use crate::base::key::index_prefix;
@@ -15,7 +16,7 @@ pub(super) fn after(key: &[u8]) -> Vec<u8> {
     next
 }
 
-/// The keys of an index: the first one, and the first one beyond.
+/// The smallest key that an index can have, and the first key beyond the index.
 pub(super) fn index_bounds(index: IndexId) -> (Vec<u8>, Vec<u8>) {
     let first = index_prefix(index).to_vec();
     let mut end = first.clone();
@@ -23,7 +24,7 @@ pub(super) fn index_bounds(index: IndexId) -> (Vec<u8>, Vec<u8>) {
     (first, end)
 }
 
-/// Looks for the entries beside a key. Keeps its sources for the next look.
+/// Searches the entries next to a key. It keeps its sources open for the next search.
 pub(super) struct Neighbours {
     scan: IndexScan,
 }
@@ -74,13 +75,14 @@ impl Neighbours {
         Ok(above.unwrap_or_else(|| index_bounds(index).1))
     }
 
-    /// Whether nothing has been committed since the last look.
+    /// Whether no transaction has committed since the last search.
     pub(super) fn is_latest(&self, txn: &Transaction) -> bool {
         txn.context().super_versions.freshness(self.scan.point()) == Freshness::Latest
     }
 
-    /// Locks the gap in which the keys from `from` to below `to` lie, of which there is no entry,
-    /// or none of another transaction. Uncommitted keys of others bound it as entries do.
+    /// Locks the gap that contains the keys from `from` to below `to`. These keys have no entry, or
+    /// none of another transaction. The gap ends at uncommitted keys of other transactions as it
+    /// does at entries.
     pub(super) fn lock_gap_around(
         &mut self,
         txn: &Transaction,

@@ -14,11 +14,12 @@ pub enum ReadMode {
     Snapshot,
     /// The latest committed rows, each locked.
     Locking(LockMode),
-    /// The rows that a plain read sees, each noted for the validation of the commit. Never waits.
+    /// The cursor reads the rows that a plain read sees, and notes each for the validation of the
+    /// commit. It never waits.
     Validated(LockMode),
 }
 
-/// Behaviour of a locking read at a row that another transaction has locked.
+/// The reaction of a locking read to a row that another transaction has locked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LockWait {
     /// Waits up to the session's timeout.

@@ -32,9 +32,9 @@ pub struct IndexRepair {
     pub removed: u64,
     /// Entries added.
     pub added: u64,
-    /// Names of the indexes whose keys cannot be computed here, because collations are missing or
-    /// columns are virtual. Entries of lost rows were removed from these indexes, but entries may
-    /// be missing.
+    /// Names of the indexes whose keys cannot be computed without the server, because collations
+    /// are missing or columns are virtual. The repair removes entries of lost rows from these
+    /// indexes, but cannot add missing entries.
     pub uncertain: Vec<String>,
     /// The largest value in the AUTO_INCREMENT column of any row.
     pub auto_increment: Option<u64>,
@@ -165,7 +165,7 @@ impl CheckedTable<'_> {
     }
 
     /// Whether the row stored as `value` has `declared` as its key in the index. True for a row
-    /// that does not decode, because it might have it.
+    /// that does not decode, because it might have that key.
     fn asks_for(
         &self,
         secondary: &Secondary<'_>,

@@ -33,17 +33,18 @@ use crate::blob::BlobStore;
 use crate::keycode::IndexDecodePlan;
 use crate::read::{Freshness, ReadPoint, changed_since};
 use crate::txn::Transaction;
+use arc_swap::Guard;
 use std::sync::Arc;
 
 /// Outcome of fetching the row of an entry.
 pub(super) enum FetchOutcome {
     /// The row of the entry is in the record buffer.
     Row,
-    /// This reader passes the entry over: others have locked its row and locked rows are skipped,
-    /// or the transaction hides the row.
+    /// The reader passes the entry over: either another transaction has locked its row and the
+    /// reader skips locked rows, or the transaction hides the row.
     Nothing,
-    /// The entry was there when the scan reached it, and was gone once the row was locked. The row
-    /// may now be elsewhere in the index, even where the scan has passed.
+    /// The entry existed when the scan reached it, and was gone once the row was locked. The row
+    /// may now have another entry in the index, even where the scan has passed.
     Gone,
 }
 
@@ -60,22 +61,22 @@ pub(super) struct RowFetch {
     lock: RowLock,
     columns: Option<Vec<u8>>,
     reader: RowReader,
-    /// Set when only entries are read and no rows.
+    /// Decodes rows from index entries alone; `None` if the rows themselves are read.
     key_plan: Option<IndexDecodePlan>,
     blobs: BlobBuf,
     entry_key: Vec<u8>,
-    /// The key of the entry last read is in `row_key`, and `entry_key` is outdated.
+    /// Whether `row_key` holds the key of the entry last read, so that `entry_key` is outdated.
     entry_is_row: bool,
     row_key: Vec<u8>,
     /// Key of the entry that was read before the last one.
     passed: Vec<u8>,
-    /// The next entry replaces the last one, so `passed` stays.
+    /// Whether the next entry replaces the last one, so that `passed` stays as it is.
     in_place: bool,
 }
 
 impl RowFetch {
     pub(super) fn new(table: Arc<Table>) -> Self {
-        let current = table.current();
+        let current = Guard::into_inner(table.current());
         let index = Arc::clone(&current.clustered);
         let reader = RowReader::new(table.format(), None);
         Self {
@@ -122,7 +123,7 @@ impl RowFetch {
         self.entry_key.clear();
         self.entry_is_row = false;
         if self.index.id() != before && self.number != index {
-            // The plan is for the columns of another index; the caller chooses the columns again.
+            // The key plan fits the columns of another index; the caller chooses the columns again.
             self.number = index;
             self.key_plan = None;
         }
@@ -185,9 +186,9 @@ impl RowFetch {
         }
     }
 
-    /// Key of the entry before the last one read. A locking scan resumes behind it if the last
-    /// entry was gone once its row was locked. Only locking reads keep it, from the second entry
-    /// on.
+    /// Key of the entry before the last one read. If the last entry was gone once its row was
+    /// locked, a locking scan resumes behind this key. Only locking reads keep it, from the second
+    /// entry on.
     pub(super) fn passed_entry(&self) -> &[u8] {
         &self.passed
     }
@@ -197,8 +198,9 @@ impl RowFetch {
         self.in_place = true;
     }
 
-    /// `parts` applies to reads from a snapshot. A locked row is read whole, except for BLOBs of
-    /// which the length suffices: those that the statement neither reads nor writes.
+    /// Sets the columns to decode. `parts` applies to reads from a snapshot. A locked row is read
+    /// whole, except for BLOBs that the statement neither reads nor writes: of these the length
+    /// suffices.
     pub(super) fn set_columns(
         &mut self,
         bitmap: Option<&[u8]>,
@@ -392,8 +394,8 @@ impl RowFetch {
                 LockOutcome::Skip => return Ok(FetchOutcome::Nothing),
                 LockOutcome::Yes | LockOutcome::Shown => {}
             }
-            // The entry may be gone after a wait. Its row may then have to do with nothing that the
-            // scan looks for, so it is not locked.
+            // After a wait, check that the entry still exists. If it is gone, its row may no longer
+            // be one that the scan looks for, so the row is not locked.
             if self.lock.has_waited() && !self.entry_stands(txn, &txn.latest_point())? {
                 self.unlock_row(txn);
                 return Ok(FetchOutcome::Gone);
@@ -430,9 +432,10 @@ impl RowFetch {
         if found {
             return Ok(FetchOutcome::Row);
         }
-        // A scan of the clustered index that begins with this key has not locked the gap around it,
-        // so the lock stays: it keeps others from inserting the key again, as the lock of a deleted
-        // row does in InnoDB. In a secondary index the gap lock covers the entry.
+        // Keep the lock in this case: a scan of the clustered index that begins with this key has
+        // not locked the gap around it, and the lock keeps others from inserting the key again, as
+        // the lock of a deleted row does in InnoDB. In a secondary index the gap lock covers the
+        // entry.
         if !(self.clustered && txn.locks_gaps()) {
             self.unlock_row(txn);
         }
@@ -461,8 +464,8 @@ impl RowFetch {
         Ok(is_put == Some(true))
     }
 
-    /// Whether others may have changed the row or the entry since `point`. Called once the row is
-    /// locked: earlier commits count, and later ones cannot change it.
+    /// Whether another transaction may have changed the row or the entry since `point`. Call it
+    /// once the row is locked: then no later commit can change them.
     fn has_changed(&self, txn: &Transaction, point: &ReadPoint) -> bool {
         match txn.context().super_versions.freshness(point) {
             Freshness::Latest => false,
@@ -546,7 +549,7 @@ impl RowFetch {
     }
 
     /// Notes that the scan goes back and will meet the row last read again. If the row does not
-    /// match then, its lock is released as if it had been taken then.
+    /// match at that time, its lock is released as if it had been taken at that time.
     pub(super) fn meet_again(&mut self) {
         self.lock.meet_again(&self.row_key);
     }

@@ -33,7 +33,7 @@ pub(super) struct RowLock {
     mode: ReadMode,
     wait: LockWait,
     semi: SemiConsistent,
-    /// The transaction did not hold the last lock of a row before it was taken.
+    /// Whether the last row lock is new: the transaction did not hold it before.
     newly: bool,
     /// The declared columns of the entry last read, if the transaction did not hold their lock
     /// before; otherwise empty.
@@ -41,8 +41,8 @@ pub(super) struct RowLock {
     /// Rows and declared columns that the scan has locked newly and will meet again, because it
     /// went back.
     ahead: Vec<Vec<u8>>,
-    /// A lock of the last row or its entry was granted after a wait: others may have committed
-    /// ahead of the scan.
+    /// Whether the lock of the last row or of its entry was granted after a wait, so that others
+    /// may have committed ahead of the scan.
     waited: bool,
 }
 
@@ -66,8 +66,8 @@ impl RowLock {
         self.forget();
     }
 
-    /// Notes that the scan goes back and will meet the row of its last lock again: if the row does
-    /// not match then, the lock is released as if it had been taken there.
+    /// Notes that the scan goes back and will meet the row of its last lock again. If the row does
+    /// not match at that time, the lock is released as if it had been taken at that time.
     pub(super) fn meet_again(&mut self, row_key: &[u8]) {
         if self.newly {
             self.will_meet(row_key);
@@ -160,13 +160,14 @@ impl RowLock {
         self.waited
     }
 
-    /// Forgets the locks of a statement that ends: they are held until the end of the transaction.
+    /// Forgets the locks that a statement has taken, because it ends: nobody releases them before
+    /// the end of the transaction.
     pub(super) fn forget(&mut self) {
         self.forget_last();
         self.ahead.clear();
     }
 
-    /// Forgets the locks of the last row: those of another one follow.
+    /// Forgets the locks of the last row, because the cursor is about to lock another row.
     pub(super) fn forget_last(&mut self) {
         self.newly = false;
         self.entry.clear();
@@ -201,8 +202,8 @@ impl RowLock {
 
     /// Locks the row, after [`Self::forget_last`] and [`Self::take_entry`]. With `may_show`,
     /// semi-consistent reading may show the row without its lock. Only a scan of the clustered
-    /// index sets it. A scan of a secondary index waits, as in InnoDB, and so does a lookup of a
-    /// whole unique key.
+    /// index sets `may_show`: a scan of a secondary index and a lookup of a whole unique key wait,
+    /// as in InnoDB.
     pub(super) fn take(
         &mut self,
         txn: &Transaction,
@@ -234,9 +235,9 @@ impl RowLock {
         }
     }
 
-    /// Locks a row, or declared columns, that the scan does not read, or not yet. The cursor's
-    /// [`LockWait`] applies as to rows that it reads. `None` if others hold the lock and such rows
-    /// are skipped.
+    /// Locks a row, or declared columns, that the scan does not read, or has not read yet. The
+    /// cursor's [`LockWait`] applies as it does to rows that the cursor reads. `None` if others
+    /// hold the lock and the cursor skips locked rows.
     pub(super) fn wait_for(&self, txn: &Transaction, key: &[u8]) -> Result<Option<Granted>> {
         let ReadMode::Locking(mode) = self.mode else {
             return Ok(None);
@@ -249,7 +250,7 @@ impl RowLock {
         }
     }
 
-    /// Releases the locks of the row last read and of its entry that reading it took.
+    /// Releases the locks of the row last read and of its entry, if reading that row took them.
     pub(super) fn give_back(&mut self, txn: &Transaction, row_key: &[u8]) {
         self.forget_shown();
         if self.is_on() && std::mem::take(&mut self.newly) {

@@ -4,11 +4,13 @@ use super::read_mode::Entries;
 use super::row_fetch::RowFetch;
 use crate::read::{MULTI_GET_BATCH, ReadPoint, prefetch_blocks};
 
-/// Rows that are read before the first prefetch, because most ranges are short.
+/// Number of rows that a scan reads before its first prefetch, because most ranges are short.
 const PATIENCE: u32 = 2;
-/// Rows of the first prefetch. Each further one has four times as many, up to [`MULTI_GET_BATCH`].
+/// Number of rows of the first prefetch. Each further one has four times as many, up to
+/// [`MULTI_GET_BATCH`].
 const WINDOW_MIN: usize = 8;
-/// Rows that are read without a prefetch after one that found all blocks in the cache.
+/// Number of rows that a scan reads without prefetches after a prefetch that found all blocks in
+/// the cache.
 const PAUSE: u32 = 8 * MULTI_GET_BATCH as u32;
 
 /// Prefetches the rows that the next entries of a secondary index lead to, so that their blocks are

@@ -29,7 +29,7 @@ use std::sync::Arc;
 /// Distinct values that are visited at most.
 const VALUES_MAX: u64 = 64;
 
-/// Entries in memtables that are walked over at most.
+/// Largest number of memtable entries that an estimate walks over.
 const WALK_MAX: u64 = 32 << 10;
 /// If memtables have more than [`WALK_MAX`] entries, they are left out, provided that files have at
 /// least this many times as many entries. Otherwise the sketches are not used.

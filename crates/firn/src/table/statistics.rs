@@ -11,6 +11,7 @@ use crate::base::key_range::prefix_successor;
 use crate::base::row_count::RowCount;
 use crate::catalog::TableEntry;
 use crate::read::{ReadPoint, ScanRange, SuperVersion, SuperVersions, estimate_rows};
+use crate::sst::IndexStats;
 use std::sync::Arc;
 
 /// Sums for one index over all files and memtables.
@@ -29,7 +30,12 @@ pub struct IndexSums {
 impl IndexSums {
     /// The sums for `index` in `super_version`.
     pub fn of(super_version: &SuperVersion, index: IndexId) -> Self {
-        let files = super_version.version.index_stats(index);
+        Self::with_files(super_version, &super_version.version.index_stats(index))
+    }
+
+    /// The sums for an index in `super_version`, whose files have `files` of it.
+    fn with_files(super_version: &SuperVersion, files: &IndexStats) -> Self {
+        let index = files.index;
         let mut sums = Self {
             entries: files.entries,
             deletes: files.deletes,
@@ -48,19 +54,26 @@ impl IndexSums {
         sums
     }
 
-    /// Entries that are no deletions. There are at most as many rows, since old versions count too.
+    /// Bytes in files, and the bytes of entries that are not in files yet at their raw size. The
+    /// files have `files` of the index.
+    fn size(&self, files: &IndexStats) -> u64 {
+        self.stored_bytes + self.raw_bytes - files.raw_bytes.min(self.raw_bytes)
+    }
+
+    /// Number of entries that are no deletions. The index has at most as many rows, since old
+    /// versions count too.
     pub fn puts(&self) -> u64 {
         self.entries.saturating_sub(self.deletes)
     }
 
-    /// Estimated bytes in files of the entries that are no entries of the `rows` rows.
+    /// Estimated bytes in files that old versions and deletions take, if the index has `rows` rows.
     fn free_bytes(&self, rows: u64) -> u64 {
         let dead = u128::from(self.entries.saturating_sub(rows));
         (u128::from(self.stored_bytes) * dead / u128::from(self.entries.max(1))) as u64
     }
 
-    /// `sum` counts bytes of all stored versions of all rows. Returns the share of the newest
-    /// versions, if there are so many `rows`.
+    /// Scales `sum`, which counts bytes of all stored versions of all rows, to the newest versions
+    /// of `rows` rows.
     fn live_share(&self, sum: u64, rows: u64) -> u64 {
         let (sum, puts) = (u128::from(sum), u128::from(self.puts().max(1)));
         (sum * u128::from(rows.min(self.puts())) / puts) as u64
@@ -82,20 +95,33 @@ pub fn live_rows(
     // the super version has all rows that are counted by now.
     let counted = counter.counted();
     let point = super_versions.latest();
-    let sums = IndexSums::of(&point.super_version, clustered);
-    let in_files = point.super_version.version.index_stats(clustered).entries;
-    let plain = || in_files == 0 || point.super_version.version.is_plain(clustered);
+    let files = point.super_version.version.index_stats(clustered);
+    let sums = IndexSums::with_files(&point.super_version, &files);
+    if let Some(rows) = known_rows(counter, counted, &point.super_version, &files, &sums) {
+        return (rows, point);
+    }
+    let rows = estimated_rows(&point, clustered);
+    counter.set(rows, counted);
+    (rows.min(sums.puts()), point)
+}
+
+/// The number of rows if it is known without reading: `counter` has it, or all entries lie in one
+/// run without old versions. `counted` was read before `super_version` was pinned; `files` and
+/// `sums` are of the clustered index in it.
+fn known_rows(
+    counter: &RowCount,
+    counted: i64,
+    super_version: &SuperVersion,
+    files: &IndexStats,
+    sums: &IndexSums,
+) -> Option<u64> {
+    let in_files = files.entries;
+    let plain = || in_files == 0 || super_version.version.is_plain(files.index);
     if sums.entries == in_files && plain() {
         counter.set(in_files, counted);
-        return (in_files, point);
+        return Some(in_files);
     }
-    let estimate = || {
-        let rows = estimated_rows(&point, clustered);
-        counter.set(rows, counted);
-        rows
-    };
-    let rows = counter.rows().unwrap_or_else(estimate);
-    (rows.min(sums.puts()), point)
+    counter.rows().map(|rows| rows.min(sums.puts()))
 }
 
 /// Estimated number of rows in index `clustered`, for callers that have no counter of them.
@@ -134,14 +160,8 @@ pub fn out_of_line_bytes(
 /// Statistics of a table.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct TableStatistics {
-    /// Rows, see [`live_rows`].
-    pub rows: u64,
-    /// Bytes of the rows before compression, without values out of line.
-    pub raw_bytes: u64,
-    /// Bytes of the clustered index in files and memtables.
-    pub data_bytes: u64,
-    /// Bytes of values out of line in blob files.
-    pub blob_bytes: u64,
+    /// Rows and their bytes.
+    pub size: TableSize,
     /// Bytes of the secondary indexes in files and memtables.
     pub index_bytes: u64,
     /// Estimated bytes in files that old versions and deletions take, in all indexes.
@@ -150,48 +170,98 @@ pub struct TableStatistics {
     pub created_micros: u64,
 }
 
+/// The statistics of a table that the optimizer asks for in each statement; see
+/// [`TableStatistics`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TableSize {
+    /// Rows, see [`live_rows`].
+    pub rows: u64,
+    /// Bytes of the rows before compression, without values out of line.
+    pub raw_bytes: u64,
+    /// Bytes of the clustered index in files and memtables.
+    pub data_bytes: u64,
+    /// Bytes of values out of line in blob files.
+    pub blob_bytes: u64,
+}
+
 /// One end of a range of keys.
 #[derive(Debug, Clone, Copy)]
 pub struct RangeEnd<'a> {
     /// The key in the server's form.
     pub key: KeyImage<'a>,
-    /// At the lower end: the range begins after all keys with this prefix. At the upper end: it
-    /// ends after them.
+    /// Whether the bound lies behind all keys with this prefix. If so, a lower bound excludes these
+    /// keys, and an upper bound includes them.
     pub after: bool,
 }
 
 impl Table {
+    /// The size of the table, computed from the counts that files and memtables keep. Reads them for
+    /// the clustered index alone, and pins nothing, because every statement asks for the size.
+    pub fn size(&self, super_versions: &SuperVersions) -> TableSize {
+        let current = self.current();
+        let counter = &current.live_rows;
+        // As in `live_rows`, read the counter before taking the super version.
+        let counted = counter.counted();
+        let known = super_versions.with_current(|super_version| {
+            let files = super_version.version.index_stats(current.clustered.id());
+            let sums = IndexSums::with_files(super_version, &files);
+            let rows = known_rows(counter, counted, super_version, &files, &sums)?;
+            Some(self.size_of_rows(super_version, &files, &sums, rows))
+        });
+        known.unwrap_or_else(|| {
+            let id = current.clustered.id();
+            let (rows, point) = live_rows(counter, super_versions, id);
+            let super_version = &point.super_version;
+            let files = super_version.version.index_stats(id);
+            let sums = IndexSums::with_files(super_version, &files);
+            self.size_of_rows(super_version, &files, &sums, rows)
+        })
+    }
+
+    /// The size of the table if it has `rows` rows. `files` and `sums` are of its clustered index in
+    /// `super_version`.
+    fn size_of_rows(
+        &self,
+        super_version: &SuperVersion,
+        files: &IndexStats,
+        sums: &IndexSums,
+        rows: u64,
+    ) -> TableSize {
+        let blob_bytes = match self.candidates.is_empty() {
+            true => 0,
+            false => {
+                let tables = || self.catalog.list("");
+                out_of_line_bytes(super_version, files.index, rows, tables)
+            }
+        };
+        TableSize {
+            rows,
+            raw_bytes: sums.live_share(sums.raw_bytes, rows),
+            data_bytes: sums.size(files),
+            blob_bytes,
+        }
+    }
+
     /// Statistics of the table, computed from the counts that files and memtables keep.
     pub fn statistics(&self, super_versions: &SuperVersions) -> TableStatistics {
         let current = self.current();
         let id = current.clustered.id();
         let (rows, point) = live_rows(&current.live_rows, super_versions, id);
         let super_version = &point.super_version;
-        // Entries that are not in files yet count at their raw size.
-        let size = |sums: &IndexSums, in_files: u64| sums.stored_bytes + sums.raw_bytes - in_files;
         let of = |index: &IndexInfo| {
-            let sums = IndexSums::of(super_version, index.id());
-            let raw_in_files = super_version.version.index_stats(index.id()).raw_bytes;
-            let bytes = size(&sums, raw_in_files.min(sums.raw_bytes));
-            (sums, bytes)
+            let files = super_version.version.index_stats(index.id());
+            (IndexSums::with_files(super_version, &files), files)
         };
-        let (clustered, data_bytes) = of(&current.clustered);
+        let (clustered, files) = of(&current.clustered);
         let mut free_bytes = clustered.free_bytes(rows);
         let mut index_bytes = 0;
         for (_, index) in Self::secondaries(&current) {
-            let (sums, bytes) = of(index);
-            index_bytes += bytes;
+            let (sums, files) = of(index);
+            index_bytes += sums.size(&files);
             free_bytes += sums.free_bytes(rows);
         }
-        let blob_bytes = match self.candidates.is_empty() {
-            true => 0,
-            false => out_of_line_bytes(super_version, id, rows, || self.catalog.list("")),
-        };
         TableStatistics {
-            rows,
-            raw_bytes: clustered.live_share(clustered.raw_bytes, rows),
-            data_bytes,
-            blob_bytes,
+            size: self.size_of_rows(super_version, &files, &clustered, rows),
             index_bytes,
             free_bytes,
             created_micros: current.entry.created_micros,
@@ -232,7 +302,8 @@ impl Table {
 }
 
 fn bound(info: &IndexInfo, end: RangeEnd<'_>) -> Result<Option<Vec<u8>>> {
-    let mut key = Vec::new();
+    // Room for an encoded key of some numbers: most keys of ranges are short.
+    let mut key = Vec::with_capacity(64);
     info.seek_prefix(end.key.image, &mut key)?;
     Ok(if end.after {
         prefix_successor(&key)

@@ -27,13 +27,15 @@ use crate::txn::{LockMode, Transaction, TransactionContext, WaitPolicy};
 /// Options of an insert or update: how it treats duplicates and locks.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct WriteFlags {
-    /// A duplicate is about to be replaced or updated: lock it exclusively.
+    /// Whether to lock a duplicate exclusively, because the statement is about to replace or update
+    /// it.
     pub lock_duplicate_exclusive: bool,
-    /// Nobody else sees the table yet: no row locks.
+    /// Whether no other session sees the table yet. Then writes take no row locks.
     pub private: bool,
     /// The caller guarantees that keys of unique secondary indexes are unique.
     pub skip_unique_secondary: bool,
-    /// The commit validates the write, which locks nothing. [`Table`] sets it in its own copy.
+    /// Whether the commit validates the write, which then locks nothing. [`Table`] sets the flag in
+    /// its own copy.
     pub validated: bool,
     /// Foreign keys are neither checked nor followed.
     pub skip_foreign_keys: bool,
@@ -49,7 +51,7 @@ impl WriteFlags {
 /// Outcome of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriteOutcome {
-    /// The row is in the write set; the id of a hidden key.
+    /// The row is in the write set.
     Done {
         /// Id of the row if its key is hidden.
         row_id: Option<u64>,
@@ -63,7 +65,8 @@ pub enum WriteOutcome {
     },
 }
 
-/// Buffers that live as long as the table's user, so that rows cost no allocation.
+/// Buffers that live as long as the session's use of the table, so that writing a row allocates
+/// nothing.
 #[derive(Default)]
 pub struct RowScratch {
     head: Vec<u8>,
@@ -75,10 +78,10 @@ pub struct RowScratch {
     claimed: ClaimedKeys,
 }
 
-/// Keys that the write of a row has locked newly, or noted for the validation: those of new rows,
-/// and new and old values of unique indexes. If the row is a duplicate after all, they are given
-/// back: in InnoDB the lock of a written row goes with it. If the row is written, locked ones are
-/// passed to the transaction, whose rollbacks give them back.
+/// Keys that the write of a row has locked newly, or noted for the validation: keys of new rows,
+/// and new and old values of unique indexes. If the row turns out to be a duplicate, they are given
+/// back: in InnoDB the lock of a written row disappears with the row. If the row is written, the
+/// locked keys are passed to the transaction, whose rollbacks give them back.
 #[derive(Default)]
 struct ClaimedKeys {
     keys: Vec<Vec<u8>>,
@@ -119,7 +122,8 @@ impl ClaimedKeys {
 struct RowUpdate<'a> {
     old: (&'a [u8], &'a [u8]),
     new: (&'a [u8], &'a [u8]),
-    /// The row is newer than the snapshot: each index gets an own entry, even an equal one.
+    /// Whether the row is newer than the snapshot. Then each index gets an entry of the
+    /// transaction, even if it equals the stored one.
     newer: bool,
     flags: WriteFlags,
     link: &'a CascadeLink<'a>,
@@ -225,7 +229,8 @@ impl Table {
             let primary = self.primary_number();
             self.check_references(txn, current, primary, row_key, references, &link)?;
         }
-        // The row first: while a unique check waits, others must meet it in the clustered index.
+        // Write the row before its index entries: while a unique check waits, other transactions
+        // must meet the row in the clustered index.
         let new = NewRow { row_key, row_id };
         // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
         let put = |txn: &mut Transaction, scratch: &mut RowScratch| unsafe {
@@ -278,8 +283,8 @@ impl Table {
         }
         loop {
             let claim = match new.row_id {
-                // Nobody else has this id. Locked for scans that lock gaps: they find the key
-                // before the commit, and wait for its lock.
+                // No other row has this new hidden id. Lock it for scans that lock gaps: they find
+                // the key before the commit, and wait for its lock.
                 Some(_) => RowClaim {
                     newly: txn.lock(new.row_key, LockMode::Exclusive, None)?.newly,
                     taken: None,
@@ -316,7 +321,8 @@ impl Table {
             && let Some(kind) = txn.get(txn.pinned(), new.row_key, kind)?
             && kind.is_put()
         {
-            // The duplicate decides what the statement does, so it must stay.
+            // Note the duplicate row for the validation: it decides what the statement does, so the
+            // commit must find it unchanged.
             txn.note_read(new.row_key);
             return Ok(self.primary_number());
         }
@@ -328,8 +334,8 @@ impl Table {
     }
 
     /// Writes the new entry in `scratch` into a secondary index, once no other transaction has
-    /// locked the gap. `declared_len`: the length of the declared columns, which must be unique.
-    /// False if another row has them.
+    /// locked the gap. If `declared_len` is set, it is the length of the declared columns, which
+    /// must be unique. Returns false if another row has them.
     fn insert_entry(
         &self,
         txn: &mut Transaction,
@@ -477,7 +483,7 @@ impl Table {
             return Ok(WriteOutcome::Same);
         }
         claim_old_row(txn, old_key, flags)?;
-        // A validated write has read what the snapshot shows.
+        // A validated write has read the version that the snapshot shows, so it hides nothing.
         let newer = !flags.validated && self.hide_if_newer(txn, old_key)?;
         // The row is locked, or no other session sees it, so the stored row is the one that `old`
         // was read from. A validated write reads at the point that `old` was read at.
@@ -617,12 +623,19 @@ impl Table {
             record: new,
             old: Some((old, !same_entry)),
         };
+        let rewrites =
+            same_entry && follows && self.rewrites_foreign_key(current, number, old, new);
+        if rewrites {
+            // As if the entry moved: a row that refers to itself neither keeps itself from changing
+            // nor is the row that its new value refers to.
+            txn.delete(&scratch.old_entry)?;
+        }
         if same_entry && follows {
             let (gone, entry) = (&scratch.old_entry, &scratch.new_entry);
             self.check_referencing(txn, current, Some(number), gone, change, link)?;
             self.check_references(txn, current, Some(number), entry, references, link)?;
         }
-        if same_entry && scratch.old_value == scratch.new_value && !newer {
+        if same_entry && scratch.old_value == scratch.new_value && !newer && !rewrites {
             return Ok(true);
         }
         let old_declared = &scratch.old_entry[..before.declared_len];
@@ -749,7 +762,7 @@ impl Table {
         Ok(())
     }
 
-    /// Locks a row key that is to be new, and looks whether a row has it.
+    /// Locks the row key of a new row, and looks whether another row has it.
     fn claim_row_key(
         &self,
         txn: &mut Transaction,
@@ -805,7 +818,7 @@ impl Table {
         }
         let index = index_id_of(declared).ok_or_else(|| corrupt(self, "a key without index"))?;
         if is_taken {
-            // A duplicate is locked with the gap before it, at READ COMMITTED as well.
+            // Lock a duplicate together with the gap before it, at READ COMMITTED as well.
             Neighbours::new().lock_gap_before(txn, index, declared)?;
             keep_duplicate_lock(txn, declared, &claim, flags)?;
             return Ok(UniqueClaim { newly, is_taken });
@@ -858,8 +871,8 @@ impl Table {
         Ok(None)
     }
 
-    /// Locks the old value of a unique key: it stays taken until the transaction ends, and readers
-    /// of its entry wait.
+    /// Locks the old value of a unique key: no other row can take the value until the transaction
+    /// ends, and readers of its entry wait.
     fn lock_unique(
         &self,
         txn: &mut Transaction,
@@ -872,7 +885,8 @@ impl Table {
             return Ok(());
         }
         let newly = match flags.validated {
-            // The validation then meets readers that have locked the value alone.
+            // Note the old value too: the validation then conflicts with readers that have locked
+            // only this value.
             true => txn.note_unique(declared),
             false => flags.locks() && txn.lock(declared, LockMode::Exclusive, None)?.newly,
         };
@@ -949,8 +963,8 @@ impl Table {
     }
 }
 
-/// Makes an existing row the transaction's, before it is changed: locks it, or notes it for the
-/// validation.
+/// Claims an existing row for the transaction before it changes the row: locks it, or notes it for
+/// the validation.
 fn claim_old_row(txn: &mut Transaction, row_key: &[u8], flags: WriteFlags) -> Result<()> {
     if flags.validated {
         txn.note_write(row_key);
@@ -1007,7 +1021,7 @@ pub(super) unsafe fn index_entry<'a>(
     })
 }
 
-/// The lock of a key that is to be new.
+/// The lock of a key that no row is supposed to have yet.
 struct ClaimLock {
     /// The lock was not held before.
     newly: bool,
@@ -1015,10 +1029,11 @@ struct ClaimLock {
     exclusive: bool,
 }
 
-/// Locks a key that is to be new. If others hold it, only shared, as InnoDB does: it may turn out
-/// to be a duplicate, and others may have locked that shared. Inserts of one key that wait for the
-/// same transaction all go on when it ends; if it rolls back, they deadlock when they [make the
-/// lock exclusive](ClaimLock::make_exclusive), and one of them inserts.
+/// Locks a key that no row is supposed to have yet. If other transactions hold the key, it takes
+/// only a shared lock, as InnoDB does: the key may turn out to be a duplicate, on which others hold
+/// shared locks. Inserts of one key that wait for the same transaction all go on when that ends. If
+/// it rolls back, they deadlock when they [make the lock exclusive](ClaimLock::make_exclusive), and
+/// one of them inserts.
 fn claim_lock(txn: &Transaction, key: &[u8], flags: WriteFlags) -> Result<ClaimLock> {
     if flags.private {
         return Ok(ClaimLock {
@@ -1044,7 +1059,8 @@ fn claim_lock(txn: &Transaction, key: &[u8], flags: WriteFlags) -> Result<ClaimL
 }
 
 impl ClaimLock {
-    /// No row has the key: it is the transaction's.
+    /// Makes the lock exclusive, because no row has the key and the transaction is going to insert
+    /// it.
     fn make_exclusive(&self, txn: &Transaction, key: &[u8]) -> Result<()> {
         if !self.exclusive {
             txn.lock(key, LockMode::Exclusive, None)?;

@@ -16,9 +16,9 @@ pub struct SessionStatement {
 
 /// A session's transaction in one ephemeral database.
 struct Participant {
-    /// Weak, because an idle session must not keep the database open.
+    /// A weak reference, because an idle session must not keep the database open.
     database: Weak<EphemeralDb>,
-    /// Keeps the database open while the transaction is.
+    /// Keeps the database open as long as the transaction is open.
     held: Option<Arc<EphemeralDb>>,
     transaction: Transaction,
     /// The statement that used it last.
@@ -32,8 +32,9 @@ struct Participant {
 /// A savepoint: the marks of the transactions that were open.
 pub struct TemporarySavepoint(Vec<(Weak<EphemeralDb>, Savepoint)>);
 
-/// The transactions of a session in ephemeral databases: part of the session's transaction, begun
-/// at the first use of a temporary table. Mostly none, at most one for each database in use.
+/// The transactions of a session in ephemeral databases. They are part of the session's transaction
+/// and begin at the first use of a temporary table. A session has at most one for each database in
+/// use, and usually none.
 ///
 /// They commit in memory, so they have no part in the durability of the session's transaction:
 /// after [`Self::prepare`] a commit does not fail.
@@ -47,8 +48,8 @@ pub struct TemporaryTransactions {
 }
 
 impl TemporaryTransactions {
-    /// The transaction in `database`, in `statement`. Begins what has not begun. `owner` is that of
-    /// the session's locks.
+    /// The transaction in `database`, for the statement `statement`. Begins the transaction and the
+    /// statement if necessary. `owner` owns the session's locks.
     pub fn transaction(
         &mut self,
         database: &Arc<EphemeralDb>,
@@ -116,12 +117,13 @@ impl TemporaryTransactions {
         self.participants.iter().any(Participant::has_writes)
     }
 
-    /// Does everything of a commit that may fail.
+    /// Does all parts of a commit that may fail.
     ///
     /// # Errors
     /// As [`Transaction::prepare`]. The caller rolls back.
     pub fn prepare(&mut self) -> Result<()> {
-        // Nobody asks for this id: a prepared transaction never leaves its session.
+        // The xid does not matter: a prepared transaction in an ephemeral database never leaves its
+        // session, so nobody asks for the xid.
         self.open()
             .try_for_each(|one| one.transaction.prepare(b"temporary"))
     }
@@ -185,8 +187,8 @@ impl TemporaryTransactions {
     }
 
     /// Announces that indexes of `database` are about to be retired. If the transaction has written
-    /// to them, they stay known as retired until it has ended: a commit brings their entries into
-    /// the tree, where only this knowledge makes them garbage.
+    /// to them, they stay known as retired until it has ended: its commit brings entries of these
+    /// indexes into the tree, and only an index that is known as retired makes them garbage.
     pub(super) fn will_retire(&mut self, database: &Arc<EphemeralDb>, indexes: &[IndexId]) {
         let Some(at) = self.position(database) else {
             return;

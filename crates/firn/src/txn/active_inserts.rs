@@ -6,28 +6,31 @@ use crate::base::key::{SEQNO_MAX, index_id_of};
 use crate::base::{IndexId, InternalIterator, Result};
 use parking_lot::Mutex;
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// Slots by index, as in the tables of locks: a transaction has one bit for each.
+/// Number of slots. An index uses the slot of its id modulo this number. At most 64, since a
+/// transaction keeps one bit for each slot.
 const SLOTS: usize = 64;
 
-/// Parts of a slot by transaction, so that many sessions that insert into one table do not meet.
+/// Number of parts of each slot. Transactions spread over the parts, so that sessions that insert
+/// into one table seldom contend for a mutex.
 const PARTS: usize = 8;
 
 /// Transactions with uncommitted inserts, by the index of the new keys.
 ///
 /// A new key is in its transaction's write set until the commit, so a scan does not meet it, as it
-/// would meet a record in InnoDB's tree. A scan that locks gaps therefore locks its range first and
-/// then searches the write sets of those listed here ([`super::LockTable::lock_gap`] has the
-/// order). A transaction is listed before it writes its first new key of an index, and until its
-/// commit is visible or its writes are forgotten.
+/// would meet a record in InnoDB's tree. A scan that locks gaps therefore locks its range first,
+/// and then searches the write sets of the transactions listed here ([`super::LockTable::lock_gap`]
+/// has the order). A transaction is listed before it writes its first new key of an index, and
+/// until its commit is visible or its writes are forgotten.
 #[derive(Default)]
 pub struct ActiveInserts {
     parts: Box<[ActivePart]>,
 }
 
-/// Aligned to a cache line, so that transactions of different parts do not share one.
+/// One part of a slot. Aligned to a cache line, so that two parts never share one.
 #[derive(Default)]
 #[repr(align(64))]
 struct ActivePart {
@@ -36,19 +39,41 @@ struct ActivePart {
     /// Counts the new keys that have been written by transactions of this part.
     written: AtomicU64,
     /// By the address of the owner.
-    inserters: Mutex<HashMap<usize, UncommittedKeys>>,
+    inserters: Mutex<HashMap<usize, UncommittedKeys, BuildHasherDefault<AddressHasher>>>,
+}
+
+/// A hash of addresses. Every transaction that inserts is added and removed, and nobody chooses the
+/// addresses, so a hash against chosen keys would only cost time.
+#[derive(Default)]
+struct AddressHasher(u64);
+
+impl Hasher for AddressHasher {
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("an address is hashed as a number");
+    }
+
+    fn write_usize(&mut self, address: usize) {
+        // The high bits of the product depend on all bits of the address. The map uses the lowest
+        // and the highest bits of a hash.
+        let product = (address as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = product ^ product >> 32;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
 }
 
 /// New keys of one transaction.
 #[derive(Clone)]
 enum UncommittedKeys {
-    /// Of a session: they are among its writes.
+    /// The transaction belongs to a session: its new keys are among these writes.
     Writes(SharedWriteSet),
-    /// Of a prepared transaction without a session, sorted.
+    /// The transaction is prepared and has no session: its new keys are among these sorted keys.
     Prepared(Arc<[Box<[u8]>]>),
 }
 
-/// Which of the keys in a range a search wants.
+/// The key of a range that a search returns, if the range has several.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Nearest {
     /// The smallest one.
@@ -90,17 +115,18 @@ impl ActiveInserts {
         }
     }
 
-    /// The bit of the index in the set of slots that a transaction keeps.
+    /// The bit that stands for the slot of `index` in a transaction's set of slots.
     pub(super) fn bit_of(index: IndexId) -> u64 {
         1 << (index as usize % SLOTS)
     }
 
     fn part(&self, slot: usize, owner: &Arc<LockOwner>) -> &ActivePart {
-        // The allocator aligns an owner, so the low bits of its address say little.
+        // Owners are aligned in memory, so the low bits of an address are the same for all of them.
         &self.parts[slot * PARTS + (address(owner) >> 7) % PARTS]
     }
 
-    /// Lists the transaction of `owner` in the slot of `index`, where it is not listed yet.
+    /// Lists the transaction of `owner` in the slot of `index`. The caller calls it once for each
+    /// slot.
     pub(super) fn add(&self, index: IndexId, owner: &Arc<LockOwner>, writes: &SharedWriteSet) {
         let part = self.part(index as usize % SLOTS, owner);
         let mut inserters = part.inserters.lock();
@@ -108,8 +134,9 @@ impl ActiveInserts {
         part.number.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Lists a prepared transaction without a session, whose new keys are among `keys`: sorted, of
-    /// any indexes. Returns the bits of its slots, for [`Self::remove`].
+    /// Lists a prepared transaction without a session. Its new keys are among `keys`, which are
+    /// sorted and may belong to several indexes. Returns the bits of its slots, for
+    /// [`Self::remove`].
     pub fn add_prepared(&self, owner: &Arc<LockOwner>, keys: Vec<Box<[u8]>>) -> u64 {
         let mut bits = 0;
         for key in &keys {
@@ -125,8 +152,8 @@ impl ActiveInserts {
         bits
     }
 
-    /// The session of a listed transaction ends. Its new keys are among `keys`, sorted, from here
-    /// on.
+    /// Searches from now on find the new keys of `owner`'s transaction among `keys`, which are
+    /// sorted, and no longer in a write set: the transaction's session ends.
     pub(super) fn leave_session(&self, bits: u64, owner: &Arc<LockOwner>, keys: Vec<Box<[u8]>>) {
         let keys: Arc<[Box<[u8]>]> = keys.into();
         for slot in (0..SLOTS).filter(|slot| bits & 1 << slot != 0) {
@@ -154,14 +181,14 @@ impl ActiveInserts {
         numbers.sum()
     }
 
-    /// The transaction of `owner`, which is listed, has written a new key of `index`.
+    /// Counts a new key of `index` that the listed transaction of `owner` has just written.
     pub(super) fn count_written(&self, index: IndexId, owner: &Arc<LockOwner>) {
         let part = self.part(index as usize % SLOTS, owner);
         part.written.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Number of new keys that have ever been written in the slot of `index`. While it stays the
-    /// same, no transaction adds a key.
+    /// Number of new keys that have ever been written in the slot of `index`. If two calls return
+    /// the same number, no transaction has written a new key in between.
     pub(super) fn written(&self, index: IndexId) -> u64 {
         let slot = index as usize % SLOTS;
         let parts = &self.parts[slot * PARTS..][..PARTS];

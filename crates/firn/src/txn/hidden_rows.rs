@@ -1,4 +1,5 @@
-//! The rows of which a transaction's own version hides that of its snapshot.
+//! Rows whose snapshot version a transaction hides from its own reads, because it has written a
+//! version of its own.
 
 use super::lock_table::KeySet;
 use crate::base::memory_tracker::{MemoryCharge, MemoryTracker};
@@ -32,7 +33,7 @@ pub(super) struct HiddenRows {
 }
 
 impl HiddenRows {
-    /// No rows; the memory of later ones counts in `tracker`.
+    /// An empty set. The memory of keys that are added later counts in `tracker`.
     pub(super) fn new(tracker: &Arc<MemoryTracker>) -> Self {
         Self {
             single: BTreeSet::new(),

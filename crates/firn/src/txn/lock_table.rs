@@ -66,7 +66,7 @@ impl LockMode {
     }
 }
 
-/// How a request reacts when it cannot get a lock at once.
+/// How a request reacts when another owner's lock blocks it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WaitPolicy {
     /// Waits, then fails with [`ErrorKind::LockTimeout`].
@@ -86,7 +86,8 @@ pub struct Granted {
     /// Whether the owner held no lock on the key before. If it held one, even a shared one, the
     /// caller must not release the lock because the row turned out not to match.
     pub newly: bool,
-    /// Whether the lock could not be had at once. Rows read before may be stale.
+    /// Whether another owner's lock blocked the request at first. Rows that the caller read before
+    /// the request may be stale then.
     pub waited: bool,
 }
 
@@ -184,7 +185,8 @@ impl LockTable {
         self.deadlocks.on_deadlock(Box::new(report));
     }
 
-    /// The SQL text that the session of `owner` executes, if it can be had at once.
+    /// The SQL text that the session of `owner` executes; `None` if the host cannot give it without
+    /// a wait.
     pub fn statement_of(&self, owner: &LockOwner) -> Option<String> {
         let observer = self.observer.get()?;
         let mut text = None;
@@ -254,7 +256,8 @@ impl LockTable {
             Released::Row => {}
         }
         let mut held = owner.held.lock();
-        // Search backwards: usually this is the newest lock, of a row that turned out not to match.
+        // Search backwards: the caller usually releases its newest lock, because the row has turned
+        // out not to match.
         let at = held.keys.iter().rposition(|other| &other[..] == key);
         held.keys.remove(at.expect("held"));
         true
@@ -280,8 +283,8 @@ impl LockTable {
     }
 
     /// Locks the keys of one index from `lower` to below `upper` against inserts by other owners.
-    /// Never waits. An insert that was first is not found here: the caller looks for uncommitted
-    /// keys of others afterwards ([`GapLockTable`]).
+    /// Never waits. It does not find an uncommitted key that another owner inserted before this
+    /// lock: the caller searches for such keys afterwards ([`GapLockTable`]).
     pub fn lock_gap(&self, owner: &Arc<LockOwner>, lower: &[u8], upper: &[u8]) -> GapGrant {
         self.gaps.lock(owner, lower, upper)
     }
@@ -297,8 +300,8 @@ impl LockTable {
         self.gaps.is_locked_against(owner, key)
     }
 
-    /// Waits until no other owner locks the gap in which `key` lies. Another one may lock it again
-    /// before the caller has inserted.
+    /// Waits until no other owner locks the gap in which `key` lies. An owner may lock the gap
+    /// again before the caller has inserted.
     ///
     /// # Errors
     /// As [`Self::acquire`].
@@ -320,14 +323,14 @@ impl LockTable {
         self.sleep(graph, &waiter, Duration::from_micros(timeout_micros))
     }
 
-    /// Releases the gap locks and the shared locks of `owner`. For a transaction that is prepared
-    /// and may outlive its session: what it has read matters no more.
+    /// Releases the gap locks and the shared locks of `owner`. Call it for a transaction that is
+    /// prepared and may outlive its session: it reads no more, so its reads need no protection.
     pub fn release_reads(&self, owner: &Arc<LockOwner>) {
         self.gaps.release_all(owner);
         // No request waits for merged locks.
         let _shared = owner.merged.lock().take_shared();
         let keys = owner.held.lock().keys.clone();
-        // The newest first, as `release` searches for them.
+        // Release the newest locks first: `release` searches `held.keys` from its end.
         for key in keys.into_iter().rev() {
             if self.holds(owner, &key) == Some(LockMode::Shared) {
                 self.release(owner, &key);
@@ -365,7 +368,7 @@ impl LockTable {
         }
     }
 
-    /// Counts a transaction that has lost against another one when it was validated.
+    /// Counts a transaction whose validation failed because another transaction was first.
     pub(in crate::txn) fn count_conflict(&self) {
         self.conflicts.fetch_add(1, Ordering::Relaxed);
     }

@@ -1,7 +1,8 @@
-//! Prepared transactions without a session: recovery found them, or their session ended. Prepared
-//! transactions that are still in a session, but may outlive it, are noted here too.
+//! Prepared transactions without a session: recovery found them, or their session ended. The list
+//! also notes prepared transactions that are still in a session, but may outlive it.
 
 use super::lock_table::LockOwner;
+use crate::base::memory_tracker::MemoryCharge;
 use crate::base::row_count::RowCount;
 use crate::base::{Error, ErrorKind, IndexId, Result};
 use crate::binlog::ServerRun;
@@ -15,9 +16,11 @@ use std::sync::Arc;
 pub struct PreparedTransaction {
     /// The changes that a commit publishes.
     pub changes: Arc<Changes>,
+    /// Counts the memory of the changes.
+    pub memory: MemoryCharge,
     /// Pins the WAL segment of its prepare record.
     pub prepared: PreparedLogPin,
-    /// The owner of its row locks; `None` if it holds none.
+    /// The owner of the transaction's row locks; `None` if it holds none.
     pub owner: Option<Arc<LockOwner>>,
     /// The slots of [`super::ActiveInserts`] that list its new keys under `owner`.
     pub inserting: u64,

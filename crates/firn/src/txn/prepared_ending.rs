@@ -42,8 +42,8 @@ impl PreparedTransactions {
                 }
                 release(&transaction, cx);
                 match cx.pipeline.wait_durable(committed.lsn) {
-                    // `NoSpace` is no failure of the log: it writes the commit record once there is
-                    // room.
+                    // Return `NoSpace` as it is: the log has not failed, and writes the commit
+                    // record once there is room.
                     Err(error) if *error.kind() == ErrorKind::NoSpace => Err(error),
                     Err(error) => Err(unknown_outcome(&error)),
                     Ok(()) => Ok(true),
@@ -77,8 +77,9 @@ impl PreparedTransactions {
     ///
     /// # Errors
     /// If the rollback cannot be logged, the transaction stays prepared: `Poisoned` and `ShutDown`
-    /// of the log, `NoSpace` on a full disk. `Poisoned` as well if it is logged, but the log fails
-    /// before it is durable: the next open may find the transaction prepared again.
+    /// of the log, `NoSpace` on a full disk. `Poisoned` also means that the log failed after it
+    /// took the rollback record and before that was durable: the next open may find the transaction
+    /// prepared again.
     pub fn rollback(&self, xid: &[u8], cx: &TransactionContext) -> Result<bool> {
         // A damaged batch must not prevent the rollback, so its indexes are not noted.
         let indexes = |one: &PreparedTransaction| Ok(one.changes.indexes().unwrap_or_default());

@@ -3,19 +3,23 @@
 //! A transaction that writes a referencing row locks the value in an index of the referenced table,
 //! and a deleter of that value meets the lock there. DDL that gives the referenced table other
 //! indexes would leave such locks behind: the deleter would lock in the new index. So the DDL
-//! closes the table first and waits until no transaction relies on it; meanwhile others wait to
-//! enter.
+//! closes the table first and waits until no transaction relies on it; meanwhile other transactions
+//! wait before they rely on it.
 
 use super::lock_table::LockOwner;
 use crate::base::{Error, ErrorKind, IndexId, Result};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::time::Duration;
 
 const SHARDS: usize = 64;
 
-/// A waiter looks this often whether its session was killed.
+/// Interval at which a waiting session checks whether it was killed.
 const SLICE: Duration = Duration::from_millis(10);
+
+/// A waiting session searches for a deadlock after this number of intervals, then after twice as
+/// many, and so on: a search looks at all transactions.
+const SLICES_BEFORE_SEARCH: u32 = 5;
 
 /// Referenced tables in use, by the id of their clustered index.
 pub struct ReferencedTables {
@@ -32,7 +36,7 @@ struct Shard {
 struct TableUse {
     /// Transactions that rely on the table's indexes.
     transactions: u32,
-    /// DDL changes the indexes, or is about to.
+    /// Whether DDL changes the table's indexes, or is about to.
     closed: bool,
 }
 
@@ -53,7 +57,8 @@ impl ReferencedTables {
         &self.shards[table as usize % SHARDS]
     }
 
-    /// Counts a transaction that relies on `table`, unless that is closed. Returns whether it did.
+    /// Counts a transaction that relies on `table`, unless `table` is closed. Returns whether it
+    /// counted the transaction.
     pub(super) fn enter(&self, table: IndexId) -> bool {
         let mut tables = self.shard(table).tables.lock();
         let entry = tables.entry(table).or_default();
@@ -76,6 +81,17 @@ impl ReferencedTables {
             }
             shard.changed.notify_all();
         }
+    }
+
+    /// Number of tables that transactions rely on or that DDL has closed.
+    pub fn len(&self) -> usize {
+        let tables = self.shards.iter().map(|shard| shard.tables.lock().len());
+        tables.sum()
+    }
+
+    /// Whether no transaction relies on a table and DDL has closed none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
     /// Keeps further transactions from relying on `table`.
@@ -103,7 +119,7 @@ impl ReferencedTables {
     /// `LockTimeout`, `Interrupted`.
     pub fn await_free(&self, table: IndexId, owner: &LockOwner, timeout_us: u64) -> Result<()> {
         let free = |entry: Option<&TableUse>| entry.is_none_or(|entry| entry.transactions == 0);
-        self.wait(table, owner, timeout_us, free)
+        self.wait(table, owner, timeout_us, free, || false)
             .unwrap_or_else(|| {
                 Err(timed_out(
                     "transactions have written rows that refer to the table",
@@ -111,18 +127,20 @@ impl ReferencedTables {
             })
     }
 
-    /// Waits until `table` is open again.
+    /// Waits until `table` is open again. `in_deadlock` says whether the DDL waits for `owner` by
+    /// way of others; every cycle that leads through this registry has an owner that waits here.
     ///
     /// # Errors
-    /// `LockTimeout`, `Interrupted`.
+    /// `LockTimeout`, `Interrupted`, `Deadlock`.
     pub(super) fn await_open(
         &self,
         table: IndexId,
         owner: &LockOwner,
         timeout_us: u64,
+        in_deadlock: impl Fn() -> bool,
     ) -> Result<()> {
         let open = |entry: Option<&TableUse>| entry.is_none_or(|entry| !entry.closed);
-        self.wait(table, owner, timeout_us, open)
+        self.wait(table, owner, timeout_us, open, in_deadlock)
             .unwrap_or_else(|| Err(timed_out("the referenced table is being altered")))
     }
 
@@ -133,9 +151,11 @@ impl ReferencedTables {
         owner: &LockOwner,
         timeout_us: u64,
         done: impl Fn(Option<&TableUse>) -> bool,
+        in_deadlock: impl Fn() -> bool,
     ) -> Option<Result<()>> {
         let shard = self.shard(table);
         let mut left = Duration::from_micros(timeout_us);
+        let (mut slices, mut search_at) = (0_u32, SLICES_BEFORE_SEARCH);
         let mut tables = shard.tables.lock();
         loop {
             if done(tables.get(&table)) {
@@ -148,10 +168,20 @@ impl ReferencedTables {
             if left.is_zero() {
                 return None;
             }
-            // An early wake-up counts as a whole slice, which shortens the wait.
+            // An early wake-up counts as a whole interval, so the total wait may be shorter than
+            // the timeout.
             let slice = SLICE.min(left);
             shard.changed.wait_for(&mut tables, slice);
             left -= slice;
+            slices = slices.saturating_add(1);
+            if slices >= search_at {
+                search_at = search_at.saturating_mul(2);
+                // The search takes locks of its own.
+                if MutexGuard::unlocked(&mut tables, &in_deadlock) {
+                    let message = "waiting for DDL that waits for a transaction behind this one";
+                    return Some(Err(Error::new(ErrorKind::Deadlock, message)));
+                }
+            }
         }
     }
 }
@@ -172,7 +202,7 @@ mod tests {
         assert!(tables.enter(7));
         tables.close(7);
         assert!(!tables.enter(7));
-        // Another table of the same shard is not concerned.
+        // Closing a table does not close another table of the same shard.
         assert!(tables.enter(7 + SHARDS as u32));
         let error = tables.await_free(7, &owner, 0).unwrap_err();
         assert_eq!(*error.kind(), ErrorKind::LockTimeout);
@@ -180,9 +210,9 @@ mod tests {
         assert!(tables.await_free(7, &owner, 0).is_err());
         tables.leave(7);
         tables.await_free(7, &owner, 0).unwrap();
-        assert!(tables.await_open(7, &owner, 0).is_err());
+        assert!(tables.await_open(7, &owner, 0, || false).is_err());
         tables.open(7);
-        tables.await_open(7, &owner, 0).unwrap();
+        tables.await_open(7, &owner, 0, || false).unwrap();
         assert!(tables.enter(7));
     }
 
@@ -193,7 +223,7 @@ mod tests {
         tables.close(3);
         let entering = {
             let tables = Arc::clone(&tables);
-            thread::spawn(move || tables.await_open(3, &LockOwner::new(0, 0), LONG_US))
+            thread::spawn(move || tables.await_open(3, &LockOwner::new(0, 0), LONG_US, || false))
         };
         let ddl = {
             let tables = Arc::clone(&tables);

@@ -6,7 +6,8 @@ use crate::base::row_count::RowCount;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Tables remembered for the next transaction. If there are more, all are forgotten.
+/// Number of tables that a session remembers for its next transaction. If a transaction changed
+/// more, the session forgets all of them.
 const TABLES_KEPT: usize = 64;
 
 /// The net change of one table's row count by ended statements, the first of which began at

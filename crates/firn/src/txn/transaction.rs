@@ -29,12 +29,14 @@ use super::prepared::PreparedTransaction;
 use super::prepared_ending::discard;
 use super::row_count_deltas::RowCountDeltas;
 use super::snapshots::Snapshot;
+use super::statement_tables::StatementTables;
 use super::transaction_context::TransactionContext;
 use super::transaction_list::TransactionEntry;
 use super::validation_set::ValidationSet;
 use super::write_locks::WriteLocks;
 use super::write_set::{Savepoint, SharedWriteSet, WriteSet, WriteSetIter};
 use crate::base::blob_ref::BlobRef;
+use crate::base::memory_tracker::MemoryCharge;
 use crate::base::pause_points::{self, PausePoint};
 use crate::base::row_count::RowCount;
 use crate::base::{
@@ -53,6 +55,8 @@ enum Phase {
     Prepared {
         xid: Vec<u8>,
         changes: Arc<Changes>,
+        /// Counts the memory of `changes`, beside that of the write set.
+        memory: MemoryCharge,
         prepared: PreparedLogPin,
     },
     /// The changes are visible; [`Transaction::commit`] has yet to wait until they are durable.
@@ -83,24 +87,24 @@ pub struct Transaction {
     snapshot: Option<Snapshot>,
     /// Read point of the current statement.
     point: Option<ReadPoint>,
-    /// Keeps what the validation must find, from the first read that it concerns on. It is set only
-    /// if `snapshot` was not.
+    /// A snapshot that keeps the old versions and deletions which the validation compares, from the
+    /// first read on that the validation concerns. It is set only if `snapshot` was not.
     oldest_read: Option<Snapshot>,
-    /// What the transaction depends on in optimistic tables.
+    /// The keys of optimistic tables on which the transaction depends.
     validation: ValidationSet,
-    /// The session locks the rows of optimistic tables.
+    /// Whether the session locks the rows of optimistic tables.
     locks_optimistic: bool,
     writes: SharedWriteSet,
-    /// Copy of the write set's mark, to be read without its mutex.
+    /// Copy of the write set's mark, which can be read without the write set's mutex.
     mark: Savepoint,
-    /// Whether a write was tried since the write set was last cleared.
+    /// Whether the transaction has tried to write since the write set was last cleared.
     wrote: bool,
     /// The slots of [`super::ActiveInserts`] that list the transaction.
     inserting: u64,
-    /// The entries of [`super::ReferencedTables`] that count the transaction.
-    referenced: Vec<IndexId>,
+    /// Tables that the statement reaches by foreign keys.
+    tables: StatementTables,
     hidden: HiddenRows,
-    /// Locks that go with the writes that have taken them, at a rollback.
+    /// Locks that writes have taken, and that a rollback of these writes releases.
     write_locks: WriteLocks,
     /// Counters and the maxima that the commit persists.
     counters: Vec<(u64, CounterValue)>,
@@ -147,7 +151,7 @@ impl Transaction {
             mark,
             wrote: false,
             inserting: 0,
-            referenced: Vec::new(),
+            tables: StatementTables::default(),
             hidden,
             write_locks: WriteLocks::default(),
             counters: Vec::new(),
@@ -169,8 +173,8 @@ impl Transaction {
     }
 
     /// Begins a transaction if none is active, and a statement if `statement_id` is new.
-    /// `autocommit` says that the statement is the whole transaction. `isolation` has no effect
-    /// once the transaction has a snapshot.
+    /// `autocommit` says that the transaction consists of this statement alone. `isolation` has no
+    /// effect once the transaction has a snapshot.
     pub fn begin_statement(
         &mut self,
         statement_id: u64,
@@ -197,12 +201,19 @@ impl Transaction {
             self.statement_mark = self.mark;
             self.gate_passed = false;
             self.point = None;
+            self.tables.clear();
         }
+    }
+
+    /// The tables that the statement reaches by foreign keys.
+    pub fn statement_tables(&mut self) -> &mut StatementTables {
+        &mut self.tables
     }
 
     /// Ends a successful statement, whose changes stay.
     pub fn end_statement(&mut self) {
         self.point = None;
+        self.tables.clear();
         self.row_counts.end_statement(self.statement_mark);
         self.write_locks.end_statement();
         self.statement_mark = self.mark;

@@ -2,7 +2,7 @@
 
 use super::isolation::Isolation;
 use super::lock_table::LockOwner;
-use crate::base::{Seqno, wall_clock};
+use crate::base::{IndexId, Seqno, wall_clock};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,9 +13,9 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 pub enum TransactionPhase {
     /// It may read and write.
     Active,
-    /// Its changes are in the log, and it waits for its outcome.
+    /// The transaction's changes are in the log, and it waits for its outcome.
     Prepared,
-    /// Its changes are visible, and it waits for the log.
+    /// The transaction's changes are visible, and it waits until the log is durable.
     Committed,
 }
 
@@ -38,7 +38,7 @@ const COMMITTED: u8 = 3;
 /// An open transaction of a session.
 #[derive(Debug, Clone)]
 pub struct TransactionInfo {
-    /// Owner of its locks, whose id names the transaction in reports.
+    /// Owner of the transaction's locks; the owner's id names the transaction in reports.
     pub owner: Arc<LockOwner>,
     /// How far it is.
     pub phase: TransactionPhase,
@@ -46,7 +46,8 @@ pub struct TransactionInfo {
     pub isolation: Isolation,
     /// When it began, microseconds since 1970.
     pub begun_us: u64,
-    /// The snapshot that it keeps, and when it took that, microseconds since 1970.
+    /// The seqno of the transaction's snapshot, and when the snapshot was taken, in microseconds
+    /// since 1970.
     pub snapshot: Option<(Seqno, u64)>,
     /// Memory of its own writes, bytes.
     pub write_bytes: u64,
@@ -55,16 +56,18 @@ pub struct TransactionInfo {
 /// All transactions of sessions, the idle ones included.
 ///
 /// A transaction enters the list when its session is made and leaves it with the session, so that
-/// the begin of a transaction only stores a few numbers in an entry of its own. A report reads them
-/// one by one: they may be of different moments.
+/// the begin of a transaction only stores a few numbers in an entry of its own. A report reads
+/// these numbers one by one, so they may be of different moments.
 #[derive(Default)]
 pub struct TransactionList {
     entries: Mutex<BTreeMap<u64, Arc<TransactionEntry>>>,
 }
 
-/// A transaction in the list. Only its session's thread stores.
+/// A transaction in the list. Only the thread of the transaction's session stores into it.
 pub(super) struct TransactionEntry {
     owner: Arc<LockOwner>,
+    /// The referenced tables that the transaction relies on, by their clustered indexes.
+    relies_on: Mutex<Vec<IndexId>>,
     write_bytes: AtomicU64,
     phase: AtomicU8,
     isolation: AtomicU8,
@@ -79,6 +82,7 @@ impl TransactionList {
     pub(super) fn add(&self, owner: &Arc<LockOwner>) -> Arc<TransactionEntry> {
         let entry = Arc::new(TransactionEntry {
             owner: Arc::clone(owner),
+            relies_on: Mutex::default(),
             write_bytes: AtomicU64::new(0),
             phase: AtomicU8::new(IDLE),
             isolation: AtomicU8::new(0),
@@ -101,6 +105,14 @@ impl TransactionList {
         entries.iter().filter_map(|entry| entry.info()).collect()
     }
 
+    /// The owners of the transactions that rely on the referenced table with clustered index
+    /// `table`.
+    pub(super) fn relying_on(&self, table: IndexId) -> Vec<Arc<LockOwner>> {
+        let entries = self.entries.lock();
+        let relying = entries.values().filter(|entry| entry.relies_on(table));
+        relying.map(|entry| Arc::clone(&entry.owner)).collect()
+    }
+
     /// The oldest snapshot: when it was taken, microseconds since 1970, its seqno, and the owner.
     pub fn oldest_snapshot(&self) -> Option<(u64, Seqno, Arc<LockOwner>)> {
         let entries = self.entries.lock();
@@ -114,6 +126,20 @@ impl TransactionList {
 }
 
 impl TransactionEntry {
+    /// Whether the transaction relies on the referenced table with clustered index `table`.
+    pub(super) fn relies_on(&self, table: IndexId) -> bool {
+        self.relies_on.lock().contains(&table)
+    }
+
+    pub(super) fn rely_on(&self, table: IndexId) {
+        self.relies_on.lock().push(table);
+    }
+
+    /// Forgets the tables that the transaction relies on, and calls `each` with them.
+    pub(super) fn rely_on_nothing(&self, each: impl FnMut(IndexId)) {
+        self.relies_on.lock().drain(..).for_each(each);
+    }
+
     pub(super) fn begin(&self, isolation: Isolation) {
         self.begun_us.store(wall_clock::now_us(), Ordering::Relaxed);
         self.set_isolation(isolation);
@@ -134,8 +160,8 @@ impl TransactionEntry {
         self.snapshot_us.store(0, Ordering::Relaxed);
     }
 
-    /// Notes the memory of the own writes. A report does not ask the write set, which is locked for
-    /// as long as a large commit merges its runs.
+    /// Stores the memory of the own writes for reports. A report does not ask the write set itself,
+    /// whose mutex is held for as long as a large commit merges its spilled runs.
     pub(super) fn set_write_bytes(&self, bytes: u64) {
         self.write_bytes.store(bytes, Ordering::Relaxed);
     }

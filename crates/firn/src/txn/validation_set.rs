@@ -21,11 +21,11 @@ use std::collections::binary_heap::PeekMut;
 /// How a transaction depends on a key. The order is that of strength.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Dependency {
-    /// It has read the row with this key, or found that there is none.
+    /// The transaction has read the row with this key, or found that there is none.
     Read,
-    /// It has given the declared columns of a unique index to a row.
+    /// The transaction has given a row these values of the declared columns of a unique index.
     Unique,
-    /// It has written the row with this key.
+    /// The transaction has written the row with this key.
     Written,
 }
 
@@ -82,7 +82,7 @@ impl KeysOfPoint {
 /// as it keeps row locks: what the transaction has read may have decided what it does next.
 #[derive(Default)]
 pub(super) struct ValidationSet {
-    /// By ascending seqno, because later statements read at later points.
+    /// Sorted by ascending seqno, because later statements read at later points.
     points: Vec<KeysOfPoint>,
     /// Indexes with new keys.
     inserted: Vec<IndexId>,
@@ -131,7 +131,7 @@ impl ValidationSet {
         }
     }
 
-    /// Whether anything was noted for a seqno below this one.
+    /// Whether a key was noted for a seqno below `seqno`.
     #[inline]
     pub(super) fn any_before(&self, seqno: Seqno) -> bool {
         self.points.first().is_some_and(|first| first.since < seqno)
@@ -149,7 +149,7 @@ impl ValidationSet {
     }
 
     /// Calls `f` with each key, its dependency and the seqno that it was read at, in the order of
-    /// the keys. Of one key the strongest dependency comes first.
+    /// the keys. If a key has several dependencies, the strongest comes first.
     pub(super) fn for_each(
         &self,
         mut f: impl FnMut(&[u8], Dependency, Seqno) -> Result<()>,
@@ -177,7 +177,7 @@ impl ValidationSet {
     }
 }
 
-/// The keys of one set that are still to come.
+/// A walk over one set's keys, positioned on the next key that the merge has not passed yet.
 struct KeySource<'a> {
     walk: KeyWalk<'a>,
     dependency: Dependency,
@@ -185,7 +185,8 @@ struct KeySource<'a> {
 }
 
 impl Ord for KeySource<'_> {
-    /// The heap has its greatest element on top: the smallest key.
+    /// Reverses the order of keys, because the heap has its greatest element on top and the merge
+    /// needs the smallest key. Of equal keys, the one with the strongest dependency comes first.
     fn cmp(&self, other: &Self) -> Ordering {
         let keys = other.walk.key().cmp(self.walk.key());
         keys.then(self.dependency.cmp(&other.dependency))

@@ -1,9 +1,9 @@
-//! Locks that a rollback to a savepoint or of a statement gives back.
+//! Locks that a rollback of a statement, or to a savepoint, releases.
 
 use super::lock_table::KeySet;
 use super::write_set::Savepoint;
 
-/// Bytes of keys that a group keeps as they are. If there are more, they move to a sorted set.
+/// Bytes of keys that a group stores one after the other. More keys move to a sorted set.
 const SINGLE_BYTES_MAX: usize = 256 << 10;
 
 /// The keys that writes of a transaction have locked and that it had not locked before: keys of

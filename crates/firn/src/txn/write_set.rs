@@ -289,10 +289,12 @@ impl WriteSet {
 
     /// Forgets all writes, frees the memory and removes the files.
     pub fn clear(&mut self) {
-        self.memory = InMemoryWrites::default();
+        self.memory.clear();
         self.frozen = None;
-        self.runs = SpilledRuns::default();
-        self.tops = LargestKeys::default();
+        if !self.runs.is_new() {
+            self.runs = SpilledRuns::default();
+        }
+        self.tops.clear();
         self.released = false;
         self.charge.set(0);
         self.changed();
@@ -341,9 +343,15 @@ impl WriteSet {
         }
     }
 
-    /// Whether a part of the set is on disk or being written. Then a commit needs [`Self::seal`].
+    /// Whether a part of the set is on disk or being written. The commit of such a set needs
+    /// [`Self::seal`].
     pub fn has_spilled(&self) -> bool {
         self.frozen.is_some() || !self.runs.is_empty()
+    }
+
+    /// An upper bound of the bytes of a batch with the entries of [`Self::for_each_final`].
+    pub fn batch_bytes(&self) -> usize {
+        self.memory.batch_bytes()
     }
 
     /// Calls `f` with the newest version of each key, in key order, for the commit of a set that
@@ -394,8 +402,8 @@ impl WriteSet {
         self.memory.is_empty() && !self.has_spilled()
     }
 
-    /// Whether a key of the index is written. After a rollback of spilled writes it may be wrongly
-    /// true.
+    /// Whether a key of the index is written. May be true for an untouched index after a rollback
+    /// of spilled writes.
     pub fn touches(&self, index: IndexId) -> bool {
         let prefix = index_prefix(index);
         let begins = |(key, _): (&Arc<[u8]>, _)| key.starts_with(&prefix);

@@ -118,7 +118,7 @@ struct FileLife {
     end: AtomicU8,
 }
 
-/// What happens to a file when the last version that contains it is dropped.
+/// The fate of a file when the last version that contains it is dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum FileFate {

@@ -17,11 +17,12 @@ pub type FileSpan<'a> = Span<'a, Arc<FileHandle>>;
 /// a secondary key is a deletion and a put, so half is ordinary.
 pub const TOMBSTONE_SHARE: u64 = 50;
 
-/// A file is also dense if its deletions in blocks of little else are more than this share of its
-/// entries (percent), however few deletions its other blocks have …
+/// A file is also dense if its deletions in blocks that hold little else are more than this share
+/// of its entries, in percent, and at least [`DENSE_MIN`].
 const DENSE_SHARE: u64 = 10;
 
-/// … and at least this many. A scan that skips as many in one move reports the range as well.
+/// Number of deletions in such blocks from which on [`DENSE_SHARE`] applies. A scan that skips as
+/// many in one move reports the range as well; this rule comes before the report.
 const DENSE_MIN: u64 = 1000;
 
 /// Shares of dead entries, in percent, for which [`FileSums::dead`] answers.

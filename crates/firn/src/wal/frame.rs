@@ -39,7 +39,7 @@ pub struct SegmentHeader {
     pub id: SegmentId,
     /// First segment of the incarnation of the log that wrote this segment.
     pub incarnation: SegmentId,
-    /// Where the log ended when that incarnation began.
+    /// The end of the log when the incarnation that wrote this segment began.
     pub base: LogEnd,
     /// Preallocated size of the segment file, bytes.
     pub size: u64,

@@ -50,6 +50,13 @@ impl Batch {
         Ok(batch)
     }
 
+    /// An empty batch with room for `bytes` bytes of entries.
+    pub fn with_capacity(bytes: usize) -> Self {
+        let mut buffer = Vec::with_capacity(HEADER_LEN + bytes);
+        buffer.resize(HEADER_LEN, 0);
+        Self { bytes: buffer }
+    }
+
     /// Adds an entry behind the others.
     pub fn add(&mut self, user_key: &[u8], kind: Kind, value: Value<'_>) {
         self.bytes.push(kind as u8);
@@ -62,6 +69,12 @@ impl Batch {
         }
         let count = self.count() + 1;
         self.bytes[..HEADER_LEN].copy_from_slice(&count.to_le_bytes());
+    }
+
+    /// Bytes that the batch may take before it has to grow.
+    #[cfg(test)]
+    pub(crate) fn room(&self) -> usize {
+        self.bytes.capacity()
     }
 
     /// Number of entries.

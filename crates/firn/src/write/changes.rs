@@ -2,9 +2,11 @@
 
 use super::batch::Batch;
 use crate::base::key::index_id_of;
+use crate::base::memory_tracker::{MemoryCharge, MemoryTracker};
 use crate::base::{IndexId, Result};
 use crate::version::FileMeta;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// The changes of a transaction, in memory or in SSTs.
 #[derive(Debug, Clone)]
@@ -25,7 +27,16 @@ impl Changes {
         }
     }
 
-    /// The ids of all indexes of which the changes have entries.
+    /// Counts the memory of the changes in `tracker`, as long as the result lives.
+    pub fn charge(&self, tracker: &Arc<MemoryTracker>) -> MemoryCharge {
+        let mut charge = MemoryCharge::new(Arc::clone(tracker));
+        if let Self::Batch(batch) = self {
+            charge.set(batch.as_bytes().len() as u64);
+        }
+        charge
+    }
+
+    /// The ids of all indexes to which entries of the changes belong.
     ///
     /// # Errors
     /// `Corruption` for a malformed batch.

@@ -62,33 +62,35 @@ const FULL_DISK_FREEZE: u64 = ReservePart::Table.bytes() / 2;
 /// The pipeline notifies its host when it replaces the active memtable. It does so under its mutex:
 /// an implementation must be quick and must not call the pipeline.
 pub trait MemtableHost: Send + Sync {
-    /// From now on `active` takes the commits. `queued`, newest first, are the flushables to add to
-    /// those that wait for the tree; they are newer than all of these.
+    /// Makes `active` the memtable that takes all later commits. `queued`, newest first, are the
+    /// flushables to add to those that wait for their place in the tree; they are newer than all of
+    /// these.
     fn switched(&self, queued: &[Flushable], active: Arc<Memtable>);
 }
 
 struct PipelineState {
     last_seqno: Seqno,
     active: Arc<Memtable>,
-    /// One element for each commit that has its seqno and is not published, oldest first: whether
-    /// it is applied. The last element is that of `last_seqno`.
+    /// One element for each commit that has its seqno and is not published, oldest first. An
+    /// element says whether its commit is applied. The last element is that of `last_seqno`.
     queue: VecDeque<bool>,
     /// Commits whose log records may not be durable yet, oldest first. If the log fails, the first
     /// of them that is not durable and all later ones are hidden.
     undurable: VecDeque<(Lsn, Seqno)>,
     /// The log segments that prepared transactions pin.
     pins: LogPins,
-    /// The segment of the last append, and whether the log since the first segment that the active
-    /// memtable needs was then longer than it may be.
+    /// The segment of the last append, and whether the log was longer at that time than the active
+    /// memtable may keep it. Its length counts from the first segment that the active memtable
+    /// needs.
     log_seen: (SegmentId, bool),
     /// The server run to which newly prepared transactions belong.
     run: ServerRunNote,
     /// Binary log position of the last commit that reported one.
     binlog: OwnedBinlogPosition,
-    /// End of the binary log before the last change of the catalog, if the server reported it. It
-    /// is recorded for the log archive.
+    /// End of the binary log before the last change of the catalog, if the server reported it. The
+    /// log archive records it.
     told: Option<OwnedBinlogPosition>,
-    /// The last wall-clock time that was recorded in the log, in steps of `CLOCK_STEP_US`.
+    /// The wall-clock time that the log recorded last, in steps of `CLOCK_STEP_US`.
     clock: u64,
     waiting_for_publication: usize,
     poisoned: bool,
@@ -179,7 +181,7 @@ impl Pipeline {
     }
 
     /// Freezes the active memtable, unless it has no entries and no commit is about to insert into
-    /// it. Returns whether it did.
+    /// it. Returns whether it froze the memtable.
     pub fn freeze(&self) -> bool {
         let mut state = self.state.lock();
         let _switching = PoisonOnPanic(&self.health);
@@ -210,7 +212,8 @@ impl Pipeline {
 
     fn freeze_if_full(&self, state: &mut MutexGuard<'_, PipelineState>) {
         let _switching = PoisonOnPanic(&self.health);
-        // The flush of a larger memtable would not fit into the disk reserve.
+        // On a full disk, freeze a smaller memtable: the flush of a larger one would not fit into
+        // the disk reserve.
         let full = self.health.is_full(Some(FullDisk::Flush))
             && state.active.size_bytes() >= FULL_DISK_FREEZE;
         let blobs = self.mutable.blob_freeze_at.load(Ordering::Relaxed);

@@ -24,20 +24,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Sleep between two looks at the gate, microseconds.
+/// How long a delayed writer sleeps before it checks the gate again, microseconds.
 const STEP_US: u64 = 50;
 
-/// Longest delay of one statement short of a stop, microseconds. A commit is never charged beyond
-/// it either: one large transaction must not hold up all others for seconds.
+/// Longest delay of one statement, unless writers are stopped, microseconds. The charge for a
+/// commit is limited to this delay, too: one large transaction must not hold up all others for
+/// seconds.
 const DELAY_US_MAX: u64 = 20_000;
 
 /// Age up to which an unused share of the rate may still be used, microseconds. A sleep lasts
-/// longer than requested, by several commits' time, and on busy processors by milliseconds. If the
-/// share of that time were lost, a gate at which all writers sleep would pass one commit of each
-/// writer per sleep, whatever the rate.
+/// longer than requested, by the time of several commits, and on busy processors by milliseconds.
+/// If the share of that time were lost, a gate at which all writers sleep would pass one commit of
+/// each writer per sleep, whatever the rate.
 const CREDIT_US: u64 = DELAY_US_MAX;
 
-/// The time at which all commits are paid for, after one more that costs `cost`; nanoseconds.
+/// The time until which the rate is used up, in nanoseconds, after one more commit that costs
+/// `cost`. `paid` is that time before the commit.
 fn paid_at(paid: u64, now: u64, cost: u64) -> u64 {
     let begin = paid.max(now.saturating_sub(CREDIT_US * 1000));
     begin.saturating_add(cost).min(now + DELAY_US_MAX * 1000)
@@ -69,7 +71,7 @@ struct StallState {
     released: bool,
     /// The error that kept background work from making room.
     failure: Option<Error>,
-    /// The damage that keeps compactions off a file.
+    /// The damage of a file that compactions leave out.
     damage: Option<Error>,
 }
 
@@ -88,11 +90,13 @@ pub struct StallGate {
     env: Arc<dyn Env>,
     state: Mutex<StallState>,
     eased: Condvar,
-    /// Bytes a second that may pass; 0 lets all pass, so that an idle gate costs one load.
+    /// Committed bytes that may pass in a second; 0 lets all writers pass, so that an idle gate
+    /// costs them one load.
     rate: AtomicU64,
     stopped: AtomicU8,
     reason: AtomicU8,
-    /// The time at which all commits so far are paid for, nanoseconds of the monotonic clock.
+    /// The time until which the commits so far have used up the rate, in nanoseconds of the
+    /// monotonic clock.
     paid_at_ns: AtomicU64,
     committed_bytes: AtomicU64,
     counts: StallCounts,
@@ -114,14 +118,14 @@ impl StallGate {
         }
     }
 
-    /// Background work reports the pressure whenever it changes.
+    /// Sets the pressure. Background work calls this whenever the pressure changes.
     pub fn set_pressure(&self, pressure: Pressure) {
         let mut state = self.state.lock();
         state.pressure = pressure;
         self.adjust(&state);
     }
 
-    /// A memtable was flushed into `stored` bytes, which took `took_us` microseconds.
+    /// Notes that a memtable was flushed into `stored` bytes, which took `took_us` microseconds.
     pub fn flushed(&self, stored: u64, took_us: u64) {
         let committed = self.committed_bytes.load(Ordering::Relaxed);
         let mut state = self.state.lock();
@@ -135,7 +139,7 @@ impl StallGate {
         self.state.lock().drain.job_begins(now);
     }
 
-    /// A compaction has ended that took `l0_bytes` out of L0.
+    /// Notes that a compaction has ended that removed `l0_bytes` from L0.
     pub fn job_ends(&self, l0_bytes: u64) {
         let now = self.env.monotonic_micros();
         let mut state = self.state.lock();
@@ -157,7 +161,8 @@ impl StallGate {
         self.eased.notify_all();
     }
 
-    /// Background work has failed and tries again later; `None` once it has succeeded.
+    /// Sets the error with which background work has failed and which it tries to overcome; `None`
+    /// once it has succeeded.
     pub fn set_failure(&self, failure: Option<Error>) {
         self.state.lock().failure = failure;
         self.eased.notify_all();
@@ -213,7 +218,7 @@ impl StallGate {
         while self.rate.load(Ordering::Relaxed) != 0 && steps < DELAY_US_MAX / STEP_US {
             let now = self.env.monotonic_micros();
             let paid = self.paid_at_ns.load(Ordering::Relaxed) <= now * 1000;
-            // A step may take much longer than it should on busy processors.
+            // Measure the time: on busy processors a sleep may last much longer than it should.
             if paid || now.saturating_sub(start) >= DELAY_US_MAX {
                 break;
             }

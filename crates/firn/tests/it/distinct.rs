@@ -311,7 +311,11 @@ impl World {
     fn check(&self, what: &str, at_rest: bool) {
         let views = &self.db().context().super_versions;
         // After an open the number of rows is an estimate until the table is at rest.
-        let rows = self.table.statistics(views).rows as f64;
+        let size = self.table.size(views);
+        if at_rest {
+            assert_eq!(size, self.table.statistics(views).size, "{what}");
+        }
+        let rows = size.rows as f64;
         let stored = self.rows.len() as f64;
         assert!(
             rows <= 1.5 * stored && stored <= 1.5 * rows,

@@ -89,7 +89,7 @@ fn run(end: End, before: i32, nth: u64) -> Option<Error> {
             txn.rollback().unwrap();
             assert_eq!(tables(&db), BTreeSet::new(), "{context}");
         }
-        // The log has kept room for the outcome of a prepared transaction.
+        // The commit succeeds: for the outcome of a prepared transaction the log has kept room.
         None => {
             txn.commit().unwrap();
             expected += LARGE;

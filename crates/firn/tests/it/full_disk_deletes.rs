@@ -448,7 +448,7 @@ fn a_large_memtable_whose_file_is_small_gives_its_log_back() {
     env.fill();
     let refused = (0..).find_map(|n| put_loose(&db, n % 3, &noise(n)).err());
     assert!(is_full(&refused.unwrap()));
-    // Nobody makes room: the log itself gives it.
+    // No other program makes room. The flush of the memtable does, because it frees log segments.
     db.recheck_full_disk();
     for n in 0..100 {
         put_loose(&db, n % 3, &noise(n)).unwrap();
@@ -472,7 +472,7 @@ fn a_flush_that_does_not_fit_the_reserve_gives_it_back() {
     for _ in 0..3 {
         assert!(is_full(&db.flush().unwrap_err()));
         assert!(has(&db, ReservePart::Table));
-        // Whatever fills the disk finds no room.
+        // Another program that fills the disk finds no room.
         assert_eq!(env.used(), used);
     }
     env.unfill();

@@ -14,6 +14,7 @@ mod fuzz;
 mod layers;
 mod memory;
 mod optimistic;
+mod optimize;
 mod prepared;
 mod schema;
 mod table;

@@ -208,6 +208,39 @@ fn ddl_knows_of_a_prepared_transaction_before_its_session_ends() {
     }
 }
 
+/// The changes of a prepared transaction stay in memory until its outcome, whoever has them.
+#[test]
+fn the_memory_of_prepared_changes_is_counted() {
+    const ROWS: i32 = 2000;
+    let env = MemEnv::new();
+    let (db, table) = open(&env, false);
+    let tracker = Arc::clone(&db.context().write_sets);
+    let mut txn = begin(&db);
+    for id in 0..ROWS {
+        assert!(is_done(insert(&table, &mut txn, id, Some(id))));
+    }
+    let active = tracker.sum();
+    txn.prepare_to_stay(b"x").unwrap();
+    // A row has an entry of at least 16 bytes in each of two indexes.
+    let least = 2 * 16 * ROWS as u64;
+    assert!(tracker.sum() >= active + least, "beside the write set");
+    txn.detach(db.new_owner(0));
+    let detached = tracker.sum();
+    assert!(detached >= least, "without a session");
+    assert!(db.rollback_xid(b"x").unwrap());
+    assert!(tracker.sum() + least <= detached);
+    let mut txn = begin(&db);
+    assert!(is_done(insert(&table, &mut txn, 1, Some(1))));
+    for id in 2..ROWS {
+        assert!(is_done(insert(&table, &mut txn, id, Some(id))));
+    }
+    txn.prepare(b"y").unwrap();
+    let (db, _table) = open(&env.crash(1), false);
+    assert!(db.context().write_sets.sum() >= least - 64, "recovered");
+    assert!(db.commit_xid(b"y").unwrap());
+    assert_eq!(db.context().write_sets.sum(), 0);
+}
+
 #[test]
 fn a_run_keeps_of_the_log_what_the_empty_memtable_before_it_kept() {
     let env = MemEnv::new();

@@ -74,7 +74,8 @@ impl World {
     fn with_files(seed: u64, target_file_size: u64) -> Self {
         let options = Options {
             background_jobs: 0,
-            // Far smaller than the rows, so that blocks are evicted and read again.
+            // The block cache is far smaller than the rows, so that blocks are evicted and read
+            // again.
             block_cache_size: 32 << 10,
             block_size: 512,
             target_file_size,

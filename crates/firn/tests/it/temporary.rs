@@ -176,7 +176,7 @@ fn savepoints_and_statements_roll_back() {
         WriteOutcome::Duplicate { index: 0 }
     ));
     session.next_statement();
-    // Before this savepoint the transaction had not begun.
+    // The savepoint was set before the transaction in the ephemeral database began.
     session.transactions.rollback_to(&before);
     assert!(matches!(session.insert("a", 1), WriteOutcome::Done { .. }));
     session.transactions.prepare().unwrap();
@@ -188,7 +188,8 @@ fn savepoints_and_statements_roll_back() {
     assert_eq!(session.committed("a"), 1);
 }
 
-/// The next session finds what the last one committed: replicas hand tables over.
+/// The next session finds the rows that the last session committed, because replicas hand temporary
+/// tables over from session to session.
 #[test]
 fn a_table_passes_from_one_session_to_another() {
     let server = Server::start(1 << 20);
@@ -282,7 +283,8 @@ fn rows_of_a_dropped_table_become_garbage_after_their_commit() {
     assert_eq!(session.committed("b"), 1);
 }
 
-/// Emptying a table in the middle of a transaction leaves nothing of its rows.
+/// A table that is emptied in the middle of a transaction keeps none of the rows that the
+/// transaction wrote.
 #[test]
 fn truncate_forgets_uncommitted_rows() {
     let server = Server::start(1 << 20);
@@ -309,7 +311,8 @@ fn a_start_removes_what_a_crash_has_left() {
     let again = TemporaryTables::new(Arc::clone(&server.host));
     assert!(server.directories().is_empty());
     assert!(again.find("a").is_none());
-    // The files are gone below the feet of the first server: it must not close them in order.
+    // The directory of the first server is removed while it is open, so the server must not be
+    // closed in order.
     std::mem::forget(session);
     std::mem::forget(server);
 }
@@ -347,4 +350,25 @@ fn the_host_keeps_its_own_tables() {
     session.transactions.rollback().unwrap();
     session.drop_table("d/t");
     assert_eq!(rows_of(&server.host, &table), 1);
+}
+
+/// The table comes into being before its AUTO_INCREMENT value is set. If that fails, nothing stays.
+#[test]
+fn a_table_that_could_not_be_created_whole_leaves_nothing() {
+    let server = Server::start(1000);
+    let mut session = server.session();
+    session.create("good");
+    let mut damaged = schema();
+    // The column lies beyond the record, which only opening the table finds out.
+    damaged.columns[0].column.offset = 1000;
+    let created = server
+        .tables
+        .create("bad", damaged, 5, &mut session.transactions);
+    assert_eq!(*created.unwrap_err().kind(), ErrorKind::InvalidArgument);
+    let database = server.tables.find("good").unwrap();
+    assert!(server.tables.find("bad").is_none());
+    assert!(database.db().catalog().get("bad").is_err());
+    session.create("bad");
+    session.drop_table("bad");
+    session.drop_table("good");
 }

@@ -133,7 +133,8 @@ fn a_prune_leaves_what_each_backup_that_stays_needs() {
     place.write();
     let before = place.segments();
     assert!(first.last_segment() > before[0] && second.last_segment() > first.last_segment());
-    // A backup of another server, and backups in an order that a clock set back has given.
+    // One backup is of another server. The others have ids in an order that a clock set back has
+    // given.
     let foreign = Backup {
         archive: None,
         ..first.clone()

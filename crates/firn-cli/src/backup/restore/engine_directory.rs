@@ -100,11 +100,12 @@ fn drop_others(
     db.close()
 }
 
-/// Fetches the files and compares their checksums on the way. Returns their bytes.
-fn fetch(target: &Target, files: &[&StoredFile], dir: &Path, out: &Output) -> Result<u64> {
+/// Fetches the files into `dir` and compares their checksums on the way. Returns their bytes.
+pub fn fetch(target: &Target, files: &[&StoredFile], dir: &Path, out: &Output) -> Result<u64> {
     let mut transfers = Vec::new();
     for file in files {
         let path = dir.join(&file.name);
+        PosixEnv::new().create_dir_all(path.parent().unwrap_or(dir))?;
         let made = File::create_new(&path).and_then(|made| made.set_len(file.size));
         made.map_err(|e| Error::io(&e, path.display()))?;
         let pieces = file.pieces.iter();

@@ -57,9 +57,16 @@ pub fn run(args: &Restore, archive: &Path, target: &Target, out: &Output) -> Res
     let owner = archive_owner(&*env, archive)?;
     let mut notes = Vec::new();
     let backup = choose(target, &args.backup, &owner, &wanted, &mut notes)?;
+    if !backup.server_files.is_empty() && args.table.is_empty() {
+        return Err(Error::unsupported(format_args!(
+            "backup {} holds InnoDB, too, which a log archive does not bring to a point: restore it without --archive and \
+             apply the binary log from its position, or name FIRN tables with --table",
+            backup.id
+        )));
+    }
     let reached = find_point(&*env, archive, backup.last_segment(), backup.seqno, &wanted)?;
 
-    let stage = Stage::begin(&args.to, &Definitions::new(), &|_| Ok(()))?;
+    let stage = Stage::begin(&args.to, &Definitions::new(), false, &|_| Ok(()))?;
     let work = stage.engine();
     let mut restored = whole(target, &backup, &work, out)?;
     let then = tables_of(&env, &work)?;
@@ -91,7 +98,7 @@ pub fn run(args: &Restore, archive: &Path, target: &Target, out: &Output) -> Res
     while db.compact_once()? {}
     db.close()?;
     drop(db);
-    stage.settle(&definitions)?;
+    stage.settle(&definitions, &[])?;
 
     let (binlog_file, binlog_pos) = reached_binlog(&reached, &backup);
     let report = Report {
@@ -307,8 +314,8 @@ fn fetch_archived(
         }
     }
     for id in &reached.names.blobs {
-        // Prefer the archive's file: it may have values that were still being written when the
-        // backup was taken.
+        // Prefer the archive's copy of a blob file: it may have values that were still being
+        // written when the backup was taken.
         let from = stored(archive, FileKind::Blob, *id);
         let name = firn::store::file_name(FileKind::Blob, *id);
         match from.exists() {

@@ -2,8 +2,9 @@
 //! makes it appear.
 //!
 //! 1. `#firn.restoring/engine` becomes the engine's directory, complete and synced.
-//! 2. `#firn.restoring/definitions` gets the definitions; then each is hard-linked into the data
-//!    directory. A link appears whole, and fails if the name is taken.
+//! 2. `#firn.restoring/definitions` gets the definitions, or all files of the rest of the server;
+//!    then each is hard-linked into the data directory. A link appears whole, and fails if the name
+//!    is taken.
 //! 3. `engine` is renamed to `#firn`. Before this there is no database for a server to open; after
 //!    it the database is complete.
 //! 4. `#firn.restoring` is removed.
@@ -16,6 +17,7 @@ use crate::backup::source::Definitions;
 use crate::data_directory::IN_DATADIR;
 use firn::base::{Error, ErrorKind, Result};
 use firn::env::{Env, PosixEnv};
+use std::collections::BTreeSet;
 use std::fs::{self, File, Metadata};
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
@@ -40,9 +42,14 @@ impl<'a> Stage<'a> {
     ///
     /// # Errors
     /// `AlreadyExists` if `to` is neither missing, nor empty, nor the data directory of a server
-    /// that has neither an engine's directory nor one of the definitions; `Busy` while another
-    /// restore works there.
-    pub fn begin(to: &'a Path, definitions: &Definitions, step: Step<'a>) -> Result<Self> {
+    /// that has neither an engine's directory nor one of the definitions, or if it is not empty and
+    /// gets a `whole_server`; `Busy` while another restore works there.
+    pub fn begin(
+        to: &'a Path,
+        definitions: &Definitions,
+        whole_server: bool,
+        step: Step<'a>,
+    ) -> Result<Self> {
         let (engine, dir) = (to.join(IN_DATADIR), to.join(STAGE));
         if fs::read_dir(&engine).is_ok_and(|mut inside| inside.next().is_some()) {
             return Err(busy(&engine));
@@ -52,7 +59,7 @@ impl<'a> Stage<'a> {
             undo(to, &dir)?;
             fs::remove_dir_all(&dir).map_err(|e| Error::io(&e, dir.display()))?;
         }
-        require_room(to, definitions)?;
+        require_room(to, definitions, whole_server)?;
         PosixEnv::new().create_dir_all(&dir.join("engine"))?;
         let stage = Self {
             _lock: lock(&dir)?,
@@ -69,29 +76,39 @@ impl<'a> Stage<'a> {
         self.dir.join("engine")
     }
 
+    /// The staging directory of the files that come beside the engine's directory.
+    pub fn beside(&self) -> PathBuf {
+        self.dir.join("definitions")
+    }
+
     /// Reports a step.
     pub fn step(&self, name: &str) -> Result<()> {
         (self.step)(name)
     }
 
-    /// Puts the copy in place. The engine's directory must be complete and synced.
-    pub fn settle(self, definitions: &Definitions) -> Result<()> {
+    /// Puts the copy in place. The engine's directory must be complete and synced, and so must be
+    /// the files with the paths `server_files`, which are in [`Stage::beside`].
+    pub fn settle(self, definitions: &Definitions, server_files: &[String]) -> Result<()> {
         let env = PosixEnv::new();
-        let aside = self.dir.join("definitions");
+        let aside = self.beside();
         for (path, bytes) in definitions {
             let path = aside.join(path);
             env.create_dir_all(path.parent().unwrap_or(&aside))?;
             write(&path, bytes)?;
         }
         self.step("definitions put aside")?;
-        for path in definitions.keys() {
+        let mut databases = BTreeSet::new();
+        for path in definitions.keys().chain(server_files) {
             let place = self.to.join(path);
             let database = place.parent().unwrap_or(self.to);
             env.create_dir_all(database)?;
             let named = fs::hard_link(aside.join(path), &place);
             named.map_err(|e| there_or(&e, &place))?;
-            env.sync_dir(database)?;
+            databases.insert(database.to_owned());
             self.step(path)?;
+        }
+        for database in &databases {
+            env.sync_dir(database)?;
         }
         env.sync_dir(self.to)?;
         self.step("definitions in place")?;
@@ -117,38 +134,35 @@ fn lock(dir: &Path) -> Result<Box<dyn Send + Sync>> {
     })
 }
 
-/// Removes the links of definitions, and the directories of databases that are then empty.
+/// Removes the links of files beside the engine's directory, and the directories that are then
+/// empty.
 fn undo(to: &Path, dir: &Path) -> Result<()> {
     let aside = dir.join("definitions");
-    let databases = match fs::read_dir(&aside) {
-        Ok(databases) => databases,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-        Err(e) => return Err(Error::io(&e, aside.display())),
-    };
-    let same = |a: &Metadata, b: &Metadata| (a.dev(), a.ino()) == (b.dev(), b.ino());
-    let undo = |database: &Path| -> std::io::Result<()> {
-        let place = to.join(database.file_name().unwrap_or_default());
-        for file in fs::read_dir(database)? {
-            let file = file?;
-            let there = place.join(file.file_name());
-            if fs::symlink_metadata(&there)
-                .is_ok_and(|found| file.metadata().is_ok_and(|ours| same(&found, &ours)))
-            {
-                fs::remove_file(&there)?;
-            }
-        }
-        // The directory stays if anything else is in it.
-        let _ = fs::remove_dir(&place);
-        Ok(())
-    };
-    for database in databases {
-        let path = database.map_err(|e| Error::io(&e, aside.display()))?.path();
-        undo(&path).map_err(|e| Error::io(&e, path.display()))?;
+    if aside.is_dir() {
+        undo_links(&aside, to).map_err(|e| Error::io(&e, to.display()))?;
     }
     PosixEnv::new().sync_dir(to)
 }
 
-fn require_room(to: &Path, definitions: &Definitions) -> Result<()> {
+/// Removes from `place` each file that is a link to a file of `staged`.
+fn undo_links(staged: &Path, place: &Path) -> std::io::Result<()> {
+    let same = |a: &Metadata, b: &Metadata| (a.dev(), a.ino()) == (b.dev(), b.ino());
+    for entry in fs::read_dir(staged)? {
+        let entry = entry?;
+        let there = place.join(entry.file_name());
+        let ours = entry.metadata()?;
+        if ours.is_dir() {
+            undo_links(&entry.path(), &there)?;
+            // Ignore an error: the directory must stay if it has other files, and it may not exist.
+            let _ = fs::remove_dir(&there);
+        } else if fs::symlink_metadata(&there).is_ok_and(|found| same(&found, &ours)) {
+            fs::remove_file(&there)?;
+        }
+    }
+    Ok(())
+}
+
+fn require_room(to: &Path, definitions: &Definitions, whole_server: bool) -> Result<()> {
     let entries = match fs::read_dir(to) {
         Ok(entries) => entries,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
@@ -156,6 +170,13 @@ fn require_room(to: &Path, definitions: &Definitions) -> Result<()> {
     };
     if entries.count() == 0 {
         return Ok(());
+    }
+    if whole_server {
+        let message = format!(
+            "{} is not empty, and the backup is of a whole server",
+            to.display()
+        );
+        return Err(Error::new(ErrorKind::AlreadyExists, message));
     }
     if !to.join("mysql").is_dir() {
         let message = format!("{} is neither empty nor a data directory", to.display());

@@ -37,7 +37,7 @@ pub struct ArchiveIdentity {
     pub from: SegmentId,
     /// Directory of the archive; empty while the log is not archived.
     place: String,
-    /// The archive was present at least once, with this id.
+    /// Whether the archive was present at least once, with this id.
     pub(super) claimed: bool,
 }
 

@@ -52,8 +52,8 @@ pub struct ArchiverStats {
 
 #[derive(Default)]
 struct ArchiverState {
-    /// The next segment to archive. Known once the archive was read: its last segment is the one
-    /// before.
+    /// The next segment to archive; `None` until the archive was read. The archive's last segment
+    /// is the one before.
     next: Option<SegmentId>,
     archived: u64,
     failures: u64,
@@ -62,7 +62,7 @@ struct ArchiverState {
     /// The current segment, and the time at which it was first seen in use.
     used_since: Option<(SegmentId, u64)>,
     covered_us: Option<u64>,
-    /// Start of the running step; `None` also once it was reported as slow.
+    /// Start of the running step; `None` if no step runs, or after it was reported as slow.
     step_us: Option<u64>,
 }
 
@@ -86,7 +86,7 @@ pub struct Archiver {
     working: Mutex<(ArchiveIdentity, Growing)>,
     /// Held for moments only, since status queries read it.
     state: Mutex<ArchiverState>,
-    /// The database was closed without waiting for the archive.
+    /// Whether the database was closed without waiting for the archive.
     left: AtomicBool,
 }
 
@@ -272,7 +272,8 @@ impl Archiver {
             ..
         } = &self.parts;
         if !env.exists(archive)? {
-            // Do not create it: it may be the mount point of a file system that is not mounted.
+            // Do not create the missing directory: it may be the mount point of a file system that
+            // is not mounted.
             let message = format!("{}: no such directory", archive.display());
             return Err(Error::new(ErrorKind::NotFound, message));
         }
@@ -293,7 +294,7 @@ impl Archiver {
         Ok(next)
     }
 
-    /// Fails unless the last segment in the archive is this log's.
+    /// Fails unless the last segment in the archive equals this log's segment of that name.
     fn require_ours(&self, last: SegmentId) -> Result<()> {
         let ArchiverContext {
             env, archive, dir, ..
@@ -325,8 +326,8 @@ impl Archiver {
             let Some((kind, id)) = parse_file_name(&name) else {
                 continue;
             };
-            // Ask before copying: bytes written after the copy must not be missing from it for
-            // good.
+            // Ask this before copying: if the file is still written to, bytes that come after the
+            // copy must be copied later.
             let quiet = kind != FileKind::Blob || self.parts.blobs.is_quiet(id);
             let known = growing.remove(&name);
             let (linked, copied) = self.put_pending(&pending.join(&name), &name, known)?;
@@ -414,7 +415,7 @@ impl Archiver {
             true => env.rename(&aside, &to)?,
             false => self.rename_new(&aside, &to)?,
         }
-        // If both are names of one file, `rename` has done nothing: remove the temporary name.
+        // If both names belong to one file, `rename` has done nothing: remove the temporary name.
         self.remove(&aside)
     }
 

@@ -41,7 +41,8 @@ impl BinlogCoordinates {
         }
     }
 
-    /// The base name that all files of one binary log share: without directory and number.
+    /// The base name that all files of one binary log share: the file name without directory and
+    /// number.
     pub fn base(&self) -> &str {
         let name = self.name.rsplit('/').next().unwrap_or_default();
         name.rsplit_once('.').map_or(name, |(base, _)| base)
@@ -54,7 +55,7 @@ impl BinlogCoordinates {
         (number.parse().unwrap_or(0), self.pos)
     }
 
-    /// Compares with `other`; `None` if they belong to different binary logs.
+    /// Compares this position with `other`; `None` if they belong to different binary logs.
     pub fn to(&self, other: &BinlogCoordinates) -> Option<Ordering> {
         let one_log = self.base() == other.base();
         one_log.then(|| self.order().cmp(&other.order()))
@@ -68,9 +69,9 @@ pub enum RecoveryTarget {
     End,
     /// After this commit.
     Seqno(Seqno),
-    /// Before the first clock record after this time, milliseconds since 1970.
+    /// Recovery ends before the first clock record after this time, milliseconds since 1970.
     Time(u64),
-    /// After the last commit that the binary log has up to this position.
+    /// Recovery ends after the last commit that the binary log has up to this position.
     Binlog(BinlogCoordinates),
 }
 
@@ -106,7 +107,8 @@ pub struct ReachedPoint {
     pub wall_ms: Option<u64>,
     /// The last binary log position that a commit before the point reported.
     pub binlog: Option<BinlogCoordinates>,
-    /// The files that the log between backup and point names; maybe some more.
+    /// Names of the files that the log between backup and point needs. The set may contain others,
+    /// too.
     pub names: NamedFiles,
     /// Changes of the catalog before the point that the binary log may have after the wanted
     /// position: seqno and description.
@@ -156,7 +158,7 @@ struct Search<'a> {
     /// follows.
     candidate: Option<ReachedPoint>,
     found: bool,
-    /// A position of the wanted binary log was seen.
+    /// Whether the log so far has a position in the wanted binary log.
     in_binlog: bool,
     /// The segment of the last clock record.
     clock_in: SegmentId,
@@ -331,7 +333,7 @@ pub fn find_point(
         ..
     } = search;
     if let Some(mut place) = candidate {
-        // Names from behind the point do no harm.
+        // The set may also contain names from behind the point; these do no harm.
         place.names = here.names;
         return Ok(place);
     }

@@ -7,7 +7,8 @@ fn commits_count_from_what_was_known_when_it_was_known() {
     assert_eq!(rows.rows(), None);
     let counted = rows.counted();
     rows.count(2);
-    // The estimate of 100 contains the seven rows, not the two.
+    // The estimate of 100 contains the seven rows that were counted before it, and not the two
+    // counted after it.
     rows.set(100, counted);
     assert_eq!(rows.rows(), Some(102));
     rows.count(-3);

@@ -132,7 +132,7 @@ fn entries_are_named_by_table_index_and_integers() {
     // The first part is descending, so inverted; the part behind it is not.
     let descending = [&[0xfe, 0xff, 0xfa, 0x61, 0x62][..], b"de\0"].concat();
     assert_eq!(text(8, &descending), "d/t.k (k = 5, c = 0x6162, b = 'de')");
-    // The key of the row follows, and a byte behind it for the next key.
+    // Behind it, add the row's key and one more byte, as in the smallest key above the entry.
     let whole = [&descending[..], &[0x80, 0, 0, 7]].concat();
     assert_eq!(
         text(8, &whole),

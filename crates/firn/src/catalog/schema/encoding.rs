@@ -8,9 +8,10 @@ use crate::base::{Error, Result, varint};
 use crate::keycode::{CollationLevel, CollationSpec, TextForm};
 use crate::rowcode::{Column, ColumnKind, InstantDefault};
 
-/// Before format 2, columns have no checksum of their interpretation.
+/// Format of definitions whose columns have no checksum of their interpretation.
 const FORMAT_WITHOUT_INTERPRETATION: u64 = 1;
-/// Without properties. A definition that has none is still written so, for older versions of Firn.
+/// Format of definitions without properties. A definition that needs no properties is still written
+/// in this format, for older versions of Firn.
 const FORMAT_WITHOUT_PROPERTIES: u64 = 2;
 const FORMAT: u64 = 3;
 

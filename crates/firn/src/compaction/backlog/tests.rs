@@ -24,7 +24,7 @@ fn what_replaces_nothing_takes_no_space() {
     let extra = SpaceTracker::default();
     let space = |extra: &SpaceTracker| Backlog::of(&version, &options, 20 * MIB, extra).space;
     assert_eq!(space(&extra), 0.0);
-    // Each of the two upper entries hides one.
+    // The job drops one shadowed entry for each of the two upper entries.
     let job = job(&version, 6);
     (0..50).for_each(|_| extra.dropped(&version, &job, 2));
     assert!((0.999..=1.0).contains(&extra.replacing()));

@@ -1,4 +1,4 @@
-//! Picks compactions of given key ranges, for callers that want just these at rest.
+//! Picks compactions of given key ranges, for callers that want only these ranges at rest.
 
 use super::{ANY_GARBAGE, JobReason, LAST, LevelTargets, PickerContext, Wanted, changes_at_rest};
 use crate::base::Seqno;

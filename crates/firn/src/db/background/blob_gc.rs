@@ -88,7 +88,8 @@ pub(in crate::db) fn uses_of(super_version: &SuperVersion) -> BlobUses {
         active: _,
         frozen: _,
         version: _,
-        // The fields below hold no entries of their own; the row cache copies rows of the files.
+        // The fields below have no blob references of their own: the row cache holds copies of rows
+        // of the files.
         sealed: _,
         rows: _,
         blobs: _,
@@ -148,8 +149,8 @@ impl BackgroundWork {
         let Some(plan) = &*waiting else {
             return Ok(false);
         };
-        // Try again later instead of waiting for the link holder: this thread also trims files and
-        // releases sessions.
+        // Try again later instead of waiting until nobody uses older super versions or links files:
+        // this thread also trims files and releases sessions.
         if self.super_versions.oldest_generation() < plan.generation || self.blobs.links_held() {
             return Ok(false);
         }
@@ -222,7 +223,7 @@ impl BackgroundWork {
                         file.settle(usage.allocated);
                         usage.allocated
                     }
-                    // The file is missing; its readers report that.
+                    // A missing file is left alone here; its readers report that it is missing.
                     Err(_) if live > 0 => continue,
                     Err(_) => 0,
                 },
@@ -243,7 +244,7 @@ impl BackgroundWork {
                 });
             }
         }
-        // Files without a live blob go first; they need no scan.
+        // Collect files without a live blob first, since they need no scan.
         let share = |c: &GcCandidate| c.lost as f64 / (c.lost + c.live).max(1) as f64;
         candidates.sort_by(|a, b| share(b).total_cmp(&share(a)));
         let (mut refs, mut lost) = (0, 0);
@@ -344,7 +345,7 @@ impl BackgroundWork {
     /// blobs cannot be given back, and must not make the file a candidate again.
     fn shrink(&self, file: &BlobFile, live: &[BlobSpan]) -> Result<u64> {
         let bytes: u64 = live.iter().map(|span| span.len).sum();
-        // `None`: the file could not be punched and keeps all its garbage.
+        // `None` means that the file could not be punched and keeps all its garbage.
         let punched = self.blobs.punch(file, live)?;
         let allocated = file.usage()?.allocated;
         let left = allocated.saturating_sub(bytes);
@@ -358,8 +359,8 @@ impl BackgroundWork {
             ..Edit::default()
         };
         if let Err(error) = self.versions.apply(edit) {
-            // If the manifest may have recorded the move all the same, a restart needs the new
-            // file: keep it.
+            // Keep the new file if the manifest may have recorded the move although the edit
+            // failed: a restart would need the file then.
             if self.health.check().is_ok() && *error.kind() != crate::base::ErrorKind::NoSpace {
                 self.blobs.discard(&rewritten);
             }
@@ -370,7 +371,7 @@ impl BackgroundWork {
     }
 }
 
-/// Whether the next try would end with the same error.
+/// Whether another try of the garbage collection would end with the same error.
 fn stays_so(error: &Error) -> bool {
     error.is_corruption() || error.is_unsupported()
 }
@@ -412,16 +413,16 @@ pub(in crate::db) fn for_each_blob(
 pub struct BlobReport {
     /// Number of files.
     pub files: u64,
-    /// Bytes allocated for them by the file system.
+    /// Bytes that the file system has allocated for the blob files.
     pub allocated: u64,
-    /// Bytes that SSTs and memtables refer to, old versions included.
+    /// Bytes of blobs that SSTs and memtables refer to, old versions included.
     pub live: u64,
     /// Number of the references to blobs.
     pub refs: u64,
 }
 
 impl crate::db::Db {
-    /// The room taken by blobs. Asks the file system about each file.
+    /// The space that blobs take. Asks the file system about each blob file.
     pub fn blobs(&self) -> BlobReport {
         let uses = uses_of(&self.cx.super_versions.pin());
         let files = self.cx.blobs.all();
@@ -434,7 +435,7 @@ impl crate::db::Db {
         }
     }
 
-    /// Bytes that SSTs and memtables refer to, old versions included.
+    /// Bytes of blobs that SSTs and memtables refer to, old versions included.
     pub fn blob_bytes_live(&self) -> u64 {
         uses_of(&self.cx.super_versions.pin()).bytes()
     }

@@ -1,5 +1,5 @@
-//! Splits runs that neither a flush nor a compaction writes into files, at the keys at which those
-//! would split them.
+//! Splits runs of spills and loads into files, at the keys at which a flush or a compaction would
+//! split them.
 
 use crate::base::options::Options;
 use crate::compaction::{FlushSplits, LevelTargets, Splitter};

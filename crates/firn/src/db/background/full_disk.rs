@@ -28,12 +28,13 @@ impl BackgroundWork {
         }
         self.wal.retry_next_segment().unwrap_or_else(tell);
         let super_version = self.super_versions.pin();
-        // Where compactions cannot run, small L0 runs would pile up.
+        // Flush only while L0 is shallow: compactions cannot run on a full disk, so small L0 runs
+        // would pile up.
         let shallow = super_version.version.l0.len() < 2 * self.options.l0_compaction_runs;
         let small = shallow && super_version.active.size_bytes() <= ReservePart::Table.bytes();
         let holds_log = super_version.active.min_segment() < self.wal.current_segment();
         let frees_log = self.health.is_full(Some(FullDisk::Log)) && holds_log;
-        // A frozen memtable that cannot be flushed is tried again by the flush thread.
+        // If a frozen memtable could not be flushed, the flush thread tries again.
         if (small || frees_log)
             && super_version.active.entries() > 0
             && super_version.frozen.is_empty()

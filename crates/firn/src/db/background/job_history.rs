@@ -15,9 +15,9 @@ pub struct JobReport {
     pub number: u64,
     /// `flush`, `compact`, `move` or `drop`.
     pub kind: &'static str,
-    /// The reason for which it was picked; a flush has none.
+    /// The reason for which the picker chose the job; empty for a flush.
     pub reason: &'static str,
-    /// Newest level of its inputs; `None` for the memtable.
+    /// Newest level of the job's inputs; `None` for a flush, whose input is a memtable.
     pub from_level: Option<u8>,
     /// Level of its output.
     pub to_level: u8,

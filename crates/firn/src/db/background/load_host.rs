@@ -63,8 +63,8 @@ impl BackgroundWork {
             }
         };
         if let Some((files, counters)) = placed {
-            // Run numbers must be installed in ascending order; flushes take theirs under this
-            // mutex.
+            // Hold the mutex under which flushes take their run numbers: run numbers must be
+            // installed in ascending order.
             let _in_order = self.flushing.lock();
             let run = self.versions.new_run_number();
             self.install_with(edit(files, 0, run, counters), &[], &[], logged)?;

@@ -64,7 +64,8 @@ struct MemorySplit {
     memtable_size: u64,
 }
 
-/// Memtables whose room is reserved in advance: one that fills, and one being flushed.
+/// Number of memtables whose room is reserved in advance: one that takes commits, and one that is
+/// being flushed.
 const MEMTABLES: u64 = 2;
 /// A memtable takes at most 1/8 of the memory that write sets leave.
 const MEMTABLE_SHARE: u64 = 8;
@@ -133,12 +134,13 @@ pub(in crate::db) struct MemoryArbiter {
     cache: Arc<SstBlockCache>,
     rows: Arc<RowCache>,
     write_sets: Arc<MemoryTracker>,
-    /// Sizes of the caches while there is no limit.
+    /// Size of the block cache while there is no limit.
     block_cache_size: AtomicU64,
+    /// Size of the row cache while there is no limit.
     row_cache_size: AtomicU64,
     /// The division in force.
     current: Mutex<Option<MemorySplit>>,
-    /// Memory of the memtables of ephemeral databases beside this one.
+    /// Memory of the memtables of ephemeral databases that use this database's limit.
     beside: Arc<MemoryTracker>,
     /// Of an ephemeral database.
     guest: Option<GuestMemory>,
@@ -198,7 +200,7 @@ impl MemoryArbiter {
         &self.rows
     }
 
-    /// The memory of the memtables of ephemeral databases beside this one.
+    /// The gauge to which ephemeral databases beside this one charge their memtables.
     pub(in crate::db) fn beside(&self) -> &Arc<MemoryTracker> {
         &self.beside
     }
@@ -224,7 +226,8 @@ impl MemoryArbiter {
         }
     }
 
-    /// Computes and applies a new division. Cheap while nothing has moved by a step.
+    /// Computes and applies a new division of the memory. Cheap as long as no part has changed by a
+    /// whole step.
     pub(in crate::db) fn balance(&self, super_version: &SuperVersion) {
         if let Some(guest) = &self.guest {
             return guest.balance(&self.mutable, super_version);
@@ -301,8 +304,8 @@ impl MemoryArbiter {
 }
 
 impl GuestMemory {
-    /// Takes over the host's options, and charges the memtables. The room of the one that fills is
-    /// charged in advance, since nobody is told how it grows.
+    /// Takes over the host's options, and charges the memtables to the host. The room of the active
+    /// memtable is charged in advance, since nothing reports how it grows.
     fn balance(&self, mutable: &MutableOptions, super_version: &SuperVersion) {
         mutable.follow(&self.host);
         let frozen: u64 = super_version.frozen.iter().map(|m| m.memory_bytes()).sum();

@@ -8,7 +8,7 @@ use crate::compaction::{PickerContext, RestGoal, RestOrder, bytes_not_at_rest, p
 use crate::db::Db;
 use std::time::Duration;
 
-/// Pause while jobs of other threads work on the same ranges.
+/// Pause before the next look while jobs of other threads work on the same ranges.
 const OTHERS_STEP: Duration = Duration::from_millis(10);
 
 /// One step of the work.
@@ -26,8 +26,8 @@ impl BackgroundWork {
     /// deletions that no snapshot needs. Leaves other indexes alone, except for those that share a
     /// file with them, and writes the memtable out only if it has entries of these indexes.
     ///
-    /// `go_on` is told between two jobs how many bytes are done, of how many; its error ends the
-    /// work, and what has been compacted stays so.
+    /// `go_on` is called between two jobs with the bytes done and the bytes to do. If it returns an
+    /// error, the work ends, and the jobs done so far stay in effect.
     pub(in crate::db) fn optimize(
         &self,
         indexes: &[IndexId],
@@ -53,7 +53,7 @@ impl BackgroundWork {
             }
         }
         self.versions.delete_obsolete()?;
-        // Files left out by earlier compactions are not at rest.
+        // Report the damage: files that earlier compactions left out are not at rest.
         self.damage().map_or(Ok(()), Err)
     }
 
@@ -69,18 +69,21 @@ impl BackgroundWork {
     fn optimize_step(&self, order: &RestOrder) -> Result<RestStep> {
         self.health.check()?;
         let retired = self.retired();
-        // Before picking: a job that ends in between may have kept the last one from being picked.
+        // Read this before picking: a job that ends between the two may have kept the picker from
+        // choosing the last job.
         let was_busy = {
             let running = self.running.lock();
             let mut ranges = order.ranges.iter();
             ranges.any(|range| running.is_busy_in(range))
         };
-        let picked = self.pick_by(&retired, RestGoal::Complete, |p| pick_within(p, order));
+        // The reports of scans concern other ranges, too: the background picker answers them.
+        let (picked, _) = self.pick_by(&retired, RestGoal::Complete, |p| pick_within(p, order));
         if let Some(picked) = picked {
             self.compact(picked, &retired)?;
             return Ok(RestStep::Compacted);
         }
-        // Jobs of other tables may overlap the range for ever: wait only for what is left in it.
+        // Wait only while the range itself has bytes left to compact: jobs of other tables may
+        // overlap the range for ever.
         Ok(match was_busy && self.bytes_left(order) > 0 {
             true => RestStep::OthersWork,
             false => RestStep::AtRest,

@@ -5,7 +5,7 @@ use crate::base::prefix_extractor::{PrefixExtractor, PrefixExtractors};
 use crate::catalog::Catalog;
 use std::sync::{Arc, OnceLock};
 
-/// The prefix extractors of the catalog; none until it is loaded.
+/// The prefix extractors of the catalog. There are none until the catalog is loaded.
 pub(super) struct LatePrefixExtractors(pub(super) Arc<OnceLock<Arc<Catalog>>>);
 
 impl PrefixExtractors for LatePrefixExtractors {

@@ -22,7 +22,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// The tree moves to its resting state after this long without a commit.
+/// Time without a commit after which the tree moves to its resting state, microseconds.
 const IDLE_AFTER_MICROS: u64 = 2_000_000;
 
 /// Pause after background work failed for a transient reason, such as a full disk.
@@ -37,7 +37,7 @@ const BLOB_STEP: Duration = Duration::from_millis(200);
 /// Pause between two searches for log segments to archive.
 const ARCHIVE_STEP: Duration = Duration::from_millis(500);
 
-/// An idle database flushes its memtable only from this share of the tree on, in percent.
+/// Size of the memtable, in percent of the tree, from which on an idle database flushes it.
 const IDLE_FLUSH_SHARE: u64 = 1;
 
 impl BackgroundWork {
@@ -93,8 +93,8 @@ impl BackgroundWork {
                     );
                 }
                 Err(error) if *error.kind() == ErrorKind::Interrupted => {}
-                // The damage was reported and the file left out already; writers do not wait for
-                // it.
+                // Go on after damage that was reported before: its file is left out already, and no
+                // writer waits for it.
                 Err(error) if error.is_corruption() && self.damage().is_some() => {
                     self.wait(|_| false, RETRY_PAUSE);
                 }
@@ -160,7 +160,7 @@ impl BackgroundWork {
             if self.health.check().is_ok()
                 && let Err(error) = self.bound_log()
             {
-                // The next round tries again; until then only the log is longer.
+                // The next round tries again. Until then the only consequence is a longer log.
                 self.options.listener.log(
                     Severity::Warning,
                     &format!("prepared transactions cannot be logged again: {error}"),
@@ -188,8 +188,8 @@ impl BackgroundWork {
             self.options.listener.log(Severity::Error, &message);
         }
         if *error.kind() == ErrorKind::NoSpace {
-            // Deletes at once, past the pace, because room is needed. The deletion thread retries a
-            // failure.
+            // Delete at once, without the pace of the delete pacer, because room is needed. The
+            // deletion thread retries a failure.
             let _ = self.versions.delete_obsolete();
         }
         self.pipeline.contain_failure();
@@ -205,7 +205,7 @@ pub(in crate::db) struct BackgroundThreads {
     archive: Option<Helper>,
 }
 
-/// A thread whose end the database awaits for a limited time only.
+/// A thread that the database does not wait for longer than a given time.
 struct Helper {
     thread: JoinHandle<()>,
     /// Disconnects when the thread ends.
@@ -222,7 +222,7 @@ impl Helper {
         Self { thread, ended }
     }
 
-    /// Waits at most `patience` for the thread's end. Returns whether it ended.
+    /// Waits at most `patience` for the thread to end. Returns whether it has ended.
     fn join_within(self, patience: Duration) -> bool {
         let ended = self.ended.recv_timeout(patience) == Err(RecvTimeoutError::Disconnected);
         if ended {
@@ -252,8 +252,8 @@ impl BackgroundThreads {
         }
     }
 
-    /// Ends the threads. Abandons the archive thread if it does not end within `patience`: it is
-    /// told to do nothing more.
+    /// Ends the threads. Abandons the archive thread if it does not end within `patience`: that
+    /// thread then does no further step.
     pub(in crate::db) fn stop(self, patience: Duration) {
         self.work.stopping.store(true, Ordering::Release);
         self.work.stall.release();

@@ -15,8 +15,8 @@ use std::sync::Arc;
 const DB: &str = "/db";
 const LIMIT: u64 = 256 << 10;
 
-/// More than the limit by the released segments that wait to be recycled, and by what is written
-/// until a freeze takes effect.
+/// Most bytes that the log may take. It exceeds the limit by released segments that wait to be
+/// recycled, and by records that are written until a freeze takes effect.
 const BYTES_MAX: u64 = 2 * LIMIT;
 
 fn open(env: &MemEnv) -> Arc<Db> {
@@ -142,7 +142,7 @@ fn a_transaction_that_stays_prepared_is_logged_again() {
         let relogged = write_much(&env, &db);
         assert!((5..100).contains(&relogged), "{relogged}");
         if commits {
-            // In the session that prepared it, with the log going on.
+            // Commit in the session that prepared the transaction, after the log has gone on.
             txn.commit().unwrap();
             write_much(&env, &db);
         }
@@ -152,7 +152,8 @@ fn a_transaction_that_stays_prepared_is_logged_again() {
         assert_eq!(db.prepared_xids(), expected, "spills: {spills}");
         if !commits {
             assert!(!has(&db, 100));
-            // Recovery has adopted it: it is logged again there, too.
+            // Recovery has adopted the prepared transaction. The reopened database logs it again,
+            // too.
             assert!(write_much(&env, &db) > 0);
             assert!(db.commit_xid(b"x").unwrap());
         }
@@ -225,7 +226,8 @@ fn the_server_run_is_logged_again_with_the_transaction() {
     pipeline.set_server_run(run(2));
     let _second = prepare(&db, b"y", 200, false);
     assert!(write_much(&env, &db) > 0);
-    // This one is of the second run, although the log has named the first one since.
+    // This transaction belongs to the second server run, although the log has named the first one
+    // since.
     let _third = prepare(&db, b"z", 300, false);
     let db = open(&env.crash(5));
     let runs = db.context().prepared.runs();

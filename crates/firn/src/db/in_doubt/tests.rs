@@ -200,7 +200,7 @@ fn what_is_not_known_stays_prepared() {
     let db = open(&env);
     prepare(&db, 1, 1);
     drop(db);
-    // The server run that the log names later is not that of transaction 1.
+    // The log later names another server run than that of transaction 1.
     TestBinlog::begin(10, true, true).save(&env, FIRST);
     let db = open(&env);
     db.note_server_run(Some(Path::new(FIRST))).unwrap();
@@ -240,7 +240,7 @@ fn a_binary_log_that_is_gone_is_no_answer() {
         let env = killed_and_started_without();
         match gone {
             true => env.remove(Path::new(FIRST)).unwrap(),
-            // A file of that name that another server began.
+            // The binary log file has the right name, but another server began it.
             false => TestBinlog::begin(11, true, true).save(&env, FIRST),
         }
         for _ in 0..2 {
@@ -387,7 +387,8 @@ fn each_segment_names_the_run() {
     };
     let db = Db::open(Arc::new(env.clone()), Path::new(DIR), options, None).unwrap();
     db.note_server_run(Some(Path::new(FIRST))).unwrap();
-    // Segments come and go, and with each the record that named the run in it.
+    // Write so much that segments are released, and with them the records that named the server
+    // run.
     for round in 0..40 {
         for xid in round * 100 + 1..round * 100 + 60 {
             prepare(&db, 1, xid);

@@ -1,4 +1,4 @@
-//! Tests when segments are closed and archived, and which log may continue an archive.
+//! Tests of when segments are closed and archived, and of which log may continue an archive.
 
 use super::*;
 use crate::backup::{RecoveryTarget, archived_segments, coverage, find_point};
@@ -181,7 +181,8 @@ fn an_archive_that_is_away_is_no_new_one() {
             drop(db);
             db = open(Arc::clone(&mem), DB);
         }
-        // The error also comes while nothing is written; the log reports it once a minute.
+        // An unreachable archive is an error even while nothing is written; the log reports it once
+        // a minute.
         env.advance_clock(HOUR_US);
         let before = heard.0.lock().len();
         (0..5).for_each(|_| drop(db.archive_log()));
@@ -298,7 +299,8 @@ fn an_archive_goes_on_after_restarts_crashes_and_at_another_place() {
     assert_eq!(found.seqno, last_commit(&db));
     db.close().unwrap();
     drop(db);
-    // After a time without an archive, the old one cannot continue: commits are missing in between.
+    // After a time without an archive, the database cannot continue the old archive: the commits of
+    // that time are missing.
     at(None).close().unwrap();
     let db = at(Some("/moved"));
     write(&db, 0);
@@ -327,7 +329,7 @@ fn what_is_covered_is_in_the_archive() {
     mem.advance_clock(HOUR_US / 2);
     db.archive_log().unwrap();
     assert_eq!(covered(&mem).unwrap(), noted);
-    // Nothing new is covered either if the log could not be closed.
+    // If the log could not be closed, the archive covers no later commits either.
     env.inject(Fault {
         class: CallClass::Write,
         nth: 1,
@@ -392,7 +394,7 @@ fn a_segment_that_is_being_closed_is_not_covered() {
     env.advance_clock(HOUR_US);
     db.archive_log().unwrap();
     let noted = covered().unwrap();
-    // A commit that is not durable; then a checkpoint begins a new segment behind it.
+    // Make a commit that is not durable; then let a checkpoint begin a new segment behind it.
     db.options()
         .mutable
         .set_commit_durability(CommitDurability::Lazy);

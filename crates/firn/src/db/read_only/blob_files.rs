@@ -13,14 +13,15 @@ use std::collections::BTreeMap;
 /// One blob file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlobFileReport {
-    /// Physical id: the one in the file's name.
+    /// Physical id of the blob file, which its name contains.
     pub file: u64,
     /// Length, bytes.
     pub len: u64,
     /// Bytes allocated by the file system.
     pub allocated: u64,
-    /// References to its blobs; the file id in it is the logical one that references name. `None`
-    /// without any reference. A blob counts once for each version of a row that refers to it.
+    /// References to the blobs of the file; `None` if there are none. The file id in the value is
+    /// the logical one that references contain. A blob counts once for each version of a row that
+    /// refers to it.
     pub used: Option<BlobUse>,
 }
 
@@ -157,7 +158,8 @@ impl<'a> BlobPositionCheck<'a> {
         }
     }
 
-    /// Passes over the damage of a table or batch: other checks report it.
+    /// Ignores the damage of a table or batch, because other checks report it. Returns all other
+    /// errors.
     fn pass(&self, read: Result<()>) -> Result<()> {
         read.or_else(|error| match error.is_corruption() {
             true => Ok(()),

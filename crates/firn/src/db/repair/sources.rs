@@ -12,12 +12,12 @@ use crate::version::Flushable;
 use crate::wal::LogStart;
 use std::sync::Arc;
 
-/// Losses reported later: naming their tables and keys needs the catalog, which lies in the same
-/// files.
+/// Losses that are reported after the copy: a report names tables and keys, for which it needs the
+/// catalog, and the catalog lies in the same files.
 #[derive(Default)]
 pub(super) struct UnnamedLosses {
     ranges: Vec<LostRange>,
-    /// Missing files, with the index statistics that the manifest has of them.
+    /// Missing files by name, each with the index statistics that the manifest has of it.
     files: Vec<(String, Vec<IndexStats>)>,
 }
 
@@ -90,7 +90,7 @@ fn boxed(source: SalvageIter) -> Box<dyn InternalIterator> {
     Box::new(source)
 }
 
-/// The readable part of a file; `None` if nothing is left of it, or nothing that may be shown.
+/// The readable part of a file; `None` if nothing is readable, or nothing that may be shown.
 pub(super) fn salvaged(
     damaged_db: &ReadOnlyDb,
     tree: &SurvivingTree,

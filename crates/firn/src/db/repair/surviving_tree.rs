@@ -1,4 +1,5 @@
-//! Decides which files and which part of the log count.
+//! Decides which files of a damaged database, and which part of its log, belong to the repaired
+//! one.
 
 use super::Repaired;
 use crate::base::{CounterValue, Error, Result, Seqno};
@@ -20,7 +21,7 @@ pub(super) struct SurvivingTree {
     /// Commits up to this seqno are in the files.
     pub(super) last_seqno: Seqno,
     pub(super) counters: BTreeMap<u64, CounterValue>,
-    /// The last global transaction ids that the manifest has.
+    /// The last global transaction id of each replication domain in the manifest.
     pub(super) gtids: BTreeMap<u32, Gtid>,
     /// Blob files whose blobs lie in a file of another id.
     pub(super) blobs_moved: BTreeMap<u64, u64>,
@@ -29,8 +30,8 @@ pub(super) struct SurvivingTree {
 }
 
 impl SurvivingTree {
-    /// Reads the current manifest, or the newest one, or what is left of that. Reports each loss to
-    /// `lost`.
+    /// Reads the current manifest. If it is damaged, reads the newest one, or the edits of it that
+    /// are intact. Reports each loss to `lost`.
     ///
     /// # Errors
     /// `Io` of the file system; `Unsupported` for newer formats.
@@ -150,7 +151,7 @@ fn doubt(damaged_db: &ReadOnlyDb, tree: &ReadOnlyTree) -> Result<Option<Error>> 
     let Some(missing) = missing else {
         return Ok(None);
     };
-    // Leftovers of an earlier start have smaller ids than the manifest: each start begins a new
+    // Leftovers of an earlier open have smaller ids than the manifest, since each open begins a new
     // manifest.
     let mut newer = there;
     newer.retain(|id| !known.contains_key(id) && *id > tree.manifest_id);

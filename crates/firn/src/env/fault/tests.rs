@@ -149,7 +149,7 @@ fn no_call_that_opens_a_file_has_an_effect_without_a_descriptor() {
             call(&env).unwrap();
         }
     }
-    // A directory that is kept open needs none.
+    // The sync of a directory that is kept open needs no descriptor.
     let env = env();
     env.keep_dir_open(Path::new("/db")).unwrap();
     env.inject(Fault {

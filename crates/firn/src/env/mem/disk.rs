@@ -86,11 +86,12 @@ struct Write {
 pub(super) struct Inode {
     /// Content as programs see it.
     pub live: Vec<u8>,
-    /// Content as the device holds it, without `cut` and `pending`.
+    /// Content as the device holds it, before the changes in `cut` and `pending`.
     stored: Vec<u8>,
     /// Unsynced writes, in order.
     pending: Vec<Write>,
-    /// Shortest length set since the last sync. It applies before all pending writes.
+    /// Shortest length that the file was cut to since the last sync. The cut comes before all
+    /// pending writes.
     cut: Option<usize>,
     /// Offset up to which disk space is reserved, whatever the length.
     aside: usize,

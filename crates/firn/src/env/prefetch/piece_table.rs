@@ -6,7 +6,8 @@ use std::fs::File;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Most memory of reads that are not taken yet, bytes. The oldest are dropped first.
+/// Most memory that announced reads may take until their bytes are taken, bytes. The oldest reads
+/// are dropped first.
 pub(super) const BYTES_MAX: u64 = 16 << 20;
 const PIECES_MAX: usize = 1024;
 

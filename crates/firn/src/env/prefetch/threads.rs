@@ -16,7 +16,7 @@ enum QueuedReadState {
     /// The buffer and the number of bytes read.
     Done(AlignedBuf, usize),
     Failed,
-    /// The caller reads by itself; no thread begins the read.
+    /// No thread begins the read any more, because the caller reads by itself.
     Left,
 }
 
@@ -32,7 +32,8 @@ pub(super) struct ThreadReads {
     slots: Vec<QueuedRead>,
 }
 
-/// Sets the outcome on every exit, a panic included, so no caller waits for a thread that is gone.
+/// A guard that sets the outcome of a read on every exit, a panic included, so that no caller waits
+/// for a thread that is gone.
 struct Running<'a> {
     slot: &'a QueuedRead,
     outcome: QueuedReadState,

@@ -185,7 +185,8 @@ fn an_interrupt_ends_a_long_skip() {
             Ok(on) => assert!(!on),
         }
     }
-    // Three calls up to the interrupt, then the rest on the way back.
+    // The interrupt function is called three times up to the error, and for the remaining entries
+    // on the way back.
     assert!((4..=8).contains(&asked.load(Ordering::Relaxed)));
     assert!(!iter.valid());
 }
@@ -248,7 +249,7 @@ fn a_long_stretch_of_deletions_is_reported() {
         assert!(!open.is_empty());
         assert!(open.iter().all(|range| range.smallest.starts_with(b"d")));
     }
-    // As many old versions, each beside its row, are not reported.
+    // The cursor reports no range if it skips as many old versions, each beside a row.
     let row = |n: u32| [entry(&deleted(n), 5, "new"), entry(&deleted(n), 4, "old")];
     let mut all: Vec<Entry> = (0..5000).flat_map(row).collect();
     sort(&mut all);

@@ -1,4 +1,5 @@
-//! Under `loom`, interleavings of the insert protocol; otherwise the list against a model.
+//! Tests of the skiplist: under `loom` all interleavings of the insert protocol, otherwise a
+//! comparison with a model.
 
 #[cfg(loom)]
 mod interleavings;

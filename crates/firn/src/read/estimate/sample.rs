@@ -1,5 +1,5 @@
-//! Estimates rows from samples: reads a little at many positions, each of which stands for the
-//! entries after it.
+//! Estimates rows from samples: reads a few entries at many positions, and lets each sample stand
+//! for the entries up to the next one.
 
 use super::sources::RangeSources;
 use crate::base::{ErrorKind, Result};
@@ -14,18 +14,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const PARTS: usize = 32;
 /// Most rows read in each part.
 const PART_ROWS: u64 = 48;
-/// Most entries skipped in each part, an estimate.
+/// Estimated number of entries that are skipped at most in each part.
 const PART_SKIPS: u64 = 256;
-/// Skipped entries between two calls of a cursor's interrupt.
+/// Number of skipped entries after which a cursor calls its interrupt function.
 const SKIPS_A_CHECK: u64 = 1024;
 
-/// The end of a reading, and the number of rows before it.
+/// Where a sample ended, and the number of rows that it counted.
 pub(super) enum SampleEnd {
     /// The end of the range.
     All(u64),
-    /// The row with this key, which is not counted.
+    /// The sample ended at the row with this key, which is not counted.
     Until { rows: u64, key: Vec<u8> },
-    /// A stretch of entries that are not rows, after `passed` entries.
+    /// The sample ended among entries that are not rows, after `passed` of them.
     Amid { rows: u64, passed: u64 },
 }
 
@@ -153,7 +153,8 @@ fn part_starts(sources: &RangeSources<'_>) -> Result<Vec<Vec<u8>>> {
         }
     }
     if starts.len() < PARTS / 2 {
-        // There are only a few, large blocks: add keys between them.
+        // The files have only a few large blocks in the range, so add keys between their
+        // boundaries.
         let inside = (1..PARTS as u64).filter_map(|part| key_inside(range, part));
         starts.extend(inside);
         starts.sort();
@@ -182,7 +183,7 @@ fn candidates(sources: &RangeSources<'_>) -> Result<Vec<Weighted>> {
         );
     }
     for run in &sources.runs {
-        // Small files are collected until they are worth one key.
+        // Add up the weights of small files until they are large enough for one key.
         let mut waiting = 0.0;
         for file in run.files {
             waiting += file.entries as f64;

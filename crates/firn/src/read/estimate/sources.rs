@@ -1,4 +1,4 @@
-//! Counts of a range in files and memtables, and the bounds on its rows that follow from them.
+//! Counts the entries of a range in files and memtables, and derives bounds on the range's rows.
 
 use crate::base::Result;
 use crate::base::key::index_id_of;
@@ -155,7 +155,8 @@ impl<'a> RunInRange<'a> {
         last.map_or(0, |(before, file)| before + file.entries)
     }
 
-    /// Whether each entry is a row: no deletions, no superseded versions.
+    /// Whether each entry of the run in the range is a row, because the run has no deletions and no
+    /// superseded versions there.
     fn is_clean(&self) -> bool {
         self.deletes.most == 0 && self.superseded == 0
     }
@@ -173,7 +174,8 @@ pub(super) struct MemtableInRange<'a> {
 }
 
 impl<'a> MemtableInRange<'a> {
-    /// `others`: number of entries elsewhere, which determines the precision needed here.
+    /// Counts the entries of `memtable` in the range. `others` is the number of entries in other
+    /// sources: the more there are, the less precisely the memtable must be counted.
     fn of(
         memtable: &'a Memtable,
         counts: Option<IndexCounts>,

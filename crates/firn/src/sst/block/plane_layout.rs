@@ -6,12 +6,14 @@ use super::header::{
     TAIL_PLANES,
 };
 
-/// Which sections of sectioned blocks are stored as byte planes.
+/// The sections of sectioned blocks that are stored as byte planes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(in crate::sst) struct PlaneLayout {
-    /// Keys, trailers, lengths, value heads: numbers of all kinds.
+    /// Whether keys, trailers, lengths and value heads become byte planes: they are numbers of all
+    /// kinds.
     pub(in crate::sst) numbers: bool,
-    /// Value tails: this makes codes and digits smaller, but words larger.
+    /// Whether value tails become byte planes: this makes codes and digits smaller, but words
+    /// larger.
     pub(in crate::sst) tails: bool,
 }
 

@@ -28,7 +28,7 @@ fn a_full_disk_has_room_for_what_is_made_of_the_reserve() {
     assert_eq!(*file.append(&[7]).unwrap_err().kind(), ErrorKind::NoSpace);
     assert_eq!(env.used(), used);
     assert_eq!(env.read(path).unwrap(), bytes);
-    // A lack of room to set it aside again is no error.
+    // Filling the reserve without room on the disk is no error.
     reserve.fill().unwrap();
     assert!(!reserve.has(ReservePart::Table));
     env.remove(path).unwrap();

@@ -1,19 +1,19 @@
-//! The steps of a locking scan between two entries: it waits for keys that others have inserted and
-//! not committed, and from REPEATABLE READ on it locks the gaps, so that nobody inserts where it
-//! has looked.
+//! The steps of a locking scan between two entries: the scan waits for keys that other transactions
+//! have inserted and not committed, and from REPEATABLE READ on it locks the gaps, so that no
+//! transaction inserts into a gap that the scan has read.
 //!
 //! The rules are InnoDB's (`row_search_mvcc`):
-//! - A scan locks each entry and the gap before it, the first one beyond its range included.
+//! - A scan locks each entry and the gap before it, the first entry beyond its range included.
 //! - A scan of one prefix locks only the gap before the entry that ends it.
-//! - At the end of the index it locks the gap there. A scan that begins downward also locks the gap
-//!   above its first entry.
+//! - At the end of the index a scan locks the gap there. A scan that begins downward also locks the
+//!   gap above its first entry.
 //! - A primary key that is sought whole, by `=` or as the first of `>=`, and found, has no gap
 //!   locked before it. If it is not found, its gap is locked.
-//! - Below REPEATABLE READ it is the same without gaps. So it is in a scan that guards its keys.
+//! - Below REPEATABLE READ, and in a scan that guards its keys, the same rules hold without gaps.
 //!
-//! For each gap: lock it, and search the uncommitted keys of others in it. If there is one, it is
-//! the next entry: lock the gap up to it only, wait for its row, and look again. Then check that
-//! nobody has committed into the gap since the scan read it.
+//! For each gap: lock it, and search the uncommitted keys of other transactions in it. If there is
+//! such a key, it is the next entry: lock the gap only up to this key, wait for its row, and look
+//! again. Then check that no transaction has committed into the gap since the scan read it.
 
 use super::vacant_range::VacantRange;
 use super::{Cursor, KeyImage, Resume, copy};
@@ -24,8 +24,9 @@ use crate::txn::{GapGrant, LockMode, Nearest, Transaction};
 
 /// The gaps that a locking scan has passed.
 pub(super) struct GapScan {
-    /// Upward: the scan has passed, and locked, all keys from its begin to below this one.
-    /// Downward: all from this one on.
+    /// The end of the keys that the scan has passed and locked. A scan upward has passed all keys
+    /// from its begin to below `edge`; a scan downward all keys from its begin down to `edge`,
+    /// inclusive.
     edge: Vec<u8>,
     /// Whether `edge` is set: the scan has passed an entry, or has found where it begins.
     begun: bool,
@@ -38,7 +39,8 @@ pub(super) struct GapScan {
     /// Looks for the entries beside a key.
     neighbours: Neighbours,
     vacant: VacantRange,
-    /// The keys that [`Cursor::guard`] has locked begin with this.
+    /// The beginning of the keys that [`Cursor::guard`] has locked; `None` if the scan guards no
+    /// keys.
     guard: Option<Vec<u8>>,
 }
 
@@ -46,7 +48,8 @@ pub(super) struct GapScan {
 pub(super) enum GapStep {
     /// Reads the entry that it stands on.
     Read,
-    /// Stands elsewhere, on an entry if true, because others had come before the entry.
+    /// The scan has moved to another position, because other transactions had keys before its
+    /// entry. True if the scan stands on an entry there.
     Moved(bool),
     /// Ends.
     End,
@@ -89,7 +92,7 @@ impl GapScan {
         self.vacant.forget();
     }
 
-    /// The scan goes on from the entry `last`.
+    /// Sets the edge so that the scan continues from the entry `last`.
     pub(super) fn go_on(&mut self, last: &[u8], forward: bool) {
         self.set_edge(last, forward);
         if forward {
@@ -180,8 +183,8 @@ impl Cursor {
             && (self.end.is_empty() || entry < &self.end[..])
     }
 
-    /// A semi-consistent read shows rows as they were last committed: it passes rows that others
-    /// have inserted and not committed.
+    /// Whether the scan passes over rows that others have inserted and not committed. A
+    /// semi-consistent read does, since it shows rows as they were last committed.
     fn passes_uncommitted(&self) -> bool {
         self.fetch.on_clustered() && self.fetch.lock().tries_semi_consistent()
     }
@@ -215,7 +218,8 @@ impl Cursor {
             }
         }
         let lower = self.gaps.edge.clone();
-        // Until an entry is read, the gap also reaches below the begin of the scan.
+        // If the scan has read no entry yet, the gap that it locks may begin below the key that it
+        // seeks; the scan reads only from that key on.
         let from = match self.at_start && lower < self.sought {
             true => self.sought.clone(),
             false => lower.clone(),
@@ -225,7 +229,8 @@ impl Cursor {
             .as_deref()
             .is_some_and(|key| self.reads(key, within_prefix));
         if upper < lower && reads {
-            // The scan has waited for this entry, and has gone back to it.
+            // The scan has waited for this entry before, and has gone back to it, so its gap is
+            // locked.
             return Ok(GapStep::Read);
         }
         let end = if reads { after(&upper) } else { upper.clone() };
@@ -235,7 +240,8 @@ impl Cursor {
             false => self.gaps.vacant.first_key(txn, index, &from, &upper)?,
         };
         if let Some(key) = of_other {
-            // Not the key itself: its insert may still have to look for gap locks.
+            // Keep the lock below the other transaction's key and give back the rest, the key
+            // included: its insert may still have to look for gap locks.
             if grant == GapGrant::Newly {
                 txn.unlock_gap(&key, &end);
                 self.gaps.newly = Some((lower, key.clone()));
@@ -290,10 +296,11 @@ impl Cursor {
             (false, _) => self.gaps.edge.clone(),
         };
         if above > from {
-            // The scan has waited for this entry, and has gone back to it.
+            // The scan has waited for this entry before, and has gone back to it.
             return self.lock_gap_below(txn, entry.as_deref(), within_prefix);
         }
-        // The keys between the last entry and this one, or the gap above the first.
+        // The upper end of the range to lock: the edge of the scan, or, for the first entry, the
+        // next entry above the scan's begin.
         let upper = match begins && self.locks_gaps(txn) {
             true => self.gaps.neighbours.gap_above(txn, index, &from)?,
             false => from.clone(),
@@ -326,8 +333,8 @@ impl Cursor {
         self.lock_gap_below(txn, entry.as_deref(), within_prefix)
     }
 
-    /// Locks the gap before the entry of a scan downward. A key of another transaction in it is the
-    /// next entry, for which the next step waits.
+    /// Locks the gap before the entry of a scan downward. If another transaction has written an
+    /// uncommitted key in the gap, that key is the next entry, for which the next step waits.
     fn lock_gap_below(
         &mut self,
         txn: &Transaction,
@@ -367,8 +374,8 @@ impl Cursor {
         })
     }
 
-    /// Gives back the gap of a row that could not be locked. The gap before an entry of a secondary
-    /// index stays: InnoDB has locked it with the entry, before the row.
+    /// Gives back the gap that was locked with a row whose lock was not granted. The gap before an
+    /// entry of a secondary index stays locked: InnoDB locks it with the entry, before the row.
     pub(super) fn give_back_gap(&mut self, txn: &Transaction) {
         if let Some((lower, upper)) = self.gaps.newly.take()
             && self.fetch.on_clustered()
@@ -393,8 +400,9 @@ impl Cursor {
         }
     }
 
-    /// Waits for `key`, which another transaction has written and not committed, and looks again:
-    /// waits for its declared columns in a unique index, otherwise for its row.
+    /// Waits for `key`, which another transaction has written and not committed, and lets the scan
+    /// look again. It waits for the lock of the key's declared columns in a unique index, otherwise
+    /// for the lock of its row.
     fn await_key_of_other(
         &mut self,
         txn: &Transaction,
@@ -406,8 +414,9 @@ impl Cursor {
             Some(declared) => self.fetch.lock().wait_for(txn, declared)?,
             None => None,
         };
-        // If the wait for the entry took time, the scan looks again. Without a wait, the other
-        // transaction has not locked the declared columns, as without unique checks.
+        // If the lock of the declared columns took a wait, the scan looks again. If it was granted
+        // at once, the other transaction has not locked these columns (it runs without unique
+        // checks, for example), so wait for the row instead.
         let (key_to_lock, lock) = match (declared, entry) {
             (Some(declared), None) => (declared.to_vec(), None),
             (Some(declared), Some(granted)) if granted.waited => (declared.to_vec(), Some(granted)),
@@ -423,7 +432,7 @@ impl Cursor {
             self.gaps.set_edge(&edge, forward);
         }
         let edge = self.gaps.edge.clone();
-        let mut found = match (forward, self.gaps.begun && !self.at_start || lock.is_none()) {
+        let found = match (forward, self.gaps.begun && !self.at_start || lock.is_none()) {
             (true, true) => self.scan.resume(txn, Resume::From(&edge))?,
             (false, true) => self.scan.resume(txn, Resume::Below(&edge))?,
             (_, false) => {
@@ -451,21 +460,55 @@ impl Cursor {
             .iter()
             .any(|lock| lock.is_some_and(|granted| granted.waited));
         if lock.is_some() && !waited && !stands && self.is_beyond(key, found, forward) {
-            // Nobody holds the lock of the key: its transaction has yet to validate it, and will
-            // then find what this scan has locked. Looking again would go on until it does.
-            let edge = if forward { after(key) } else { key.to_vec() };
-            self.gaps.set_edge(&edge, forward);
-            let resume = match forward {
-                true => Resume::From(&edge),
-                false => Resume::Below(&edge),
-            };
-            found = self.scan.resume(txn, resume)?;
+            return self.pass_key_of_other(txn, key, &key_to_lock, forward);
         }
         Ok(GapStep::Moved(found))
     }
 
-    /// Whether the scan, which has found an entry or not, stands beyond `key`, so that it misses
-    /// nothing between if it passes the key.
+    /// Passes `key`, which another transaction has written in an optimistic table and has yet to
+    /// validate. No transaction holds `key_to_lock` until that validation, so looking again would
+    /// not make progress.
+    ///
+    /// The scan locks the gap at the key, which the validation then finds. The validation may have
+    /// looked for gap locks before; if so, it holds the lock of the key until its commit is
+    /// visible. So the scan asks for that lock again, and reads the key again after that.
+    fn pass_key_of_other(
+        &mut self,
+        txn: &Transaction,
+        key: &[u8],
+        key_to_lock: &[u8],
+        forward: bool,
+    ) -> Result<GapStep> {
+        let above = after(key);
+        if self.locks_gaps(txn) {
+            txn.lock_gap(key, &above);
+            let again = self.fetch.lock().wait_for(txn, key_to_lock)?;
+            let found = match forward {
+                true => self.scan.resume(txn, Resume::From(key))?,
+                false => self.scan.resume(txn, Resume::Below(&above))?,
+            };
+            let stands = found && self.scan.entries().user_key() == key;
+            if again.is_some_and(|granted| granted.newly) {
+                match stands {
+                    true => self.fetch.lock_mut().will_meet(key_to_lock),
+                    false => txn.unlock(key_to_lock),
+                }
+            }
+            if stands || again.is_some_and(|granted| granted.waited) {
+                return Ok(GapStep::Moved(found));
+            }
+        }
+        let edge = if forward { above } else { key.to_vec() };
+        self.gaps.set_edge(&edge, forward);
+        let found = match forward {
+            true => self.scan.resume(txn, Resume::From(&edge))?,
+            false => self.scan.resume(txn, Resume::Below(&edge))?,
+        };
+        Ok(GapStep::Moved(found))
+    }
+
+    /// Whether the scan's position is beyond `key` in its direction, so that passing the key misses
+    /// no entry. `found` says whether the scan stands on an entry.
     fn is_beyond(&self, key: &[u8], found: bool, forward: bool) -> bool {
         let entry = || self.scan.entries().user_key();
         !found
@@ -475,8 +518,8 @@ impl Cursor {
             }
     }
 
-    /// Locks the first entry beyond the range, as InnoDB does, and ends the scan: its declared
-    /// columns in a unique index, and its row. Where gaps are not locked, a scan of the clustered
+    /// Locks the first entry beyond the range, as InnoDB does: its declared columns in a unique
+    /// index, and its row. Then ends the scan. Where gaps are not locked, a scan of the clustered
     /// index unlocks the row again, because it does not match.
     fn lock_beyond(&mut self, txn: &Transaction, entry: &[u8]) -> Result<GapStep> {
         if let Some(len) = self.fetch.unique_len(entry)? {
@@ -494,8 +537,8 @@ impl Cursor {
         Ok(GapStep::End)
     }
 
-    /// Locks the gap in which the row key lies that was sought and not found. The caller holds the
-    /// lock of the key, so nobody inserts it meanwhile.
+    /// Locks the gap around the row key that was sought and not found. The caller holds the lock of
+    /// the key, so no other transaction inserts it meanwhile.
     pub(super) fn lock_gap_of_missing_row(&mut self, txn: &Transaction) -> Result<()> {
         let (index, key) = (self.index_id(), self.fetch.row_key());
         self.gaps.neighbours.lock_gap_around(txn, index, key, key)

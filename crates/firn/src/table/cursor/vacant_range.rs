@@ -22,8 +22,9 @@ pub(super) struct VacantRange {
 }
 
 impl VacantRange {
-    /// Forgets the range. A scan begins without one: keys of the session's last transaction may be
-    /// another's now, if that was prepared and has left the session.
+    /// Forgets the range. Call it when a scan begins: an uncommitted key of the session's own last
+    /// transaction may belong to another transaction now, if that one was prepared and has left the
+    /// session.
     pub(super) fn forget(&mut self) {
         self.upper.clear();
     }
@@ -54,7 +55,8 @@ impl VacantRange {
         lower: &[u8],
         upper: &[u8],
     ) -> Result<Option<Vec<u8>>> {
-        // The count first: a key that is written during the search changes it.
+        // Read the count before the search, so that a key which is written during the search
+        // changes it.
         let written = txn.inserts_written(index);
         if lower >= upper || !txn.others_insert(index) || self.covers(index, written, lower, upper)
         {

@@ -1,9 +1,9 @@
-//! The way by which a cascade has come to a row.
+//! The chain of row changes by which a cascade has come to a row.
 
 use super::KeyName;
 use std::sync::Arc;
 
-/// The most changes of rows that may lead from the statement to a change by a cascade, as in
+/// The longest chain of changes by which a cascade may come from the statement to a row, as in
 /// InnoDB.
 pub(super) const DEPTH_MAX: usize = 15;
 
@@ -13,7 +13,7 @@ pub(in crate::table) struct CascadeLink<'a> {
     /// The table of the row.
     table: &'a str,
     deletes: bool,
-    /// The foreign key that led here; `None` for the statement's own row.
+    /// The foreign key by which the cascade came to this row; `None` for the statement's own row.
     key: Option<&'a Arc<KeyName>>,
 }
 
@@ -38,14 +38,14 @@ impl<'a> CascadeLink<'a> {
         links.count()
     }
 
-    /// Whether a change up to this one updates a row of `table`.
+    /// Whether this change, or one before it in the chain, updates a row of `table`.
     pub(super) fn updates(&self, table: &str) -> bool {
         let mut links = std::iter::successors(Some(self), |link| link.before);
         links.any(|link| !link.deletes && link.table == table)
     }
 
-    /// Whether this is an update that follows the foreign key `key`: its check would find the
-    /// referenced row half changed.
+    /// Whether this change is an update that a cascade along the foreign key `key` made. A check of
+    /// `key` must be left out then: it would find the referenced row half changed.
     pub(super) fn follows(&self, key: &KeyName) -> bool {
         !self.deletes && self.key.is_some_and(|followed| **followed == *key)
     }

@@ -1,4 +1,5 @@
-//! Looks for rows that refer to nothing. It compares stored keys, so it needs no collations.
+//! Finds rows whose foreign key refers to no row. It compares stored keys, so it needs no
+//! collations.
 
 use super::KeyMap;
 use crate::base::Result;
@@ -10,9 +11,9 @@ use crate::iter::{MergeIter, MvccIter, ReadAt};
 use crate::read::{ReadPoint, ScanRange, ScanSource, scan_sources};
 use crate::table::check_table::CheckReport;
 
-/// Looks for rows of `table` that refer to no row at `point`. The sum of rows in the report counts
-/// those that were looked at for each foreign key. Sessions without checks may have written such
-/// rows, so they are no damage.
+/// Looks for rows of `table` whose foreign keys refer to no row at `point`. The report's number of
+/// rows counts a row once for each foreign key that was checked. Sessions that turn foreign key
+/// checks off may write such rows, so they are no damage.
 ///
 /// # Errors
 /// `Interrupted`; those of reading files.

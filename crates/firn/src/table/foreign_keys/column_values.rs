@@ -25,7 +25,8 @@ fn value<'a>(column: &ColumnSchema, record: &'a [u8]) -> Option<&'a [u8]> {
     })
 }
 
-/// Whether a column has other bytes in both records, be they equal by its collation.
+/// Whether a column has different bytes in the two records. Values that are equal by the column's
+/// collation may still differ.
 pub(super) fn differs(column: &ColumnSchema, old: &[u8], new: &[u8]) -> bool {
     value(column, old) != value(column, new)
 }
@@ -35,7 +36,7 @@ pub(super) fn is_null(column: &ColumnSchema, record: &[u8]) -> bool {
     value(column, record).is_none()
 }
 
-/// Makes a column NULL. False if it cannot be.
+/// Makes a column NULL. Returns false if the column is NOT NULL.
 pub(super) fn set_null(column: &ColumnSchema, record: &mut [u8]) -> bool {
     let of = &column.column;
     let Some(null) = of.null else {
@@ -63,7 +64,8 @@ impl TextLimit<'_> {
     }
 }
 
-/// Gives the column `to` the value that `from` has in `source`. False if the value has no room.
+/// Gives the column `to` the value that `from` has in `source`. Returns false if the value does not
+/// fit into the column.
 pub(super) fn copy(
     from: &ColumnSchema,
     source: &[u8],

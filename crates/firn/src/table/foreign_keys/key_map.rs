@@ -1,4 +1,4 @@
-//! The key of one index from that of another one, in another table.
+//! Turns a key of one index into the key of an index of another table.
 //!
 //! Both indexes begin with the columns of a foreign key, and equal values have equal bytes in both,
 //! apart from the NULL marker, which depends on the column, and the inversion of a descending part.
@@ -56,7 +56,7 @@ impl KeyMap {
     }
 
     /// Appends the first parts of `key`, which is without its index id, in the other index's form.
-    /// False if one of them is NULL.
+    /// Returns false if one of them is NULL.
     ///
     /// # Errors
     /// `Corruption`, without file name, if the bytes are no key.

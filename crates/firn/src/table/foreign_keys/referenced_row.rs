@@ -12,8 +12,8 @@ use crate::table::neighbours::Neighbours;
 use crate::table::{Table, TableIds};
 use crate::txn::{LockMode, Nearest, Transaction};
 
-/// Looks for a referenced table that a copying ALTER is replacing, before it counts as missing.
-/// Each look waits for the ALTER.
+/// Number of times that a check looks for a referenced table which a copying ALTER is replacing.
+/// After that the table counts as missing. Each time, the check waits for the ALTER.
 const LOOKS_MAX: usize = 8;
 
 /// The new row whose references are checked.
@@ -43,6 +43,7 @@ impl Table {
         let Some(keys) = &current.foreign_keys else {
             return Ok(());
         };
+        keys.resolved()?;
         let clustered = number == self.primary_number();
         for own in &keys.own {
             let here = own.index == number || clustered && own.index.is_none();
@@ -69,6 +70,25 @@ impl Table {
         Ok(())
     }
 
+    /// Whether an update writes other bytes into a column of a foreign key, on either side, whose
+    /// columns begin the index `number`. Equal text may have other bytes.
+    pub(in crate::table) fn rewrites_foreign_key(
+        &self,
+        current: &TableIds,
+        number: usize,
+        old: &[u8],
+        new: &[u8],
+    ) -> bool {
+        let Some(keys) = &current.foreign_keys else {
+            return false;
+        };
+        let own = keys.own.iter().filter(|key| key.index == Some(number));
+        let others = keys.referencing.iter().filter(|key| key.index == number);
+        let own = own.flat_map(|key| &key.columns);
+        let mut columns = own.chain(others.flat_map(|key| &key.columns));
+        columns.any(|&at| differs(&self.schema.columns[at], old, new))
+    }
+
     /// Checks one foreign key. The caller has resolved it before it relied on the referenced
     /// table's indexes, so it is resolved again if the catalog has changed in between.
     fn check_reference(
@@ -86,6 +106,7 @@ impl Table {
         for _ in 0..LOOKS_MAX {
             let now = self.current();
             let keys = now.foreign_keys.as_ref();
+            keys.map_or(Ok(()), |keys| keys.resolved())?;
             let Some(own) = keys.and_then(|keys| keys.own.iter().find(|key| key.name == own.name))
             else {
                 return Ok(());
@@ -99,8 +120,9 @@ impl Table {
         Err(own.name.error(NoReferencedRow))
     }
 
-    /// Whether there is a referenced row, which is locked then; `None` if `own`, as of
-    /// `generation`, must be resolved again.
+    /// Locks the referenced row. Returns whether the foreign key is satisfied; `None` if DDL has
+    /// changed the catalog since `generation`, or replaces the referenced table, so that the caller
+    /// must resolve `own` again.
     fn try_reference(
         &self,
         txn: &mut Transaction,
@@ -147,6 +169,7 @@ impl Table {
         let Some(keys) = &current.foreign_keys else {
             return Ok(());
         };
+        keys.resolved()?;
         for own in keys.own.iter().filter(|own| !own.inherited) {
             let Some(number) = own.index else {
                 continue;
@@ -192,8 +215,9 @@ impl OwnKey {
 }
 
 impl ReferencedIndex {
-    /// Locks a value that identifies a row. False if no row has it: at REPEATABLE READ the gap in
-    /// its place is locked then, as InnoDB does, and the lock of the value is given back.
+    /// Locks a value that identifies a row. Returns false if no row has the value. At REPEATABLE
+    /// READ it then locks the gap at the value, as InnoDB does, and gives the lock of the value
+    /// back.
     fn lock_value(&self, txn: &Transaction, key: &[u8]) -> Result<bool> {
         let granted = txn.lock(key, LockMode::Shared, None)?;
         let found = match self.identity {
@@ -212,7 +236,8 @@ impl ReferencedIndex {
         Ok(found)
     }
 
-    /// Locks one of the rows with a value that does not identify a row. False if there is none.
+    /// Locks one of the rows with a value that does not identify a row. Returns false if no row has
+    /// the value.
     fn lock_any_row(&self, txn: &Transaction, prefix: &[u8]) -> Result<bool> {
         let index = self.other.index.id();
         let mut end = prefix.to_vec();
@@ -220,7 +245,8 @@ impl ReferencedIndex {
         loop {
             let found = match first_entry(txn, prefix, prefix)? {
                 Some(entry) => Some(entry),
-                // Wait for a row that another transaction has inserted.
+                // If no visible row has the value, wait for a row that another transaction has
+                // inserted.
                 None => txn.key_of_others(index, prefix, &end, Nearest::Smallest)?,
             };
             let Some(entry) = found else {

@@ -1,4 +1,4 @@
-//! Checks of referenced rows that go or get another key, and the cascades that follow.
+//! Checks of referenced rows that are deleted or get another key, and the cascades that follow.
 
 use super::cascade::{CascadeStep, DEPTH_MAX};
 use super::column_values::{TextLimit, copy, differs, set_null};
@@ -9,17 +9,19 @@ use crate::base::key::{INDEX_ID_LEN, index_prefix};
 use crate::base::key_range::{make_successor, prefix_successor};
 use crate::base::pause_points::{self, PausePoint};
 use crate::base::{Error, ErrorKind, ForeignKeyError, InternalIterator, Result};
+use crate::catalog::foreign_key::is_copy;
 use crate::catalog::{PartSchema, ReferentialAction};
 use crate::iter::{MergeIter, MvccIter, ReadAt};
 use crate::read::{ScanRange, scan_sources};
 use crate::table::blob_columns::RowReader;
-use crate::table::neighbours::{Neighbours, after};
+use crate::table::neighbours::after;
 use crate::table::write_rows::{RowScratch, WriteFlags, WriteOutcome};
 use crate::table::{Table, TableIds};
 use crate::txn::{LockMode, Nearest, Transaction};
+use std::sync::Arc;
 
-/// Entries of referencing rows that are looked up at once. A cascade holds the keys of so many rows
-/// in memory at each of its levels.
+/// Number of entries of referencing rows that are read at once. A cascade holds the keys of one
+/// such batch in memory at each of its levels.
 const BATCH: usize = 256;
 
 /// The change of a referenced row.
@@ -70,9 +72,9 @@ pub(super) fn first_entry(
 }
 
 impl Table {
-    /// Checks the foreign keys that refer to the index `number`, whose entry `entry` goes, and lets
-    /// their actions follow. The transaction has locked the row, and the declared columns of a
-    /// unique index.
+    /// Checks the foreign keys that refer to the index `number`, because the entry `entry` of that
+    /// index is about to be deleted, and carries out their actions. The transaction has locked the
+    /// row, and the declared columns of a unique index.
     ///
     /// # Errors
     /// `ForeignKey` if a referencing row forbids the change; those of lock waits and of writes.
@@ -88,6 +90,7 @@ impl Table {
         let Some(keys) = &current.foreign_keys else {
             return Ok(());
         };
+        keys.resolved()?;
         for key in keys
             .referencing
             .iter()
@@ -100,18 +103,71 @@ impl Table {
             if change.new.is_some_and(|new| !changes(new)) {
                 continue;
             }
+            // The foreign key itself leads the update here, from a row with the same value, whose
+            // referencing rows it visits all. So a row that refers to its own table by the same
+            // columns is not referenced by the others that are about to follow.
+            if change.new.is_some() && link.follows(&key.name) {
+                continue;
+            }
             let Some(child) = &key.child else {
                 return Err(key.name.error(RowIsReferenced));
             };
             let mut prefix = index_prefix(child.other.index.id()).to_vec();
             if child.map.map(&entry[INDEX_ID_LEN..], &mut prefix)? {
+                self.admit(txn, key, child, change)?;
                 self.follow(txn, key, child, &prefix, change, link)?;
             }
         }
         Ok(())
     }
 
-    /// Visits the rows of a referencing table with a value.
+    /// Makes sure that no DDL changes the referencing table while the statement uses it: its
+    /// session has locked the metadata of the table.
+    ///
+    /// The session has no such lock if another one has added the foreign key since the statement
+    /// began. DDL on the referencing table would not wait for this transaction then, and its new
+    /// indexes would lack what the transaction is about to write.
+    ///
+    /// # Errors
+    /// `TableDefChanged`.
+    fn admit(
+        &self,
+        txn: &mut Transaction,
+        key: &ReferencingKey,
+        child: &ChildIndex,
+        change: RowChange<'_>,
+    ) -> Result<()> {
+        let (table, id) = (&key.name.table, child.other.clustered);
+        let writes = key.action(change).changes_rows();
+        if *table == self.name || txn.statement_tables().allows(id, writes) {
+            return Ok(());
+        }
+        // The host locks the table that the copy is going to replace, and nobody knows the copy by
+        // name. Only its own session writes it, so that a cascade comes to the table and not to the
+        // copy.
+        let is_read_copy = is_copy(table) && !writes;
+        if !is_read_copy
+            && !self
+                .catalog
+                .is_metadata_locked(txn.owner().host(), table, writes)
+        {
+            let message = format!("a foreign key of {table} is newer than the statement");
+            return Err(Error::new(ErrorKind::TableDefChanged, message));
+        }
+        txn.statement_tables().allow(id, writes);
+        Ok(())
+    }
+
+    /// Applies a foreign key to all rows of the referencing table that have the value.
+    ///
+    /// The transaction locks the value in the index first, so no row gets it from REPEATABLE READ
+    /// on. It does not lock the gaps beside the value: to find where they end, it would have to
+    /// walk over the tombstones of all values that were deleted before this one.
+    ///
+    /// It searches the uncommitted keys of others before the committed rows: the rows of a
+    /// transaction become visible before it leaves the list of uncommitted inserts, so one of the
+    /// two searches finds them. It waits for the outcome of others only after it has visited the
+    /// committed rows, one of which may forbid the change at once.
     fn follow(
         &self,
         txn: &mut Transaction,
@@ -125,28 +181,15 @@ impl Table {
         let index = child.other.index.id();
         let mut end = prefix.to_vec();
         make_successor(&mut end);
-        let mut from = prefix.to_vec();
-        let mut searched_again = false;
+        if txn.locks_gaps() {
+            txn.lock_gap(prefix, &end);
+        }
         loop {
-            let found = entries(txn, prefix, &from, BATCH)?;
-            if let Some(last) = found.last() {
-                from = after(last);
-                for entry in &found {
-                    self.visit(txn, key, child, entry, change, link)?;
-                }
-                continue;
-            }
-            // A row that another transaction has inserted without the lock of the value: it waits
-            // for its outcome.
-            let Some(entry) = txn.key_of_others(index, prefix, &end, Nearest::Smallest)? else {
-                // A prepared transaction without its shared lock may have committed between the two
-                // searches: it left the list after its rows became visible.
-                if std::mem::replace(&mut searched_again, true) {
-                    break;
-                }
-                from.truncate(0);
-                from.extend_from_slice(prefix);
-                continue;
+            // A transaction that did not lock the referenced value may have inserted this key.
+            let uncommitted = txn.key_of_others(index, prefix, &end, Nearest::Smallest)?;
+            self.visit_committed(txn, key, child, prefix, change, link)?;
+            let Some(entry) = uncommitted else {
+                return Ok(());
             };
             let row_key = child.other.row_key(&entry)?;
             let granted = txn.lock(&row_key, LockMode::Shared, None)?;
@@ -154,13 +197,29 @@ impl Table {
             {
                 txn.unlock(&row_key);
             }
-            from.truncate(0);
-            from.extend_from_slice(prefix);
         }
-        if txn.locks_gaps() {
-            Neighbours::new().lock_gap_around(txn, index, &from, &end)?;
+    }
+
+    fn visit_committed(
+        &self,
+        txn: &mut Transaction,
+        key: &ReferencingKey,
+        child: &ChildIndex,
+        prefix: &[u8],
+        change: RowChange<'_>,
+        link: &CascadeLink<'_>,
+    ) -> Result<()> {
+        let mut from = prefix.to_vec();
+        loop {
+            let found = entries(txn, prefix, &from, BATCH)?;
+            for entry in &found {
+                self.visit(txn, key, child, entry, change, link)?;
+            }
+            match found.last() {
+                Some(last) if found.len() == BATCH => from = after(last),
+                _ => return Ok(()),
+            }
         }
-        Ok(())
     }
 
     /// Applies a foreign key to one referencing row.
@@ -181,10 +240,7 @@ impl Table {
             Ok(txn.get(&latest, entry, |key, _| key.kind.is_put())? == Some(true))
         };
         let row_key = child.other.row_key(entry)?;
-        let action = match change.new {
-            None => key.on_delete,
-            Some(_) => key.on_update,
-        };
+        let action = key.action(change);
         if !action.changes_rows() {
             txn.lock(&row_key, LockMode::Shared, None)?;
             return match stands(txn)? {
@@ -194,7 +250,8 @@ impl Table {
         }
         let deletes = change.new.is_none() && action == ReferentialAction::Cascade;
         if !deletes && link.updates(&key.name.table) {
-            // It might go on for ever, and would see the indexes of a half changed row.
+            // Refuse to update a table that the cascade has already updated: the cascade might go
+            // on for ever, and would see the indexes of a half changed row.
             return Err(key.name.error(RowIsReferenced));
         }
         if link.depth() >= DEPTH_MAX {
@@ -204,11 +261,11 @@ impl Table {
         if !stands(txn)? {
             return Ok(());
         }
-        let table = Self::open_stored(&self.catalog, &key.name.table)?;
+        let table = self.open_child(txn, key, child)?;
         let mut record = vec![0; table.record_len()];
         let mut blobs = BlobBuf::new();
         if !table.read_row(txn, &row_key, &mut record, &mut blobs)? {
-            // The row is being deleted by a change that led here.
+            // There is no row: a change earlier in this cascade is deleting it.
             return Ok(());
         }
         let row_id = match table.has_hidden_key() {
@@ -265,8 +322,25 @@ impl Table {
         }
     }
 
-    /// The referencing row after the change; `None` if it cannot be: the new value has no room, or
-    /// NULL is not allowed.
+    /// The referencing table by its stored definition, opened once for each statement.
+    fn open_child(
+        &self,
+        txn: &mut Transaction,
+        key: &ReferencingKey,
+        child: &ChildIndex,
+    ) -> Result<Arc<Self>> {
+        let id = child.other.clustered;
+        if let Some(table) = txn.statement_tables().opened(id) {
+            return Ok(table);
+        }
+        let table = Self::open_stored(&self.catalog, &key.name.table)?;
+        let kept: Arc<Self> = Arc::clone(&table);
+        txn.statement_tables().keep(id, kept);
+        Ok(table)
+    }
+
+    /// The referencing row after the change; `None` if the row cannot take the change: the new
+    /// value does not fit, or the column is NOT NULL.
     fn changed(
         &self,
         table: &Table,
@@ -301,8 +375,8 @@ impl Table {
         Some(changed)
     }
 
-    /// Reads the row with the key `row_key`, which is locked, into `record`. False if there is
-    /// none.
+    /// Reads the row with the key `row_key`, which the transaction has locked, into `record`.
+    /// Returns false if there is no such row.
     fn read_row(
         &self,
         txn: &Transaction,
@@ -323,5 +397,15 @@ impl Table {
             decoded.and_then(|()| reader.complete(&latest.super_version.blobs, record, blobs));
         complete.map_err(|error| self.of_table(error))?;
         Ok(true)
+    }
+}
+
+impl ReferencingKey {
+    /// The action that follows a change of a referenced row.
+    fn action(&self, change: RowChange<'_>) -> ReferentialAction {
+        match change.new {
+            None => self.on_delete,
+            Some(_) => self.on_update,
+        }
     }
 }

@@ -63,7 +63,8 @@ fn the_lightest_goes_and_the_requester_on_a_tie() {
     assert_eq!(victim(&[4, 3, 3], any), 1);
 }
 
-/// Members that commit in a prescribed order: the last of them goes, whatever the weights.
+/// Among members that commit in a prescribed order, the one that commits last is the victim,
+/// whatever the weights are.
 #[test]
 fn a_preferred_victim_goes_before_a_lighter_one() {
     let order = [Some(3), None, Some(1), Some(2)];
@@ -71,8 +72,8 @@ fn a_preferred_victim_goes_before_a_lighter_one() {
         (Some(one), Some(other)) => i32::cmp(&other, &one),
         _ => Ordering::Equal,
     };
-    assert_eq!(victim(&[9, 9, 1, 2], |one, other| last(one, other)), 0);
-    assert_eq!(victim(&[1, 9, 9, 9], |one, other| last(one, other)), 0);
-    // Against a member outside the order the weight decides.
-    assert_eq!(victim(&[9, 1, 9, 9], |one, other| last(one, other)), 1);
+    assert_eq!(victim(&[9, 9, 1, 2], last), 0);
+    assert_eq!(victim(&[1, 9, 9, 9], last), 0);
+    // Between a member in the order and one outside it, the weight decides.
+    assert_eq!(victim(&[9, 1, 9, 9], last), 1);
 }

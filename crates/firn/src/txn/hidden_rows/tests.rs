@@ -30,7 +30,8 @@ fn many_hidden_rows_count_as_uncommitted_memory_and_are_small() {
     let mut rows = HiddenRows::new(&tracker);
     let rows_hidden = 200_000_u64;
     for n in 0..rows_hidden {
-        // Keys without arithmetic order, spread over the index.
+        // The multiplication scatters the keys over the index, so that no keys have consecutive
+        // numbers.
         rows.add(&key(n.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
     }
     let bytes = rows.bytes();

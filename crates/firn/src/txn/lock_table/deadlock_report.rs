@@ -12,10 +12,10 @@ use std::sync::Arc;
 /// Deadlocks that are kept for reports.
 const KEPT: usize = 10;
 
-/// A cycle of waits: each member is blocked by the next one, the last one by the first.
+/// A cycle of waits, in which each member waits for the next one, and the last one for the first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Deadlock {
-    /// Its number since the database was opened; the first is 1.
+    /// The number of this deadlock since the database was opened; the first one has number 1.
     pub number: u64,
     /// When it was found, microseconds since 1970.
     pub at_us: u64,
@@ -34,19 +34,20 @@ pub struct DeadlockMember {
     pub session: u64,
     /// Estimated cost of a rollback, by which the victim is chosen.
     pub weight: u64,
-    /// The user key that it wanted to lock.
+    /// The user key that the transaction wanted to lock.
     pub key: Vec<u8>,
     /// The mode that it wanted.
     pub mode: LockMode,
-    /// It wanted to insert the key into a gap that the next member has locked.
+    /// Whether the transaction wanted to insert the key into a gap that the next member has locked.
     pub is_insert: bool,
-    /// The SQL text that it executed, if it could be had.
+    /// The SQL text that the transaction executed; `None` if the host could not give it without a
+    /// wait.
     pub statement: Option<String>,
 }
 
 impl DeadlockMember {
-    /// The member that waits with `waiter`. The caller may hold the graph lock: the host of a
-    /// session is not waited for.
+    /// Describes the owner that waits with `waiter`. Does not wait for the mutex of the owner's
+    /// host context, so the caller may hold the graph lock.
     pub(super) fn new(
         waiter: &LockWaiter,
         weight: u64,

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering, fence};
 /// [`LockOwner`] has one bit for each.
 const SLOTS: usize = 64;
 
-/// Owners that reports list for an insert that waits.
+/// Most owners that a report lists for an insert that waits.
 const OWNERS_LISTED: usize = 64;
 
 /// Gap locks of all transactions, by index.
@@ -43,7 +43,8 @@ pub(super) struct GapLockTable {
     observer: Arc<ObserverCell>,
 }
 
-/// Aligned to a cache line, so that a change of one slot does not slow down readers of another.
+/// One slot. Aligned to a cache line, so that a change of one slot does not slow down readers of
+/// another.
 #[derive(Default)]
 #[repr(align(64))]
 struct GapSlot {
@@ -113,7 +114,7 @@ impl IndexGaps {
         self.blockers(owner, key, observer).next().is_some()
     }
 
-    /// Reports that the inserts which wait in the range now wait for `owner`, too.
+    /// Reports to the host that the inserts which wait in the range now wait for `owner`, too.
     fn tell_waiters(
         &self,
         owner: &Arc<LockOwner>,
@@ -137,7 +138,7 @@ impl IndexGaps {
         }
     }
 
-    /// Makes `key` a bound of segments, if it lies in one.
+    /// Splits the segment in which `key` lies, so that a segment begins at `key`.
     fn split(&mut self, key: &[u8]) {
         let below = (Bound::Unbounded, Bound::Excluded(key));
         let Some((_, left)) = self.segments.range_mut::<[u8], _>(below).next_back() else {
@@ -210,8 +211,8 @@ impl IndexGaps {
         all && upper <= &end[..]
     }
 
-    /// The usual steps of a scan: the range continues a segment of the owner alone, or the owner
-    /// has it already.
+    /// Locks the range in the two usual cases of a scan: the range continues a segment that belongs
+    /// to `owner` alone, or `owner` has locked it already.
     fn extend(&mut self, owner: &Arc<LockOwner>, lower: &[u8], upper: &[u8]) -> Option<GapGrant> {
         let until = (Bound::Unbounded, Bound::Included(lower));
         let beyond = (Bound::Excluded(lower), Bound::Excluded(upper));
@@ -344,7 +345,8 @@ impl GapLockTable {
                     slot.owners.fetch_add(1, Ordering::SeqCst);
                 }
                 match own.ranges.last_mut() {
-                    // The end of an index is the begin of the next one.
+                    // Join adjoining ranges of one index only: a range up to the end of an index
+                    // meets the begin of the next index in one key.
                     Some((first, last)) if *last == lower && index_of(first) == index => {
                         last.clear();
                         last.extend_from_slice(upper);
@@ -354,7 +356,7 @@ impl GapLockTable {
             }
             grant
         };
-        // Before the caller looks at the uncommitted keys of others.
+        // The lock must be visible before the caller looks at the uncommitted keys of other owners.
         fence(Ordering::SeqCst);
         grant
     }

@@ -3,9 +3,10 @@
 use super::merged_locks::MergedLocks;
 use super::own_gaps::OwnGaps;
 use super::waiter::LockWaiter;
+use crate::base::IndexId;
 use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// A transaction, as the lock table sees it.
 ///
@@ -27,19 +28,23 @@ pub struct LockOwner {
     pub(super) held: Mutex<HeldLocks>,
     /// Locks that have left the hash table.
     pub(super) merged: Mutex<MergedLocks>,
-    /// One bit for each slot of the registry that lists the owner. Only the thread that acquires
-    /// and releases uses it.
+    /// One bit for each slot of `MergedLockRegistry` that lists the owner. Only the thread that
+    /// acquires and releases locks for the owner uses it.
     pub(super) registered: AtomicU64,
     /// Its gap locks.
     pub(super) gaps: Mutex<OwnGaps>,
     /// The request that waits.
     waiting: Mutex<Option<Arc<LockWaiter>>>,
+    /// The referenced table for which the owner waits until DDL opens it; 0 for none. Only the
+    /// owner's thread stores into it.
+    awaits: AtomicU32,
 }
 
 /// The locks of an owner that are rows of the hash table.
 #[derive(Default)]
 pub(super) struct HeldLocks {
-    /// Each key once, in the order in which they were granted or moved back.
+    /// Each key once, in the order in which its lock was granted or moved back from the merged
+    /// locks.
     pub(super) keys: Vec<Arc<[u8]>>,
     /// Number of keys that the last merge left here since their rows have queues. They do not count
     /// towards the merge threshold; otherwise each further lock would try to merge them again.
@@ -76,7 +81,20 @@ impl LockOwner {
             registered: AtomicU64::new(0),
             gaps: Mutex::default(),
             waiting: Mutex::new(None),
+            awaits: AtomicU32::new(0),
         })
+    }
+
+    /// Notes the referenced table for which the owner begins to wait, by its clustered index; `None`
+    /// ends the wait.
+    pub(in crate::txn) fn set_awaits(&self, table: Option<IndexId>) {
+        self.awaits
+            .store(table.unwrap_or_default(), Ordering::Release);
+    }
+
+    /// The referenced table for which the owner waits.
+    pub(super) fn awaits(&self) -> Option<IndexId> {
+        Some(self.awaits.load(Ordering::Acquire)).filter(|table| *table != 0)
     }
 
     /// The id given at creation.
@@ -104,7 +122,11 @@ impl LockOwner {
 
     /// Ends the effect of [`LockOwner::interrupt`].
     pub fn clear_interrupt(&self) {
-        self.interrupted.store(false, Ordering::SeqCst);
+        // Each statement clears the flag, which is almost never set. A store would take the cache
+        // line and drain the processor's store buffer.
+        if self.is_interrupted() {
+            self.interrupted.store(false, Ordering::SeqCst);
+        }
     }
 
     /// Whether [`LockOwner::interrupt`] was called and not cleared.
@@ -130,7 +152,8 @@ impl LockOwner {
 
     /// Number of keys locked.
     pub fn locks_held(&self) -> usize {
-        // Both mutexes at once, since other threads move locks from `merged` to `held`.
+        // Hold both mutexes together: other threads move locks from `merged` to `held`, and a lock
+        // that moves must count once.
         let merged = self.merged.lock();
         merged.len() as usize + self.held.lock().keys.len()
     }
@@ -140,15 +163,16 @@ impl LockOwner {
         self.gaps.lock().ranges.len()
     }
 
-    /// Estimated cost of a rollback: changed rows plus held locks, those of gaps included.
+    /// Estimated cost of a rollback: number of changed rows plus number of held row locks and gap
+    /// locks.
     pub fn weight(&self) -> u64 {
         let rows = self.changed_rows();
         rows.saturating_add((self.locks_held() + self.gaps_held()) as u64)
     }
 
-    /// The host's context, 0 if there is none. It is valid on the owner's own thread, and while the
-    /// owner waits and cannot stop.
-    pub(super) fn host(&self) -> u64 {
+    /// The host's context; 0 if there is none. It stays valid on the owner's own thread, and on
+    /// other threads while the caller holds a lock without which the owner cannot stop waiting.
+    pub(crate) fn host(&self) -> u64 {
         *self.host.lock()
     }
 

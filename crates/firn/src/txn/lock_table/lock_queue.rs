@@ -5,7 +5,7 @@ use super::{LockMode, LockOwner};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Requests of a queue for which reports list all blockers.
+/// Number of requests at the front of a queue for which reports list all blockers.
 const BLOCKERS_LISTED: usize = 64;
 
 pub(super) struct LockHolder {
@@ -58,7 +58,7 @@ struct Rare {
 }
 
 impl LockQueue {
-    /// A row without holder. The caller adds one before it unlocks the shard.
+    /// A row without holder. The caller adds a holder before it unlocks the shard.
     pub(super) fn empty() -> Self {
         Self {
             first: None,
@@ -171,7 +171,7 @@ impl LockQueue {
         true
     }
 
-    /// Whether there is a first request in the queue that no holder blocks.
+    /// Whether the queue has a first request, and no holder blocks it.
     fn front_is_free(&self) -> bool {
         let mut queue = self.queue();
         let front = queue.next();
@@ -199,7 +199,7 @@ impl LockQueue {
         }
     }
 
-    /// Whether there is no holder; then there is no queue either.
+    /// Whether the row has no holder. Such a row has no queue either.
     pub(super) fn is_free(&self) -> bool {
         self.first.is_none()
     }
@@ -214,9 +214,10 @@ impl LockQueue {
         blockers
     }
 
-    /// Those of [`LockQueue::blockers`] from which a search reaches all others: an exclusive
-    /// request waits for everything before it, so the nearest one ahead stands for the rest. A
-    /// search through a queue of n requests then follows about n edges instead of n².
+    /// The owners of the nearest requests and holders for which `waiter` waits, from which a
+    /// deadlock search reaches all other [`LockQueue::blockers`]: an exclusive request waits for
+    /// everything before it, so the nearest exclusive request ahead stands for the rest. A search
+    /// through a queue of n requests then follows about n edges instead of n².
     pub(super) fn nearest_blockers(&self, waiter: &Arc<LockWaiter>) -> Vec<Arc<LockOwner>> {
         let mut blockers = Vec::new();
         let behind = self.queue().rev();
@@ -239,7 +240,7 @@ impl LockQueue {
     /// for reports. Behind the first [`BLOCKERS_LISTED`] requests only the nearest blockers count:
     /// otherwise a queue of n requests would make n² ids under the shard's lock.
     pub(super) fn for_each_wait(&self, mut f: impl FnMut(&Arc<LockWaiter>, Vec<u64>)) {
-        // The requests ahead from the last exclusive one on.
+        // The requests passed so far, from the last exclusive one on.
         let mut nearest: Vec<&Arc<LockWaiter>> = Vec::new();
         for (at, waiter) in self.queue().enumerate() {
             let blockers = match at < BLOCKERS_LISTED {
@@ -261,7 +262,7 @@ impl LockQueue {
         }
     }
 
-    /// Owners of the holds that conflict with `waiter`.
+    /// Owners that hold the row in a mode that conflicts with the request `waiter`.
     fn holders_against(&self, waiter: &Arc<LockWaiter>) -> impl Iterator<Item = Arc<LockOwner>> {
         let holders = self.holders().filter(|holder| {
             !Arc::ptr_eq(&holder.owner, &waiter.owner) && holder.mode.conflicts(waiter.mode)

@@ -69,9 +69,9 @@ impl MergedLocks {
 /// How merged locks hold a key.
 #[derive(Default)]
 pub(super) struct MergedHolders {
-    /// Mode in which the requesting owner holds it.
+    /// Mode in which the requesting owner holds the key.
     pub(super) own: Option<LockMode>,
-    /// Strongest mode in which another owner holds it.
+    /// Strongest mode in which another owner holds the key.
     pub(super) others: Option<LockMode>,
 }
 
@@ -96,7 +96,8 @@ pub(super) struct MergedLockRegistry {
     slots: Box<[RegistrySlot]>,
 }
 
-/// Aligned to a cache line, so that a change of one slot does not slow down readers of another.
+/// One slot. Aligned to a cache line, so that a change of one slot does not slow down readers of
+/// another.
 #[derive(Default)]
 #[repr(align(64))]
 struct RegistrySlot {
@@ -144,7 +145,8 @@ impl MergedLockRegistry {
         if registered == 0 {
             return;
         }
-        // Kept until the end: freeing many keys takes time, in which no mutex should be held.
+        // Drop the merged locks at the end of the function, when no mutex is held: freeing many
+        // keys takes time.
         let _merged = std::mem::take(&mut *owner.merged.lock());
         owner.registered.store(0, Ordering::Relaxed);
         for (at, slot) in self.slots.iter().enumerate() {

@@ -73,8 +73,9 @@ impl ObserverCell {
         self.0.read().clone()
     }
 
-    /// Whether the host has fixed the order in which `one` and `other` commit. `one` is the owner
-    /// of the calling thread, or waits and cannot stop while the caller holds its queue.
+    /// Whether the host has fixed the order in which `one` and `other` commit. The caller runs on
+    /// the thread of `one`, or holds the lock of the queue in which `one` waits: so the context of
+    /// `one` stays valid.
     pub(super) fn is_order_fixed(&self, one: &LockOwner, other: &LockOwner) -> bool {
         let Some(observer) = self.get() else {
             return false;

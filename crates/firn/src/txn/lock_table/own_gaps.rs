@@ -1,6 +1,7 @@
 //! The ranges that one owner has locked.
 
-/// The ranges of one owner, for their release. Together they cover its segments.
+/// The ranges that one owner has locked, kept so that they can be released. Together they cover the
+/// segments of the gap lock table that belong to the owner.
 #[derive(Default)]
 pub(super) struct OwnGaps {
     pub(super) ranges: Vec<(Box<[u8]>, Vec<u8>)>,

@@ -9,15 +9,17 @@ use std::sync::Arc;
 pub struct LockInfo {
     /// Id of the owner.
     pub owner: u64,
-    /// The locked user key; the first of several.
+    /// The locked user key; of merged locks the first of several keys.
     pub key: Vec<u8>,
-    /// The last of several keys. Not all keys between the two are locked.
+    /// The last of several merged keys, or the end of a gap lock. Not all keys between `key` and
+    /// `last` are locked by merged locks.
     pub last: Option<Vec<u8>>,
     /// Number of locked keys.
     pub rows: u64,
     /// Mode of all the locks.
     pub mode: LockMode,
-    /// A gap lock: inserts of keys from `key` to below `last` wait. `rows` is 0.
+    /// Whether this is a gap lock: inserts of keys from `key` to below `last` wait. `rows` is 0
+    /// then.
     pub is_gap: bool,
 }
 
@@ -30,17 +32,18 @@ pub struct WaitInfo {
     pub key: Vec<u8>,
     /// The requested mode.
     pub mode: LockMode,
-    /// An insert of the key waits for gap locks.
+    /// Whether the request is an insert of the key, which waits for gap locks.
     pub is_insert: bool,
     /// When the wait began, microseconds since 1970.
     pub since_us: u64,
-    /// Ids of the owners that it waits for: first those of requests ahead in the queue, then
-    /// holders. Far behind in a long queue only the nearest ones, which wait for the others.
+    /// Ids of the owners for which the request waits: first owners of requests ahead in the queue,
+    /// then holders. For a request far behind in a long queue these are the nearest owners only,
+    /// which wait for the rest.
     pub blockers: Vec<u64>,
 }
 
 impl WaitInfo {
-    /// The lock that it waits for, in words.
+    /// The kind of lock that the request waits for, in words.
     pub fn words(&self) -> &'static str {
         lock_words(self.is_insert, self.mode)
     }
@@ -60,11 +63,11 @@ pub(super) fn lock_words(is_insert: bool, mode: LockMode) -> &'static str {
 pub struct LockStats {
     /// Requests that joined a queue.
     pub waits: u64,
-    /// Requests that failed because their time ran out, those with timeout 0 included.
+    /// Requests that failed because their timeout expired, a timeout of 0 included.
     pub timeouts: u64,
     /// Deadlocks found.
     pub deadlocks: u64,
-    /// Transactions that lost against another one when they were validated.
+    /// Transactions whose validation failed because another transaction was first.
     pub conflicts: u64,
 }
 
@@ -186,7 +189,7 @@ impl LockTable {
     }
 }
 
-/// Adds an entry for each index in `set`.
+/// Adds an entry for each index of which `set` has keys.
 fn push_spans(locks: &mut Vec<LockInfo>, max: usize, owner: u64, mode: LockMode, set: &KeySet) {
     let begin = locks.len();
     for (first, last, rows) in set.spans() {

@@ -21,8 +21,8 @@ pub(super) struct LockedRows {
 pub(super) struct GrantedAtOnce {
     /// Whether the owner did not hold the key before.
     pub(super) newly: bool,
-    /// If the owner got a row of the hash table: the number of rows that it holds now, without the
-    /// stuck ones. Otherwise 0.
+    /// Number of rows of the hash table that the owner holds now, without the stuck ones, if this
+    /// grant added one; otherwise 0. The caller compares it with the merge threshold.
     pub(super) rows: usize,
     /// The owner upgraded its lock while requests of others waited for the row.
     pub(super) overtakes: bool,
@@ -38,7 +38,7 @@ impl GrantedAtOnce {
         }
     }
 
-    /// The owner had the row shared, and has it exclusive now.
+    /// A grant to an owner that held the row shared and now holds it exclusive.
     fn upgraded(row: &LockQueue) -> Self {
         Self {
             overtakes: row.queue().next().is_some(),
@@ -46,7 +46,8 @@ impl GrantedAtOnce {
         }
     }
 
-    /// `owner` got the row of `key`; adds it to the owner's held rows.
+    /// A grant of the row of `key` to `owner`, which did not hold it. Adds the key to the owner's
+    /// held rows.
     fn row(owner: &Arc<LockOwner>, key: Arc<[u8]>) -> Self {
         let mut held = owner.held.lock();
         held.keys.push(key);
@@ -83,7 +84,8 @@ fn attempt(
             return None;
         }
         if merged.own.is_some() {
-            // An upgrade of a shared lock that no other owner holds.
+            // The owner upgrades a merged shared lock of a key on which no other owner has a
+            // conflicting lock.
             let mut own = owner.merged.lock();
             own.remove(key);
             own.insert(key, mode);
@@ -102,7 +104,8 @@ fn attempt(
     };
     let own = row.mode_of(owner);
     if merged.own.is_some() {
-        // An upgrade of a merged shared lock. The row has holders, so it has to wait for them.
+        // The owner upgrades a merged shared lock, while other owners hold the row in the hash
+        // table. The request has to wait for these holders.
         return None;
     }
     if own < Some(mode) && merged.others.is_some_and(|held| held.conflicts(mode)) {
@@ -119,15 +122,15 @@ fn attempt(
     }
 }
 
-/// Aligned to a cache line, so that threads that use different shards do not share one.
+/// One shard. Aligned to a cache line, so that threads that use different shards do not share one.
 #[derive(Default)]
 #[repr(align(64))]
 pub(super) struct Shard {
     pub(super) rows: Mutex<LockedRows>,
 }
 
-/// Hashes a key in one call. Ignores the length that a slice hashes first: it is needed only to
-/// separate the fields of compound keys.
+/// Hashes a key in one call. It ignores the length, which a slice hashes before its bytes: only
+/// compound keys need the length, to separate their fields.
 #[derive(Default)]
 pub(super) struct KeyHasher(u64);
 
@@ -154,7 +157,8 @@ impl LockedRows {
         row.grant(woken);
         if row.is_free() {
             self.map.remove(key);
-            // Give back the memory that a transaction with a million locks needed.
+            // Shrink the map, to give back the memory that a transaction with a million locks
+            // needed.
             if self.map.capacity() > CAPACITY_KEPT && self.map.len() < self.map.capacity() / 8 {
                 let keep = (2 * self.map.len()).max(CAPACITY_KEPT / 2);
                 self.map.shrink_to(keep);

@@ -9,12 +9,14 @@ use std::time::Duration;
 /// The outcome of a waiting request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WaitOutcome {
-    /// None yet: the request is in its row's queue, or the insert waits for gap locks.
+    /// There is no outcome yet: the request is in its row's queue, or the insert waits for gap
+    /// locks.
     Waiting,
     Granted,
     /// Chosen as the victim of a deadlock.
     Victim,
-    /// Left the queue itself: time ran out, or the session was killed.
+    /// The request has left the queue without its lock: its timeout expired, or the session was
+    /// killed.
     Left,
 }
 
@@ -27,20 +29,15 @@ pub(super) struct LockWaiter {
     pub(super) owner: Arc<LockOwner>,
     pub(super) key: Arc<[u8]>,
     pub(super) mode: LockMode,
-    /// The owner holds the row shared and requests it exclusive.
+    /// Whether the owner holds the row shared and requests it exclusive.
     pub(super) upgrade: bool,
-    /// An insert of the key waits for gap locks of others, not for a row.
+    /// Whether this is an insert of the key that waits for gap locks of other owners, not for a
+    /// row.
     pub(super) for_gap: bool,
     /// When the wait began, microseconds since 1970.
     pub(super) since_us: u64,
-    signal: Mutex<WaitState>,
+    signal: Mutex<WaitOutcome>,
     wake: Condvar,
-}
-
-struct WaitState {
-    outcome: WaitOutcome,
-    /// [`LockWaiter::kick`] was called.
-    kicked: bool,
 }
 
 impl LockWaiter {
@@ -73,24 +70,21 @@ impl LockWaiter {
             upgrade,
             for_gap,
             since_us: wall_clock::now_us(),
-            signal: Mutex::new(WaitState {
-                outcome: WaitOutcome::Waiting,
-                kicked: false,
-            }),
+            signal: Mutex::new(WaitOutcome::Waiting),
             wake: Condvar::new(),
         }
     }
 
     pub(super) fn outcome(&self) -> WaitOutcome {
-        self.signal.lock().outcome
+        *self.signal.lock()
     }
 
     /// Sets the outcome. The caller holds the shard's lock and has removed the waiter from the
     /// queue.
     pub(super) fn decide(&self, outcome: WaitOutcome) {
         let mut signal = self.signal.lock();
-        debug_assert_eq!(signal.outcome, WaitOutcome::Waiting);
-        signal.outcome = outcome;
+        debug_assert_eq!(*signal, WaitOutcome::Waiting);
+        *signal = outcome;
     }
 
     /// Wakes the sleeper after [`Self::decide`]. Call it without the shard's lock, which the
@@ -99,22 +93,28 @@ impl LockWaiter {
         self.wake.notify_one();
     }
 
-    /// Wakes the sleeper without an outcome, so that it sees that it is interrupted.
+    /// Wakes the sleeper without an outcome, so that it sees that its owner is interrupted. The
+    /// caller sets the owner's interrupt flag first.
     pub(super) fn kick(&self) {
-        self.signal.lock().kicked = true;
+        // The sleeper reads the interrupt flag under this mutex. So either it sees the flag, or it
+        // sleeps already and the notification wakes it.
+        drop(self.signal.lock());
         self.wake.notify_one();
     }
 
-    /// Sleeps until there is an outcome, a kick, or `timeout` is over. The outcome may still be
-    /// `Waiting` afterwards. (The condition variable has no spurious wake-ups, so the timeout
-    /// starts over at most once.)
+    /// Sleeps until there is an outcome, the owner is interrupted, or `timeout` is over. The
+    /// outcome may still be `Waiting` afterwards.
+    ///
+    /// A kick may arrive late: it was meant for an earlier request of the owner, which has ended
+    /// and whose interrupt is cleared. The sleep then starts over with the whole timeout, since a
+    /// return without an interrupt would count as a timeout.
     pub(super) fn sleep(&self, timeout: Duration) -> WaitOutcome {
         let mut signal = self.signal.lock();
-        while signal.outcome == WaitOutcome::Waiting && !signal.kicked {
+        while *signal == WaitOutcome::Waiting && !self.owner.is_interrupted() {
             if self.wake.wait_for(&mut signal, timeout).timed_out() {
                 break;
             }
         }
-        signal.outcome
+        *signal
     }
 }

@@ -5,9 +5,10 @@ use super::observer::tell_of;
 use super::waiter::{LockWaiter, WaitOutcome};
 use super::{Granted, LockMode, LockOwner, LockTable};
 use crate::base::pause_points::{self, PausePoint};
-use crate::base::{Error, ErrorKind, Result};
+use crate::base::{Error, ErrorKind, IndexId, Result};
 use crate::txn::deadlock;
 use parking_lot::MutexGuard;
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -27,7 +28,8 @@ impl LockTable {
         let shard = self.shard(key);
         let graph = self.graph.lock();
         let waiter = match shard.attempt_or_enqueue(&self.registry, owner, key, mode) {
-            // `waited` is true: the lock was released since the first attempt, perhaps by a commit.
+            // Report a wait, although this attempt did not sleep: another owner blocked the first
+            // attempt and has released its lock since, perhaps by a commit.
             Ok(locked) => {
                 drop(graph);
                 if locked.overtakes {
@@ -50,8 +52,8 @@ impl LockTable {
         })
     }
 
-    /// Searches for deadlocks, and sleeps until the request has been granted. The caller has put it
-    /// into a queue under the graph lock.
+    /// Searches for deadlocks, and sleeps until the request has been granted. The caller has put
+    /// the request into a queue under the graph lock.
     pub(super) fn sleep(
         &self,
         graph: MutexGuard<'_, ()>,
@@ -68,17 +70,19 @@ impl LockTable {
         self.deadlocks.report(&deadlocks);
         self.waits.fetch_add(1, Ordering::Relaxed);
         if waiter.upgrade {
-            // Whether it still waits or not: the requests behind it wait for it either way.
+            // Report the upgrade even if it has been granted by now: the requests behind it wait
+            // for this owner, as a waiting request or as the exclusive holder.
             self.tell_of_upgrade(owner, &waiter.key);
         }
         if waiter.outcome() == WaitOutcome::Waiting {
             self.tell_observer(waiter);
         }
-        // An interrupt before `set_waiting` did not find this waiter to kick it.
+        // Check the interrupt flag: an interrupt that came before `set_waiting` found no waiter to
+        // wake.
         if !owner.is_interrupted() {
-            // The own context stays valid, since this is its thread. Its mutex must not be held
-            // while the host is called: the host takes locks of its own, under which other threads
-            // come here.
+            // This is the owner's thread, so the owner's context stays valid without its mutex.
+            // That mutex must not be held during the calls: the host takes locks of its own, and
+            // other threads call the lock table while they hold these.
             match (self.observer.get(), owner.host()) {
                 (Some(observer), host) if host != 0 => {
                     waiter.sleep(observer.sleeps(host, timeout));
@@ -130,7 +134,7 @@ impl LockTable {
                 let (one, other) = (&cycle[one].owner, &cycle[other].owner);
                 self.observer.preferred_victim(one, other)
             });
-            // Before the victim wakes up and ends its statement.
+            // Describe the members before the victim wakes up and ends its statement.
             let observer = self.observer.get();
             let members = cycle.iter().zip(&weights);
             let members = members.map(|(w, weight)| DeadlockMember::new(w, *weight, &observer));
@@ -141,7 +145,7 @@ impl LockTable {
     }
 
     /// Turns the search for deadlocks on or off. Without it, the requests of a cycle wait until one
-    /// of them times out. When it is turned on, the waits that have begun are searched.
+    /// of them times out. Turning it on also searches the waits that have begun before.
     pub fn set_deadlock_detection(&self, on: bool) {
         let mut found = Vec::new();
         {
@@ -156,7 +160,7 @@ impl LockTable {
         self.deadlocks.report(&found);
     }
 
-    /// All requests that wait. The caller holds the graph lock, so that none begins to.
+    /// All requests that wait. The caller holds the graph lock, so that no request begins to wait.
     fn all_waiters(&self) -> Vec<Arc<LockWaiter>> {
         let mut waiters = Vec::new();
         for shard in &self.shards {
@@ -181,21 +185,59 @@ impl LockTable {
     /// The requests of the owners that `waiter` waits for. Owners that do not wait are left out,
     /// since no cycle goes through them.
     fn waiters_ahead(&self, waiter: &Arc<LockWaiter>) -> Vec<Arc<LockWaiter>> {
-        let blockers = match waiter.for_gap {
-            true => self.gaps.blockers(waiter),
-            false => self.shard(&waiter.key).nearest_blockers(waiter),
-        };
+        let blockers = self.owners_ahead(waiter);
         let waiting = blockers.into_iter().filter_map(|owner| owner.waiting());
         waiting.collect()
     }
 
-    /// Reports the blockers of a wait that begins.
+    /// The owners that `waiter` waits for.
+    fn owners_ahead(&self, waiter: &Arc<LockWaiter>) -> Vec<Arc<LockOwner>> {
+        match waiter.for_gap {
+            true => self.gaps.blockers(waiter),
+            false => self.shard(&waiter.key).nearest_blockers(waiter),
+        }
+    }
+
+    /// Whether one of the owners that rely on `table` waits for `owner`, directly or by way of
+    /// others. `owner` waits until DDL opens `table`, and the DDL waits for those that rely on it.
+    /// `relying` returns the owners that rely on a table. False if deadlocks are not searched.
+    pub(in crate::txn) fn is_waited_for_by_users(
+        &self,
+        owner: &Arc<LockOwner>,
+        table: IndexId,
+        relying: impl Fn(IndexId) -> Vec<Arc<LockOwner>>,
+    ) -> bool {
+        let mut left = relying(table);
+        let mut visited = HashSet::new();
+        // No request may leave a queue meanwhile: the search would lose the path behind it.
+        let _graph = self.graph.lock();
+        if !self.detects_deadlocks.load(Ordering::Relaxed) {
+            return false;
+        }
+        while let Some(next) = left.pop() {
+            if Arc::ptr_eq(&next, owner) {
+                return true;
+            }
+            if !visited.insert(Arc::as_ptr(&next)) {
+                continue;
+            }
+            if let Some(waiter) = next.waiting() {
+                left.extend(self.owners_ahead(&waiter));
+            }
+            if let Some(table) = next.awaits() {
+                left.extend(relying(table));
+            }
+        }
+        false
+    }
+
+    /// Reports to the host the owners for which a request that begins to wait waits.
     fn tell_observer(&self, waiter: &Arc<LockWaiter>) {
         let Some(observer) = self.observer.get() else {
             return;
         };
-        // Copy the own context, which stays valid, since this is its thread. Holding the locks of
-        // two contexts at once could deadlock.
+        // Copy the waiter's context, which stays valid, since this is the waiter's thread. Holding
+        // its mutex together with a blocker's could deadlock.
         let waiting = waiter.owner.host();
         let tell = |blocker: &Arc<LockOwner>| {
             blocker.with_host(|blocking| observer.waits_for(waiting, blocking));
@@ -206,8 +248,9 @@ impl LockTable {
         }
     }
 
-    /// `owner` upgrades its lock on `key`, ahead of requests that wait: shared ones among them may
-    /// not have waited for it before. The caller is the owner's thread.
+    /// Reports to the host that the waiting requests for `key` wait for `owner`, which upgrades its
+    /// lock ahead of them. Shared requests may not have waited for `owner` before. The caller is
+    /// the owner's thread.
     pub(super) fn tell_of_upgrade(&self, owner: &Arc<LockOwner>, key: &[u8]) {
         if let Some(observer) = self.observer.get() {
             let blocking = owner.host();

@@ -83,7 +83,7 @@ fn a_statement_that_is_taken_back_counts_nothing_a_row_only_itself() {
     let mut session = Session::new();
     session.statement(0, 2);
     session.insert(0, 4);
-    // The fifth row fails after its first write, before the row is counted.
+    // The fifth row fails after its first index entry is written, and before the row is counted.
     let row = session.writes.mark();
     session
         .writes

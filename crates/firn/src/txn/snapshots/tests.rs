@@ -19,7 +19,8 @@ fn counts_holders_of_a_seqno() {
     assert!(list.live().is_empty());
 }
 
-/// If the list is read after the visible seqno has risen, it has every snapshot at a smaller seqno.
+/// A list that is read after the visible seqno has risen contains every live snapshot with a
+/// smaller seqno.
 #[test]
 fn a_snapshot_is_never_read_but_not_listed() {
     let list = SnapshotList::new();
@@ -37,7 +38,8 @@ fn a_snapshot_is_never_read_but_not_listed() {
             .collect();
         while readers.iter().any(|reader| !reader.is_finished()) {
             let before = visible.fetch_add(1, Ordering::SeqCst);
-            // From here on snapshots at `before` or below can only disappear.
+            // From here on, no new snapshot at `before` or below can appear; existing ones can only
+            // disappear.
             let live = list.live();
             let later = list.live();
             for old in later.iter().filter(|&&seqno| seqno <= before) {

@@ -18,6 +18,10 @@
 
 use super::*;
 
+/// Bytes that the batch of a commit gets at once. A larger batch grows by doubling: the bytes
+/// of its entries are only known too high, if keys were written several times.
+const BATCH_ROOM_MAX: usize = 64 << 10;
+
 impl Transaction {
     /// Commits: makes the changes visible, releases the locks, and waits until the commit is as
     /// durable as the flush mode says.
@@ -32,7 +36,8 @@ impl Transaction {
         let lsn = match &self.phase {
             Phase::Idle => return Ok(()),
             Phase::Active if !self.has_writes() => {
-                // A statement that is the whole transaction has read at one instant.
+                // A statement that is the whole transaction needs no validation without writes: all
+                // its reads have one read point.
                 if !self.autocommit {
                     self.validate()?;
                 }
@@ -99,8 +104,8 @@ impl Transaction {
         }
         // Release read locks, as InnoDB does: the transaction does not read any more.
         self.cx.locks.release_reads(&self.owner);
-        // Its new rows are listed as uncommitted, so a deleter of the rows that they refer to meets
-        // them without the released locks.
+        // The transaction's new rows are listed as uncommitted. A deleter of the rows that they
+        // refer to finds them there, and does not need the shared locks released above.
         self.rely_on_nothing();
         Ok(())
     }
@@ -124,6 +129,7 @@ impl Transaction {
         })?;
         self.phase = Phase::Prepared {
             xid: xid.to_vec(),
+            memory: changes.charge(&self.cx.write_sets),
             changes,
             prepared,
         };
@@ -131,8 +137,8 @@ impl Transaction {
         Ok(())
     }
 
-    /// Passes the own writes to `log`, which appends them to the log; for spilled writes it appends
-    /// the names of their files. Once this record is appended, the log owns the files.
+    /// Passes the own writes to `log`, which appends them to the log. Of spilled writes it appends
+    /// the names of their files; once that record is appended, the log owns the files.
     pub(super) fn hand_over<T>(
         &mut self,
         log: impl FnOnce(&TransactionContext, &Arc<Changes>, &[(u64, CounterValue)]) -> Result<T>,
@@ -142,7 +148,7 @@ impl Transaction {
         self.blobs.sync()?;
         let mut writes = self.writes.lock();
         if !writes.has_spilled() {
-            let mut batch = Batch::new();
+            let mut batch = Batch::with_capacity(writes.batch_bytes().min(BATCH_ROOM_MAX));
             writes.for_each_final(|key, kind, value| batch.add(key, kind, value));
             drop(writes);
             let changes = Arc::new(Changes::Batch(batch));
@@ -178,6 +184,7 @@ impl Transaction {
             xid,
             changes,
             prepared,
+            ..
         } = &self.phase
         else {
             return Ok(());
@@ -213,6 +220,7 @@ impl Transaction {
             xid,
             changes,
             prepared,
+            ..
         } = &self.phase
         else {
             self.finish();
@@ -239,11 +247,13 @@ impl Transaction {
         if let Phase::Prepared {
             xid,
             changes,
+            memory,
             prepared,
         } = std::mem::replace(&mut self.phase, Phase::Idle)
         {
             let left = PreparedTransaction {
                 changes,
+                memory,
                 prepared,
                 owner: None,
                 inserting: 0,
@@ -264,15 +274,19 @@ impl Transaction {
         if let Phase::Prepared {
             xid,
             changes,
+            memory,
             prepared,
         } = std::mem::replace(&mut self.phase, Phase::Idle)
         {
             let inserting = self.leave_inserts();
+            // The list of the tables goes with the entry.
+            self.rely_on_nothing();
             self.cx.transactions.remove(&self.entry);
             self.entry = self.cx.transactions.add(&fresh_owner);
             let owner = std::mem::replace(&mut self.owner, fresh_owner);
             let recovered = PreparedTransaction {
                 changes,
+                memory,
                 prepared,
                 owner: Some(owner),
                 inserting,
@@ -303,6 +317,7 @@ impl Transaction {
         self.forget_inserts();
         self.cx.locks.release_all(&self.owner);
         self.rely_on_nothing();
+        self.tables.clear();
         self.owner.set_changed_rows(0);
         self.changed_rows = 0;
         self.row_counts.clear();

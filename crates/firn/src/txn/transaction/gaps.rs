@@ -1,4 +1,5 @@
-//! Gap locks of a transaction's reads, and its inserts, which wait for those of others.
+//! Gap locks that a transaction's reads take, and inserts, which wait for gap locks of other
+//! transactions.
 
 use super::*;
 use crate::base::InternalIterator;
@@ -7,13 +8,13 @@ use crate::txn::active_inserts::{ActiveInserts, Nearest};
 use crate::txn::lock_table::GapGrant;
 
 impl Transaction {
-    /// Whether locking reads lock the gaps between rows, too: from REPEATABLE READ on.
+    /// Whether locking reads also lock the gaps between rows, as they do from REPEATABLE READ on.
     pub fn locks_gaps(&self) -> bool {
         self.isolation.repeats_reads()
     }
 
-    /// Locks the keys from `lower` to below `upper` against inserts by others. Others may have
-    /// inserted keys there and not committed them: see [`Self::key_of_others`].
+    /// Locks the keys from `lower` to below `upper` against inserts by other transactions. These
+    /// may have inserted keys there before and not committed them: see [`Self::key_of_others`].
     pub fn lock_gap(&self, lower: &[u8], upper: &[u8]) -> GapGrant {
         pause_points::at(PausePoint::GapWanted);
         let grant = self.cx.locks.lock_gap(&self.owner, lower, upper);
@@ -58,8 +59,8 @@ impl Transaction {
     }
 
     /// Writes an entry under a key that is new in its index, with `put`, unless another transaction
-    /// has locked the gap. Returns whether it did. If not, nothing is written, and the caller gives
-    /// back the lock of the key and calls [`Self::await_gap`].
+    /// has locked the gap. Returns whether the entry is written. If not, the caller gives back the
+    /// lock of the key and calls [`Self::await_gap`].
     ///
     /// # Errors
     /// Those of `put`.
@@ -85,7 +86,8 @@ impl Transaction {
         if !self.cx.locks.is_gap_locked(&self.owner, user_key) {
             return Ok(true);
         }
-        // Only the entry goes back: the row's other writes and its count are not concerned.
+        // Roll back this entry only. The row's entries in other indexes stay, and so does its
+        // count.
         self.roll_back_writes(mark);
         Ok(false)
     }
@@ -99,8 +101,8 @@ impl Transaction {
         self.cx.locks.await_gap(&self.owner, user_key, timeout_us)
     }
 
-    /// Lists the new keys apart from the session's write set, which another transaction will use.
-    /// Returns the slots of the list.
+    /// Copies the written keys out of the session's write set, which the session's next transaction
+    /// will use, and lists the copy. Returns the bits of the slots that list it.
     pub(super) fn leave_inserts(&mut self) -> u64 {
         let bits = std::mem::take(&mut self.inserting);
         if bits == 0 {
@@ -109,7 +111,8 @@ impl Transaction {
         let mut keys: Vec<Box<[u8]>> = Vec::new();
         let mut writes = self.own_writes();
         let mut more = writes.seek_to_first();
-        // An error of a damaged spilled file ends the list: the commit will meet it as well.
+        // An error of a damaged spilled file ends the copy silently: the commit will meet the same
+        // error.
         while let Ok(true) = more {
             let key = writes.key().user_key;
             if keys.last().is_none_or(|last| &last[..] != key) {

@@ -34,8 +34,8 @@ impl Transaction {
         }
     }
 
-    /// Lets the current statement's later reads see everything committed by now. For a session that
-    /// alone changes what it reads.
+    /// Lets the current statement's later reads see everything committed by now. Only for a session
+    /// that alone changes the tables that it reads.
     pub fn renew_point(&mut self) {
         if self.point.is_some() {
             self.point = Some(self.new_point());
@@ -63,7 +63,8 @@ impl Transaction {
                     super_version: self.cx.super_versions.pin(),
                 }
             }
-            // The validation asks for commits above the point, so the point must not lack one.
+            // Wait for a complete point, which contains every commit up to its seqno: the
+            // validation later searches only for commits above the point.
             None if self.oldest_read.is_some() => self.cx.super_versions.latest_complete(),
             None => self.cx.super_versions.latest(),
         }
@@ -135,8 +136,8 @@ impl Transaction {
         results
     }
 
-    /// A cursor over the own writes, for scans. It also sees own writes that follow, except that a
-    /// cursor over a spilled write set may skip writes since its last seek.
+    /// A cursor over the own writes, for scans. It also sees own writes made after its creation,
+    /// except that a cursor over a spilled write set may skip writes since its last seek.
     pub fn own_writes(&self) -> WriteSetIter {
         self.writes.iter()
     }
@@ -146,8 +147,8 @@ impl Transaction {
         self.writes.iter_within(lower, upper)
     }
 
-    /// Whether the own writes touch `index`. After a rollback of spilled writes it may be wrongly
-    /// true.
+    /// Whether the own writes touch `index`. May be true for an untouched index after a rollback of
+    /// spilled writes.
     pub fn writes_touch(&self, index: IndexId) -> bool {
         self.wrote && self.writes.lock().touches(index)
     }

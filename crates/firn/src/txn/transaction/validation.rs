@@ -37,37 +37,56 @@ use crate::txn::validation_set::Dependency;
 
 const CHANGED_FIRST: &str = "another transaction has changed the same row first";
 
-/// Keys that a validation passes between two checks for a kill.
+/// Number of keys after which a validation checks again whether the session was killed.
 const KEYS_UNASKED: u32 = 1024;
 
 impl Transaction {
-    /// Makes the transactions of this session lock the rows of optimistic tables as if they were
-    /// pessimistic. For a session that applies what another server has committed: it must wait
-    /// where others could begin anew.
+    /// Turns row locks in optimistic tables on or off for the transactions of this session. A
+    /// session that applies another server's commits turns them on: it must wait for a lock where a
+    /// client could roll back and begin anew.
     pub fn lock_optimistic_tables(&mut self, on: bool) {
         self.locks_optimistic = on;
     }
 
-    /// Whether the transaction locks the rows of optimistic tables. So it does at SERIALIZABLE,
-    /// where ranges must stay as they were read: only gap locks give that.
+    /// Whether the transaction locks the rows of optimistic tables. It does at SERIALIZABLE,
+    /// because ranges must stay as they were read, and only gap locks ensure that.
     #[inline]
     pub fn locks_optimistic_tables(&self) -> bool {
         self.locks_optimistic || self.isolation == Isolation::Serializable
     }
 
+    /// Prepares for a statement that will note keys for the validation. Call it before the
+    /// statement reads, so that all its reads have one read point: a point that is pinned before
+    /// the transaction has a snapshot cannot serve the validation.
+    pub fn expect_validation(&mut self) {
+        if self.point.is_none() {
+            self.keep_for_validation();
+        }
+    }
+
     /// As [`Self::pin`], for reads whose rows are noted for the validation.
     pub fn pin_for_validation(&mut self) {
-        let has_snapshot = self.snapshot.is_some() || self.oldest_read.is_some();
-        if !has_snapshot && (self.autocommit || !self.isolation.repeats_reads()) {
-            let super_versions = &self.cx.super_versions;
-            let oldest = self.cx.snapshots.acquire(|| super_versions.visible());
-            self.entry.set_snapshot(oldest.seqno());
-            self.oldest_read = Some(oldest);
-            // A point from before is older than the snapshot, so the versions above it are not
-            // safe, and it may be incomplete.
+        if self.keep_for_validation() {
+            // Drop a point that was pinned before the snapshot was taken: compactions may already
+            // have changed the seqnos of versions above it, and it may lack commits below its
+            // seqno.
             self.point = None;
         }
         self.pin();
+    }
+
+    /// Takes a snapshot that keeps the versions which the validation must find. Does nothing if the
+    /// transaction has a snapshot, or if its first read will take one. Returns whether it took one.
+    fn keep_for_validation(&mut self) -> bool {
+        let has_snapshot = self.snapshot.is_some() || self.oldest_read.is_some();
+        if has_snapshot || self.isolation.repeats_reads() && !self.autocommit {
+            return false;
+        }
+        let super_versions = &self.cx.super_versions;
+        let oldest = self.cx.snapshots.acquire(|| super_versions.visible());
+        self.entry.set_snapshot(oldest.seqno());
+        self.oldest_read = Some(oldest);
+        true
     }
 
     fn note(&mut self, key: &[u8], dependency: Dependency) -> bool {
@@ -76,11 +95,11 @@ impl Transaction {
     }
 
     /// Notes that the transaction has read the row with this key at the pinned read point, or found
-    /// that there is none. Returns whether the statement notes it for the first time.
+    /// that there is none. Returns whether the statement notes the key for the first time.
     ///
     /// # Panics
-    /// Unless [`Self::pin_for_validation`] was called in this statement; so do the other functions
-    /// that note keys.
+    /// Unless [`Self::pin_for_validation`] was called in this statement. The same holds for the
+    /// other functions that note keys.
     pub fn note_read(&mut self, row_key: &[u8]) -> bool {
         self.note(row_key, Dependency::Read)
     }
@@ -96,8 +115,8 @@ impl Transaction {
         self.note(row_key, Dependency::Written)
     }
 
-    /// Notes that the transaction gives the declared columns of a unique index to a row. Returns
-    /// whether the statement notes them for the first time.
+    /// Notes that the transaction gives a row these values of the declared columns of a unique
+    /// index. Returns whether the statement notes them for the first time.
     pub fn note_unique(&mut self, declared: &[u8]) -> bool {
         self.note(declared, Dependency::Unique)
     }
@@ -110,8 +129,9 @@ impl Transaction {
     }
 
     /// Fails if a committed index entry of `seqno` shows that another transaction has changed a row
-    /// since this one has written it. That is possible at READ COMMITTED, where later statements
-    /// read later points. The transaction cannot commit, and the entry may not fit its own row.
+    /// since this transaction wrote it. That is possible at READ COMMITTED, where later statements
+    /// read at later points. The transaction cannot commit then, and the entry may not fit the
+    /// transaction's own version of the row.
     ///
     /// # Errors
     /// `Deadlock`: the transaction must roll back. Those of reading spilled files: `Corruption`,
@@ -133,8 +153,8 @@ impl Transaction {
         Err(lost(CHANGED_FIRST))
     }
 
-    /// Writes an entry under a key that is new in its index, with `put`. Its gap is looked at when
-    /// the transaction is validated.
+    /// Writes an entry under a key that is new in its index, with `put`. The validation checks
+    /// later that no other transaction has locked the gap of the key.
     ///
     /// # Errors
     /// Those of `put`.
@@ -148,8 +168,8 @@ impl Transaction {
         put(self)
     }
 
-    /// Forgets what a transaction without writes would validate: another engine has committed its
-    /// part already, so the commit must not fail any more.
+    /// Forgets the noted reads of a transaction without writes. Another engine has committed its
+    /// part of the transaction already, so this engine's commit must not fail any more.
     pub fn forget_reads(&mut self) {
         if !self.has_writes() {
             self.validation.clear();
@@ -214,8 +234,8 @@ impl Transaction {
     }
 
     /// Lists the new keys, so that scans that lock gaps find them, and checks that no other
-    /// transaction has locked a gap in which one of them lies. Only after the locks of the rows: a
-    /// scan that finds a key waits for the lock of its row.
+    /// transaction has locked a gap in which one of them lies. The caller has locked the rows
+    /// before: a scan that finds a new key waits for the lock of its row.
     fn claim_new_keys(&mut self, set: &ValidationSet) -> Result<()> {
         for &index in set.inserted() {
             let bit = ActiveInserts::bit_of(index);
@@ -233,8 +253,9 @@ impl Transaction {
         Ok(())
     }
 
-    /// Checks all written keys of the index: those that are not new lie under locks of rows, and
-    /// cannot be in the locked range of another transaction.
+    /// Checks that no other transaction has locked a gap in which a written key of the index lies.
+    /// It checks keys of existing rows as well as new ones: the transaction has locked the existing
+    /// rows, so another transaction cannot have locked a range that contains them.
     fn check_gaps(&self, index: IndexId) -> Result<()> {
         let lower = index_prefix(index);
         let upper = prefix_successor(&lower);
@@ -258,7 +279,8 @@ impl Transaction {
     }
 
     fn check_dependencies(&self, set: &ValidationSet) -> Result<()> {
-        // After all locks: it shows every commit of their earlier holders.
+        // This read point follows all locks, so it shows every commit of the keys' earlier lock
+        // holders.
         let latest = self.latest_point();
         let mut passed = 0_u32;
         set.for_each(|key, dependency, since| {
@@ -274,7 +296,8 @@ impl Transaction {
         })
     }
 
-    /// Whether at most one row has the declared columns at `latest`, under the own writes.
+    /// Whether at most one row has the declared columns `declared` at `latest`, the own writes
+    /// included.
     fn is_unique(&self, latest: &ReadPoint, declared: &[u8], since: Seqno) -> Result<bool> {
         let upper = prefix_successor(declared);
         let view = &latest.super_version;
@@ -302,7 +325,7 @@ fn is_newer(latest: &ReadPoint, key: &[u8], since: Seqno) -> Result<bool> {
     if !read::changed_since(view, key, since, latest.seqno) {
         return Ok(false);
     }
-    // Files do not answer that without a read.
+    // `changed_since` does not search files, so read the newest version from them.
     let newest = read::get(view, key, latest.seqno, |key, _| key.seqno)?;
     Ok(newest.is_some_and(|newest| newest > since))
 }

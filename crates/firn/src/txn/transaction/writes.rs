@@ -33,30 +33,37 @@ impl Transaction {
     /// # Errors
     /// `LockTimeout` and `Interrupted` while DDL changes the indexes.
     pub fn rely_on(&mut self, table: IndexId) -> Result<bool> {
-        if self.referenced.contains(&table) {
+        if self.entry.relies_on(table) {
             return Ok(false);
         }
         while !self.cx.referenced.enter(table) {
             self.await_referenced(table)?;
         }
-        self.referenced.push(table);
+        self.entry.rely_on(table);
         Ok(true)
     }
 
     /// Waits until no DDL changes the indexes of the referenced table with clustered index `table`.
     ///
     /// # Errors
-    /// `LockTimeout`, `Interrupted`.
+    /// `LockTimeout`, `Interrupted`. `Deadlock` if the DDL waits for a transaction that waits for
+    /// this one, which must roll back.
     pub fn await_referenced(&self, table: IndexId) -> Result<()> {
-        let referenced = &self.cx.referenced;
-        referenced.await_open(table, &self.owner, self.lock_timeout_us)
+        let cx = &self.cx;
+        let relying = |table| cx.transactions.relying_on(table);
+        let in_deadlock = || cx.locks.is_waited_for_by_users(&self.owner, table, relying);
+        self.owner.set_awaits(Some(table));
+        let opened =
+            cx.referenced
+                .await_open(table, &self.owner, self.lock_timeout_us, in_deadlock);
+        self.owner.set_awaits(None);
+        opened
     }
 
     /// Ends what [`Self::rely_on`] has begun.
     pub(super) fn rely_on_nothing(&mut self) {
-        for table in self.referenced.drain(..) {
-            self.cx.referenced.leave(table);
-        }
+        self.entry
+            .rely_on_nothing(|table| self.cx.referenced.leave(table));
     }
 
     /// Waits at the write stall gate. Each statement passes the gate once, before its first write.
@@ -66,10 +73,8 @@ impl Transaction {
     /// again.
     pub fn before_write(&mut self) -> Result<()> {
         if !self.gate_passed {
-            let owner = Arc::clone(&self.owner);
-            self.cx
-                .pipeline
-                .pass_gate(&move || owner.is_interrupted())?;
+            let owner = &self.owner;
+            self.cx.pipeline.pass_gate(&|| owner.is_interrupted())?;
             self.gate_passed = true;
         }
         Ok(())
@@ -82,10 +87,9 @@ impl Transaction {
     /// As [`Self::before_write`], without `NoSpace`.
     pub fn before_delete(&mut self) -> Result<()> {
         if !self.gate_passed {
-            let owner = Arc::clone(&self.owner);
-            self.cx
-                .pipeline
-                .pass_gate_deleting(&move || owner.is_interrupted())?;
+            let owner = &self.owner;
+            let pipeline = &self.cx.pipeline;
+            pipeline.pass_gate_deleting(&|| owner.is_interrupted())?;
             // On a full disk, the gate lets only deletions pass, so other writes of the statement
             // must pass it themselves.
             self.gate_passed = !self.cx.pipeline.is_disk_full();

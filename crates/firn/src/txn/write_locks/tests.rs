@@ -35,7 +35,7 @@ fn a_statement_gives_back_its_own_keys() {
     locks.end_statement();
     add(&mut locks, "b", at[1]);
     add(&mut locks, "c", at[1]);
-    // The rollback of a row within the statement concerns no earlier row.
+    // The rollback of one row within the statement releases no lock of an earlier row.
     assert!(released(&mut locks, at[3]).is_empty());
     assert_eq!(released(&mut locks, at[1]), [b"b", b"c"]);
     assert!(released(&mut locks, at[0]).is_empty(), "a is forgotten");

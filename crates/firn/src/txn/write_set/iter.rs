@@ -120,7 +120,8 @@ impl MemoryIter {
         usable
     }
 
-    /// Key and seqno of the entry under the cursor. The caller fetches a larger batch from there.
+    /// Returns key and seqno of the entry under the cursor. The caller fetches the next, larger
+    /// batch from that position.
     fn leave(&mut self) -> (Arc<[u8]>, Seqno) {
         self.want = (self.want * 4).min(BATCH_MAX);
         let entry = self.current();
@@ -314,7 +315,8 @@ impl WriteSetIter {
     }
 }
 
-/// The current sources of the set, not positioned, and their generation.
+/// Creates sources for the current state of the set, which are not positioned, and returns them
+/// with the set's source generation.
 fn sources(set: &SharedWriteSet, bounds: &Bounds) -> (IterSources, u64) {
     let locked = set.lock();
     let source_generation = set.source_generation();

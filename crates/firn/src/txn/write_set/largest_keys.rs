@@ -3,11 +3,11 @@
 use crate::base::IndexId;
 use crate::base::key::index_id_of;
 
-/// Bytes of a key that are compared. With fewer, more answers would be "perhaps"; none would be
-/// wrong.
+/// Length of the prefix of a key that is kept and compared. A shorter prefix would give the answer
+/// "perhaps written" more often, and never a wrong "not written".
 const KEPT: usize = 40;
 
-/// Number of indexes whose largest key is kept. A statement seldom writes to more.
+/// Number of indexes whose largest key is kept. A statement seldom writes to more indexes.
 const INDEXES: usize = 8;
 
 /// The largest key written to each index, as a filter for point reads: a key is "not written" or
@@ -58,6 +58,12 @@ fn kept(user_key: &[u8]) -> &[u8] {
 }
 
 impl LargestKeys {
+    /// Forgets all keys. The list, which is short, keeps its memory.
+    pub(super) fn clear(&mut self) {
+        self.list.clear();
+        self.others = false;
+    }
+
     /// Records that `user_key` is written.
     pub(super) fn note(&mut self, user_key: &[u8]) {
         let (index, key) = (index_id_of(user_key), kept(user_key));
@@ -89,7 +95,7 @@ mod tests {
 
     fn random_key(rng: &mut StdRng, indexes: u32) -> Vec<u8> {
         let mut key = rng.random_range(0..indexes).to_be_bytes().to_vec();
-        // Long keys of an index share their kept bytes.
+        // Long keys of an index share their first [`KEPT`] bytes.
         key.resize(rng.random_range(2..2 * KEPT), 0);
         if let Some(last) = key.last_mut() {
             *last = rng.random_range(0..4);

@@ -12,6 +12,15 @@ use std::sync::Arc;
 /// map's nodes half full.
 const VERSION_OVERHEAD: u64 = 212;
 
+/// Number of writes for which [`InMemoryWrites::clear`] keeps the room in the log.
+const LOG_KEPT: usize = 32;
+/// Bytes that [`InMemoryWrites::clear`] keeps for values in two parts.
+const SCRATCH_KEPT: usize = 1024;
+
+/// Most bytes of an entry in a batch besides its key and value: the kind, and three lengths of at
+/// most five bytes each.
+const BATCH_ENTRY_OVERHEAD: u64 = 16;
+
 #[derive(Clone)]
 pub(super) struct OwnVersion {
     pub(super) position: u64,
@@ -83,6 +92,16 @@ impl InMemoryWrites {
                 versions.older.push(before);
             }
         }
+    }
+
+    /// Forgets all writes. Small buffers stay for the session's next transaction.
+    pub(super) fn clear(&mut self) {
+        self.map.clear();
+        self.log.clear();
+        self.log.shrink_to(LOG_KEPT);
+        self.bytes = 0;
+        self.scratch.clear();
+        self.scratch.shrink_to(SCRATCH_KEPT);
     }
 
     /// Copies both parts of the value into one allocation.
@@ -169,6 +188,14 @@ impl InMemoryWrites {
 
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// An upper bound of the bytes that the newest versions take in a batch.
+    pub(super) fn batch_bytes(&self) -> usize {
+        let writes = self.log.len() as u64;
+        // Kind and lengths of an entry take less than the overhead of a version in memory.
+        let room = self.bytes - writes * (VERSION_OVERHEAD - BATCH_ENTRY_OVERHEAD);
+        room as usize
     }
 
     pub(super) fn is_empty(&self) -> bool {

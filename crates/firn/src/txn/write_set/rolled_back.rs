@@ -11,6 +11,10 @@ pub(super) struct RolledBackPositions {
 }
 
 impl RolledBackPositions {
+    pub(super) fn is_empty(&self) -> bool {
+        self.intervals.is_empty()
+    }
+
     /// Adds the positions above `mark` up to `last`, the largest spilled position.
     pub(super) fn add(&mut self, mark: u64, last: u64) {
         let mut from = mark;

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// This many runs of a tier are merged into one run of the next tier.
 pub(super) const FAN_IN: usize = 16;
 
-/// Entries between two checks of the interrupt flag.
+/// Number of entries after which a merge checks the interrupt flag again.
 const PACE: u64 = 1024;
 
 /// A spill's part of an index is written densely only if it has at least this many bytes before
@@ -28,7 +28,8 @@ const DENSE_MIN: u64 = 1 << 20;
 /// have to rewrite all of them.
 const OWN_FILE_SHARE: u64 = 16;
 
-/// An index counts as written in key order if at most this many percent of its keys were not.
+/// An index counts as written in key order if at most this percentage of its keys was written out
+/// of order.
 const DISORDER_MAX: u64 = 5;
 
 /// Decides how densely each index of a memory is written.
@@ -175,7 +176,7 @@ fn is_new(ingest: &Ingest, smallest: &[u8], largest: &[u8]) -> bool {
 /// The purpose of a merge.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum MergePurpose {
-    /// The merge makes fewer runs: it keeps all versions, with their positions.
+    /// The merge makes fewer runs: it keeps all versions of a key, with their positions.
     Fewer,
     /// The merge is for a commit: it keeps the newest version of each key, without its position.
     Commit,
@@ -234,7 +235,8 @@ fn merge(
         }
         let (group, others) = rest.split_at(len);
         if len == 1 && stays(first.file, dead, aim) {
-            // End the current file: later keys in it would make it overlap the kept file.
+            // End the current file: with later keys in it, it would overlap the file that is
+            // reused.
             merging.end()?;
             kept.insert(first.file.file_id);
         } else {

@@ -29,7 +29,7 @@ pub(super) struct SpilledRun {
     pub(super) first: u64,
     /// Largest position in the run.
     pub(super) last: u64,
-    /// Number of merges that its entries went through.
+    /// Number of merges that the run's entries went through.
     pub(super) tier: u32,
 }
 
@@ -81,6 +81,11 @@ impl SpilledRuns {
         self.list.is_empty()
     }
 
+    /// Whether there is neither a run nor a dead position.
+    pub(super) fn is_new(&self) -> bool {
+        self.list.is_empty() && self.dead.is_empty()
+    }
+
     /// The largest spilled position; 0 if there is no run.
     pub(super) fn last(&self) -> u64 {
         self.list.last().map_or(0, |run| run.last)
@@ -129,7 +134,8 @@ impl SpilledRuns {
                 match found {
                     None => break,
                     Some(Ok(result)) => return Ok(result),
-                    // Look for an older version in this run, which may not be dead.
+                    // This version is dead. An older version of the key in this run may not be
+                    // dead, so search for it.
                     Some(Err(dead)) => bound = dead - 1,
                 }
             }

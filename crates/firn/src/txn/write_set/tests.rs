@@ -11,6 +11,7 @@ use crate::ingest::{FileSplitters, Ingest};
 use crate::sst::SstBlockCache;
 use crate::store::FileStore;
 use crate::version::{FileHandle, FileSource, VersionSet, VersionSetContext};
+use crate::write::Batch;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
@@ -169,6 +170,10 @@ fn check(set: &WriteSet, model: &Model, rng: &mut StdRng, context: &str) {
         let mut finals = Vec::new();
         set.for_each_final(|key, kind, value| finals.push((key.to_vec(), kind, joined(value))));
         assert_eq!(finals, model.finals(), "{context}");
+        let mut batch = Batch::with_capacity(set.batch_bytes());
+        let room = batch.room();
+        set.for_each_final(|key, kind, value| batch.add(key, kind, value));
+        assert_eq!(batch.room(), room, "the batch grew: {context}");
     }
     let key = random_key(rng);
     assert_eq!(
@@ -211,6 +216,12 @@ fn writes_marks_and_rollbacks_against_the_model() {
                     set.rollback_to(mark);
                     model.writes.truncate(writes);
                 }
+                3 if rng.random_bool(0.3) => {
+                    // The next transaction begins.
+                    set.clear();
+                    model = Model::default();
+                    marks = vec![(set.mark(), 0)];
+                }
                 _ => write_both(&mut set, &mut model, &mut rng),
             }
             let context = format!("seed {seed} step {step}");
@@ -228,8 +239,8 @@ fn writes_marks_and_rollbacks_against_the_model() {
     }
 }
 
-/// The seal reuses the files of rows that were written in key order. It merges those of an index
-/// that was written in random order.
+/// The seal reuses the files of an index whose rows were written in key order. It merges the files
+/// of an index whose rows were written in random order.
 #[test]
 fn what_comes_in_order_is_committed_as_it_was_spilled() {
     let ingest = ingest_in(Arc::new(MemEnv::new()), 4 << 10);
@@ -394,7 +405,7 @@ fn a_spill_that_fails_leaves_no_trace() {
         assert_eq!((set.mark(), set.bytes()), before);
         assert_eq!(on_disk(&ingest), []);
         assert_eq!(set.get(b"index1", found).unwrap().unwrap().2, b"abc");
-        // The injected fault has passed, so the same write succeeds.
+        // The injected fault concerned one call only, so the same write succeeds now.
         set.put(b"index1", Value::split(b"ab", b"cd")).unwrap();
         assert_eq!(set.get(b"index1", found).unwrap().unwrap().2, b"abcd");
         assert_eq!(on_disk(&ingest).len(), 1);
@@ -482,13 +493,13 @@ fn what_is_spilled_is_synced_by_the_commit_alone() {
     let ingest = ingest_in(Arc::new(env), 1 << 20);
     let mut set = WriteSet::new(version_bytes(4, 3), Some(Arc::clone(&ingest)));
     let before = syncs();
-    // Enough keys for a merge of runs. The last ten keys were spilled before.
+    // Write enough keys for a merge of runs, with ten keys twice.
     for n in (0..40).chain(20..30) {
         put(&mut set, n);
     }
     assert!(set.has_spilled());
     assert_eq!(syncs(), before);
-    // One sync for each file that a log record may name, and one for the directory.
+    // The seal makes one sync for each file that a log record may name, and one for the directory.
     let sealed = set.seal().unwrap();
     assert!(!sealed.files().is_empty());
     assert_eq!(syncs() - before, sealed.files().len() as u64 + 1);
@@ -525,7 +536,8 @@ fn a_merge_that_finds_no_room_is_left_for_later() {
         write(&mut set).unwrap();
     }
     assert_eq!(set.runs.list.len(), spill::FAN_IN - 1);
-    // The spill creates the first file, the merge the second one.
+    // Let the second creation of a file fail: the spill creates the first file, the merge the
+    // second one.
     env.inject(Fault {
         nth: 2,
         ..next(CallClass::Create)

@@ -61,8 +61,8 @@ fn written_groups_wait_for_a_sync() {
     assert!(!progress.needs_sync());
 }
 
-/// A group behind the target of a running sync becomes durable by its own write. When the sync
-/// ends, the durable prefix includes that group, too.
+/// A group that is written durably behind the target of a running sync joins the durable prefix
+/// when the sync ends.
 #[test]
 fn a_durable_group_behind_a_running_sync_counts_afterwards() {
     let mut progress = under_way(2);

@@ -300,7 +300,7 @@ fn commits_go_on_in_released_segments_while_no_file_can_be_opened() {
 
 #[test]
 fn a_directory_that_cannot_be_opened_refuses_one_append() {
-    // Once or for a while, at each of the calls that open something.
+    // Let the call fail once or for a while, for each of the calls that open a file.
     for nth in 1..8 {
         let (mem, env, wal) = setup();
         env.inject(Fault {

@@ -83,8 +83,8 @@ fn groups_that_do_not_fit_rotate_and_large_ones_get_their_own_segment() {
         assert_eq!((end.last_segment, end.last_group), (7, 9));
     }
     wal.release_before(7).unwrap();
-    // The current segment is left, and two of the released segments of the usual size, which are
-    // kept for recycling.
+    // Three files remain: the current segment, and two released segments of the usual size, which
+    // are kept for recycling.
     assert_eq!(env.list_dir(&dir()).unwrap().len(), 3);
 }
 

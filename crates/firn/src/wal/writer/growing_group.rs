@@ -1,5 +1,5 @@
-//! Commits that wait for the operating system only and not for the device: they are added to the
-//! last group, which grows in its block.
+//! Adds commits that wait only for the operating system, and not for the device, to the last group,
+//! which grows in its block.
 //!
 //! A group that goes through the page cache owns whole blocks, so each small commit with a group of
 //! its own would take a block of the log and of the device. Rewriting a block in the page cache

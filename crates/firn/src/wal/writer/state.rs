@@ -49,7 +49,7 @@ pub(super) struct WalState {
     pub outcomes: u64,
     /// Id of the segment that the background thread has been asked to prepare.
     pub next_wanted: SegmentId,
-    /// The background thread shall try again to prepare the segment `next_wanted`.
+    /// Whether the background thread shall try again to prepare the segment `next_wanted`.
     pub ask_again: bool,
     /// Segments before the current one that were not released yet.
     pub old: BTreeMap<SegmentId, OldSegment>,

@@ -14,7 +14,7 @@ const CLOCK_STEP_US: u64 = 10_000;
 /// A position in the server's binary log.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OwnedBinlogPosition {
-    /// Name of its file; empty if it is not known.
+    /// Name of the binary log file; empty if it is not known.
     pub name: Vec<u8>,
     /// Position in the file.
     pub pos: u64,
@@ -30,8 +30,8 @@ impl OwnedBinlogPosition {
 }
 
 impl Pipeline {
-    /// Makes the log an archived one: its records name only files that `files` keeps, and have the
-    /// time.
+    /// Makes the log an archived one: its records name only files that `files` keeps, and the log
+    /// records the time.
     pub fn with_archive(self, files: FileStore) -> Self {
         Self {
             archived: files.is_archived().then_some(files),
@@ -67,14 +67,16 @@ impl Pipeline {
         Some((now / 1000, told))
     }
 
-    /// Wall clock, microseconds, at a moment when no commit is between reading the clock and
-    /// appending to the log; and whether the log's current segment was empty then.
+    /// Returns the wall-clock time in microseconds, read while no commit is between reading the
+    /// clock and appending to the log; and whether the log's current segment was empty at that
+    /// time.
     pub fn quiet_moment(&self, clock: &dyn Fn() -> u64) -> (u64, bool) {
         let _state = self.state.lock();
         (clock(), !self.wal.segment_used())
     }
 
-    /// Records in the log archive, if there is one, that the manifest has the files of a load.
+    /// Records in the log, for the log archive if there is one, that the manifest has the files of
+    /// a load.
     ///
     /// # Errors
     /// Those of an append to the log.

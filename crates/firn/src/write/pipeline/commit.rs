@@ -1,4 +1,4 @@
-//! Commits: of a batch and of files.
+//! Commits of batches and of runs of files.
 //!
 //! Under the pipeline's mutex a commit draws its seqno, appends its record to the log's buffer and
 //! joins the queue, so the order of seqnos, of records and of publication is one. Insertion into
@@ -6,8 +6,9 @@
 //! itself written, and the head of the queue publishes all written commits behind it: the visible
 //! seqno never passes a commit that is not in its memtable.
 //!
-//! A panic or a broken batch in between poisons the engine and ends the waits of later commits
-//! (`panic_guard`): otherwise they would wait for ever for a commit that cannot be published.
+//! If a commit panics between these steps, or its batch does not decode, the engine is poisoned and
+//! the waits of later commits end (`panic_guard`): otherwise they would wait for ever for a commit
+//! that cannot be published.
 
 use super::archive_records::clock_records;
 use super::panic_guard::{CommitGuard, PoisonOnPanic};
@@ -31,10 +32,10 @@ use std::sync::atomic::Ordering;
 pub enum CommitRecord<'a> {
     /// The changes themselves.
     Batch,
-    /// The batch, as a change of the catalog, with a description for readers of the log.
+    /// A batch that changes the catalog, with a description for readers of the log.
     SchemaChange(&'a [u8]),
-    /// As `SchemaChange`, for a change that frees space: it may take the room that is kept for a
-    /// full disk.
+    /// As `SchemaChange`, for a change that frees space: the record may take the room that is kept
+    /// for a full disk.
     Retirement(&'a [u8]),
     /// The outcome of a prepared transaction, whose changes the log has already.
     Prepared {
@@ -48,7 +49,7 @@ pub enum CommitRecord<'a> {
 }
 
 impl CommitRecord<'_> {
-    /// Room for the outcome was kept when the transaction was prepared.
+    /// How the record uses the room that was kept for an outcome when its transaction was prepared.
     fn room(&self) -> OutcomeRoom {
         match self {
             Self::Batch | Self::SchemaChange(_) | Self::Retirement(_) => OutcomeRoom::Leave,
@@ -77,8 +78,8 @@ pub struct Committed {
 }
 
 impl Pipeline {
-    /// Commits `batch`: on return it is visible, and durable once [`Self::wait_durable`] says so.
-    /// `counters` are maxima to persist with it.
+    /// Commits `batch`: on return the commit is visible. It is durable once [`Self::wait_durable`]
+    /// has returned. The log record also persists `counters`, the maxima of counters.
     ///
     /// # Errors
     /// `TooLarge`; `Poisoned`; those of the log's buffer.
@@ -119,8 +120,8 @@ impl Pipeline {
         let appended = self.append(&records, what.room(), access)?;
         unfinished.appended(appended.lsn);
         if let CommitRecord::Prepared { prepared, .. } = what {
-            // The memtable takes over the pin in the same step, so that the segment is never
-            // released.
+            // The memtable takes over the pin of the prepare record's segment under the same mutex,
+            // so that the segment stays pinned throughout.
             if let Some(pinned) = state.pins.remove(prepared) {
                 state.active.lower_min_segment(pinned);
             }
@@ -166,7 +167,7 @@ impl Pipeline {
     }
 
     /// As [`Self::commit`], for changes of any size. Files are read through `source`. The log owns
-    /// them from here on, unless the append fails without poisoning the engine.
+    /// the files from this call on, unless the append fails without poisoning the engine.
     ///
     /// # Errors
     /// As [`Self::commit`].
@@ -183,8 +184,8 @@ impl Pipeline {
         }
     }
 
-    /// Commits a run. It gets its seqno as a batch does, and is visible as soon as earlier commits
-    /// are. No I/O, apart from the log's buffer.
+    /// Commits a run of files. The run gets its seqno as a batch does, and is visible as soon as
+    /// earlier commits are. No I/O, apart from the log's buffer.
     ///
     /// The active memtable is always replaced, even an empty one: a statement that pinned its super
     /// version before must not see later commits without the run.
@@ -197,7 +198,8 @@ impl Pipeline {
     ) -> Result<Committed> {
         let info = FileMeta::encode_all(files);
         let ids = file_ids(files);
-        // The archive kept the files of a prepared transaction when it was prepared.
+        // Link the files for the log archive, unless they were linked when the transaction was
+        // prepared.
         if !matches!(what, CommitRecord::Prepared { .. }) {
             source.store().keep(FileKind::Sst, &ids)?;
         }
@@ -270,7 +272,8 @@ impl Pipeline {
         room: OutcomeRoom,
         access: impl FnOnce() -> FullDiskAccess,
     ) -> Result<Appended> {
-        // If the last append found no room, a record that may take the reserve does so at once.
+        // If the last append found the disk full, a record that may take the disk reserve takes it
+        // without another try of the disk.
         if self.health.is_full(Some(FullDisk::Log)) {
             return self.wal.append_to(records, room, access());
         }
@@ -307,7 +310,8 @@ impl Pipeline {
         }
     }
 
-    /// Marks `seqno` as applied, and returns when it is visible, or when it is known never to be.
+    /// Marks `seqno` as applied. Returns when the commit is visible, or when it is known that it
+    /// never will be.
     fn publish(&self, seqno: Seqno) {
         pause_points::at(PausePoint::BeforePublish);
         let mut state = self.state.lock();

@@ -7,12 +7,13 @@ use crate::wal::Lsn;
 use std::sync::atomic::Ordering;
 
 impl Pipeline {
-    /// Whether a failure has stopped writes: the last appended records may be in the log or not.
+    /// Whether a failure has stopped all writes. It is then unknown whether the log contains the
+    /// last appended records.
     pub fn is_poisoned(&self) -> bool {
         self.health.cause().is_some()
     }
 
-    /// Whether work of the log or of the tree found no room on the disk at its last try.
+    /// Whether the last attempt of the log or of background work to write found the disk full.
     pub fn is_disk_full(&self) -> bool {
         self.health.is_full(None)
     }
@@ -30,8 +31,8 @@ impl Pipeline {
             CommitDurability::Lazy => Ok(()),
         };
         waited.inspect_err(|_| self.contain_failure())?;
-        // A thread that hides commits asks the log first, so that commits which are durable by now
-        // stay visible: only an earlier failure matters.
+        // A thread that hides commits first asks the log which ones are durable, and leaves these
+        // visible. So this commit is lost only if an earlier failure has hidden it.
         if self.is_poisoned()
             && self
                 .state
@@ -80,7 +81,7 @@ impl Pipeline {
         self.stall.release();
     }
 
-    /// Commits from `seqno` on, whose records end at `lsn` or later, are never visible.
+    /// Hides all commits from `seqno` on, whose records end at `lsn` or later, for ever.
     pub(super) fn hide_from(&self, state: &mut PipelineState, seqno: Seqno, lsn: Lsn) {
         if seqno < state.lost_from {
             state.lost_from = seqno;

@@ -32,7 +32,7 @@ use std::sync::Arc;
 const STEP_BYTES: u64 = 1 << 20;
 const STEP_TRANSACTIONS: usize = 256;
 
-/// What it takes to write a prepare record again.
+/// The parts of a prepare record, kept so that the record can be written again.
 pub(super) struct PinnedTransaction {
     pub segment: SegmentId,
     pub xid: Vec<u8>,

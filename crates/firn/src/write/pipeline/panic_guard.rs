@@ -25,9 +25,10 @@ fn poison(health: &Health) {
     health.poison(Error::new(ErrorKind::ShutDown, message));
 }
 
-/// A commit between its seqno and its publication. If a panic drops it before it
-/// [`ends`](Self::ends), it poisons the engine and publication ends before it. It is declared
-/// before the guard of the pipeline's mutex, because its drop locks that mutex.
+/// Watches a commit between its seqno and its publication. If a panic drops the guard before
+/// [`ends`](Self::ends) is called, the guard poisons the engine, and no commit from this one on is
+/// published. It is declared before the guard of the pipeline's mutex, because its drop locks that
+/// mutex.
 pub(super) struct CommitGuard<'a> {
     pipeline: &'a Pipeline,
     seqno: Option<Seqno>,
@@ -55,7 +56,8 @@ impl<'a> CommitGuard<'a> {
         self.lsn = Some(lsn);
     }
 
-    /// It inserts into `memtable`, which must not be flushed before [`Self::wrote`].
+    /// Notes that the commit inserts into `memtable`, which must not be flushed before
+    /// [`Self::wrote`].
     pub(super) fn writes_to(&mut self, memtable: &Arc<Memtable>) {
         memtable.writers_begin();
         self.memtable = Some(Arc::clone(memtable));
@@ -73,7 +75,8 @@ impl<'a> CommitGuard<'a> {
         self.seqno = None;
     }
 
-    /// It is in the log and cannot be applied: no later commit may become visible.
+    /// Notes that the commit is in the log and cannot be applied: no later commit may become
+    /// visible.
     pub(super) fn fails(&self, cause: Error) {
         self.pipeline.health.poison(cause);
         self.hide();
@@ -92,12 +95,13 @@ impl<'a> CommitGuard<'a> {
 
 impl Drop for CommitGuard<'_> {
     fn drop(&mut self) {
-        // After a failed append there is no record to hide.
+        // If the append itself has failed, there is no log record to hide.
         if std::thread::panicking() && self.seqno.is_some() {
             poison(&self.pipeline.health);
             self.hide();
         }
-        // Last: a flush that waits for it finds the engine poisoned.
+        // Release the memtable last, so that a flush which waits for this writer finds the engine
+        // poisoned.
         self.wrote();
     }
 }

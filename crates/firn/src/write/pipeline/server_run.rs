@@ -16,8 +16,8 @@ pub(super) struct ServerRunNote {
     run: Option<Arc<ServerRun>>,
     /// The segment in which the log last names `run`, or one before that segment.
     named_in: Option<SegmentId>,
-    /// Whether the log may name another server run. Then an unknown server run (`None`) must be
-    /// recorded, too.
+    /// Whether the log may name a server run other than `run`. If so, an unknown server run
+    /// (`None`) must be recorded, too.
     others: bool,
 }
 

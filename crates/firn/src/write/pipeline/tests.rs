@@ -105,7 +105,8 @@ fn a_durable_commit_becomes_visible_although_a_later_write_fails() {
         commit(&pipeline, b"first").unwrap();
         let others = Arc::clone(&pipeline);
         at(point, move || {
-            // The record of the commit below is in the log's buffer; this sync makes it durable.
+            // The record of the commit that passes this point is in the log's buffer; the sync
+            // makes it durable.
             others.sync_all().unwrap();
             fail_the_log(&env);
             let lost = others.state.lock().last_seqno + 1;
@@ -146,7 +147,7 @@ fn a_commit_that_panics_lets_those_behind_it_fail() {
         at(point, move || {
             let later = Arc::clone(&others);
             let behind = std::thread::spawn(move || commit(&later, b"behind"));
-            // Wait until the commit behind has its seqno and waits for this one.
+            // Wait until the next commit has its seqno and waits for the publication of this one.
             while others.state.lock().waiting_for_publication == 0 {
                 std::thread::yield_now();
             }

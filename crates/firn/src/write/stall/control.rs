@@ -32,10 +32,10 @@ pub const STALL_REASONS: [(StallReason, &str); 4] = [
     (StallReason::Space, "space"),
 ];
 
-/// At this pressure of memtables or L0 writers stop.
+/// The pressure of memtables or L0 at which writers stop.
 const STOP: f64 = 2.0;
 
-/// Bytes a second that always pass, however slow the drain was measured.
+/// The lowest rate of the gate, bytes a second, however slow background work was measured.
 const RATE_MIN: f64 = 256.0 * 1024.0;
 
 /// Outstanding background work as shares of its limits: below ½ writers are not slowed, at 1 they
@@ -83,10 +83,10 @@ impl Pressure {
 /// Rates are averages over about this much working time, microseconds.
 const WINDOW_US: f64 = 15_000_000.0;
 
-/// Working time before a rate counts as measured, microseconds.
+/// Working time after which a rate counts as measured, microseconds.
 const SEEN_US_MIN: f64 = 200_000.0;
 
-/// A sum over time of which old parts fade.
+/// A sum over time in which older amounts count less and less.
 #[derive(Debug, Clone, Copy, Default)]
 struct DecayingSum {
     amount: f64,
@@ -100,13 +100,13 @@ impl DecayingSum {
         self.us = self.us * keep + us;
     }
 
-    /// Amount a second; `None` while too little was seen.
+    /// The amount per second; `None` while too little working time was measured.
     fn rate(&self) -> Option<f64> {
         (self.us >= SEEN_US_MIN).then(|| self.amount * 1e6 / self.us)
     }
 }
 
-/// Factor on the weight of a flush with each later one.
+/// Each flush multiplies the weight of earlier flushes by this factor.
 const FLUSH_FADES: f64 = 0.95;
 
 /// Stored bytes for each committed byte, over some flushes.
@@ -118,7 +118,8 @@ struct FlushRatio {
 
 impl FlushRatio {
     fn add(&mut self, stored: f64, committed: f64) {
-        // No writer committed the bytes that recovery flushes.
+        // Leave out a flush of bytes that no writer has committed since the open: recovery filled
+        // its memtable.
         if committed == 0.0 && self.committed == 0.0 {
             return;
         }
@@ -136,7 +137,7 @@ impl FlushRatio {
 pub(super) struct Drain {
     /// Stored bytes of flushes.
     flushes: DecayingSum,
-    /// Stored bytes taken out of L0, over the time in which any compaction runs.
+    /// Stored bytes taken out of L0, per time in which any compaction runs.
     compactions: DecayingSum,
     jobs: u32,
     /// The time up to which the time of running jobs was added.
@@ -185,7 +186,7 @@ impl Drain {
     }
 }
 
-/// The factor on the drain at pressure `p`.
+/// The factor by which the gate multiplies the drain at pressure `p`.
 fn gain(p: f64) -> f64 {
     match p {
         p if p <= 1.0 => 2.0 - 2.0 * (p - 0.5),
@@ -194,8 +195,8 @@ fn gain(p: f64) -> f64 {
     }
 }
 
-/// Committed bytes a second that may pass, and what limits them most; `None` while the gate is
-/// open.
+/// Committed bytes that may pass in a second, and the reason that limits them most; `None` while
+/// the gate is open.
 pub(super) fn rate(pressure: &Pressure, drain: &Drain) -> Option<(u64, StallReason)> {
     let limit = |(p, reason): (f64, StallReason)| {
         let drained = drain.rate(reason).filter(|_| p >= 0.5)?;

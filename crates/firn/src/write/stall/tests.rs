@@ -147,7 +147,8 @@ fn late_sleepers_lose_nothing_of_the_rate() {
         let mut rng = StdRng::seed_from_u64(seed);
         for writers in [1, 4, 16] {
             for late_us in [10, 100, 4000] {
-                // The rate is 100,000 commits a second, which one writer could just make.
+                // At this rate the gate passes 100,000 commits a second, as many as a single writer
+                // could make.
                 let passed = passed_in_a_second(&mut rng, writers, 10_000, late_us);
                 let room = 85_000..=100_000 + CREDIT_US / 10 + writers as u64;
                 assert!(room.contains(&passed), "{writers} {late_us}: {passed}");

@@ -73,8 +73,8 @@ fn space_follows_what_lives() {
         let stats = world.db.context().blobs.stats();
         let written = stats.written_bytes.load(Ordering::Relaxed);
         assert!(written > 10 * report.allocated, "{written} bytes written");
-        // Small values leave parts of blocks unused. Without hole punching, up to a third of a file
-        // is garbage.
+        // Small values leave parts of blocks unused. In a file system that cannot punch holes, up
+        // to a third of a file is garbage.
         let most_at_rest = report.live + report.live / 2 + 16 * 4096;
         assert!(report.allocated < most_at_rest, "seed {seed}: {report:?}");
         assert!(most < 3.0, "seed {seed}: {most} times the blobs");

@@ -183,7 +183,7 @@ impl World {
             let mode = ReadMode::Locking(LockMode::Exclusive);
             cursor.reset(Some(0), mode, LockWait::Fail)?;
             let new = self.changed(&old);
-            // Of columns that do not change, the statement may read the length only.
+            // If an UPDATE does not change a column, it may read only the length of its value.
             let same = [(3, new.b == old.b), (4, new.c == old.c)].into_iter();
             let same = same.filter(|(_, same)| *same && self.rng.random());
             let unread = same.map(|(column, _)| PartialColumn {

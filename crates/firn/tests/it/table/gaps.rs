@@ -170,7 +170,7 @@ fn a_prepared_insert_without_session_is_found() {
         let error = scan(&table, &mut reader, index, forward).unwrap_err();
         assert_eq!(*error.kind(), ErrorKind::LockNotAvailable);
     }
-    // The session's next transaction is not taken for the prepared one.
+    // A scan does not take the session's next transaction for the prepared one.
     insert(&table, &mut writer_again(&mut world, writer), (45, (45, 0))).unwrap();
     assert!(world.db.rollback_xid(b"x").unwrap());
     let mut reader = world.session();

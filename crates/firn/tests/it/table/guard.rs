@@ -31,7 +31,7 @@ fn the_second_check_of_a_value_waits_for_the_first() {
         let (seven, eight) = (KeyImage::image(&seven), KeyImage::image(&eight));
         let mut first = world.begin_at(isolation);
         let mut second = world.begin_at(isolation);
-        // Older than the row of the first transaction.
+        // Take a snapshot that is older than the row of the first transaction.
         second.pin();
 
         let mut checks = locking_cursor(&world);

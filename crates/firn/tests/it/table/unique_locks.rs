@@ -76,7 +76,7 @@ impl Unique {
         cursor
     }
 
-    /// What another transaction is told that inserts a row with `k`.
+    /// The outcome of an insert of a row with `k` by another transaction, in words.
     fn insert_of_other(&mut self, k: i32) -> &'static str {
         let mut txn = self.begin(Isolation::ReadCommitted);
         match self.insert(&mut txn, (1000 + k, (k, 0))) {
@@ -118,7 +118,7 @@ fn a_locking_read_locks_the_unique_key_that_it_finds() {
             assert_eq!(unique.insert_of_other(20), other);
             assert_eq!(unique.insert_of_other(10), "duplicate");
             assert!(!unique.is_free(2));
-            // The same row by its primary key leaves the unique key alone.
+            // A read of the same row by its primary key does not lock its unique key.
             let mut by_id = unique.begin(isolation);
             let mut cursor = unique.cursor(0, ReadMode::Locking(LockMode::Exclusive));
             let key = 3_i32.to_le_bytes();

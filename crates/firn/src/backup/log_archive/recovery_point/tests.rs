@@ -61,7 +61,7 @@ fn log(records: &[Record<'_>]) -> Arc<dyn Env> {
     env
 }
 
-/// Goes on with a log in another segment.
+/// Continues a log in a new segment `first`, after its reopening.
 fn log_goes_on(env: &Arc<dyn Env>, first: SegmentId, records: &[Record<'_>]) {
     let dir = Path::new(DIR);
     let end = wal::replay(&**env, dir, 1, &mut |_, _| Ok(())).unwrap();

@@ -49,7 +49,8 @@ fn jobs_at_rest_do_not_look_like_a_slow_drain() {
     work.stall.job_ends(100 << 20);
     let before = rate();
     assert!(before > 0);
-    // L0 sinks to the last level, and no writer waits for that.
+    // Compactions move L0 to the last level. They are not of reason `Size`, so no writer waits for
+    // them.
     let mut jobs = 0;
     while work.compact_once(RestGoal::Complete).unwrap() {
         jobs += 1;

@@ -148,7 +148,8 @@ fn the_same_entry_enters_once_whoever_wins() {
 fn a_quarter_of_the_nodes_reaches_each_next_level() {
     let mut counts = [0u64; HEIGHT_MAX];
     for n in 0..200_000u64 {
-        // One key with many versions, and many keys of one commit.
+        // One half of the entries are versions of a single key, the other half are many keys of one
+        // commit.
         let height = match n % 2 {
             0 => height_of(xxh3(b"the key"), n << 8 | 1),
             _ => height_of(xxh3(&n.to_be_bytes()), 77 << 8 | 1),
@@ -209,7 +210,7 @@ fn estimates_are_exact_below_a_few_dozen_and_near_above() {
             (0.6..1.6).contains(&ratio),
             "seed {seed}, round {round}: {found:?} for {exact}"
         );
-        // Beside a larger number, less precision is enough.
+        // An estimate that is added to a larger number needs less precision.
         let rough = list.estimate(&lo, Some(&hi), 1_000_000);
         assert!(
             rough.entries.abs_diff(exact) < 400_000,

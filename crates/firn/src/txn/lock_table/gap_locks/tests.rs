@@ -55,7 +55,8 @@ fn ranges_are_those_of_a_plain_list() {
                 assert_eq!(grant, expected, "seed {seed}");
                 model.0.push((owner.id(), lower, upper));
                 if grant == GapGrant::Newly && rng.random() {
-                    // Give a part back, as a scan does that meets another's insert.
+                    // Give a part of the range back, as a scan does when it meets a key that
+                    // another transaction has inserted.
                     let from = rng.random_range(lower..=upper);
                     table.unlock(owner, &key(from), &key(upper));
                     model.0.pop();

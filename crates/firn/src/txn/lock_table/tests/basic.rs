@@ -107,7 +107,7 @@ fn an_interrupt_before_the_wait_and_during_it() {
     }
 }
 
-/// The interrupt comes before, at the start of, or during the wait; the wait always ends.
+/// An interrupt may come before the wait, at its start or during it; the wait always ends.
 #[test]
 fn an_interrupt_races_with_the_wait() {
     for table in tables() {
@@ -124,6 +124,34 @@ fn an_interrupt_races_with_the_wait() {
             table.release_all(&one);
             assert!(table.locks(1).is_empty());
         }
+    }
+}
+
+/// An interrupt that has ended an earlier request may kick the next one late. That is no timeout.
+#[test]
+fn a_late_kick_does_not_end_the_next_wait() {
+    for table in tables() {
+        let (one, two) = (LockOwner::new(1, 0), LockOwner::new(2, 0));
+        table.acquire(&one, b"a", Exclusive, LONG).unwrap();
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| table.acquire(&two, b"a", Exclusive, LONG));
+            until_waiting(&table, 1);
+            while two.waiting().is_none() {
+                std::thread::yield_now();
+            }
+            for _ in 0..100 {
+                if let Some(waiter) = two.waiting() {
+                    waiter.kick();
+                }
+                std::thread::yield_now();
+            }
+            std::thread::sleep(Duration::from_millis(10));
+            assert_eq!(table.waits().len(), 1, "the kick ended the wait");
+            table.release_all(&one);
+            assert!(waiting.join().unwrap().unwrap().waited);
+        });
+        assert_eq!(table.stats().timeouts, 0);
+        table.release_all(&two);
     }
 }
 

@@ -65,11 +65,12 @@ fn an_insert_does_not_wait_for_gap_locks_of_a_fixed_order() {
         table.lock_gap(&second, &key(3), &key(6));
         assert!(!table.is_gap_locked(&first, &key(4)));
         table.await_gap(&first, &key(4), SECONDS_20).unwrap();
-        // In either direction: what the gap lock would order is ordered.
+        // The order is fixed for both transactions, so neither waits for a gap lock of the other.
         table.lock_gap(&first, &key(7), &key(9));
         assert!(!table.is_gap_locked(&second, &key(8)));
         assert!(table.is_gap_locked(&free, &key(4)) && table.is_gap_locked(&free, &key(8)));
-        // A session that has left, and one of nobody, are outside the order.
+        // A session that has detached its context, and an owner without context, are outside the
+        // order.
         second.detach_host();
         assert!(table.is_gap_locked(&first, &key(4)));
         assert!(table.is_gap_locked(&owner(0), &key(8)));
@@ -77,7 +78,7 @@ fn an_insert_does_not_wait_for_gap_locks_of_a_fixed_order() {
     }
 }
 
-/// The insert waits for the one transaction outside the order, not for the other one.
+/// The insert waits for the transaction outside the order, and not for the one in its order.
 #[test]
 fn an_insert_is_granted_while_a_transaction_of_its_order_has_the_gap() {
     for table in tables() {
@@ -112,7 +113,9 @@ fn a_gap_lock_over_a_waiting_insert_is_reported() {
                 thread::yield_now();
             }
             assert_eq!(host.told(), [(1, 100)]);
-            // Beside the insert, in the fixed order, over it, and over it again.
+            // Four gap locks: one beside the insert's key; one over the key, by a transaction of
+            // the fixed order; one over the key, by a free transaction; and the same again. Only
+            // the third is reported.
             table.lock_gap(&two, &key(5), &key(8));
             table.lock_gap(&second, &key(1), &key(8));
             assert_eq!(host.told(), []);
@@ -128,7 +131,7 @@ fn a_gap_lock_over_a_waiting_insert_is_reported() {
 }
 
 /// A shared request that waits behind an exclusive one does not wait for a shared holder, but it
-/// does when this holder upgrades its lock.
+/// does wait for this holder once the holder upgrades its lock.
 #[test]
 fn an_upgrade_ahead_of_waiting_requests_is_reported() {
     for table in tables() {
@@ -157,7 +160,8 @@ fn an_upgrade_ahead_of_waiting_requests_is_reported() {
                 let own = another_holder.then_some((1, 4));
                 let expected: Vec<_> = own.into_iter().chain([(2, 1), (3, 1)]).collect();
                 let told = host.told();
-                // The other holder may be gone before it is reported, but the others are reported.
+                // The report of the other shared holder may be missing, since that holder may
+                // release its lock before the report. The two waiting requests are always reported.
                 assert!(told == expected || told == [(2, 1), (3, 1)], "{told:?}");
                 table.release_all(&holder);
                 writing.join().unwrap().unwrap();
@@ -173,7 +177,8 @@ fn an_upgrade_ahead_of_waiting_requests_is_reported() {
 fn the_transaction_that_commits_last_is_the_victim() {
     for table in tables() {
         observed(&table);
-        // Whoever closes the cycle, and although the later one is heavier.
+        // The transaction that commits later is the victim, whichever of the two closes the cycle,
+        // and although it is heavier.
         for closed_by_first in [false, true] {
             let (first, second) = (owner(1), owner(2));
             second.set_changed_rows(1000);

@@ -171,8 +171,8 @@ fn no_second_falls_below_half_the_median() {
         let slowest = steady.iter().copied().fold(f64::MAX, f64::min);
         assert!(slowest >= middle / 2.0, "{slowest} of {middle}");
         assert_eq!(model.stops, 0, "a delay was too late");
-        // The rate does not sink step by step: as much passes late as early, and that is what the
-        // compactions can do.
+        // Check that the rate does not sink over time: as many bytes pass late as early, and as
+        // many as the compactions can take.
         let (early, late) = steady.split_at(steady.len() / 2);
         let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len() as f64;
         assert!(
@@ -181,8 +181,8 @@ fn no_second_falls_below_half_the_median() {
             mean(late),
             mean(early)
         );
-        // Compactions write 10 bytes for each stored byte, and the move into the base level one
-        // more.
+        // The factor counts the bytes that compactions write for each stored byte: 10, and one more
+        // for the move into the base level.
         let able = speed / (STORED * 11.0);
         assert!(
             mean(steady) > 0.8 * able.min(wanted),
@@ -219,7 +219,7 @@ fn an_idle_tree_and_an_unknown_drain_leave_the_gate_open() {
     assert_eq!(rate(&Pressure::default(), &drain), None);
     // Compactions take 10 MB of L0 a second, and a committed byte makes half a byte of L0.
     assert_eq!(rate(&deep, &drain), Some((20_000_000, StallReason::L0)));
-    // Time without a job does not count; time with two jobs counts once.
+    // The drain counts only time in which a job runs, and counts it once while two jobs run.
     drain.job_begins(100_000_000);
     drain.job_begins(100_000_000);
     drain.job_ends(101_000_000, 10_000_000);

@@ -66,7 +66,8 @@ impl World {
     }
 
     fn merge(&self) {
-        // The key leaves the list before the lock moves, and comes back if the lock stays.
+        // The key leaves the owner's list of held rows before the lock moves to the merged locks,
+        // and comes back to the list if the lock stays in the row.
         *self.listed.lock().unwrap() = false;
         if self.broken != Broken::NamedLate {
             self.name();

@@ -1,0 +1,33 @@
+//! The host's metadata locks, as far as the core depends on them.
+
+use super::tables::Catalog;
+use std::sync::Arc;
+
+/// Answers whether a session of the host has locked the metadata of a table.
+///
+/// DDL that gives a table other indexes relies on these locks: while a session holds one, no other
+/// session changes the table's definition. The host takes them when a statement begins, for all
+/// tables that the statement names and for those that its foreign keys lead to. Another session may
+/// add a foreign key while the statement runs; the statement has no lock of the new referencing
+/// table then.
+pub trait MetadataLocks: Send + Sync {
+    /// Whether the session with context `host` holds a lock of `table` (`database/table`) under
+    /// which it may read the table; with `writes`, one under which it may write, too. Called on the
+    /// thread of the session.
+    fn is_held(&self, host: u64, table: &str, writes: bool) -> bool;
+}
+
+impl Catalog {
+    /// Makes the host's metadata locks known. Further calls have no effect.
+    pub fn set_metadata_locks(&self, locks: Arc<dyn MetadataLocks>) {
+        let _ = self.metadata_locks.set(locks);
+    }
+
+    /// As [`MetadataLocks::is_held`]; true if there is no host, or no session of it.
+    pub(crate) fn is_metadata_locked(&self, host: u64, table: &str, writes: bool) -> bool {
+        match self.metadata_locks.get() {
+            Some(locks) if host != 0 => locks.is_held(host, table, writes),
+            _ => true,
+        }
+    }
+}

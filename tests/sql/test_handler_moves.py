@@ -1,0 +1,59 @@
+"""HANDLER … READ moves from where it is, also after a key that no row has, as on InnoDB."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pymysql
+import pytest
+from server import Server
+
+ENGINES = ("InnoDB", "FIRN")
+MOVES = 400
+
+
+def _answer(session: pymysql.Connection[Any], sql: str) -> Any:
+    try:
+        with session.cursor() as cursor:
+            cursor.execute(sql)
+            return cursor.fetchall()
+    except pymysql.err.MySQLError as error:
+        return error.args[0]
+
+
+@pytest.mark.parametrize("index", ["`PRIMARY`", "a", "u"])
+def test_moves_after_a_missing_key_agree_with_innodb(
+    server: Server, index: str, seed: int
+) -> None:
+    rng = Random(f"{seed} {index}")
+    sessions = []
+    for engine in ENGINES:
+        server.query(f"CREATE OR REPLACE DATABASE moves_{engine}")
+        session = server.connect(f"moves_{engine}")
+        for sql in (
+            f"CREATE TABLE t (id INT PRIMARY KEY, a INT, u INT UNIQUE, KEY (a)) ENGINE={engine}",
+            "INSERT INTO t SELECT 10 * seq, 10 * (seq DIV 2), 10 * seq FROM mysql.seq_1_to_20",
+            "HANDLER t OPEN",
+        ):
+            assert not isinstance(_answer(session, sql), int), sql
+        sessions.append(session)
+    history = []
+    missed_then_moved = 0
+    ended = missed = False
+    for _ in range(MOVES):
+        # Where a move past either end leaves the position is not compared: applications seek anew.
+        seeks = ended or not history or rng.random() < 0.5
+        if seeks:
+            key = rng.choice([rng.randrange(-5, 230), 10 * rng.randrange(0, 22)])
+            how = rng.choice([f"= ({key})", f">= ({key})", f"> ({key})", f"= ({key})", "FIRST"])
+        else:
+            how = rng.choice(["NEXT", "PREV"])
+            missed_then_moved += missed
+        sql = f"HANDLER t READ {index} {how}"
+        history.append(sql)
+        expected, found = (_answer(session, sql) for session in sessions)
+        assert found == expected, history[-4:]
+        missed = seeks and not found
+        ended = not seeks and not found
+    assert missed_then_moved > 10
