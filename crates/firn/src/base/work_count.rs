@@ -19,6 +19,8 @@ pub struct WorkCount {
     pub nodes: u64,
     /// Tables of the catalog that were looked at in a loop over all or many of them.
     pub tables: u64,
+    /// Waiting lock requests and committers that were looked at one after the other.
+    pub waiters: u64,
 }
 
 #[cfg(feature = "counts")]
@@ -27,7 +29,7 @@ mod counting {
     use std::cell::Cell;
 
     thread_local! {
-        static WORK: Cell<WorkCount> = const { Cell::new(WorkCount { files: 0, nodes: 0, tables: 0 }) };
+        static WORK: Cell<WorkCount> = const { Cell::new(WorkCount { files: 0, nodes: 0, tables: 0, waiters: 0 }) };
     }
 
     pub(super) fn add(change: impl FnOnce(&mut WorkCount)) {
@@ -55,6 +57,7 @@ mod counting {
             files: after.files - before.files,
             nodes: after.nodes - before.nodes,
             tables: after.tables - before.tables,
+            waiters: after.waiters - before.waiters,
         };
         (result, work)
     }
@@ -98,4 +101,10 @@ pub fn node_made() {
 #[inline(always)]
 pub fn tables_seen(tables: usize) {
     counting::add(|work| work.tables += tables as u64);
+}
+
+/// Counts a waiting lock request or committer.
+#[inline(always)]
+pub fn waiter_seen() {
+    counting::add(|work| work.waiters += 1);
 }

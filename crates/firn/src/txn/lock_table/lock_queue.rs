@@ -2,6 +2,7 @@
 
 use super::waiter::{LockWaiter, WaitOutcome};
 use super::{LockMode, LockOwner};
+use crate::base::work_count;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -82,7 +83,8 @@ impl LockQueue {
     }
 
     pub(super) fn queue(&self) -> impl DoubleEndedIterator<Item = &Arc<LockWaiter>> {
-        self.rare.iter().flat_map(|rare| &rare.queue)
+        let queue = self.rare.iter().flat_map(|rare| &rare.queue);
+        queue.inspect(|_| work_count::waiter_seen())
     }
 
     fn holder_mut(&mut self, owner: &Arc<LockOwner>) -> Option<&mut LockHolder> {
@@ -214,26 +216,30 @@ impl LockQueue {
         blockers
     }
 
-    /// The owners of the nearest requests and holders for which `waiter` waits, from which a
-    /// deadlock search reaches all other [`LockQueue::blockers`]: an exclusive request waits for
-    /// everything before it, so the nearest exclusive request ahead stands for the rest. A search
-    /// through a queue of n requests then follows about n edges instead of n².
+    /// Owners for which `waiter` waits, from which a deadlock search reaches each of
+    /// [`LockQueue::blockers`] that can be part of a cycle. Their number does not grow with the
+    /// queue.
+    ///
+    /// A request ahead waits for nothing but requests ahead of itself and for holders. So a path
+    /// through the queue leaves it through a holder, and the search may go to the holders at once:
+    /// - An exclusive request waits for all of them.
+    /// - A shared request waits for an exclusive holder, which is then the only one.
+    /// - If all holders are shared, the first request of the queue is exclusive, since it would have
+    ///   been granted otherwise. A shared request waits for it, and it waits for all holders.
+    ///
+    /// A path to the requester ends at a holder, too: only an upgrade has requests behind it when
+    /// its wait begins, and an upgrader holds the row. A search that begins later, since detection
+    /// was off, may miss a cycle through its own request that way, but not the shorter one of the
+    /// request behind it.
     pub(super) fn nearest_blockers(&self, waiter: &Arc<LockWaiter>) -> Vec<Arc<LockOwner>> {
-        let mut blockers = Vec::new();
-        let behind = self.queue().rev();
-        let ahead = behind
-            .skip_while(|other| !Arc::ptr_eq(other, waiter))
-            .skip(1);
-        for other in ahead {
-            if other.mode.conflicts(waiter.mode) {
-                blockers.push(Arc::clone(&other.owner));
-            }
-            if other.mode == LockMode::Exclusive {
-                return blockers;
-            }
+        let holders: Vec<_> = self.holders_against(waiter).collect();
+        if waiter.mode == LockMode::Exclusive || !holders.is_empty() {
+            return holders;
         }
-        blockers.extend(self.holders_against(waiter));
-        blockers
+        let front = self.queue().next();
+        let front = front.filter(|front| !Arc::ptr_eq(front, waiter));
+        debug_assert!(front.is_none_or(|front| front.mode == LockMode::Exclusive));
+        front.map(|front| Arc::clone(&front.owner)).into_iter().collect()
     }
 
     /// Calls `f` with each request of the queue and with the ids of its [blockers](Self::blockers),
