@@ -45,7 +45,7 @@ help:
 	@echo 'make demo     build, start a private server in ./run, compare InnoDB and FIRN, print a table'
 	@echo 'make stop     stop the private server'
 	@echo 'make test     run every test'
-	@echo 'make mtr      the server'\''s own tests on FIRN, beside kept results: GROUPS="storage_engine engines innodb rpl"'
+	@echo 'make mtr      the server'\''s own tests on FIRN, beside kept results: GROUPS="storage_engine engines innodb rpl tables"'
 	@echo 'make soak     what concurrent sessions see, judged, for MINUTES=30 at each isolation level'
 	@echo 'make frameworks  the tests of Django, SQLAlchemy and Alembic on InnoDB and on FIRN, compared; convert schemas of applications'
 	@echo 'make lint     formatting and lints of Rust, C++ and Python'

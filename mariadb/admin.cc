@@ -2,6 +2,7 @@
 
 #include "ha_firn.h"
 #include "errors.h"
+#include "host_callbacks.h"
 #include "log.h"
 
 namespace {
@@ -40,20 +41,10 @@ int ha_firn::analyze(THD*, HA_CHECK_OPT*) {
   return info(HA_STATUS_CONST | HA_STATUS_VARIABLE | HA_STATUS_TIME) ? HA_ADMIN_FAILED : HA_ADMIN_OK;
 }
 
-namespace {
-
-bool report_progress(void* context, uint64_t done, uint64_t total) {
-  THD* thd = static_cast<THD*>(context);
-  thd_progress_report(thd, done, MY_MAX(total, 1ULL));
-  return thd_kill_level(thd) > THD_ABORT_SOFTLY;
-}
-
-}  // namespace
-
 /* The server calls this function for each partition. Writes go on meanwhile. */
 int ha_firn::optimize(THD* thd, HA_CHECK_OPT*) {
   thd_progress_init(thd, 1);
-  const firn_status status = firn_optimize_table(m_share->core(), report_progress, thd);
+  const firn_status status = firn_optimize_table(m_share->core(), firn::report_progress, thd);
   thd_progress_end(thd);
   if (status == FIRN_OK) return HA_ADMIN_OK;
   const int error = firn_error(status);

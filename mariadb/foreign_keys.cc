@@ -291,7 +291,9 @@ void list_key(void* context, const firn_foreign_key_info* key) {
   if (!list->failed && !is_ddl_leftover(key->table)) list->failed = !append_key(list, key);
 }
 
-/* Appends the foreign keys of the table at `path`, or, with `referencing`, those that refer to it. */
+/*
+  Appends the foreign keys of the table at `path`, or, with `referencing`, those that refer to it.
+*/
 int list_keys(THD* thd, const char* path, bool referencing, List<FOREIGN_KEY_INFO>* keys) {
   KeyList list = {thd, keys, referencing, false};
   const firn_status status = firn_list_foreign_keys(database, TableName(path).c_str(), referencing, list_key, &list);

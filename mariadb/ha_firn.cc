@@ -3,6 +3,7 @@
 #include "ha_firn.h"
 #include "ddl_callbacks.h"
 #include "errors.h"
+#include "host_callbacks.h"
 #include "table_options.h"
 #include "foreign_keys.h"
 
@@ -126,23 +127,12 @@ void ha_firn::forget_statement() {
   m_write_flags = 0;
 }
 
-namespace {
-
-/* The server begins and ends the stage. A kill ends the work. */
-bool report_progress(void* context, uint64_t done, uint64_t total) {
-  THD* thd = static_cast<THD*>(context);
-  thd_progress_report(thd, done, MY_MAX(total, 1ULL));
-  return thd_kill_level(thd) > THD_ABORT_SOFTLY;
-}
-
-}  // namespace
-
 /* Sorts and writes the rows of a bulk load, which may take as long as inserting them did. */
 int ha_firn::end_bulk() {
   if (!m_bulk || !m_session) return 0;
   uint32_t duplicate = 0;
   const firn_status status =
-      firn_bulk_end(m_session->core(), m_share->core(), report_progress, m_session->thd(), &duplicate);
+      firn_bulk_end(m_session->core(), m_share->core(), firn::report_progress, m_session->thd(), &duplicate);
   if (status == FIRN_DUPLICATE) note_duplicate(duplicate);
   const int error = firn_error(status);
   /* When partitions are reorganized, the server ignores what this function returns. */

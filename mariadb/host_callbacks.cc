@@ -123,4 +123,10 @@ const firn_host* host() {
   return &table;
 }
 
+bool report_progress(void* context, uint64_t done, uint64_t total) {
+  THD* thd = static_cast<THD*>(context);
+  thd_progress_report(thd, done, MY_MAX(total, 1ULL));
+  return thd_kill_level(thd) > THD_ABORT_SOFTLY;
+}
+
 }  // namespace firn

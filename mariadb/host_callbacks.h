@@ -11,4 +11,10 @@ namespace firn {
 */
 const firn_host* host();
 
+/*
+  Progress of a long call of the core, a `firn_progress`; `context` is the THD. The server begins
+  and ends the stage. A kill ends the work.
+*/
+bool report_progress(void* context, uint64_t done, uint64_t total);
+
 }  // namespace firn

@@ -4,7 +4,8 @@
 namespace firn {
 
 /*
-  Init functions of the plugins of information_schema. Those in i_s.cc: FIRN_TABLES, FIRN_LEVELS.
+  Init functions of the plugins of information_schema. Those in i_s_tables.cc: FIRN_TABLES,
+  FIRN_LEVELS.
 */
 int init_firn_tables(void* schema);
 int init_firn_levels(void* schema);

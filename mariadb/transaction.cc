@@ -84,10 +84,15 @@ int savepoint_rollback(handlerton*, THD* thd, void* savepoint) {
 int savepoint_release(handlerton*, THD*, void*) { return 0; }
 
 /*
-  Row locks that were taken after the savepoint stay, so the metadata locks of their tables must
-  stay too.
+  The server asks before it rolls back to a savepoint. Row locks that were taken after the
+  savepoint stay, so the metadata locks of their tables must stay too; the same holds for what an
+  optimistic transaction validates at its commit. If there is neither, DDL that waits for a table
+  that was only read since the savepoint may go on, as with InnoDB.
 */
-bool savepoint_rollback_can_release_mdl(handlerton*, THD*) { return false; }
+bool savepoint_rollback_can_release_mdl(handlerton*, THD* thd) {
+  const Session* session = Session::find(thd);
+  return !session || !firn_depends_on_tables(session->core());
+}
 
 /* The server calls this function for each engine, whatever tables the session will use. */
 int start_consistent_snapshot(handlerton*, THD* thd) {

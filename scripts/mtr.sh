@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The server's own tests on FIRN: make mtr [GROUPS="storage_engine engines innodb rpl"] [UPDATE=1]
+# The server's own tests on FIRN: make mtr [GROUPS="storage_engine engines innodb rpl tables"] [UPDATE=1]
 #
 # It takes the distribution's packages of the tests, of the version of the installed server, unpacks
 # them under build/mtr, adds FIRN as an engine (scripts/mtr/overlay.py), runs the groups and compares

@@ -49,7 +49,7 @@ def quick_servers(template: Path) -> Iterator[None]:
         patch.setattr(ssd, "SAMPLE_BYTES", 1 << 20)
         # Other tests in parallel would count as other work on the machine.
         patch.setattr("firn_lab.runner.machine.busy_cores", lambda: 0.0)
-        patch.setattr("firn_lab.runner.foreign_load.ForeignLoad.cores", lambda self: 0.0)
+        patch.setattr("firn_lab.runner.load_by_others.LoadByOthers.cores", lambda self: 0.0)
         patch.setattr(engine, "install", lambda directory: shutil.copytree(template, directory))
         yield
 

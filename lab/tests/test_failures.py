@@ -151,7 +151,7 @@ def test_what_ends_no_run(laboratory: Laboratory, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(laboratory, "_listen", listen)
     monkeypatch.setattr(tiny_workload.Tiny, "about_bytes", property(lambda self: 2.0**60))
     monkeypatch.setattr("firn_lab.runner.machine.busy_cores", lambda: 1.5)
-    monkeypatch.setattr("firn_lab.runner.foreign_load.ForeignLoad.cores", lambda self: 1.7)
+    monkeypatch.setattr("firn_lab.runner.load_by_others.LoadByOthers.cores", lambda self: 1.7)
     (laboratory.scratch / "mariadb-template.new").mkdir(parents=True)
     assert laboratory.run(plan("", BOTH[:1])) == ("ok", "")
     assert not laboratory.scratch.exists()

@@ -17,7 +17,7 @@ from firn_lab.intervals import BLOCKS_MIN
 from firn_lab.plan import PLANS, Plan, parse_case
 from firn_lab.plan.fairness import breaches, busy_breaches, peak_breaches
 from firn_lab.processes import processor_seconds, tree
-from firn_lab.runner.foreign_load import ForeignLoad
+from firn_lab.runner.load_by_others import LoadByOthers
 from firn_lab.runner.machine import busy_cores
 from firn_lab.runner.prepared_plan import case_seconds, prepare_plan, round_seconds
 from firn_lab.targets import Settings, make_target
@@ -27,7 +27,7 @@ from firn_lab.targets.mysql import buffered
 from firn_lab.workloads import WORKLOADS, Params, make_workload
 
 # The real function, kept here because a fixture replaces it for every test.
-CORES = ForeignLoad.cores
+CORES = LoadByOthers.cores
 
 
 def plan_of(text: str) -> Plan:
@@ -239,8 +239,8 @@ def test_what_the_lab_starts_is_no_other_work(monkeypatch: pytest.MonkeyPatch) -
         return processor_seconds(tree(os.getpid())) + other
 
     monkeypatch.setattr("firn_lab.runner.machine.busy_seconds", busy)
-    monkeypatch.setattr(ForeignLoad, "cores", CORES)
-    watched = ForeignLoad()
+    monkeypatch.setattr(LoadByOthers, "cores", CORES)
+    watched = LoadByOthers()
     spin = "import time\nwhile time.process_time() < 0.3: pass"
     subprocess.run([sys.executable, "-c", spin], check=True)
     # The child's time counts for the lab; what is left are rounding errors of clocks with ticks of

@@ -10,7 +10,8 @@ reason `?`, which a person replaces.
 
 The expected output of the suite `storage_engine` is recorded from InnoDB on this server once: the
 results in the package are older than the server. The other groups compare with the results in the
-package, in which FIRN stands in the place of InnoDB where a test names the engine.
+package, in which FIRN stands in the place of InnoDB where a test names the engine. The originals
+of tests that fail run on InnoDB afterwards, so that a test that it fails here, too, is known as such.
 """
 
 from __future__ import annotations
@@ -20,25 +21,31 @@ import html
 import os
 import re
 import subprocess
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 STORAGE_ENGINE = ["storage_engine", "storage_engine/trx", "storage_engine/parts"]
 
+# The suites that overlay.py converts, by group.
+CONVERTED = {
+    "innodb": ["innodb", "main"],
+    "rpl": ["rpl"],
+    "tables": ["gcol", "vcol", "versioning", "period", "parts", "sql_sequence", "handler"],
+}
+ENGINES = ["--suite=engines/funcs,engines/iuds", "--mysqld=--innodb", "--mysqld=--partition"]
+
 # Arguments of mtr for each group.
 GROUPS: dict[str, list[str]] = {
     "storage_engine": ["--suite=" + ",".join(f"{suite}-firn" for suite in STORAGE_ENGINE)],
     "engines": [
-        "--suite=engines/funcs,engines/iuds",
+        *ENGINES,
         "--combination=--default-storage-engine=FIRN",
         "--mysqld=--plugin-load-add=ha_firn",
-        "--mysqld=--innodb",
-        "--mysqld=--partition",
         "--mysqld=--ignore-db-dirs=#firn",
     ],
-    "innodb": ["--suite=innodb_firn"],
-    "rpl": ["--suite=rpl_firn"],
+    **{group: ["--suite=" + ",".join(f"{suite}_firn" for suite in suites)] for group, suites in CONVERTED.items()},
 }
 STATUS = {"PASSED": "pass", "FAILED": "fail", "SKIPPED": "skip", "DISABLED": "skip"}
 CASE = re.compile(
@@ -61,6 +68,7 @@ class Expected:
     """The kept results of a group: those of tests that do not pass, with their reasons."""
 
     tests: int = 0
+    suites: list[str] = field(default_factory=list)
     lines: dict[str, tuple[str, str]] = field(default_factory=dict)
 
     @staticmethod
@@ -82,7 +90,7 @@ class Expected:
     def write(self, path: Path) -> None:
         """Writes the file in the order of the tests' names."""
         width = max((len(name) for name in self.lines), default=0)
-        lines = [f"tests {self.tests}"]
+        lines = [f"tests {self.tests}", *self.suites]
         lines += [f"{status:4} {name:{width}} {reason}" for name, (status, reason) in sorted(self.lines.items())]
         path.write_text("\n".join(lines) + "\n")
 
@@ -100,16 +108,33 @@ class Expected:
                 lines.append(f"{name}: the reason is missing")
         return lines
 
-    def updated(self, found: dict[str, Result]) -> Expected:
-        """The results found, with the reasons that are known."""
-        kept = Expected(len(found))
+    def updated(self, found: dict[str, Result], innodb: dict[str, Result]) -> Expected:
+        """The results found, with the reasons that are known or that InnoDB's results give."""
+        kept = Expected(len(found), [f"# {line}" for line in by_suite(found)])
         for name, result in found.items():
             before, reason = self.lines.get(name, ("", ""))
-            if before == "any" or result.status == before:
+            if before == "any" or (result.status == before and reason != "?"):
                 kept.lines[name] = (before, reason)
             elif result.status != "pass":
-                kept.lines[name] = (result.status, result.message or "?")
+                too = "InnoDB fails, too" if fails(innodb.get(name)) else "?"
+                kept.lines[name] = (result.status, result.message or too)
         return kept
+
+
+def fails(result: Result | None) -> bool:
+    """Whether there is a result, and it is a failure."""
+    return result is not None and result.status == "fail"
+
+
+def by_suite(found: dict[str, Result]) -> list[str]:
+    """How many tests of each suite passed, failed and were skipped."""
+    suites: dict[str, Counter[str]] = {}
+    for name, result in found.items():
+        suites.setdefault(name.split(".")[0], Counter())[result.status] += 1
+    return [
+        f"{suite}: " + ", ".join(f"{counts[status]} {status}" for status in ("pass", "fail", "skip"))
+        for suite, counts in sorted(suites.items())
+    ]
 
 
 def mtr(root: Path, work: Path, log: Path, *arguments: str) -> str:
@@ -154,6 +179,20 @@ def record(root: Path, work: Path) -> None:
     done.touch()
 
 
+def on_innodb(root: Path, work: Path, group: str, failed: list[str]) -> dict[str, Result]:
+    """What InnoDB gives in tests that failed on FIRN, by the names that they have there."""
+    log = work / f"{group}-innodb.log"
+    if group == "storage_engine" or not failed:
+        return {}  # The expected output is InnoDB's own.
+    tests = {name.split(" ")[0] for name in failed}
+    if group == "engines":
+        engine = "--combination=--default-storage-engine="
+        report = mtr(root, work, log, *ENGINES, engine + "InnoDB", *sorted(tests))
+        return {name.replace("engine=InnoDB", "engine=FIRN"): result for name, result in results(report).items()}
+    found = results(mtr(root, work, log, *sorted(name.replace("_firn.", ".") for name in tests)))
+    return {name.replace(".", "_firn.", 1): result for name, result in found.items()}
+
+
 def main() -> None:
     """See the head of this file."""
     parser = argparse.ArgumentParser()
@@ -171,13 +210,15 @@ def main() -> None:
             record(arguments.root, arguments.work)
         log = arguments.work / f"{group}.log"
         found = results(mtr(arguments.root, arguments.work, log, *GROUPS[group]))
-        statuses = [result.status for result in found.values()]
-        counts = ", ".join(f"{statuses.count(s)} {s}" for s in ("pass", "fail", "skip"))
-        print(f"{group}: {counts} ({log})", flush=True)
+        failed = [name for name, result in found.items() if result.status == "fail"]
+        innodb = on_innodb(arguments.root, arguments.work, group, failed)
+        both = sum(fails(innodb.get(name)) for name in failed)
+        print(f"{group}: {both} tests fail on both engines ({log})", flush=True)
+        print("".join(f"  {line}\n" for line in by_suite(found)), end="", flush=True)
         path = HERE / "expected" / f"{group}.txt"
         expected = Expected.read(path)
         if arguments.update:
-            expected.updated(found).write(path)
+            expected.updated(found, innodb).write(path)
         else:
             differences = expected.differences(found)
             bad |= bool(differences)

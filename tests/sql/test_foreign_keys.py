@@ -346,6 +346,18 @@ SCENARIOS = {
         """,
         {1451},
     ),
+    "names_given_again": (
+        """
+        CREATE TABLE p (id INT PRIMARY KEY, b INT)
+        CREATE TABLE c (a INT, b INT, CONSTRAINT k FOREIGN KEY (a) REFERENCES p (id), CONSTRAINT k FOREIGN KEY (a) REFERENCES p (b))
+        CREATE TABLE c (a INT, b INT, KEY (a), KEY (b), CONSTRAINT k FOREIGN KEY (a) REFERENCES p (id))
+        ALTER TABLE c ADD CONSTRAINT k FOREIGN KEY (b) REFERENCES p (id)
+        SET foreign_key_checks=0
+        ALTER TABLE c ADD CONSTRAINT k FOREIGN KEY (b) REFERENCES p (id)
+        SHOW CREATE TABLE c
+        """,
+        {1005, 1826},
+    ),
     "blobs_and_hidden_keys": (
         """
         CREATE TABLE p (a VARBINARY(20), KEY (a))

@@ -1,4 +1,7 @@
-"""HANDLER … READ moves from where it is, also after a key that no row has, as on InnoDB."""
+"""HANDLER … READ moves from where it is, as on InnoDB.
+
+This includes a key that no row has, and moves past either end.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +26,12 @@ def _answer(session: pymysql.Connection[Any], sql: str) -> Any:
 
 
 @pytest.mark.parametrize("index", ["`PRIMARY`", "a", "u"])
-def test_moves_after_a_missing_key_agree_with_innodb(
-    server: Server, index: str, seed: int
-) -> None:
+def test_moves_after_a_missing_key_agree_with_innodb(server: Server, index: str, seed: int) -> None:
     rng = Random(f"{seed} {index}")
     sessions = []
     for engine in ENGINES:
-        server.query(f"CREATE OR REPLACE DATABASE moves_{engine}")
-        session = server.connect(f"moves_{engine}")
+        server.query(f"CREATE OR REPLACE DATABASE moves_{engine[:2]}")
+        session = server.connect(f"moves_{engine[:2]}")
         for sql in (
             f"CREATE TABLE t (id INT PRIMARY KEY, a INT, u INT UNIQUE, KEY (a)) ENGINE={engine}",
             "INSERT INTO t SELECT 10 * seq, 10 * (seq DIV 2), 10 * seq FROM mysql.seq_1_to_20",
@@ -40,10 +41,9 @@ def test_moves_after_a_missing_key_agree_with_innodb(
         sessions.append(session)
     history = []
     missed_then_moved = 0
-    ended = missed = False
+    missed = False
     for _ in range(MOVES):
-        # Where a move past either end leaves the position is not compared: applications seek anew.
-        seeks = ended or not history or rng.random() < 0.5
+        seeks = not history or rng.random() < 0.4
         if seeks:
             key = rng.choice([rng.randrange(-5, 230), 10 * rng.randrange(0, 22)])
             how = rng.choice([f"= ({key})", f">= ({key})", f"> ({key})", f"= ({key})", "FIRST"])
@@ -54,6 +54,5 @@ def test_moves_after_a_missing_key_agree_with_innodb(
         history.append(sql)
         expected, found = (_answer(session, sql) for session in sessions)
         assert found == expected, history[-4:]
-        missed = seeks and not found
-        ended = not seeks and not found
+        missed = not found
     assert missed_then_moved > 10

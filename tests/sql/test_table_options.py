@@ -257,3 +257,13 @@ def test_a_sequence_leaves_no_notes(connection: pymysql.Connection[Any]) -> None
     """The server gives each sequence MIN_ROWS and MAX_ROWS, which nobody has asked for."""
     assert _notes(connection, "CREATE OR REPLACE SEQUENCE noted ENGINE=FIRN") == []
     _rows(connection, "DROP SEQUENCE noted")
+
+
+def test_a_table_of_aria_leaves_no_notes(connection: pymysql.Connection[Any]) -> None:
+    """Some of the server's own tables are of Aria, with options that only Aria knows."""
+    options = "ENGINE=Aria PAGE_CHECKSUM=1 TRANSACTIONAL=0"
+    _rows(connection, f"CREATE OR REPLACE TABLE aria (id INT PRIMARY KEY) {options}")
+    assert _notes(connection, "ALTER TABLE aria ENGINE=FIRN") == []
+    noted = _notes(connection, "ALTER TABLE aria PAGE_CHECKSUM=0 TRANSACTIONAL=0")
+    assert {name for _, name in noted} == {"PAGE_CHECKSUM", "TRANSACTIONAL"}
+    _rows(connection, "DROP TABLE aria")

@@ -154,7 +154,8 @@ fn get_one(session: &mut Session<'_>, random: &mut Random, rows: u64) -> Result<
 }
 
 /// Measures point reads within one statement. With `short`, a new statement begins after each
-/// thousand reads, so that none reads at an old snapshot.
+/// thousand reads. Without it, the snapshot grows old if another thread writes, and each read
+/// passes over more versions.
 fn gets(session: &mut Session<'_>, rows: u64, round: u64, short: bool) -> Result<Cost> {
     let mut random = Random::new(round);
     session.begin()?;

@@ -19,7 +19,8 @@ use firn_capi::session::{
     firn_begin_statement, firn_commit, firn_isolation, firn_session, firn_session_free,
     firn_session_new,
 };
-use firn_capi::table::{firn_optimize_table, firn_table, firn_table_close, firn_table_open};
+use firn_capi::table::{firn_table, firn_table_close, firn_table_open};
+use firn_capi::table_maintenance::firn_optimize_table;
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::mem::zeroed;
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! Keys, values and distributions. All that a run writes and reads follows from seeds.
+//! Keys, values and distributions of keys. They are computed from seeds, so that each engine writes
+//! and reads the same entries in the same order.
 
 /// Bytes of a key.
 pub const KEY_LEN: usize = 16;

@@ -19,7 +19,8 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-/// State of an engine's main database, which decides what lines can use it.
+/// State of an engine's main database: the one that most lines of a run use, one after the other.
+/// Before a line that needs it loaded or compacted, the run loads or compacts it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd)]
 enum DatabaseState {
     Missing,

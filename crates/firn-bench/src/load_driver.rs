@@ -13,7 +13,7 @@ const PROGRESS_EVERY: Duration = Duration::from_secs(10);
 /// left to do.
 pub type Call<'a> = Box<dyn FnMut(&mut dyn Session) -> Result<u64> + Send + 'a>;
 
-/// Makes the call of a thread from the thread's number in its group.
+/// Makes the call that a thread repeats. The argument is the thread's number in its group.
 pub type Calls<'c, 'a> = &'c (dyn Fn(usize) -> Call<'a> + Sync);
 
 /// Threads that repeat the same kind of call.
@@ -29,7 +29,7 @@ pub struct ThreadGroup<'c, 'a> {
 /// The end of a measurement.
 #[derive(Debug, Clone, Copy)]
 pub enum Until {
-    /// Each thread's call has returned that nothing is left.
+    /// The measurement ends when the call of every thread has returned 0.
     Done,
     /// A time has passed, of which the first part is not counted.
     Time {

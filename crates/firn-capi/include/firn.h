@@ -589,121 +589,6 @@ typedef struct firn_foreign_key_info {
   bool parent_follows;
 } firn_foreign_key_info;
 
-// What is stored of an index.
-typedef struct firn_index_detail {
-  // `database/table`.
-  const char *table_name;
-  // Name of the index.
-  const char *index_name;
-  // Its id.
-  uint64_t id;
-  // Whether rows may not agree in all its parts.
-  bool unique;
-  // Whether it holds the rows.
-  bool clustered;
-  // Number of declared parts; 0 for a hidden key.
-  uint64_t parts;
-  // Entries, deletions and old versions included.
-  uint64_t entries;
-  // Deletions.
-  uint64_t deletes;
-  // The part of the entries that is in memtables.
-  uint64_t entries_in_memory;
-  // Bytes before compression.
-  uint64_t raw_bytes;
-  // Bytes in files.
-  uint64_t stored_bytes;
-} firn_index_detail;
-
-// A table file.
-typedef struct firn_file_info {
-  // Name in the directory of the database.
-  const char *name;
-  // Its level.
-  uint64_t level;
-  // Position of its run in the level, 0 for the newest.
-  uint64_t run;
-  // Stored bytes.
-  uint64_t size;
-  // Entries, deletions and old versions included.
-  uint64_t entries;
-  // Deletions.
-  uint64_t deletes;
-  // Entries that a newer one of the same file hides.
-  uint64_t superseded;
-  // Bytes before compression.
-  uint64_t raw_bytes;
-  // Number of indexes with entries in the file.
-  uint64_t indexes;
-  // Smallest seqno.
-  uint64_t min_seqno;
-  // Largest seqno.
-  uint64_t max_seqno;
-  // Smallest key in words.
-  const char *smallest;
-  // Largest key in words.
-  const char *largest;
-} firn_file_info;
-
-// A flush or compaction that has ended.
-typedef struct firn_job_info {
-  // Number since the database was opened.
-  uint64_t number;
-  // `flush`, `compact`, `move` or `drop`.
-  const char *kind;
-  // The reason for which it was picked; empty for a flush.
-  const char *reason;
-  // Newest level of its inputs; -1 for a memtable.
-  int64_t from_level;
-  // Level of its output.
-  uint64_t to_level;
-  // Files read, moved or dropped.
-  uint64_t files_in;
-  // Files written.
-  uint64_t files_out;
-  // Stored bytes read.
-  uint64_t read_bytes;
-  // Stored bytes written.
-  uint64_t written_bytes;
-  // The part of them that was copied in whole blocks.
-  uint64_t reused_bytes;
-  // Entries read.
-  uint64_t entries_in;
-  // Entries written.
-  uint64_t entries_out;
-  // When it began, microseconds since 1970.
-  uint64_t begun_us;
-  // How long it took, microseconds.
-  uint64_t took_us;
-  // The error with which it ended, or NULL.
-  const char *error;
-} firn_job_info;
-
-// A named pair of numbers: a reason for delays with their number and microseconds, or a user of
-// memory with its bytes and their limit.
-typedef struct firn_named_pair {
-  // Name.
-  const char *name;
-  // Number of delays, or bytes.
-  uint64_t first;
-  // Microseconds, or the limit in bytes; 0 for no limit.
-  uint64_t second;
-} firn_named_pair;
-
-// What a thread has read since it began.
-typedef struct firn_reads {
-  // Blocks looked up, in the block cache or in a file.
-  uint64_t blocks;
-  // Reads of files.
-  uint64_t file_reads;
-  // Time of these reads, microseconds.
-  uint64_t file_read_us;
-  // Reads of files that were requested ahead.
-  uint64_t prefetched;
-  // Entries passed over: old versions, deletions, and entries that are too new.
-  uint64_t passed_over;
-} firn_reads;
-
 // Statistics of a table.
 typedef struct firn_table_stats {
   // Estimated number of rows.
@@ -843,6 +728,121 @@ typedef struct firn_level_info {
   uint64_t target_bytes;
 } firn_level_info;
 
+// Stored entries and bytes of one index.
+typedef struct firn_index_detail {
+  // `database/table`.
+  const char *table_name;
+  // Name of the index.
+  const char *index_name;
+  // Its id.
+  uint64_t id;
+  // Whether rows may not agree in all its parts.
+  bool unique;
+  // Whether it holds the rows.
+  bool clustered;
+  // Number of declared parts; 0 for a hidden key.
+  uint64_t parts;
+  // Entries, deletions and old versions included.
+  uint64_t entries;
+  // Deletions.
+  uint64_t deletes;
+  // The part of the entries that is in memtables.
+  uint64_t entries_in_memory;
+  // Bytes before compression.
+  uint64_t raw_bytes;
+  // Bytes in files.
+  uint64_t stored_bytes;
+} firn_index_detail;
+
+// A table file.
+typedef struct firn_file_info {
+  // Name in the directory of the database.
+  const char *name;
+  // Its level.
+  uint64_t level;
+  // Position of its run in the level, 0 for the newest.
+  uint64_t run;
+  // Stored bytes.
+  uint64_t size;
+  // Entries, deletions and old versions included.
+  uint64_t entries;
+  // Deletions.
+  uint64_t deletes;
+  // Entries that a newer one of the same file hides.
+  uint64_t superseded;
+  // Bytes before compression.
+  uint64_t raw_bytes;
+  // Number of indexes with entries in the file.
+  uint64_t indexes;
+  // Smallest seqno.
+  uint64_t min_seqno;
+  // Largest seqno.
+  uint64_t max_seqno;
+  // Smallest key in words.
+  const char *smallest;
+  // Largest key in words.
+  const char *largest;
+} firn_file_info;
+
+// A flush or compaction that has ended.
+typedef struct firn_job_info {
+  // Number since the database was opened.
+  uint64_t number;
+  // `flush`, `compact`, `move` or `drop`.
+  const char *kind;
+  // The reason for which it was picked; empty for a flush.
+  const char *reason;
+  // Newest level of its inputs; -1 for a memtable.
+  int64_t from_level;
+  // Level of its output.
+  uint64_t to_level;
+  // Files read, moved or dropped.
+  uint64_t files_in;
+  // Files written.
+  uint64_t files_out;
+  // Stored bytes read.
+  uint64_t read_bytes;
+  // Stored bytes written.
+  uint64_t written_bytes;
+  // The part of them that was copied in whole blocks.
+  uint64_t reused_bytes;
+  // Entries read.
+  uint64_t entries_in;
+  // Entries written.
+  uint64_t entries_out;
+  // When it began, microseconds since 1970.
+  uint64_t begun_us;
+  // How long it took, microseconds.
+  uint64_t took_us;
+  // The error with which it ended, or NULL.
+  const char *error;
+} firn_job_info;
+
+// A named pair of numbers: a reason for delays with their number and microseconds, or a user of
+// memory with its bytes and their limit.
+typedef struct firn_named_pair {
+  // Name.
+  const char *name;
+  // Number of delays, or bytes.
+  uint64_t first;
+  // Microseconds, or the limit in bytes; 0 for no limit.
+  uint64_t second;
+} firn_named_pair;
+
+// Reads of one thread since it began.
+typedef struct firn_reads {
+  // Blocks looked up, in the block cache or in a file.
+  uint64_t blocks;
+  // Reads of files.
+  uint64_t file_reads;
+  // Time of these reads, microseconds.
+  uint64_t file_read_us;
+  // Reads of files that were requested ahead.
+  uint64_t prefetched;
+  // Entries passed over: old versions, deletions, and entries that are too new.
+  uint64_t passed_over;
+} firn_reads;
+
 // An open transaction of a session.
 typedef struct firn_trx_info {
   // Names the transaction while it is open.
@@ -937,6 +937,41 @@ typedef struct firn_deadlock_info {
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
+
+// Reserves `count` values of the series `offset + k * increment`. `first` is set to the first
+// value, `reserved` to the number of values. `FIRN_AUTOINC_EXHAUSTED` if no value is left.
+//
+// # Safety
+// The table is live, the pointers may be written.
+enum firn_status firn_autoinc_reserve(const struct firn_table *table,
+                                      uint64_t offset,
+                                      uint64_t increment,
+                                      uint64_t count,
+                                      uint64_t *first,
+                                      uint64_t *reserved);
+
+// Notes that a row with the AUTO_INCREMENT value `used` was written: later values are larger, also
+// after a restart.
+//
+// # Safety
+// The handles are live, the session is this thread's.
+void firn_autoinc_raise(struct firn_session *session,
+                        const struct firn_table *table,
+                        uint64_t used);
+
+// The smallest AUTO_INCREMENT value that the next row can get; 0 if `table` is NULL.
+//
+// # Safety
+// The table is live.
+uint64_t firn_autoinc_next_value(const struct firn_table *table);
+
+// Makes `next` the next AUTO_INCREMENT value, or the value after `largest` if that is greater.
+// `largest` is the largest value in any row. Durable on return. Nobody may write to the table
+// meanwhile.
+//
+// # Safety
+// The table is live.
+enum firn_status firn_autoinc_set(const struct firn_table *table, uint64_t next, uint64_t largest);
 
 // Inserts a row into the target of a copying ALTER: nobody else sees the table until
 // `firn_bulk_end`. `flags` are `FIRN_BULK_ONE_BY_ONE`, `FIRN_WRITE_NO_UNIQUE_SECONDARY_CHECK` and
@@ -1439,51 +1474,6 @@ enum firn_status firn_index_change_commit(const struct firn_db *db,
 // `change` is NULL or from `firn_index_change_new`, and not used afterwards.
 void firn_index_change_free(struct firn_index_change *change);
 
-// Calls `each` for every index of every table.
-//
-// # Safety
-// `db` is open; `each` calls no function of the core.
-enum firn_status firn_list_index_details(const struct firn_db *db,
-                                         void (*each)(void *context,
-                                                      const struct firn_index_detail *info),
-                                         void *context);
-
-// Calls `each` for every table file.
-//
-// # Safety
-// `db` is open; `each` calls no function of the core.
-enum firn_status firn_list_files(const struct firn_db *db,
-                                 void (*each)(void *context, const struct firn_file_info *info),
-                                 void *context);
-
-// Calls `each` for the last 200 flushes and compactions, oldest first.
-//
-// # Safety
-// `db` is open; `each` calls no function of the core.
-enum firn_status firn_list_jobs(const struct firn_db *db,
-                                void (*each)(void *context, const struct firn_job_info *info),
-                                void *context);
-
-// Calls `each` for every reason for which writers are delayed.
-//
-// # Safety
-// `db` is open; `each` calls no function of the core.
-enum firn_status firn_list_stalls(const struct firn_db *db,
-                                  void (*each)(void *context, const struct firn_named_pair *info),
-                                  void *context);
-
-// Calls `each` for every user of memory, and for `total`.
-//
-// # Safety
-// `db` is open; `each` calls no function of the core.
-enum firn_status firn_list_memory(const struct firn_db *db,
-                                  void (*each)(void *context, const struct firn_named_pair *info),
-                                  void *context);
-
-// What the calling thread has read so far. The difference of two answers is what the calls between
-// them have read.
-struct firn_reads firn_thread_reads(void);
-
 // Inserts a row. `FIRN_DUPLICATE` means that a unique index has the key already: `dup_index` is
 // set to the number of the first such index, in ascending order, and nothing of the row is
 // written. `ref_out` (may be NULL) gets the eight bytes of a hidden key.
@@ -1568,6 +1558,14 @@ enum firn_status firn_begin_statement(struct firn_session *session,
                                       enum firn_isolation isolation,
                                       uint64_t lock_timeout_us,
                                       bool autocommit);
+
+// The session's statement will change or lock rows of the table. Call it for each such table
+// before the statement reads, so that all its reads of optimistic tables show the same state.
+//
+// # Safety
+// The handles are live, and the session belongs to this thread.
+enum firn_status firn_table_expect_changes(const struct firn_table *table,
+                                           struct firn_session *session);
 
 // Makes the session's transactions lock rows of optimistic tables, too, and wait for each other:
 // for a session that applies the changes of another server, in their order.
@@ -1656,6 +1654,14 @@ enum firn_status firn_savepoint(struct firn_session *session, uint64_t *mark);
 // `session` is a live session of this thread.
 enum firn_status firn_rollback_to_savepoint(struct firn_session *session, uint64_t mark);
 
+// Whether DDL on a table that the transaction has used could harm it after a rollback to a
+// savepoint: it has written, holds locks that such a rollback keeps, or validates its reads when
+// it commits.
+//
+// # Safety
+// `session` is a live session of this thread.
+bool firn_depends_on_tables(const struct firn_session *session);
+
 // Ends a lock wait of the session, or else makes its next one fail. May be called from any thread.
 //
 // # Safety
@@ -1732,6 +1738,51 @@ enum firn_status firn_list_levels(const struct firn_db *db,
                                   void (*each)(void *context, const struct firn_level_info *info),
                                   void *context);
 
+// Calls `each` for every index of every table.
+//
+// # Safety
+// `db` is open; `each` calls no function of the core.
+enum firn_status firn_list_index_details(const struct firn_db *db,
+                                         void (*each)(void *context,
+                                                      const struct firn_index_detail *info),
+                                         void *context);
+
+// Calls `each` for every table file.
+//
+// # Safety
+// `db` is open; `each` calls no function of the core.
+enum firn_status firn_list_files(const struct firn_db *db,
+                                 void (*each)(void *context, const struct firn_file_info *info),
+                                 void *context);
+
+// Calls `each` for the last 200 flushes and compactions, oldest first.
+//
+// # Safety
+// `db` is open; `each` calls no function of the core.
+enum firn_status firn_list_jobs(const struct firn_db *db,
+                                void (*each)(void *context, const struct firn_job_info *info),
+                                void *context);
+
+// Calls `each` for every reason for which writers are delayed.
+//
+// # Safety
+// `db` is open; `each` calls no function of the core.
+enum firn_status firn_list_stalls(const struct firn_db *db,
+                                  void (*each)(void *context, const struct firn_named_pair *info),
+                                  void *context);
+
+// Calls `each` for every user of memory, and for `total`.
+//
+// # Safety
+// `db` is open; `each` calls no function of the core.
+enum firn_status firn_list_memory(const struct firn_db *db,
+                                  void (*each)(void *context, const struct firn_named_pair *info),
+                                  void *context);
+
+// Returns the reads of the calling thread since it began. The difference of two answers is the
+// reads of the calls between them.
+struct firn_reads firn_thread_reads(void);
+
 // Opens a table, which the server defines as `definition`. `FIRN_DEFINITION_DIFFERS`, with the
 // remedy in words, if the rows or keys of the table are stored by another definition.
 //
@@ -1762,55 +1813,12 @@ const char *firn_table_warning(const struct firn_table *table);
 // The table is live.
 bool firn_table_is_optimistic(const struct firn_table *table);
 
-// The session's statement will change or lock rows of the table. Call it for each such table
-// before the statement reads, so that all its reads of optimistic tables show the same state.
-//
-// # Safety
-// The handles are live, and the session belongs to this thread.
-enum firn_status firn_table_expect_changes(const struct firn_table *table,
-                                           struct firn_session *session);
-
 // Closes a table.
 //
 // # Safety
 // `table` is NULL or from `firn_table_open`, and not used afterwards. Its open cursors may still
 // be used.
 void firn_table_close(struct firn_table *table);
-
-// Reserves `count` values of the series `offset + k * increment`. `first` is set to the first
-// value, `reserved` to the number of values. `FIRN_AUTOINC_EXHAUSTED` if no value is left.
-//
-// # Safety
-// The table is live, the pointers may be written.
-enum firn_status firn_autoinc_reserve(const struct firn_table *table,
-                                      uint64_t offset,
-                                      uint64_t increment,
-                                      uint64_t count,
-                                      uint64_t *first,
-                                      uint64_t *reserved);
-
-// Notes that a row with the AUTO_INCREMENT value `used` was written: later values are larger, also
-// after a restart.
-//
-// # Safety
-// The handles are live, the session is this thread's.
-void firn_autoinc_raise(struct firn_session *session,
-                        const struct firn_table *table,
-                        uint64_t used);
-
-// The smallest AUTO_INCREMENT value that the next row can get; 0 if `table` is NULL.
-//
-// # Safety
-// The table is live.
-uint64_t firn_autoinc_next_value(const struct firn_table *table);
-
-// Makes `next` the next AUTO_INCREMENT value, or the value after `largest` if that is greater.
-// `largest` is the largest value in any row. Durable on return. Nobody may write to the table
-// meanwhile.
-//
-// # Safety
-// The table is live.
-enum firn_status firn_autoinc_set(const struct firn_table *table, uint64_t next, uint64_t largest);
 
 // Refuses to let the caller copy a table that a prepared transaction has changed: the copy would
 // lack these changes if the transaction commits later. `FIRN_LOCK_TIMEOUT` if there is such a

@@ -5,13 +5,14 @@
 //! rows take no locks. They become visible together, to all snapshots taken after the end.
 
 use crate::error::{firn_status, guard};
+use crate::progress::{firn_progress, reporter};
 use crate::row_writes::{
     FIRN_WRITE_NO_FOREIGN_KEYS, FIRN_WRITE_NO_UNIQUE_SECONDARY_CHECK, inserted, outcome, record_of,
     with_scratch,
 };
 use crate::session::{bulk_position, firn_session, session_mut};
 use crate::table::firn_table;
-use firn::base::{Error, ErrorKind};
+use firn::base::Error;
 use firn::table::{BulkLoad, WriteFlags};
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -86,10 +87,6 @@ fn load_of<'a>(
     Ok(&mut session.bulks[at])
 }
 
-/// Reports the progress of a long call: `done` of `total`, in any unit. If it returns true, the
-/// call ends with an error.
-pub type firn_progress = unsafe extern "C" fn(context: *mut c_void, done: u64, total: u64) -> bool;
-
 /// Ends a load: all its rows are durable, and visible to snapshots from now on. After an error,
 /// which includes `FIRN_DUPLICATE` with `dup_index`, call `firn_bulk_abort`.
 ///
@@ -110,16 +107,9 @@ pub unsafe extern "C" fn firn_bulk_end(
         let Some(at) = bulk_position(session, table) else {
             return Ok(());
         };
-        let written = session.bulks[at].finish(&mut |done, total| {
-            // SAFETY: callback and context are the host's and stay valid during the call.
-            match unsafe { progress(context, done, total) } {
-                true => Err(Error::new(
-                    ErrorKind::Interrupted,
-                    "the load was interrupted",
-                )),
-                false => Ok(()),
-            }
-        })?;
+        // SAFETY: callback and context are the host's and stay valid during the call.
+        let mut report = unsafe { reporter(progress, context, "the load was interrupted") };
+        let written = session.bulks[at].finish(&mut report)?;
         // SAFETY: the out pointer is valid for writes, and only this call refers to its target.
         unsafe { outcome(written, dup_index) }?;
         session.bulks.swap_remove(at);

@@ -2,8 +2,9 @@
 //! of a definition.
 
 use crate::database::firn_db;
+use crate::ddl_session::ddl_session;
 use crate::error::{firn_status, guard};
-use crate::foreign_keys::{ddl_session, firn_foreign_key_request, foreign_key_request};
+use crate::foreign_keys::{firn_foreign_key_request, foreign_key_request};
 use crate::pointers::{borrow_bytes, name};
 use crate::schema::{firn_table_def, table_schema};
 use crate::session::{firn_session, session_mut};

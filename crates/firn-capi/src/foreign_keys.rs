@@ -4,12 +4,10 @@ use crate::database::firn_db;
 use crate::error::{CallOutcome, firn_status, guard, guard_value};
 use crate::index_change::firn_index_change;
 use crate::pointers::{c_str, name};
-use crate::session::{firn_session, session_mut};
 use crate::table::firn_table;
 use firn::base::Error;
 use firn::catalog::{
-    DdlSession, ForeignKey, ForeignKeyColumn, ForeignKeyRequest, NewForeignKey, ReferentialAction,
-    TableEntry,
+    ForeignKey, ForeignKeyColumn, ForeignKeyRequest, NewForeignKey, ReferentialAction, TableEntry,
 };
 use std::ffi::{CString, c_char, c_void};
 
@@ -178,25 +176,6 @@ pub(crate) unsafe fn foreign_key_request(
             checks: request.checks,
             strict: request.strict,
         })
-    }
-}
-
-/// The session of a DDL statement: its locks wait as those of `session`. Without a session they do
-/// not wait.
-///
-/// # Safety
-/// `session` is NULL or a live session of this thread.
-pub(crate) unsafe fn ddl_session<'a>(
-    session: *mut firn_session,
-    checks: bool,
-    lock_timeout_us: u64,
-) -> DdlSession<'a> {
-    // SAFETY: NULL, or a live session that only this thread uses.
-    let session = unsafe { session_mut(session) }.ok();
-    DdlSession {
-        checks,
-        owner: session.map(|session| &**session.transaction.owner()),
-        lock_timeout_us,
     }
 }
 

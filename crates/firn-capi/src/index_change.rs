@@ -1,14 +1,14 @@
 //! Changes the indexes of a table in place.
 
-use crate::bulk_load::firn_progress;
 use crate::database::firn_db;
+use crate::ddl_session::ddl_session;
 use crate::error::{firn_status, guard, guard_value};
-use crate::foreign_keys::ddl_session;
 use crate::pointers::{borrow_bytes, boxed, unbox};
+use crate::progress::{firn_progress, reporter};
 use crate::schema::{FIRN_NONE, firn_table_def, table_schema};
 use crate::session::{firn_session, session_mut};
 use crate::table::firn_table;
-use firn::base::{Error, ErrorKind};
+use firn::base::Error;
 use firn::table::{IndexBuild, WriteOutcome};
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -91,16 +91,8 @@ pub unsafe extern "C" fn firn_index_change_fill(
         }
         // SAFETY: the buffer has the table's record length and stays valid during the call.
         let record = unsafe { std::slice::from_raw_parts_mut(record, record_len) };
-        let mut report = |done, total| {
-            // SAFETY: callback and context are the host's and stay valid during the call.
-            match unsafe { progress(context, done, total) } {
-                true => Err(Error::new(
-                    ErrorKind::Interrupted,
-                    "the change was interrupted",
-                )),
-                false => Ok(()),
-            }
-        };
+        // SAFETY: callback and context are the host's and stay valid during the call.
+        let mut report = unsafe { reporter(progress, context, "the change was interrupted") };
         let owner = Arc::clone(session.transaction.owner());
         let blobs = &mut session.duplicate_blobs;
         match change.build.fill(&owner, &mut report, record, blobs)? {

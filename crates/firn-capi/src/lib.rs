@@ -5,20 +5,24 @@
 
 #![allow(non_camel_case_types)]
 
+pub mod autoincrement;
 pub mod bulk_load;
 pub mod cursor;
 pub mod cursor_reads;
 pub mod database;
 pub mod ddl;
+mod ddl_session;
 pub mod error;
 pub mod foreign_keys;
 pub mod host_callbacks;
 pub mod index_change;
 mod pointers;
-pub mod reports;
+pub mod progress;
 pub mod row_writes;
 pub mod schema;
 pub mod session;
 pub mod statistics;
+pub mod storage_reports;
 pub mod table;
-pub mod transactions;
+pub mod table_maintenance;
+pub mod transaction_reports;

@@ -196,6 +196,25 @@ pub unsafe extern "C" fn firn_begin_statement(
     })
 }
 
+/// The session's statement will change or lock rows of the table. Call it for each such table
+/// before the statement reads, so that all its reads of optimistic tables show the same state.
+///
+/// # Safety
+/// The handles are live, and the session belongs to this thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_table_expect_changes(
+    table: *const firn_table,
+    session: *mut firn_session,
+) -> firn_status {
+    guard(|| {
+        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
+        // is unique.
+        let (session, table) = unsafe { (session_mut(session)?, firn_table::get(table)?) };
+        table.expect_changes(&mut session.transaction);
+        Ok(())
+    })
+}
+
 /// Makes the session's transactions lock rows of optimistic tables, too, and wait for each other:
 /// for a session that applies the changes of another server, in their order.
 ///
@@ -439,6 +458,23 @@ pub unsafe extern "C" fn firn_rollback_to_savepoint(
             Ok(())
         })
     }
+}
+
+/// Whether DDL on a table that the transaction has used could harm it after a rollback to a
+/// savepoint: it has written, holds locks that such a rollback keeps, or validates its reads when
+/// it commits.
+///
+/// # Safety
+/// `session` is a live session of this thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_depends_on_tables(session: *const firn_session) -> bool {
+    // In doubt the host keeps its metadata locks.
+    guard_value(true, || {
+        // SAFETY: the session is live, and this thread alone uses it, so nobody changes it
+        // meanwhile.
+        let session = unsafe { &*session };
+        !session.bulks.is_empty() || session.transaction.depends_on_tables()
+    })
 }
 
 /// The position in `session.bulks` of the load into `table`.

@@ -14,7 +14,7 @@ mod catalog;
 mod client;
 mod foreign_key;
 mod plan;
-mod saved;
+mod saved_foreign_keys;
 mod steps;
 
 use crate::Outcome;
@@ -63,7 +63,7 @@ pub fn run(args: &Convert, out: &Output) -> Result<Outcome> {
     let schemas = catalog::schemas(&mut client, &args.schemas)?;
     let tables = catalog::tables(&mut client, &schemas)?;
     let in_force = catalog::foreign_keys(&mut client, &schemas)?;
-    let saved = saved::load(&mut client, &schemas)?;
+    let saved = saved_foreign_keys::load(&mut client, &schemas)?;
     let plan = Plan::new(tables, in_force, saved, args.from(), args.to());
     let report = match args.dry_run {
         true => would_do(&plan, args),

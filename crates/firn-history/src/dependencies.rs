@@ -139,7 +139,8 @@ impl Builder<'_> {
     fn add_transaction(&mut self, t: TxnIndex) {
         let txn = &self.history.txns[t];
         let (mut last, mut snapshot): (Option<usize>, Option<usize>) = (None, None);
-        // The snapshot's node comes from statements that left nothing, whose end does not bound it.
+        // Set while only statements without any effect have read at the snapshot. The snapshot may
+        // then be younger than their answers: see below.
         let mut open_end = false;
         for (o, op) in txn.ops.iter().enumerate() {
             let failed = op.status == StatementStatus::Failed;
@@ -151,8 +152,10 @@ impl Builder<'_> {
             let shared = consistent && txn.level != IsolationLevel::ReadCommitted;
             let vague = optimistic && undone && shared && (snapshot.is_none() || open_end);
             if vague {
-                // The statement may have taken the snapshot. If nothing of the transaction remains,
-                // the engine begins it anew, with another snapshot.
+                // A failed statement may have taken the snapshot of the transaction, or may not:
+                // if it leaves a transaction without locks and writes, the engine gives the
+                // snapshot up, and the next statement takes a new one. So the instant of the
+                // snapshot has no latest time yet.
                 if snapshot.is_none() {
                     let first = self.node(Instant::In(t, o), bounds);
                     self.bounds[first].hi = u64::MAX;
@@ -257,8 +260,8 @@ impl Builder<'_> {
         };
         let seen: HashSet<u64> = met.iter().map(|&(row, _)| row).collect();
         for (row, version) in met {
-            // At READ COMMITTED an own row hides the later versions of others: the transaction
-            // cannot commit then.
+            // At READ COMMITTED, a row that the transaction has written hides later versions by
+            // others, so the read proves no order. The commit of the transaction fails anyway.
             let hides = !committed && self.chains.has_touched(t, row, o);
             if let Some(version @ 1..) = version
                 && !hides
@@ -423,8 +426,9 @@ impl Builder<'_> {
         }
     }
 
-    /// Whether `t` may have missed what `writer` wrote because a failed sync had hidden that
-    /// commit: it had no answer, and the crash at the end of this life brought it back.
+    /// Whether transaction `t` may have missed the writes of `writer` although `writer` committed
+    /// before. After a failed sync the engine hides the commits that may not be durable. A hidden
+    /// commit gets no answer, and the next open of the database may find it in the log after all.
     fn may_be_hidden(&self, t: TxnIndex, writer: TxnIndex) -> bool {
         let (reader, writer) = (&self.history.txns[t], &self.history.txns[writer]);
         self.history.setup.hides_unsynced
@@ -514,7 +518,8 @@ impl Builder<'_> {
             true => chain.writer(latest + 1).filter(|&writer| writer != t),
             false => None,
         };
-        // What a hidden commit wrote is missed by scans before and after it.
+        // A commit that a failed sync has hidden proves no order: scans before and after it miss
+        // its writes.
         let next = next.filter(|&writer| !self.may_be_hidden(t, writer));
         // Leave out edges that the clock implies.
         if let Some(writer) = made
@@ -529,8 +534,9 @@ impl Builder<'_> {
             self.graph
                 .edge(meeting.node, self.ends[next], EdgeKind::RwRange, row);
         }
-        // Whole transactions depend on each other only if one of them takes the row out of the
-        // range, or puts it in.
+        // Between whole transactions there is a dependency only if one of them has moved the row
+        // out of the range, or moves it in later. Other versions of the row outside of the range
+        // do not concern the scan.
         let covered = |i: usize| chain.place(i).is_some_and(|place| scan.covers(row, place));
         let leaver = made.filter(|_| first > 0 && covered(first - 1));
         if let Some(leaver) = leaver {
@@ -545,8 +551,8 @@ impl Builder<'_> {
         if !meeting.locks || self.history.txns[t].level == IsolationLevel::ReadCommitted {
             return;
         }
-        // With gap locks, the transaction that later puts the row into the range waits for the end
-        // of this one.
+        // The scan has locked the gaps of its range. So a transaction that puts a row into the
+        // range waits until this one has ended.
         let end = self.ends[t];
         if let Some(comer) = comer
             && self.bounds[end].hi >= self.bounds[self.ends[comer]].lo

@@ -23,8 +23,10 @@ pub struct Setup {
     /// list, the amounts sum up to zero.
     #[serde(default)]
     pub balanced: Vec<u64>,
-    /// Lists in which list and position are a unique secondary key. Of one position the server
-    /// reads one row, although the snapshot's row and an own one may both have it.
+    /// Lists in which list and position are a unique secondary key. A read of a single position
+    /// returns one row, because the server stops at the first match of a unique key. Two rows can
+    /// have the position all the same: an old version in the snapshot, and a row that the
+    /// transaction has written itself.
     #[serde(default)]
     pub unique: Vec<u64>,
     /// Lists in optimistic tables. Below SERIALIZABLE, all statements read these lists as plain

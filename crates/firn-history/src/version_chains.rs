@@ -11,7 +11,7 @@
 //!
 //! The steps ([`Chains::of`]): find the statement of each element, decide the fate of each
 //! transaction, order the versions, add deletions. Then each row and statement is checked by itself
-//! (`checks`), and each transaction against its own writes (`own`).
+//! (`checks`), and each transaction against its own writes (`own_writes`).
 
 use crate::history::{
     Element, History, Op, Row, Scan, Statement, StatementStatus, Txn, TxnOutcome,
@@ -20,7 +20,7 @@ use crate::verdict::Verdict;
 use std::collections::{BTreeMap, HashMap};
 
 mod checks;
-mod own;
+mod own_writes;
 
 /// Position of a transaction in the history.
 pub(crate) type TxnIndex = usize;
@@ -64,8 +64,9 @@ pub(crate) struct Version {
 pub(crate) struct Chain {
     pub(crate) versions: Vec<Version>,
     pub(crate) deleted: Option<TxnIndex>,
-    /// Deletions and moves by transactions that a crash may have taken back: the life, and the time
-    /// of the request. A scan in this life that misses the row after that time proves nothing.
+    /// Deletions and moves of the row by transactions that a crash may have taken back, each with
+    /// the life of the database and the time of its request. A scan in that life may miss the row
+    /// after that time without being wrong: the deletion was visible until the crash.
     pub(crate) lost_exits: Vec<(u32, u64)>,
 }
 
@@ -268,10 +269,15 @@ impl<'a> Chains<'a> {
         self.touched.get(&(t, row)).is_some_and(|&first| first < o)
     }
 
-    /// Whether `row`, read from a snapshot, is the image of a row under an old primary key. That is
-    /// so if another transaction gave the row a new primary key after the snapshot, and this one
-    /// then wrote it under the new key: own writes do not cover the old key, so the snapshot shows
-    /// the row twice.
+    /// Whether `row`, as a plain read of transaction `t` returned it, is the old version of a row
+    /// whose primary key has changed. The server may then return the row twice, for example:
+    ///
+    /// 1. `t` takes its snapshot, in which the row has the primary key 1.
+    /// 2. Another transaction changes the key to 2 and commits.
+    /// 3. `t` updates the row, which it finds under the key 2.
+    ///
+    /// A plain read of `t` now returns its own version under 2 and the snapshot's version under 1,
+    /// since no write of `t` replaces the entry of key 1.
     fn is_under_old_key(&self, t: TxnIndex, o: usize, row: &Row) -> bool {
         let is_own = |element: &Element| self.origins.get(element).is_some_and(|at| at.txn == t);
         matches!(self.txn(t).ops[o].statement, Statement::Read { .. })
@@ -380,8 +386,8 @@ impl<'a> Chains<'a> {
         }
     }
 
-    /// Notes the rows that a commit of unknown outcome deleted or moved: it may have been visible
-    /// until a crash took it back.
+    /// Fills [`Chain::lost_exits`]: the deletions and moves by transactions whose commit had no
+    /// answer. Such a commit may have been visible until a crash took it back.
     fn add_lost_exits(&mut self) {
         for (t, _, op) in self.ops() {
             let txn = self.txn(t);

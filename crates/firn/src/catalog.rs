@@ -2,7 +2,9 @@
 
 mod catalog_state;
 mod counters;
+mod ddl_session;
 pub mod foreign_key;
+mod foreign_key_ddl;
 mod foreign_key_definition;
 mod index_change;
 mod index_owners;
@@ -12,7 +14,6 @@ mod metadata_locks;
 mod object_image;
 mod prefix_extractors;
 mod references;
-mod referencing_ddl;
 pub mod schema;
 mod server_objects;
 mod table_entry;
@@ -20,13 +21,13 @@ mod tables;
 
 pub use catalog_state::CatalogState;
 pub use counters::{Counter, Counters, INDEX_IDS, autoincrement_counter, hidden_row_counter};
+pub use ddl_session::{DdlSession, TableRename};
 pub use foreign_key::{ForeignKey, ForeignKeyColumn, ReferentialAction};
 pub use foreign_key_definition::{ForeignKeyRequest, NewForeignKey};
 pub use index_change::{IndexChange, IndexOrigin};
 pub use key_description::KeyDescription;
 pub use metadata_locks::MetadataLocks;
 pub use object_image::{ObjectImage, ServerObjectKind};
-pub use referencing_ddl::{DdlSession, TableRename};
 pub use schema::{
     CollationSchema, Collations, ColumnSchema, Difference, IndexPart, IndexSchema, PartSchema,
     TableLocking, TableSchema,

@@ -3,6 +3,7 @@
 mod background;
 mod bounded_log;
 mod checkpoint;
+mod engine_status;
 mod ephemeral;
 mod in_doubt;
 mod log_archive;
@@ -10,17 +11,16 @@ mod read_only;
 mod recover_prepared;
 mod recovery;
 mod repair;
-mod reports;
-mod status;
-mod transactions;
+mod storage_reports;
+mod transaction_reports;
 
 pub use background::{BlobReport, JobReport, MemoryReport};
+pub use engine_status::{Condition, IndexReport, LevelReport, Metrics};
 pub use in_doubt::ServerStart;
 pub use read_only::{BlobFileReport, BlobFilesReport, ReadOnlyDb, ReadOnlyLog, ReadOnlyTree};
 pub use repair::{Repaired, repair};
-pub use reports::{FileReport, IndexDetail, StallReport};
-pub use status::{Condition, IndexReport, LevelReport, Metrics};
-pub use transactions::SnapshotAge;
+pub use storage_reports::{FileReport, IndexDetail, StallReport};
+pub use transaction_reports::SnapshotAge;
 
 use crate::backup::{Archiver, ArchiverContext, RecoveryPoint, begin_archiving};
 use crate::base::event_listener::Severity;

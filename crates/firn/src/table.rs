@@ -21,8 +21,10 @@ mod repair_indexes;
 mod row_fetch;
 mod row_lock;
 mod row_prefetch;
+mod row_scratch;
 mod rows_per_key;
 mod statistics;
+mod write_options;
 mod write_rows;
 
 pub use blob_columns::PartialColumn;
@@ -33,10 +35,11 @@ pub use foreign_keys::check_foreign_keys;
 pub use index_build::IndexBuild;
 pub use read_mode::{LockWait, ReadMode};
 pub use repair_indexes::{IndexFix, IndexRepair, repair_indexes};
+pub use row_scratch::RowScratch;
 pub use statistics::{
     IndexSums, RangeEnd, TableSize, TableStatistics, estimated_rows, live_rows, out_of_line_bytes,
 };
-pub use write_rows::{RowScratch, WriteFlags, WriteOutcome};
+pub use write_options::{WriteFlags, WriteOutcome};
 
 use crate::base::row_count::RowCount;
 use crate::base::{Error, ErrorKind, IndexId, Result};

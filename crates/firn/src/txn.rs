@@ -2,12 +2,12 @@
 //! transactions.
 
 pub mod active_inserts;
+mod commit_by_xid;
 mod deadlock;
 mod hidden_rows;
 mod isolation;
 pub mod lock_table;
-pub mod prepared;
-mod prepared_ending;
+pub mod prepared_transactions;
 mod referenced_tables;
 mod row_count_deltas;
 pub mod snapshots;
@@ -25,7 +25,7 @@ pub use lock_table::{
     Deadlock, DeadlockMember, GapGrant, Granted, LockInfo, LockMemory, LockMode, LockOwner,
     LockStats, LockTable, WaitInfo, WaitObserver, WaitPolicy,
 };
-pub use prepared::{PreparedTransaction, PreparedTransactions};
+pub use prepared_transactions::{PreparedTransaction, PreparedTransactions};
 pub use referenced_tables::ReferencedTables;
 pub use snapshots::{Snapshot, SnapshotList};
 pub use statement_tables::StatementTables;

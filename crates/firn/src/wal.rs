@@ -6,12 +6,12 @@
 //! missing or damaged. `docs/formats/wal.md` describes the bytes, `docs/internals/wal.md` the
 //! reasons.
 
+mod commit_waiter;
 mod durable_prefix;
 pub mod frame;
 mod reader;
 mod record;
 mod segment;
-mod waiter;
 mod writer;
 
 pub use reader::{

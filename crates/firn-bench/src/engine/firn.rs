@@ -1,9 +1,10 @@
-//! Firn, one layer below the C ABI: sessions' transactions with raw keys and values.
+//! Firn without the C ABI and without tables: transactions with raw keys and values.
 //!
-//! A put is what an autocommit statement does but for the row lock, which the rivals do not take
-//! either: stall gate, private write set, batch, commit pipeline. A get begins a statement, pins a
-//! super version and reads at a fresh snapshot. Keys carry their index id in front, four bytes that
-//! the rivals do not store.
+//! A put takes the way of an autocommit statement: it passes the stall gate, fills a private write
+//! set, makes a batch of it and commits the batch through the pipeline. Only the row lock is left
+//! out, because the other engines take none. A get begins a statement, pins a super version and
+//! reads at a new snapshot. Each key begins with an index id, so it is four bytes longer than the
+//! keys of the other engines.
 
 use super::{Engine, Entry, Result, Session, Settings};
 use crate::data::{KEY_LEN, Key};
@@ -65,8 +66,9 @@ impl Engine for Firn {
         }))
     }
 
-    /// A commit from time to time keeps the tree from going to rest meanwhile. That would be more
-    /// work than the writes made necessary, and the rivals do no such work.
+    /// An idle database compacts the whole tree into its last level, although the writes of the
+    /// line did not make that necessary; the other engines do no such work. So a thread commits a
+    /// key of its own five times a second, and the database does not count as idle.
     fn pay(&self) -> Result<()> {
         self.db.flush()?;
         let done = AtomicBool::new(false);

@@ -115,8 +115,8 @@ pub fn run(config: &Config, name: &str, engine_name: &str, dir: &Path) -> Result
     Ok(())
 }
 
-/// Runs `work`. If the line gives an engine little memory and the engine reads through the page
-/// cache, keeps the page cache empty meanwhile.
+/// Runs `work`. A line may measure an engine with little memory. If the engine reads through the
+/// page cache, that cache would be additional memory, so a thread keeps it empty during `work`.
 fn uncached<R>(
     line: &Line,
     engine: &dyn Engine,

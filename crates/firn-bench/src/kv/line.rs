@@ -227,8 +227,8 @@ impl Line {
         matches!(self.work, Work::Commits(_))
     }
 
-    /// Whether the line tells nothing about an engine: the memory of a memory-mapped file cannot be
-    /// limited, and B-trees do not compact.
+    /// Whether the line has no meaning for an engine and is left out: LMDB maps its file into
+    /// memory, which no setting limits, and B-trees do not compact.
     pub fn leaves_out(&self, engine: &str) -> bool {
         let tree = matches!(engine, "redb" | "lmdb");
         engine == "lmdb" && self.memory == Memory::Tenth || tree && self.work == Work::Compact

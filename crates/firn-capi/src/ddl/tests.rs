@@ -2,11 +2,12 @@
 //! cost.
 
 use super::*;
+use crate::autoincrement::firn_autoinc_next_value;
 use crate::schema::{
     FIRN_COLUMN_FIXED, FIRN_PART_INT, firn_column, firn_index, firn_key_part, firn_table_def,
 };
 use crate::session::{firn_session_free, firn_session_new};
-use crate::table::{firn_autoinc_next_value, firn_table, firn_table_close, firn_table_open};
+use crate::table::{firn_table, firn_table_close, firn_table_open};
 use firn::base::options::Options;
 use firn::catalog::{INDEX_IDS, autoincrement_counter};
 use firn::db::Db;

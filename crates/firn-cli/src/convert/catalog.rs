@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 /// The server refuses to change the engine of such a table, in both directions.
 const VERSIONED: &str = "system versioning, with which the server does not change the engine";
 
-/// The table in which a conversion saves foreign keys ([`super::saved`]); it is never converted.
+/// The table in which a conversion saves foreign keys ([`super::saved_foreign_keys`]). It is never
+/// converted.
 pub const SAVED_TABLE: &str = "_firn_convert_constraints";
 
 /// A table that may be converted.
@@ -150,15 +151,11 @@ pub fn foreign_keys(client: &mut Client<'_>, schemas: &[String]) -> Result<Vec<F
             parent_column,
         ] = fields(row)?;
         let child = TableName { schema, table };
-        let last = keys.last_mut();
-        if let Some(last) = last.filter(|last| last.child == child && last.name == name) {
-            last.columns.push((column, parent_column));
-            continue;
-        }
         let (on_update, on_delete) = actions
-            .remove(&(child.clone(), name.clone()))
+            .get(&(child.clone(), name.clone()))
+            .cloned()
             .ok_or_else(|| Error::unsupported(format_args!("foreign key {name} has no rules")))?;
-        keys.push(ForeignKey {
+        let row = ForeignKey {
             name,
             child,
             parent: TableName {
@@ -168,7 +165,8 @@ pub fn foreign_keys(client: &mut Client<'_>, schemas: &[String]) -> Result<Vec<F
             columns: vec![(column, parent_column)],
             on_update,
             on_delete,
-        });
+        };
+        ForeignKey::add_row(&mut keys, row);
     }
     Ok(keys)
 }

@@ -38,6 +38,18 @@ pub struct ForeignKey {
 }
 
 impl ForeignKey {
+    /// Adds `row`, a foreign key with the one column of a row of a query, to `keys`. If the last
+    /// of them is the same foreign key, it gets the column. The query must order its rows by child,
+    /// name and position.
+    pub fn add_row(keys: &mut Vec<Self>, row: Self) {
+        match keys.last_mut() {
+            Some(last) if last.child == row.child && last.name == row.name => {
+                last.columns.extend(row.columns);
+            }
+            _ => keys.push(row),
+        }
+    }
+
     /// The constraint with its table, for people.
     pub fn title(&self) -> String {
         format!("{} of {}", self.name, self.child)

@@ -3,7 +3,7 @@
 use super::client::Client;
 use super::foreign_key::{ForeignKey, TableName};
 use super::plan::Plan;
-use super::{ConvertedTable, Failure, Report, saved};
+use super::{ConvertedTable, Failure, Report, saved_foreign_keys};
 use crate::args::Convert;
 use crate::output::{Output, bytes};
 use crate::server::quoted_name;
@@ -18,9 +18,9 @@ use std::time::Instant;
 /// dropped. What was dropped by then is saved.
 pub fn run(plan: &Plan, args: &Convert, client: &mut Client<'_>, out: &Output) -> Result<Report> {
     for key in &plan.forget {
-        saved::forget(client, key)?;
+        saved_foreign_keys::forget(client, key)?;
     }
-    saved::save(client, &plan.drop.iter().collect::<Vec<_>>())?;
+    saved_foreign_keys::save(client, &plan.drop.iter().collect::<Vec<_>>())?;
     for key in &plan.drop {
         client.ask(&format!(
             "ALTER TABLE {} DROP FOREIGN KEY {}",
@@ -48,7 +48,7 @@ pub fn run(plan: &Plan, args: &Convert, client: &mut Client<'_>, out: &Output) -
     }
     let keys = plan.add.iter().chain(&plan.forget);
     let schemas: BTreeSet<String> = keys.map(|key| key.child.schema.clone()).collect();
-    saved::drop_empty(client, &schemas)?;
+    saved_foreign_keys::drop_empty(client, &schemas)?;
     Ok(Report {
         to: args.to().to_owned(),
         dry_run: false,
@@ -135,5 +135,5 @@ fn add(
     );
     ask(&statement)?;
     ask("UNLOCK TABLES")?;
-    saved::forget(client, key).map_err(|error| error.to_string())
+    saved_foreign_keys::forget(client, key).map_err(|error| error.to_string())
 }

@@ -26,6 +26,8 @@ pub(super) fn begin(seed: u64) {
             PausePoint::ReferenceSought
             | PausePoint::ReferenceLocked
             | PausePoint::ReferencesSought => (10, 500),
+            // Between the two halves of DDL on a table that foreign keys may refer to.
+            PausePoint::IndexesClosed => (10, 500),
             // Between a checkpoint's hold and the deletion of a file.
             PausePoint::ObsoleteWanted => (20, 1500),
             // Short, because the thread holds the mutex of the commit pipeline.

@@ -1,9 +1,10 @@
 //! All that the catalog says at one read point.
 
 use super::CATALOG_INDEX;
+use super::foreign_key::{ForeignKey, database_of, is_copy};
 use super::index_owners::IndexOwners;
 use super::object_image::{self, OBJECT, ObjectImage, PARTITIONING, ServerObjectKind};
-use super::references::References;
+use super::references::{References, id_of};
 use super::table_entry::TableEntry;
 use crate::base::key::{INDEX_ID_LEN, index_prefix};
 use crate::base::key_range::prefix_successor;
@@ -115,5 +116,82 @@ impl CatalogState {
         self.partitionings
             .insert(object_image::name(rest)?, object_image::image(value)?);
         Ok(())
+    }
+}
+
+impl CatalogState {
+    /// Adds a table, or replaces the one of its name.
+    pub(super) fn put_table(&mut self, entry: Arc<TableEntry>) {
+        let name = entry.name.clone();
+        let old = self.insert_table(&entry);
+        if is_copy(&name) {
+            return;
+        }
+        let swapped = self.references.end_swap(&name);
+        if let Some(old) = old.or(swapped) {
+            self.references.remove(&old);
+        }
+        self.references.add(&entry);
+    }
+
+    /// Removes a table.
+    pub(super) fn remove_table(&mut self, name: &str) {
+        let Some(entry) = self.take_table(name) else {
+            return;
+        };
+        if !is_copy(name) {
+            self.references.remove(&entry);
+            return;
+        }
+        self.references.drop_swapped(entry.clustered.id);
+    }
+
+    /// Removes the table from its name, which a copying ALTER is about to give to another table.
+    pub(super) fn swap_out(&mut self, name: &str) {
+        if let Some(entry) = self.take_table(name) {
+            self.references.swap_out(name, entry);
+        }
+    }
+
+    /// The table whose name is free for a moment, because a copying ALTER replaces it.
+    pub fn swapped_out(&self, name: &str) -> Option<&Arc<TableEntry>> {
+        self.references.swapped_out(name)
+    }
+
+    /// The table called `name`, also while a copying ALTER replaces it.
+    pub fn table_or_swapped(&self, name: &str) -> Option<&Arc<TableEntry>> {
+        self.tables.get(name).or_else(|| self.swapped_out(name))
+    }
+
+    /// Forgets which tables the foreign keys of a table refer to, because the table loses its name.
+    pub(super) fn forget_references(&mut self, entry: &TableEntry) {
+        self.references.remove(entry);
+    }
+
+    /// The foreign keys that refer to `parent`, by their ids, each with its table.
+    pub fn referencing(&self, parent: &str) -> Vec<(Arc<TableEntry>, ForeignKey)> {
+        let all = self
+            .references
+            .referencing(parent)
+            .filter_map(|(id, child)| {
+                let child = self.table_or_swapped(child)?;
+                let mut keys = child.foreign_keys.iter();
+                let key =
+                    keys.find(|key| key.parent == parent && id_of(&child.name, &key.name) == *id);
+                Some((Arc::clone(child), key?.clone()))
+            });
+        all.collect()
+    }
+
+    /// Whether a foreign key of the database of `table` has `name`. Foreign keys that a copy of
+    /// a table has inherited do not count.
+    pub(super) fn is_foreign_key(&self, table: &str, name: &str) -> bool {
+        let database = format!("{}/", database_of(table));
+        let of_database = self
+            .tables
+            .range(database.clone()..)
+            .take_while(|(table, _)| table.starts_with(&database));
+        let mut keys = of_database.flat_map(|(_, entry)| &entry.foreign_keys);
+        keys.any(|key| !key.inherited && key.name.eq_ignore_ascii_case(name))
     }
 }

@@ -5,9 +5,9 @@
 //! entries give the other one's keys. InnoDB also accepts pairs such as BINARY and VARBINARY.
 
 use super::catalog_state::CatalogState;
+use super::ddl_session::TableRename;
 use super::foreign_key::{ForeignKey, ForeignKeyColumn, ReferentialAction, is_copy};
 use super::key_columns::{IndexTrouble, leading_index, leading_index_but};
-use super::referencing_ddl::TableRename;
 use super::schema::{TableLocking, TableSchema};
 use super::table_entry::TableEntry;
 use crate::base::{Error, ForeignKeyError, ForeignKeyViolation, Result};
@@ -128,7 +128,20 @@ impl CatalogState {
         fresh: &[usize],
     ) -> Result<Vec<ForeignKey>> {
         let mut number = largest;
+        let stays = keys.len();
         for new in &request.added {
+            // A name that the request gives twice is found before other faults of the second key.
+            let mut earlier = keys[stays..].iter().filter(|other| !other.inherited);
+            if let Some(name) =
+                earlier.find_map(|other| new.name.as_ref().filter(|name| **name == other.name))
+            {
+                return Err(broken(
+                    ForeignKeyViolation::Definition,
+                    table,
+                    name,
+                    String::new(),
+                ));
+            }
             let definition = Definition {
                 known: self,
                 table,
@@ -142,8 +155,8 @@ impl CatalogState {
                 number += 1;
                 format!("{}{GENERATED}{number}", request.table_text)
             });
-            if let Some(other) = keys.iter().find(|other| other.name == key.name) {
-                let violation = match other.inherited {
+            if let Some(at) = keys.iter().position(|other| other.name == key.name) {
+                let violation = match at < stays || keys[at].inherited {
                     true => ForeignKeyViolation::NameIsTaken,
                     false => ForeignKeyViolation::Definition,
                 };

@@ -6,8 +6,8 @@
 //! that names the indexes deletes these records.
 
 use super::counters::autoincrement_counter;
+use super::ddl_session::DdlSession;
 use super::foreign_key_definition::ForeignKeyRequest;
-use super::referencing_ddl::DdlSession;
 use super::schema::TableSchema;
 use super::table_entry::{IndexEntry, TableEntry};
 use super::tables::{Catalog, SetCounter, put_entry, retired_key};

@@ -1,8 +1,5 @@
 //! The host's metadata locks, as far as the core depends on them.
 
-use super::tables::Catalog;
-use std::sync::Arc;
-
 /// Answers whether a session of the host has locked the metadata of a table.
 ///
 /// DDL that gives a table other indexes relies on these locks: while a session holds one, no other
@@ -15,19 +12,4 @@ pub trait MetadataLocks: Send + Sync {
     /// which it may read the table; with `writes`, one under which it may write, too. Called on the
     /// thread of the session.
     fn is_held(&self, host: u64, table: &str, writes: bool) -> bool;
-}
-
-impl Catalog {
-    /// Makes the host's metadata locks known. Further calls have no effect.
-    pub fn set_metadata_locks(&self, locks: Arc<dyn MetadataLocks>) {
-        let _ = self.metadata_locks.set(locks);
-    }
-
-    /// As [`MetadataLocks::is_held`]; true if there is no host, or no session of it.
-    pub(crate) fn is_metadata_locked(&self, host: u64, table: &str, writes: bool) -> bool {
-        match self.metadata_locks.get() {
-            Some(locks) if host != 0 => locks.is_held(host, table, writes),
-            _ => true,
-        }
-    }
 }

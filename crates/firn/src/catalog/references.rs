@@ -3,11 +3,11 @@
 //! A copying ALTER moves the old table to another name and the new one to the old name. In between
 //! the name has no table, and other sessions may use the tables that refer to it or that it refers
 //! to. So the old table stays known under its name until the new one has it: see
-//! [`CatalogState::swapped_out`].
+//! [`References::swapped_out`].
 
-use super::catalog_state::CatalogState;
-use super::foreign_key::{ForeignKey, database_of, is_copy};
+use super::foreign_key::database_of;
 use super::table_entry::TableEntry;
+use crate::base::IndexId;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -26,7 +26,8 @@ pub(super) fn id_of(table: &str, name: &str) -> String {
 }
 
 impl References {
-    fn add(&mut self, entry: &TableEntry) {
+    /// Adds the foreign keys of `entry`.
+    pub(super) fn add(&mut self, entry: &TableEntry) {
         for key in &entry.foreign_keys {
             let children = self.by_parent.entry(key.parent.clone()).or_default();
             children.insert(id_of(&entry.name, &key.name), entry.name.clone());
@@ -35,7 +36,7 @@ impl References {
 
     /// Forgets the keys of `entry`, unless another table has taken over their names: a copying
     /// ALTER that renames installs the new table before it drops the old one.
-    fn remove(&mut self, entry: &TableEntry) {
+    pub(super) fn remove(&mut self, entry: &TableEntry) {
         for key in &entry.foreign_keys {
             if let Some(children) = self.by_parent.get_mut(&key.parent) {
                 let id = id_of(&entry.name, &key.name);
@@ -48,90 +49,39 @@ impl References {
             }
         }
     }
-}
 
-impl CatalogState {
-    /// Adds a table, or replaces the one of its name.
-    pub(super) fn put_table(&mut self, entry: Arc<TableEntry>) {
-        let name = entry.name.clone();
-        let old = self.insert_table(&entry);
-        if is_copy(&name) {
-            return;
-        }
-        let swapped = self.references.swapped_out.remove(&name);
-        if let Some(old) = old.or(swapped) {
-            self.references.remove(&old);
-        }
-        self.references.add(&entry);
+    /// Keeps `entry` known under `name`, which a copying ALTER is about to give to another table.
+    pub(super) fn swap_out(&mut self, name: &str, entry: Arc<TableEntry>) {
+        self.swapped_out.insert(name.to_owned(), entry);
     }
 
-    /// Removes a table.
-    pub(super) fn remove_table(&mut self, name: &str) {
-        let Some(entry) = self.take_table(name) else {
-            return;
-        };
-        if !is_copy(name) {
-            self.references.remove(&entry);
-            return;
-        }
-        // Forget the swapped out table if it is dropped before another table has taken its name.
-        let clustered = entry.clustered.id;
-        let out = &mut self.references.swapped_out;
+    /// The table whose name is free for a moment.
+    pub(super) fn swapped_out(&self, name: &str) -> Option<&Arc<TableEntry>> {
+        self.swapped_out.get(name)
+    }
+
+    /// Ends the time in which `name` is free, and returns the table that had it.
+    pub(super) fn end_swap(&mut self, name: &str) -> Option<Arc<TableEntry>> {
+        self.swapped_out.remove(name)
+    }
+
+    /// Forgets the swapped out table with the clustered index `clustered`, because it is dropped
+    /// before another table has taken its name.
+    pub(super) fn drop_swapped(&mut self, clustered: IndexId) {
+        let out = self.swapped_out.iter();
         let gone: Vec<String> = out
-            .iter()
             .filter(|(_, old)| old.clustered.id == clustered)
             .map(|(name, _)| name.clone())
             .collect();
         for name in gone {
-            if let Some(old) = self.references.swapped_out.remove(&name) {
-                self.references.remove(&old);
+            if let Some(old) = self.swapped_out.remove(&name) {
+                self.remove(&old);
             }
         }
     }
 
-    /// Removes the table from its name, which a copying ALTER is about to give to another table.
-    pub(super) fn swap_out(&mut self, name: &str) {
-        if let Some(entry) = self.take_table(name) {
-            self.references.swapped_out.insert(name.to_owned(), entry);
-        }
-    }
-
-    /// The table whose name is free for a moment, because a copying ALTER replaces it.
-    pub fn swapped_out(&self, name: &str) -> Option<&Arc<TableEntry>> {
-        self.references.swapped_out.get(name)
-    }
-
-    /// The table called `name`, also while a copying ALTER replaces it.
-    pub fn table_or_swapped(&self, name: &str) -> Option<&Arc<TableEntry>> {
-        self.tables.get(name).or_else(|| self.swapped_out(name))
-    }
-
-    /// Forgets which tables the foreign keys of a table refer to, because the table loses its name.
-    pub(super) fn forget_references(&mut self, entry: &TableEntry) {
-        self.references.remove(entry);
-    }
-
-    /// The foreign keys that refer to `parent`, by their ids, each with its table.
-    pub fn referencing(&self, parent: &str) -> Vec<(Arc<TableEntry>, ForeignKey)> {
-        let children = self.references.by_parent.get(parent);
-        let all = children.into_iter().flatten().filter_map(|(id, child)| {
-            let child = self.table_or_swapped(child)?;
-            let mut keys = child.foreign_keys.iter();
-            let key = keys.find(|key| key.parent == parent && id_of(&child.name, &key.name) == *id);
-            Some((Arc::clone(child), key?.clone()))
-        });
-        all.collect()
-    }
-
-    /// Whether a foreign key of the database of `table` has `name`. Foreign keys that a copy of
-    /// a table has inherited do not count.
-    pub(super) fn is_foreign_key(&self, table: &str, name: &str) -> bool {
-        let database = format!("{}/", database_of(table));
-        let of_database = self
-            .tables
-            .range(database.clone()..)
-            .take_while(|(table, _)| table.starts_with(&database));
-        let mut keys = of_database.flat_map(|(_, entry)| &entry.foreign_keys);
-        keys.any(|key| !key.inherited && key.name.eq_ignore_ascii_case(name))
+    /// The foreign keys that refer to `parent`: id, and name of the referencing table.
+    pub(super) fn referencing(&self, parent: &str) -> impl Iterator<Item = (&String, &String)> {
+        self.by_parent.get(parent).into_iter().flatten()
     }
 }

@@ -7,10 +7,10 @@
 use super::CATALOG_INDEX;
 use super::catalog_state::{CatalogState, RETIRED, TABLE};
 use super::counters::{Counter, Counters, INDEX_IDS, autoincrement_counter};
+use super::ddl_session::TableRename;
 use super::foreign_key::is_copy;
 use super::foreign_key_definition::ForeignKeyRequest;
 use super::metadata_locks::MetadataLocks;
-use super::referencing_ddl::TableRename;
 use super::schema::{Collations, TableSchema};
 use super::table_entry::{IndexEntry, TableEntry};
 use crate::base::key::index_prefix;
@@ -60,7 +60,7 @@ pub struct Catalog {
     referenced: Arc<ReferencedTables>,
     /// The host's collations, for tables that the host has not opened.
     collations: OnceLock<Arc<dyn Collations>>,
-    pub(super) metadata_locks: OnceLock<Arc<dyn MetadataLocks>>,
+    metadata_locks: OnceLock<Arc<dyn MetadataLocks>>,
     counters: Arc<Counters>,
     known: RwLock<CatalogState>,
     /// Grows with every change.
@@ -130,6 +130,21 @@ fn is_partition(name: &str) -> bool {
 
 fn no_table(name: &str) -> Error {
     Error::new(ErrorKind::NotFound, format!("table {name} does not exist"))
+}
+
+impl Catalog {
+    /// Makes the host's metadata locks known. Further calls have no effect.
+    pub fn set_metadata_locks(&self, locks: Arc<dyn MetadataLocks>) {
+        let _ = self.metadata_locks.set(locks);
+    }
+
+    /// As [`MetadataLocks::is_held`]; true if there is no host, or no session of it.
+    pub(crate) fn is_metadata_locked(&self, host: u64, table: &str, writes: bool) -> bool {
+        match self.metadata_locks.get() {
+            Some(locks) if host != 0 => locks.is_held(host, table, writes),
+            _ => true,
+        }
+    }
 }
 
 impl Catalog {

@@ -15,7 +15,7 @@ const TRAINING_BYTES: usize = 32 * SIZE;
 /// samples.
 const SAMPLE: usize = 1 << 10;
 /// Raw bytes of data below which a dictionary takes more bytes than it saves.
-const TRAINING_BYTES_MIN: usize = 8 * SIZE;
+const RAW_BYTES_MIN: usize = 8 * SIZE;
 /// Number of blocks that a trial compresses both with and without the dictionary.
 const TRIAL_BLOCKS: usize = 16;
 /// The dictionary is used if it makes the compressed trial blocks smaller by at least this
@@ -28,7 +28,7 @@ impl Dictionary {
     /// compressed and decompressed with a useless dictionary for as long as it exists.
     pub(super) fn train(blocks: &[StoredForm], codec: Codec, tuning: Tuning) -> Option<Self> {
         let total: usize = blocks.iter().map(|b| b.raw.len()).sum();
-        if total < TRAINING_BYTES_MIN {
+        if total < RAW_BYTES_MIN {
             return None;
         }
         // Take whole blocks, evenly spread over the file, so that keys, value heads and value tails

@@ -175,15 +175,8 @@ impl SstIter {
         }
         let (spot, (_, partition)) = (self.spot?, self.partition.as_ref()?);
         let entry = partition.block(spot.block);
-        Some(BlockInfo {
-            separator: partition.separator(spot.block),
-            bytes: u64::from(entry.handle.len),
-            entries: entry.stats.entries,
-            deletes: entry.stats.deletes,
-            min_seqno: self.external.unwrap_or(entry.stats.min_seqno),
-            max_seqno: self.external.unwrap_or(entry.stats.max_seqno),
-            zeroed: entry.stats.max_seqno == 0,
-        })
+        let separator = partition.separator(spot.block);
+        Some(BlockInfo::new(separator, entry, self.external))
     }
 
     /// As [`InternalIterator::seek`], but compares stored seqnos even if the file has an external

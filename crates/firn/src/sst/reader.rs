@@ -9,7 +9,7 @@ use super::decode_error::DecodeError;
 use super::dictionary::Dictionary;
 use super::filter::Filter;
 use super::format::{BlockKind, Handle};
-use super::index::{BlockPosition, Index, Partition};
+use super::index::{BlockEntry, BlockPosition, Index, Partition};
 use super::properties::Properties;
 use super::{CachedBlock, SstBlockCache};
 use crate::base::key::SEQNO_MAX;
@@ -40,6 +40,23 @@ pub struct BlockInfo<'a> {
     pub max_seqno: Seqno,
     /// Whether all stored seqnos of the block are 0, with or without an external seqno of the file.
     pub zeroed: bool,
+}
+
+impl<'a> BlockInfo<'a> {
+    /// Describes the block of `entry`. `external` is the seqno that the file's entries have for
+    /// readers, if it has one.
+    pub(super) fn new(separator: &'a [u8], entry: &BlockEntry, external: Option<Seqno>) -> Self {
+        let stats = &entry.stats;
+        Self {
+            separator,
+            bytes: u64::from(entry.handle.len),
+            entries: stats.entries,
+            deletes: stats.deletes,
+            min_seqno: external.unwrap_or(stats.min_seqno),
+            max_seqno: external.unwrap_or(stats.max_seqno),
+            zeroed: stats.max_seqno == 0,
+        }
+    }
 }
 
 /// An open SST.
@@ -117,16 +134,8 @@ impl DataBlocks<'_> {
     /// The blocks in key order.
     pub fn iter(&self) -> impl Iterator<Item = BlockInfo<'_>> {
         self.index.spots().map(|spot| {
-            let entry = self.index.block(spot);
-            BlockInfo {
-                separator: self.index.separator(spot),
-                bytes: u64::from(entry.handle.len),
-                entries: entry.stats.entries,
-                deletes: entry.stats.deletes,
-                min_seqno: self.external.unwrap_or(entry.stats.min_seqno),
-                max_seqno: self.external.unwrap_or(entry.stats.max_seqno),
-                zeroed: entry.stats.max_seqno == 0,
-            }
+            let separator = self.index.separator(spot);
+            BlockInfo::new(separator, self.index.block(spot), self.external)
         })
     }
 }

@@ -1,8 +1,8 @@
 //! Writing an SST.
 
 mod block_reuse;
+mod buffered_blocks;
 mod output;
-mod pending;
 
 use super::block::{BlockBuilder, StoredForm, to_stored_form};
 use super::codec::{Codec, Compressor, Tuning};
@@ -20,8 +20,8 @@ use crate::base::prefix_extractor::PrefixExtractors;
 use crate::base::value::{ENTRY_BYTES_MAX, check_entry};
 use crate::base::{Error, IndexId, InternalKey, Kind, Result, Seqno, Value, checksum};
 use crate::env::AppendFile;
+use buffered_blocks::{BufferedBlock, BufferedBlocks, Content, RECIPE_BYTES};
 use output::Output;
-use pending::{Content, Pending, PendingBlock, RECIPE_BYTES};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
@@ -84,11 +84,11 @@ pub struct SstWriter {
     options: SstOptions,
     output: Output,
     block: BlockBuilder,
-    block_pending: PendingBlock,
+    open_block: BufferedBlock,
     compressor: Compressor,
-    pending: Option<Pending>,
+    buffered: Option<BufferedBlocks>,
     /// The block copied last, kept until the next key is known.
-    copied: Option<PendingBlock>,
+    copied: Option<BufferedBlock>,
     /// Tuning and dictionary of the block copied last, if its file has a tuning.
     recipe: Option<(Tuning, Option<Arc<Dictionary>>)>,
     /// All dictionaries that blocks of the file need.
@@ -109,16 +109,16 @@ impl SstWriter {
         options: SstOptions,
         created_micros: u64,
     ) -> Self {
-        let pending = match options.codec {
-            Codec::Zstd { dictionary, .. } => Some(Pending::new(dictionary)),
+        let buffered = match options.codec {
+            Codec::Zstd { dictionary, .. } => Some(BufferedBlocks::new(dictionary)),
             _ => None,
         };
         Self {
             output: Output::new(file, file_id),
             block: BlockBuilder::new(options.layout == BlockLayout::Sectioned, options.hash_index),
-            block_pending: PendingBlock::default(),
+            open_block: BufferedBlock::default(),
             compressor: Compressor::new(options.codec, Tuning::default()),
-            pending,
+            buffered,
             copied: None,
             recipe: None,
             dictionaries: Vec::new(),
@@ -181,7 +181,7 @@ impl SstWriter {
         }
         self.count(index, key, value)?;
         let delete = matches!(key.kind, Kind::Delete | Kind::RangeDelete);
-        self.block_pending.add(index, key.seqno, delete, raw_len);
+        self.open_block.add(index, key.seqno, delete, raw_len);
         let hash = checksum::xxh3(key.user_key);
         self.block.add(key, value, hash);
         self.last_seqno = key.seqno;
@@ -252,8 +252,11 @@ impl SstWriter {
 
     /// Approximate size in bytes that the file would have if it were finished now.
     pub fn estimated_size(&self) -> u64 {
-        let waiting = self.pending.as_ref().map_or(0, Pending::estimated_size);
-        let copied = self.copied.as_ref().map_or(0, PendingBlock::stored_len);
+        let waiting = self
+            .buffered
+            .as_ref()
+            .map_or(0, BufferedBlocks::estimated_size);
+        let copied = self.copied.as_ref().map_or(0, BufferedBlock::stored_len);
         let block = self.block.size() as u64;
         let index = self.index.size() as u64;
         self.output.offset() + waiting + copied + block + index
@@ -266,7 +269,7 @@ impl SstWriter {
 
     /// Ends the unfinished block; `next` is the user key that follows it (`None`: the file ends).
     fn end_block(&mut self, next: Option<&[u8]>) -> Result<()> {
-        let mut block = std::mem::take(&mut self.block_pending);
+        let mut block = std::mem::take(&mut self.open_block);
         let built = self.block.finish();
         block.content = Content::Raw(built.raw);
         block.hashes = built.hashes;
@@ -275,22 +278,22 @@ impl SstWriter {
 
     /// Gives `block`, whose last key is the key added last, its separator and appends it or lets it
     /// wait; `next` is the user key that follows it (`None`: the file ends).
-    fn hand_on(&mut self, mut block: PendingBlock, next: Option<&[u8]>) -> Result<()> {
+    fn hand_on(&mut self, mut block: BufferedBlock, next: Option<&[u8]>) -> Result<()> {
         block.separator = match next {
             Some(next) => separator(self.block.last_key(), next),
             None => self.block.last_key().to_vec(),
         };
-        let Some(pending) = &mut self.pending else {
+        let Some(buffered) = &mut self.buffered else {
             return self.write_data(&block);
         };
         if let Content::Stored { raw_len, .. } = block.content {
-            pending.note_copied(raw_len);
-            if pending.is_empty() {
+            buffered.note_copied(raw_len);
+            if buffered.is_empty() {
                 return self.write_data(&block);
             }
         }
-        pending.push(block, &mut self.compressor);
-        if pending.is_full(self.recipe.is_some()) {
+        buffered.push(block, &mut self.compressor);
+        if buffered.is_full(self.recipe.is_some()) {
             self.settle()
         } else {
             Ok(())
@@ -300,14 +303,14 @@ impl SstWriter {
     /// Chooses tuning and dictionary, either those of the copied blocks or by trials with the
     /// waiting blocks, and appends the waiting blocks.
     fn settle(&mut self) -> Result<()> {
-        let Some(pending) = self.pending.take() else {
+        let Some(buffered) = self.buffered.take() else {
             return Ok(());
         };
-        let recipe = self.recipe.take().filter(|_| pending.is_mostly_copied());
-        let blocks = pending.into_blocks();
+        let recipe = self.recipe.take().filter(|_| buffered.is_mostly_copied());
+        let blocks = buffered.into_blocks();
         let codec = self.options.codec;
         let sectioned = self.options.layout == BlockLayout::Sectioned;
-        let built: Vec<&[u8]> = blocks.iter().filter_map(PendingBlock::raw).collect();
+        let built: Vec<&[u8]> = blocks.iter().filter_map(BufferedBlock::raw).collect();
         let tried: usize = built.iter().map(|raw| raw.len()).sum();
         let known = recipe.is_some() || tried >= RECIPE_BYTES;
         let (tuning, dictionary) = match recipe {
@@ -332,7 +335,7 @@ impl SstWriter {
         blocks.iter().try_for_each(|block| self.write_data(block))
     }
 
-    fn write_data(&mut self, block: &PendingBlock) -> Result<()> {
+    fn write_data(&mut self, block: &BufferedBlock) -> Result<()> {
         let (handle, raw_len) = match &block.content {
             Content::Stored {
                 bytes,

@@ -7,7 +7,9 @@
 
 use super::blob_columns::RowReader;
 use super::bulk_load_by_row::RowLoad;
-use super::write_rows::{RowScratch, WriteFlags, WriteOutcome, index_entry};
+use super::row_scratch::RowScratch;
+use super::write_options::{WriteFlags, WriteOutcome};
+use super::write_rows::index_entry;
 use super::{Table, TableIds, corrupt};
 use crate::base::blob_buf::BlobBuf;
 use crate::base::key::index_prefix;

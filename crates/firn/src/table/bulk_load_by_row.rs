@@ -5,7 +5,8 @@
 //! behind as garbage, which is removed with the ids of the dropped table.
 
 use super::Table;
-use super::write_rows::{RowScratch, WriteFlags, WriteOutcome};
+use super::row_scratch::RowScratch;
+use super::write_options::{WriteFlags, WriteOutcome};
 use crate::base::Result;
 use crate::txn::{Isolation, LockOwner, Transaction, TransactionContext};
 use std::sync::Arc;

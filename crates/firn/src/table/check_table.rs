@@ -11,7 +11,7 @@ use crate::base::blob_buf::BlobBuf;
 use crate::base::checksum::xxh3;
 use crate::base::key::{INDEX_ID_LEN, index_prefix};
 use crate::base::key_range::prefix_successor;
-use crate::base::{Error, ErrorKind, Result};
+use crate::base::{Error, ErrorKind, IndexId, Result};
 use crate::catalog::{Counters, TableEntry, TableSchema};
 use crate::iter::{MergeIter, MvccIter, ReadAt};
 use crate::read::{self, ReadPoint, ScanRange, ScanSource, SuperVersions, scan_sources};
@@ -45,6 +45,19 @@ impl CheckReport {
 }
 
 type Entries = MvccIter<MergeIter<ScanSource>>;
+
+/// All entries of an index at `point`.
+pub(super) fn index_entries(point: &ReadPoint, index: IndexId) -> Entries {
+    let lower = index_prefix(index).to_vec();
+    let range = ScanRange {
+        upper: prefix_successor(&lower),
+        lower,
+    };
+    let merged = MergeIter::new(scan_sources(&point.super_version, &range, None));
+    let mut entries = MvccIter::new(merged, ReadAt::snapshot(point.seqno));
+    entries.set_bounds(Some(&range.lower), range.upper.as_deref());
+    entries
+}
 
 /// The table to check, and the read point.
 pub(super) struct CheckedTable<'a> {
@@ -334,15 +347,7 @@ impl CheckedTable<'_> {
     }
 
     pub(super) fn entries_of(&self, index: &IndexInfo) -> Entries {
-        let lower = index_prefix(index.id()).to_vec();
-        let range = ScanRange {
-            upper: prefix_successor(&lower),
-            lower,
-        };
-        let merged = MergeIter::new(scan_sources(&self.point.super_version, &range, None));
-        let mut entries = MvccIter::new(merged, ReadAt::snapshot(self.point.seqno));
-        entries.set_bounds(Some(&range.lower), range.upper.as_deref());
-        entries
+        index_entries(self.point, index.id())
     }
 
     fn stop_if(&self) -> Result<()> {

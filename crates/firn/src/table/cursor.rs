@@ -88,8 +88,9 @@ pub struct Cursor {
     sought: Vec<u8>,
     /// Whether the scan has passed no entry since the last seek.
     at_start: bool,
-    /// Whether the last seek found no row, so that the position lies where it began. The next move
-    /// goes on from there, as in InnoDB; HANDLER … READ does so.
+    /// Whether the last seek found no row, so that the position lies where it began, or the last
+    /// move found none, so that it lies beyond that end of the index; `sought` has it. The next
+    /// move goes on from there, as in InnoDB; HANDLER … READ does so.
     missed: bool,
     /// Whether [`Self::park`] has closed the scan. The next move opens the scan again, after (or
     /// before) the last entry.
@@ -340,7 +341,11 @@ impl Cursor {
             false => self.step(txn, true)?,
         };
         let found = self.settle(txn, found, true, false, record)?;
-        self.missed &= !found;
+        self.missed = !found;
+        if !found {
+            // The position lies behind the last entry.
+            self.sought.clear();
+        }
         Ok(found)
     }
 
@@ -354,7 +359,11 @@ impl Cursor {
             false => self.step(txn, false)?,
         };
         let found = self.settle(txn, found, false, false, record)?;
-        self.missed &= !found;
+        self.missed = !found;
+        if !found {
+            // The position lies before the first entry.
+            copy(&mut self.sought, &index_prefix(self.fetch.index().id()));
+        }
         Ok(found)
     }
 

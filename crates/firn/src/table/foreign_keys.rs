@@ -19,16 +19,16 @@
 //! comes first, and whether a row that refers to itself can go.
 
 mod cascade;
-mod check;
+mod check_stored_rows;
+mod child_rows;
 mod column_values;
 mod key_map;
-mod referenced_row;
-mod referencing_rows;
+mod parent_row;
 
 pub(super) use cascade::{CascadeLink, CascadeStep};
-pub use check::check_foreign_keys;
-pub(super) use referenced_row::NewReferences;
-pub(super) use referencing_rows::RowChange;
+pub use check_stored_rows::check_foreign_keys;
+pub(super) use child_rows::RowChange;
+pub(super) use parent_row::NewReferences;
 
 use super::index_info::IndexInfo;
 use crate::base::key::index_prefix;

@@ -8,8 +8,10 @@
 use super::autoincrement::last_used;
 use super::blob_columns::RowReader;
 use super::index_info::IndexInfo;
+use super::row_scratch::RowScratch;
 use super::statistics::live_rows;
-use super::write_rows::{RowScratch, WriteFlags, WriteOutcome, index_entry};
+use super::write_options::{WriteFlags, WriteOutcome};
+use super::write_rows::index_entry;
 use super::{Table, corrupt};
 use crate::base::blob_buf::BlobBuf;
 use crate::base::key::index_prefix;

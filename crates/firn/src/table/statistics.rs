@@ -195,8 +195,8 @@ pub struct RangeEnd<'a> {
 }
 
 impl Table {
-    /// The size of the table, computed from the counts that files and memtables keep. Reads them for
-    /// the clustered index alone, and pins nothing, because every statement asks for the size.
+    /// The size of the table, computed from the counts that files and memtables keep. Reads them
+    /// for the clustered index alone, and pins nothing, because every statement asks for the size.
     pub fn size(&self, super_versions: &SuperVersions) -> TableSize {
         let current = self.current();
         let counter = &current.live_rows;
@@ -218,8 +218,8 @@ impl Table {
         })
     }
 
-    /// The size of the table if it has `rows` rows. `files` and `sums` are of its clustered index in
-    /// `super_version`.
+    /// The size of the table if it has `rows` rows. `files` and `sums` are of its clustered index
+    /// in `super_version`.
     fn size_of_rows(
         &self,
         super_version: &SuperVersion,

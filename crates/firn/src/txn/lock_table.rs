@@ -6,13 +6,13 @@ mod gap_locks;
 pub(in crate::txn) mod key_set;
 mod lock_owner;
 mod lock_queue;
+mod lock_request;
+mod lock_wait;
 mod merged_locks;
 mod observer;
 mod own_gaps;
 mod report;
 mod shard;
-mod waiter;
-mod waiting;
 
 pub use deadlock_report::{Deadlock, DeadlockMember};
 pub use gap_locks::GapGrant;
@@ -27,6 +27,8 @@ use crate::base::{Error, ErrorKind, IndexId, Result};
 use deadlock_report::DeadlockLog;
 use gap_locks::GapLockTable;
 use key_set::same_index;
+use lock_request::LockRequest;
+use lock_wait::interrupted;
 use merged_locks::MergedLockRegistry;
 use observer::ObserverCell;
 use parking_lot::Mutex;
@@ -34,8 +36,6 @@ use shard::{Released, Shard};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
-use waiter::LockWaiter;
-use waiting::interrupted;
 
 const SHARDS: usize = 128;
 

@@ -15,11 +15,11 @@ use std::time::Duration;
 const SHARDS: usize = 64;
 
 /// Interval at which a waiting session checks whether it was killed.
-const SLICE: Duration = Duration::from_millis(10);
+const KILL_CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A waiting session searches for a deadlock after this number of intervals, then after twice as
 /// many, and so on: a search looks at all transactions.
-const SLICES_BEFORE_SEARCH: u32 = 5;
+const INTERVALS_BEFORE_SEARCH: u32 = 5;
 
 /// Referenced tables in use, by the id of their clustered index.
 pub struct ReferencedTables {
@@ -155,7 +155,7 @@ impl ReferencedTables {
     ) -> Option<Result<()>> {
         let shard = self.shard(table);
         let mut left = Duration::from_micros(timeout_us);
-        let (mut slices, mut search_at) = (0_u32, SLICES_BEFORE_SEARCH);
+        let (mut intervals, mut search_at) = (0_u32, INTERVALS_BEFORE_SEARCH);
         let mut tables = shard.tables.lock();
         loop {
             if done(tables.get(&table)) {
@@ -170,11 +170,11 @@ impl ReferencedTables {
             }
             // An early wake-up counts as a whole interval, so the total wait may be shorter than
             // the timeout.
-            let slice = SLICE.min(left);
-            shard.changed.wait_for(&mut tables, slice);
-            left -= slice;
-            slices = slices.saturating_add(1);
-            if slices >= search_at {
+            let interval = KILL_CHECK_INTERVAL.min(left);
+            shard.changed.wait_for(&mut tables, interval);
+            left -= interval;
+            intervals = intervals.saturating_add(1);
+            if intervals >= search_at {
                 search_at = search_at.saturating_mul(2);
                 // The search takes locks of its own.
                 if MutexGuard::unlocked(&mut tables, &in_deadlock) {

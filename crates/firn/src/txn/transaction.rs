@@ -16,17 +16,17 @@
 //! The write set has a mutex, because open cursors share it. It is held for one operation, and
 //! never while the transaction waits for a row lock or appends a batch to the log.
 
-mod ending;
+mod commit_rollback;
 mod gaps;
 mod reads;
 mod validation;
 mod writes;
 
+use super::commit_by_xid::discard;
 use super::hidden_rows::HiddenRows;
 use super::isolation::Isolation;
 use super::lock_table::{Granted, LockMode, LockOwner, WaitPolicy};
-use super::prepared::PreparedTransaction;
-use super::prepared_ending::discard;
+use super::prepared_transactions::PreparedTransaction;
 use super::row_count_deltas::RowCountDeltas;
 use super::snapshots::Snapshot;
 use super::statement_tables::StatementTables;
@@ -267,6 +267,14 @@ impl Transaction {
     /// Whether the transaction has written.
     pub fn has_writes(&self) -> bool {
         self.wrote && !self.writes.lock().is_empty()
+    }
+
+    /// Whether the transaction depends on tables by more than the rows that it has read: it has
+    /// written, holds locks, or its commit will validate what it has read.
+    pub fn depends_on_tables(&self) -> bool {
+        self.has_writes()
+            || self.owner.locks_held() + self.owner.gaps_held() > 0
+            || !self.validation.is_empty()
     }
 
     /// Whether the transaction is prepared and waits for its outcome.

@@ -2,7 +2,7 @@
 
 use super::active_inserts::ActiveInserts;
 use super::lock_table::LockTable;
-use super::prepared::PreparedTransactions;
+use super::prepared_transactions::PreparedTransactions;
 use super::referenced_tables::ReferencedTables;
 use super::snapshots::SnapshotList;
 use super::transaction_list::TransactionList;

@@ -1,26 +1,27 @@
 //! The private writes of a transaction, in memory and in spilled runs.
 
+mod frozen_memory;
 mod iter;
 mod largest_keys;
 mod memory;
 mod rolled_back;
 mod spill;
+mod spill_merge;
 mod spilled_runs;
-mod spilling;
 
 pub use iter::WriteSetIter;
-pub use spill::SealedWriteSet;
+pub use spill_merge::SealedWriteSet;
 
 use crate::base::key::{SEQNO_MAX, UNCOMMITTED_BIT, index_prefix};
 use crate::base::memory_tracker::{MemoryCharge, MemoryTracker};
 use crate::base::value::{ENTRY_BYTES_MAX, check_entry};
 use crate::base::{ErrorKind, IndexId, InternalKey, Kind, Result, Seqno, Value};
 use crate::ingest::Ingest;
+use frozen_memory::FrozenMemory;
 use largest_keys::LargestKeys;
 use memory::{InMemoryWrites, version_bytes};
 use parking_lot::{Mutex, MutexGuard};
 use spilled_runs::{Bounds, SpilledRun, SpilledRuns};
-use spilling::SpillingMemory;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -77,7 +78,7 @@ impl Savepoint {
 pub struct WriteSet {
     memory: InMemoryWrites,
     /// Memory that is being written as a run. It is older than `memory` and newer than `runs`.
-    frozen: Option<SpillingMemory>,
+    frozen: Option<FrozenMemory>,
     runs: SpilledRuns,
     /// The largest keys of memory, frozen memory and runs.
     tops: LargestKeys,
@@ -166,7 +167,7 @@ impl WriteSet {
         if self.memory.bytes() + bytes > self.room() {
             self.settle()?;
             self.freeze();
-            let done = self.frozen.as_ref().is_some_and(SpillingMemory::is_done);
+            let done = self.frozen.as_ref().is_some_and(FrozenMemory::is_done);
             if done || self.bytes() + bytes > self.limit() {
                 self.settle()?;
             }
@@ -201,7 +202,7 @@ impl WriteSet {
             return;
         };
         let memory = std::mem::take(&mut self.memory);
-        self.frozen = Some(SpillingMemory::begin(ingest, memory, &self.runs));
+        self.frozen = Some(FrozenMemory::begin(ingest, memory, &self.runs));
         self.changed();
     }
 

@@ -16,7 +16,7 @@ CUT_MIN = 128
 TRIAL_BLOCKS, TRIAL_BYTES_MIN = 8, 32 << 10
 DICTIONARY_BYTES = 16 << 10
 TRAINING_BYTES = 32 * DICTIONARY_BYTES
-TRAINING_BYTES_MIN = 8 * DICTIONARY_BYTES
+RAW_BYTES_MIN = 8 * DICTIONARY_BYTES
 SAMPLE_BYTES = 1 << 10
 DICTIONARY_TRIALS = 16
 GAIN_MIN = 0.02
@@ -150,7 +150,7 @@ def _store(blocks: Sequence[Block], tuning: Tuning, whole_raw_bytes: float) -> S
     # Blocks store a prefix that keys share only once, so the file's blocks are smaller than the sum
     # of its keys and values.
     whole = whole_raw_bytes * raw / max(1, sum(map(raw_bytes, blocks)))
-    if whole < TRAINING_BYTES_MIN or raw < 2 * SAMPLE_BYTES:
+    if whole < RAW_BYTES_MIN or raw < 2 * SAMPLE_BYTES:
         return Stored(plain, 0)
     trained_on = min(1.0, raw / 2 / whole)
     sizes = [0.0] * len(shaped)

@@ -17,7 +17,7 @@ from firn_lab.plan.fairness import BUSY_TOLERANCE
 from firn_lab.runner.blocks import Blocks, order
 from firn_lab.runner.disk_watch import DiskWatch
 from firn_lab.runner.failure import why
-from firn_lab.runner.foreign_load import ForeignLoad
+from firn_lab.runner.load_by_others import LoadByOthers
 from firn_lab.runner.sampler import Sampler, totals
 from firn_lab.runner.settling import OWED_TOLERANCE, Settling
 from firn_lab.targets.base import RestState
@@ -437,7 +437,7 @@ class DatasetRun:
             probes,
             lambda kind, data: runner.tell(kind, {**context, **data}),
         )
-        others = ForeignLoad()
+        others = LoadByOthers()
         try:
             with sampler:
                 outcome: Outcome = self._explained(

@@ -1,6 +1,6 @@
 //! Block reuse: data blocks of another file are copied in stored form into the file being written.
 
-use super::pending::{Content, PendingBlock};
+use super::buffered_blocks::{BufferedBlock, Content};
 use super::{BlockLayout, SstWriter};
 use crate::base::{Kind, Result, checksum};
 use crate::sst::block::BlockIter;
@@ -42,7 +42,7 @@ impl SstWriter {
             (Codec::Zstd { .. }, StoredCodec::Zstd) => true,
             (Codec::Zstd { .. }, StoredCodec::ZstdDictionary) => {
                 // Keep room for the dictionary that this file may still train for itself.
-                let places = DICTIONARIES_MAX - usize::from(self.pending.is_some());
+                let places = DICTIONARIES_MAX - usize::from(self.buffered.is_some());
                 let left = block.reader.data_end() - block.handle.offset;
                 block.dictionary.as_ref().is_some_and(|dictionary| {
                     self.carries(dictionary)
@@ -80,7 +80,7 @@ impl SstWriter {
         if on && !self.block.is_empty() {
             self.end_block(Some(cursor.key().user_key))?;
         }
-        let mut copied = PendingBlock::default();
+        let mut copied = BufferedBlock::default();
         while on {
             let (key, value) = (cursor.key(), cursor.value());
             let raw_len = key.user_key.len() + value.len();

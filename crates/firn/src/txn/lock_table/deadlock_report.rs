@@ -1,8 +1,8 @@
 //! The last deadlocks, with what their transactions did.
 
 use super::lock_owner::LockOwner;
+use super::lock_request::LockRequest;
 use super::report::lock_words;
-use super::waiter::LockWaiter;
 use super::{LockMode, WaitObserver};
 use crate::base::wall_clock;
 use parking_lot::{Mutex, RwLock};
@@ -49,7 +49,7 @@ impl DeadlockMember {
     /// Describes the owner that waits with `waiter`. Does not wait for the mutex of the owner's
     /// host context, so the caller may hold the graph lock.
     pub(super) fn new(
-        waiter: &LockWaiter,
+        waiter: &LockRequest,
         weight: u64,
         observer: &Option<Arc<dyn WaitObserver>>,
     ) -> Self {

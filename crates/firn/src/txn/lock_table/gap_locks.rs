@@ -1,8 +1,8 @@
 //! Gap locks: ranges of an index in which other transactions must not insert.
 
 use super::lock_owner::LockOwner;
+use super::lock_request::{LockRequest, WaitOutcome};
 use super::observer::{ObserverCell, tell_of};
-use super::waiter::{LockWaiter, WaitOutcome};
 use crate::base::IndexId;
 use crate::base::key::index_id_of;
 use parking_lot::Mutex;
@@ -60,7 +60,7 @@ struct IndexGaps {
     /// segment belongs to both.
     segments: BTreeMap<Box<[u8]>, GapSegment>,
     /// Inserts that wait, by key.
-    waiters: BTreeMap<Arc<[u8]>, Vec<Arc<LockWaiter>>>,
+    waiters: BTreeMap<Arc<[u8]>, Vec<Arc<LockRequest>>>,
 }
 
 /// Keys that the same owners have locked.
@@ -238,7 +238,7 @@ impl IndexGaps {
         lower: &[u8],
         upper: &[u8],
         observer: &ObserverCell,
-        woken: &mut Vec<Arc<LockWaiter>>,
+        woken: &mut Vec<Arc<LockRequest>>,
     ) {
         let mut free = Vec::new();
         let mut end = lower.to_vec();
@@ -264,7 +264,7 @@ impl IndexGaps {
         lower: &[u8],
         upper: &[u8],
         observer: &ObserverCell,
-        woken: &mut Vec<Arc<LockWaiter>>,
+        woken: &mut Vec<Arc<LockRequest>>,
     ) {
         if lower >= upper {
             return;
@@ -431,14 +431,14 @@ impl GapLockTable {
 
     /// Joins the inserts that wait, if another owner has locked a range with `key`. The caller
     /// holds the graph lock.
-    pub(super) fn enqueue(&self, owner: &Arc<LockOwner>, key: &[u8]) -> Option<Arc<LockWaiter>> {
+    pub(super) fn enqueue(&self, owner: &Arc<LockOwner>, key: &[u8]) -> Option<Arc<LockRequest>> {
         let index = index_of(key);
         let mut indexes = self.slot(index).indexes.lock();
         let gaps = indexes.get_mut(&index)?;
         if !gaps.is_locked_against(owner, key, &self.observer) {
             return None;
         }
-        let waiter = LockWaiter::for_gap(owner, key);
+        let waiter = LockRequest::for_gap(owner, key);
         let waiting = gaps.waiters.entry(Arc::clone(&waiter.key)).or_default();
         waiting.push(Arc::clone(&waiter));
         Some(waiter)
@@ -446,7 +446,7 @@ impl GapLockTable {
 
     /// If `waiter` still waits: removes it with `outcome` and wakes it. Returns its outcome. The
     /// caller holds the graph lock.
-    pub(super) fn decide(&self, waiter: &Arc<LockWaiter>, outcome: WaitOutcome) -> WaitOutcome {
+    pub(super) fn decide(&self, waiter: &Arc<LockRequest>, outcome: WaitOutcome) -> WaitOutcome {
         let index = index_of(&waiter.key);
         {
             let mut indexes = self.slot(index).indexes.lock();
@@ -467,7 +467,7 @@ impl GapLockTable {
     }
 
     /// The owners that `waiter` waits for; none if it does not wait any more.
-    pub(super) fn blockers(&self, waiter: &Arc<LockWaiter>) -> Vec<Arc<LockOwner>> {
+    pub(super) fn blockers(&self, waiter: &Arc<LockRequest>) -> Vec<Arc<LockOwner>> {
         let index = index_of(&waiter.key);
         let indexes = self.slot(index).indexes.lock();
         if waiter.outcome() != WaitOutcome::Waiting {
@@ -483,7 +483,7 @@ impl GapLockTable {
     /// None of them releases its gap locks while it runs.
     pub(super) fn for_each_blocker(
         &self,
-        waiter: &Arc<LockWaiter>,
+        waiter: &Arc<LockRequest>,
         f: impl FnMut(&Arc<LockOwner>),
     ) {
         let index = index_of(&waiter.key);
@@ -501,7 +501,7 @@ impl GapLockTable {
     pub(super) fn for_each(
         &self,
         mut held: impl FnMut(&[u8], &[u8], &Arc<LockOwner>),
-        mut waits: impl FnMut(&Arc<LockWaiter>, Vec<u64>),
+        mut waits: impl FnMut(&Arc<LockRequest>, Vec<u64>),
     ) {
         for slot in &self.slots {
             for gaps in slot.indexes.lock().values() {

@@ -1,8 +1,8 @@
 //! The owner of locks: a transaction, as the lock table sees it.
 
+use super::lock_request::LockRequest;
 use super::merged_locks::MergedLocks;
 use super::own_gaps::OwnGaps;
-use super::waiter::LockWaiter;
 use crate::base::IndexId;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub struct LockOwner {
     /// Its gap locks.
     pub(super) gaps: Mutex<OwnGaps>,
     /// The request that waits.
-    waiting: Mutex<Option<Arc<LockWaiter>>>,
+    waiting: Mutex<Option<Arc<LockRequest>>>,
     /// The referenced table for which the owner waits until DDL opens it; 0 for none. Only the
     /// owner's thread stores into it.
     awaits: AtomicU32,
@@ -85,8 +85,8 @@ impl LockOwner {
         })
     }
 
-    /// Notes the referenced table for which the owner begins to wait, by its clustered index; `None`
-    /// ends the wait.
+    /// Notes the referenced table for which the owner begins to wait, by its clustered index;
+    /// `None` ends the wait.
     pub(in crate::txn) fn set_awaits(&self, table: Option<IndexId>) {
         self.awaits
             .store(table.unwrap_or_default(), Ordering::Release);
@@ -205,11 +205,11 @@ impl LockOwner {
         *self.host.lock() = 0;
     }
 
-    pub(super) fn waiting(&self) -> Option<Arc<LockWaiter>> {
+    pub(super) fn waiting(&self) -> Option<Arc<LockRequest>> {
         self.waiting.lock().clone()
     }
 
-    pub(super) fn set_waiting(&self, waiter: Option<Arc<LockWaiter>>) {
+    pub(super) fn set_waiting(&self, waiter: Option<Arc<LockRequest>>) {
         *self.waiting.lock() = waiter;
     }
 }

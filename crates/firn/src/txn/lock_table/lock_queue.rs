@@ -1,6 +1,6 @@
 //! The lock of one key: its holders and the queue of waiting requests.
 
-use super::waiter::{LockWaiter, WaitOutcome};
+use super::lock_request::{LockRequest, WaitOutcome};
 use super::{LockMode, LockOwner};
 use crate::base::work_count;
 use std::collections::VecDeque;
@@ -55,7 +55,7 @@ pub(super) struct LockQueue {
 struct Rare {
     /// Shared holders other than `first`.
     sharers: Vec<LockHolder>,
-    queue: VecDeque<Arc<LockWaiter>>,
+    queue: VecDeque<Arc<LockRequest>>,
 }
 
 impl LockQueue {
@@ -82,7 +82,7 @@ impl LockQueue {
         self.first.iter().chain(sharers)
     }
 
-    pub(super) fn queue(&self) -> impl DoubleEndedIterator<Item = &Arc<LockWaiter>> {
+    pub(super) fn queue(&self) -> impl DoubleEndedIterator<Item = &Arc<LockRequest>> {
         let queue = self.rare.iter().flat_map(|rare| &rare.queue);
         queue.inspect(|_| work_count::waiter_seen())
     }
@@ -139,7 +139,7 @@ impl LockQueue {
         }
     }
 
-    pub(super) fn enqueue(&mut self, waiter: &Arc<LockWaiter>) {
+    pub(super) fn enqueue(&mut self, waiter: &Arc<LockRequest>) {
         let queue = &mut self.rare.get_or_insert_default().queue;
         let at = match waiter.upgrade {
             true => queue.iter().take_while(|ahead| ahead.upgrade).count(),
@@ -149,7 +149,7 @@ impl LockQueue {
     }
 
     /// Removes `waiter` from the queue. Call [`LockQueue::grant`] afterwards.
-    pub(super) fn remove_waiter(&mut self, waiter: &Arc<LockWaiter>) {
+    pub(super) fn remove_waiter(&mut self, waiter: &Arc<LockRequest>) {
         let queue = &mut self.rare.as_mut().expect("has a queue").queue;
         let at = queue.iter().position(|other| Arc::ptr_eq(other, waiter));
         queue.remove(at.expect("in the queue"));
@@ -182,7 +182,7 @@ impl LockQueue {
 
     /// Grants requests from the front of the queue until a holder blocks one, and adds them to
     /// `woken`. The caller notifies these once it has unlocked the shard.
-    pub(super) fn grant(&mut self, woken: &mut Vec<Arc<LockWaiter>>) {
+    pub(super) fn grant(&mut self, woken: &mut Vec<Arc<LockRequest>>) {
         while self.front_is_free() {
             let rare = self.rare.as_mut().expect("has a queue");
             let front = rare.queue.pop_front().expect("has a front");
@@ -208,7 +208,7 @@ impl LockQueue {
 
     /// All owners that `waiter` waits for: those of conflicting requests ahead of it, then
     /// conflicting holders.
-    pub(super) fn blockers(&self, waiter: &Arc<LockWaiter>) -> Vec<Arc<LockOwner>> {
+    pub(super) fn blockers(&self, waiter: &Arc<LockRequest>) -> Vec<Arc<LockOwner>> {
         let ahead = self.queue().take_while(|other| !Arc::ptr_eq(other, waiter));
         let ahead = ahead.filter(|other| other.mode.conflicts(waiter.mode));
         let mut blockers: Vec<_> = ahead.map(|other| Arc::clone(&other.owner)).collect();
@@ -231,7 +231,7 @@ impl LockQueue {
     /// its wait begins, and an upgrader holds the row. A search that begins later, since detection
     /// was off, may miss a cycle through its own request that way, but not the shorter one of the
     /// request behind it.
-    pub(super) fn nearest_blockers(&self, waiter: &Arc<LockWaiter>) -> Vec<Arc<LockOwner>> {
+    pub(super) fn nearest_blockers(&self, waiter: &Arc<LockRequest>) -> Vec<Arc<LockOwner>> {
         let holders: Vec<_> = self.holders_against(waiter).collect();
         if waiter.mode == LockMode::Exclusive || !holders.is_empty() {
             return holders;
@@ -239,15 +239,18 @@ impl LockQueue {
         let front = self.queue().next();
         let front = front.filter(|front| !Arc::ptr_eq(front, waiter));
         debug_assert!(front.is_none_or(|front| front.mode == LockMode::Exclusive));
-        front.map(|front| Arc::clone(&front.owner)).into_iter().collect()
+        front
+            .map(|front| Arc::clone(&front.owner))
+            .into_iter()
+            .collect()
     }
 
     /// Calls `f` with each request of the queue and with the ids of its [blockers](Self::blockers),
     /// for reports. Behind the first [`BLOCKERS_LISTED`] requests only the nearest blockers count:
     /// otherwise a queue of n requests would make n² ids under the shard's lock.
-    pub(super) fn for_each_wait(&self, mut f: impl FnMut(&Arc<LockWaiter>, Vec<u64>)) {
+    pub(super) fn for_each_wait(&self, mut f: impl FnMut(&Arc<LockRequest>, Vec<u64>)) {
         // The requests passed so far, from the last exclusive one on.
-        let mut nearest: Vec<&Arc<LockWaiter>> = Vec::new();
+        let mut nearest: Vec<&Arc<LockRequest>> = Vec::new();
         for (at, waiter) in self.queue().enumerate() {
             let blockers = match at < BLOCKERS_LISTED {
                 true => self.blockers(waiter),
@@ -269,7 +272,7 @@ impl LockQueue {
     }
 
     /// Owners that hold the row in a mode that conflicts with the request `waiter`.
-    fn holders_against(&self, waiter: &Arc<LockWaiter>) -> impl Iterator<Item = Arc<LockOwner>> {
+    fn holders_against(&self, waiter: &Arc<LockRequest>) -> impl Iterator<Item = Arc<LockOwner>> {
         let holders = self.holders().filter(|holder| {
             !Arc::ptr_eq(&holder.owner, &waiter.owner) && holder.mode.conflicts(waiter.mode)
         });

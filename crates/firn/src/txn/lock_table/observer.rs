@@ -1,7 +1,7 @@
 //! A host that prescribes an order of transactions (parallel replication) observes lock waits.
 
 use super::LockOwner;
-use super::waiter::LockWaiter;
+use super::lock_request::LockRequest;
 use parking_lot::RwLock;
 use std::cmp;
 use std::sync::Arc;
@@ -102,7 +102,7 @@ impl ObserverCell {
 
 /// Reports that `waiter` waits for the owner with context `blocking`, if both have one. The caller
 /// is that owner's thread, and holds the lock of the queue, so `waiter` still waits.
-pub(super) fn tell_of(observer: &dyn WaitObserver, waiter: &LockWaiter, blocking: u64) {
+pub(super) fn tell_of(observer: &dyn WaitObserver, waiter: &LockRequest, blocking: u64) {
     if blocking != 0 {
         let waiting = &waiter.owner;
         waiting.with_host(|waiting| observer.waits_for(waiting, blocking));

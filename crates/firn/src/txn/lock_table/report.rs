@@ -1,7 +1,7 @@
 //! Views of the lock table for status output: locks, waits, memory, the last deadlock.
 
 use super::key_set::{KeySet, same_index};
-use super::{Deadlock, LockMode, LockOwner, LockTable, LockWaiter};
+use super::{Deadlock, LockMode, LockOwner, LockRequest, LockTable};
 use std::sync::Arc;
 
 /// One held lock, or all merged locks of one owner, index and mode.
@@ -169,7 +169,7 @@ impl LockTable {
                 });
             }
         }
-        let add = |waiter: &Arc<LockWaiter>, blockers| {
+        let add = |waiter: &Arc<LockRequest>, blockers| {
             waits.push(WaitInfo {
                 owner: waiter.owner.id(),
                 key: waiter.key.to_vec(),

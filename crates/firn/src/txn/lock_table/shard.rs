@@ -1,8 +1,8 @@
 //! A shard of the lock table: the rows whose keys share some hash bits, under one mutex.
 
 use super::lock_queue::{LockAttempt, LockQueue};
+use super::lock_request::{LockRequest, WaitOutcome};
 use super::merged_locks::MergedLockRegistry;
-use super::waiter::{LockWaiter, WaitOutcome};
 use super::{LockMode, LockOwner};
 use crate::base::checksum::xxh3;
 use parking_lot::Mutex;
@@ -152,7 +152,7 @@ const CAPACITY_KEPT: usize = 256;
 impl LockedRows {
     /// After a change of the row of `key`: grants requests from its queue, adds them to `woken`,
     /// and removes the row if it is free.
-    fn settle(&mut self, key: &[u8], woken: &mut Vec<Arc<LockWaiter>>) {
+    fn settle(&mut self, key: &[u8], woken: &mut Vec<Arc<LockRequest>>) {
         let row = self.map.get_mut(key).expect("changed just now");
         row.grant(woken);
         if row.is_free() {
@@ -187,7 +187,7 @@ impl Shard {
         owner: &Arc<LockOwner>,
         key: &[u8],
         mode: LockMode,
-    ) -> Result<GrantedAtOnce, Arc<LockWaiter>> {
+    ) -> Result<GrantedAtOnce, Arc<LockRequest>> {
         let mut rows = self.rows.lock();
         if let Some(locked) = attempt(&mut rows, registry, owner, key, mode) {
             return Ok(locked);
@@ -207,7 +207,7 @@ impl Shard {
             LockAttempt::Upgraded => Ok(GrantedAtOnce::upgraded(row)),
             LockAttempt::Granted => Ok(GrantedAtOnce::row(owner, key)),
             LockAttempt::Blocked { upgrade } => {
-                let waiter = LockWaiter::new(owner, &key, mode, upgrade);
+                let waiter = LockRequest::new(owner, &key, mode, upgrade);
                 row.enqueue(&waiter);
                 Err(waiter)
             }
@@ -250,7 +250,7 @@ impl Shard {
 
     /// If `waiter` still waits: removes it from the queue with `outcome`, wakes it, and grants and
     /// wakes the requests that it blocked. Returns its outcome. The caller holds the graph lock.
-    pub(super) fn decide(&self, waiter: &Arc<LockWaiter>, outcome: WaitOutcome) -> WaitOutcome {
+    pub(super) fn decide(&self, waiter: &Arc<LockRequest>, outcome: WaitOutcome) -> WaitOutcome {
         let mut woken = Vec::new();
         {
             let mut rows = self.rows.lock();
@@ -273,7 +273,7 @@ impl Shard {
         &self,
         owner: &Arc<LockOwner>,
         key: &[u8],
-        f: impl FnMut(&Arc<LockWaiter>),
+        f: impl FnMut(&Arc<LockRequest>),
     ) {
         let rows = self.rows.lock();
         let queue = rows.map.get(key).into_iter().flat_map(LockQueue::queue);
@@ -285,19 +285,19 @@ impl Shard {
     /// None of them releases its lock or leaves the queue while it runs.
     pub(super) fn for_each_blocker(
         &self,
-        waiter: &Arc<LockWaiter>,
+        waiter: &Arc<LockRequest>,
         f: impl FnMut(&Arc<LockOwner>),
     ) {
         self.row_of(waiter, |row| row.blockers(waiter).iter().for_each(f));
     }
 
     /// Those of [`Shard::blockers`] from which a search reaches all others.
-    pub(super) fn nearest_blockers(&self, waiter: &Arc<LockWaiter>) -> Vec<Arc<LockOwner>> {
+    pub(super) fn nearest_blockers(&self, waiter: &Arc<LockRequest>) -> Vec<Arc<LockOwner>> {
         self.row_of(waiter, |row| row.nearest_blockers(waiter))
     }
 
     /// Calls `f` with the row of `waiter`, if it still waits.
-    fn row_of<T: Default>(&self, waiter: &LockWaiter, f: impl FnOnce(&LockQueue) -> T) -> T {
+    fn row_of<T: Default>(&self, waiter: &LockRequest, f: impl FnOnce(&LockQueue) -> T) -> T {
         let rows = self.rows.lock();
         match waiter.outcome() {
             WaitOutcome::Waiting => f(rows.map.get(&waiter.key).expect("it has a queue")),

@@ -1,23 +1,13 @@
-//! Writes memory to spilled runs. Merges spilled runs, into fewer runs or for the commit.
+//! Writes the memory of a write set as a spilled run.
 
 use super::memory::InMemoryWrites;
-use super::spilled_runs::{SpilledRun, SpilledRunIter, SpilledRuns, positions};
+use super::spilled_runs::SpilledRuns;
 use crate::base::key::index_id_of;
-use crate::base::{Error, ErrorKind, IndexId, InternalIterator, Result};
+use crate::base::{IndexId, Result};
 use crate::ingest::{Ingest, NewFiles, RunWriter};
-use crate::iter::MergeIter;
 use crate::sst::Density;
-use crate::version::{FileHandle, FileMeta, Run};
-use std::collections::HashSet;
 use std::ops::Bound;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
-/// This many runs of a tier are merged into one run of the next tier.
-pub(super) const FAN_IN: usize = 16;
-
-/// Number of entries after which a merge checks the interrupt flag again.
-const PACE: u64 = 1024;
 
 /// A spill's part of an index is written densely only if it has at least this many bytes before
 /// compression.
@@ -77,7 +67,7 @@ pub(super) fn spill(
         while let Some(part) = parts.next_if(|part| part.index <= index_id_of(key)) {
             let large = part.bytes * OWN_FILE_SHARE >= bytes;
             if density != Some(part.density) || large || was_large {
-                end(writer.take(), &mut files)?;
+                finish(writer.take(), &mut files)?;
                 density = Some(part.density);
                 writer = Some(ingest.writer(part.density, memory.bytes()).unsynced());
             }
@@ -89,12 +79,12 @@ pub(super) fn spill(
             writer.add_version(key, version.value())?;
         }
     }
-    end(writer, &mut files)?;
+    finish(writer, &mut files)?;
     Ok(files.unwrap_or_else(|| ingest.no_files()))
 }
 
 /// Finishes `writer`, if there is one, and adds its files to `files`.
-fn end(writer: Option<RunWriter>, files: &mut Option<NewFiles>) -> Result<()> {
+pub(super) fn finish(writer: Option<RunWriter>, files: &mut Option<NewFiles>) -> Result<()> {
     if let Some(writer) = writer {
         let written = writer.finish()?;
         match files {
@@ -150,7 +140,7 @@ fn parts(ingest: &Ingest, memory: &InMemoryWrites, runs: &SpilledRuns) -> Vec<In
         let dense = part.bytes >= DENSE_MIN
             && ordered
             && beyond()
-            && is_new(ingest, part.smallest, part.largest);
+            && overlaps_no_file(ingest, part.smallest, part.largest);
         if dense {
             Density::Dense
         } else {
@@ -167,294 +157,8 @@ fn parts(ingest: &Ingest, memory: &InMemoryWrites, runs: &SpilledRuns) -> Vec<In
 }
 
 /// Whether no file of the tree overlaps the range from `smallest` to `largest`.
-fn is_new(ingest: &Ingest, smallest: &[u8], largest: &[u8]) -> bool {
+pub(super) fn overlaps_no_file(ingest: &Ingest, smallest: &[u8], largest: &[u8]) -> bool {
     let version = ingest.versions().current();
     let mut found = version.overlapping(smallest, Bound::Included(largest));
     found.next().is_none()
-}
-
-/// The purpose of a merge.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum MergePurpose {
-    /// The merge makes fewer runs: it keeps all versions of a key, with their positions.
-    Fewer,
-    /// The merge is for a commit: it keeps the newest version of each key, without its position.
-    Commit,
-}
-
-/// The files that a merge results in.
-struct MergeResult {
-    /// Ids of files of the merged runs that are reused unchanged.
-    kept: HashSet<u64>,
-    /// New files, which replace all other files of the merged runs.
-    written: NewFiles,
-}
-
-/// A file and the position of its run in the list of merged runs.
-struct FileOfRun<'a> {
-    run: usize,
-    file: &'a Arc<FileHandle>,
-}
-
-/// Merges `runs`, which are ordered oldest first. A file that overlaps no other one is reused, if
-/// it [`stays`].
-///
-/// Example: the files a–c and m–p of one run and b–d and x–z of another make the groups {a–c, b–d},
-/// {m–p} and {x–z}: the first is rewritten, the others are reused.
-fn merge(
-    ingest: &Arc<Ingest>,
-    runs: &[SpilledRun],
-    dead: &Arc<super::rolled_back::RolledBackPositions>,
-    aim: MergePurpose,
-    interrupted: &AtomicBool,
-) -> Result<MergeResult> {
-    let mut placed: Vec<FileOfRun<'_>> = Vec::new();
-    for (run, private) in runs.iter().enumerate() {
-        let files = private.run.files.iter();
-        placed.extend(files.map(|file| FileOfRun { run, file }));
-    }
-    placed.sort_by(|a, b| a.file.smallest.cmp(&b.file.smallest));
-    let expected = placed.iter().map(|p| p.file.size).sum();
-    let mut merging = Merging {
-        ingest,
-        dead,
-        aim,
-        interrupted,
-        expected,
-        writer: None,
-        written: None,
-    };
-    let mut kept = HashSet::new();
-    let mut rest = &placed[..];
-    while let Some(first) = rest.first() {
-        let mut largest = &first.file.largest;
-        let mut len = 1;
-        while let Some(next) = rest.get(len).filter(|p| p.file.smallest <= *largest) {
-            largest = largest.max(&next.file.largest);
-            len += 1;
-        }
-        let (group, others) = rest.split_at(len);
-        if len == 1 && stays(first.file, dead, aim) {
-            // End the current file: with later keys in it, it would overlap the file that is
-            // reused.
-            merging.end()?;
-            kept.insert(first.file.file_id);
-        } else {
-            merging.group(group, runs.len(), largest)?;
-        }
-        rest = others;
-    }
-    merging.end()?;
-    Ok(MergeResult {
-        kept,
-        written: merging.written.unwrap_or_else(|| ingest.no_files()),
-    })
-}
-
-/// Whether a file that overlaps no other one can be reused. For a commit, none of its entries may
-/// be superseded or dead. For a merge into fewer runs, at least one must not be dead.
-fn stays(
-    file: &FileMeta,
-    dead: &super::rolled_back::RolledBackPositions,
-    aim: MergePurpose,
-) -> bool {
-    let (first, last) = positions(file);
-    match aim {
-        MergePurpose::Fewer => !dead.covers(first, last),
-        MergePurpose::Commit => file.superseded == 0 && !dead.touches(first, last),
-    }
-}
-
-/// Fails with `Interrupted` if the flag is set.
-fn heed(interrupted: &AtomicBool) -> Result<()> {
-    match interrupted.load(Ordering::Relaxed) {
-        true => Err(Error::new(
-            ErrorKind::Interrupted,
-            "while writing a large transaction",
-        )),
-        false => Ok(()),
-    }
-}
-
-/// A merge in progress.
-struct Merging<'a> {
-    ingest: &'a Arc<Ingest>,
-    dead: &'a Arc<super::rolled_back::RolledBackPositions>,
-    aim: MergePurpose,
-    interrupted: &'a AtomicBool,
-    /// Estimated size of the output, in bytes.
-    expected: u64,
-    writer: Option<(Density, RunWriter)>,
-    written: Option<NewFiles>,
-}
-
-impl Merging<'_> {
-    /// Ends the current output file.
-    fn end(&mut self) -> Result<()> {
-        let writer = self.writer.take();
-        end(writer.map(|(_, writer)| writer), &mut self.written)
-    }
-
-    /// Merges a group of files whose ranges form one connected range, which ends at the key
-    /// `largest`. They are ordered by their smallest key.
-    fn group(&mut self, group: &[FileOfRun<'_>], runs: usize, largest: &[u8]) -> Result<()> {
-        let smallest = &group[0].file.smallest;
-        let dense = self.aim == MergePurpose::Commit && is_new(self.ingest, smallest, largest);
-        let density = if dense {
-            Density::Dense
-        } else {
-            Density::Light
-        };
-        if self.writer.as_ref().is_none_or(|(now, _)| *now != density) {
-            self.end()?;
-            let mut writer = self.ingest.writer(density, self.expected);
-            if self.aim == MergePurpose::Fewer {
-                writer = writer.unsynced();
-            }
-            self.writer = Some((density, writer));
-        }
-        let mut by_run: Vec<Vec<Arc<FileHandle>>> = vec![Vec::new(); runs];
-        for placed in group {
-            by_run[placed.run].push(Arc::clone(placed.file));
-        }
-        let sources = by_run.into_iter().rev().filter(|files| !files.is_empty());
-        let cursor = |files| SpilledRunIter::new(&Arc::new(Run::new(0, files)), false, self.dead);
-        let mut source = MergeIter::new(sources.map(cursor).collect());
-        let (_, writer) = self.writer.as_mut().expect("set above");
-        let mut last: Option<Vec<u8>> = None;
-        let mut entries = 0u64;
-        let mut on = source.seek_to_first()?;
-        while on {
-            if entries.is_multiple_of(PACE) {
-                heed(self.interrupted)?;
-            }
-            entries += 1;
-            let (key, value) = (source.key(), source.value());
-            match self.aim {
-                MergePurpose::Fewer => writer.add_version(key, value)?,
-                MergePurpose::Commit if last.as_deref() == Some(key.user_key) => {}
-                MergePurpose::Commit => {
-                    let last = last.get_or_insert_default();
-                    last.clear();
-                    last.extend_from_slice(key.user_key);
-                    writer.add(key.user_key, key.kind, value)?;
-                }
-            }
-            on = source.next()?;
-        }
-        Ok(())
-    }
-}
-
-impl SpilledRuns {
-    /// While at least [`FAN_IN`] of the newest runs have the same tier, merges them into one run of
-    /// the next tier.
-    ///
-    /// # Errors
-    /// Those of the files: `NoSpace`, `Io`, `Corruption`, `Unsupported`. `Interrupted` once the
-    /// flag is set. The runs of the failed merge stay as they were.
-    pub(super) fn merge_if_many(
-        &mut self,
-        ingest: &Arc<Ingest>,
-        interrupted: &AtomicBool,
-    ) -> Result<()> {
-        loop {
-            let Some(tier) = self.list.last().map(|run| run.tier) else {
-                return Ok(());
-            };
-            let same = self.list.iter().rev().take_while(|run| run.tier == tier);
-            let count = same.count();
-            if count < FAN_IN {
-                return Ok(());
-            }
-            let from = self.list.len() - count;
-            let merged = merge(
-                ingest,
-                &self.list[from..],
-                &self.dead,
-                MergePurpose::Fewer,
-                interrupted,
-            )?;
-            let mut handles = Vec::new();
-            let mut files = merged.written;
-            let source = ingest.versions().source();
-            for meta in files.files() {
-                handles.push(FileHandle::new(Arc::new(meta.clone()), Arc::clone(source)));
-            }
-            for mut run in self.list.drain(from..) {
-                let kept = run.run.files.iter();
-                handles.extend(
-                    kept.filter(|file| merged.kept.contains(&file.file_id))
-                        .cloned(),
-                );
-                files.append(
-                    run.files
-                        .split_off(|meta| merged.kept.contains(&meta.file_id)),
-                );
-            }
-            if !handles.is_empty() {
-                let run = SpilledRun::of_handles(files, handles, tier + 1);
-                self.list.push(run);
-            }
-        }
-    }
-
-    /// Makes the files of a commit: the newest version of each key, in files that do not overlap.
-    /// Their contents and names are synced. The runs stay as they are, so that the caller can try
-    /// again after an error.
-    ///
-    /// # Errors
-    /// Those of the files: `NoSpace`, `Io`, `Corruption`, `Unsupported`. `Interrupted` once the
-    /// flag is set.
-    pub(super) fn seal(
-        &self,
-        ingest: &Arc<Ingest>,
-        interrupted: &AtomicBool,
-    ) -> Result<SealedWriteSet> {
-        let merged = merge(
-            ingest,
-            &self.list,
-            &self.dead,
-            MergePurpose::Commit,
-            interrupted,
-        )?;
-        let all = self.list.iter().flat_map(|run| run.files.files());
-        let kept = all.filter(|meta| merged.kept.contains(&meta.file_id));
-        let mut files: Vec<FileMeta> = kept.chain(merged.written.files()).cloned().collect();
-        files.sort_by(|a, b| a.smallest.cmp(&b.smallest));
-        // Spilled files are synced only here, because most of them are merged or removed before the
-        // commit.
-        for file_id in &merged.kept {
-            heed(interrupted)?;
-            ingest.sync_file(*file_id)?;
-        }
-        merged.written.sync()?;
-        Ok(SealedWriteSet { files, merged })
-    }
-
-    /// Gives up the ownership of the files of `sealed`, because a log record names them.
-    pub(super) fn release(&mut self, sealed: SealedWriteSet) {
-        for run in &mut self.list {
-            let kept = run
-                .files
-                .split_off(|meta| sealed.merged.kept.contains(&meta.file_id));
-            kept.keep();
-        }
-        sealed.merged.written.keep();
-    }
-}
-
-/// The files that the commit of a spilled set installs. A drop removes the files that the seal has
-/// written, unless [`WriteSet::release`](super::WriteSet::release) was called.
-pub struct SealedWriteSet {
-    /// Ascending, without overlap.
-    files: Vec<FileMeta>,
-    merged: MergeResult,
-}
-
-impl SealedWriteSet {
-    /// The files, ascending, without overlap.
-    pub fn files(&self) -> &[FileMeta] {
-        &self.files
-    }
 }

@@ -255,7 +255,7 @@ fn what_comes_in_order_is_committed_as_it_was_spilled() {
         set.put(&row, Value::whole(&[n as u8; 20])).unwrap();
         set.put(&entry, Value::EMPTY).unwrap();
     }
-    assert!(set.runs.list.len() <= 2 * spill::FAN_IN);
+    assert!(set.runs.list.len() <= 2 * spill_merge::FAN_IN);
     let before = on_disk(&ingest);
     let sealed = set.seal().unwrap();
     let of = |index: u8| {
@@ -372,14 +372,14 @@ fn an_interruption_ends_merges_and_takes_nothing() {
     set.heed(Arc::clone(&flag));
     // Every write spills the one before. The write after this loop makes the first merge.
     let value = |n: usize| format!("{n:03}").into_bytes();
-    for n in 0..spill::FAN_IN {
+    for n in 0..spill_merge::FAN_IN {
         set.put(b"0000", Value::whole(&value(n))).unwrap();
     }
     flag.store(true, Ordering::SeqCst);
     let error = set.put(b"0000", Value::whole(b"abc")).unwrap_err();
     assert_eq!(error.kind(), &ErrorKind::Interrupted);
     let newest = |set: &WriteSet| set.get(b"0000", found).unwrap().unwrap().2;
-    assert_eq!(newest(&set), value(spill::FAN_IN - 1));
+    assert_eq!(newest(&set), value(spill_merge::FAN_IN - 1));
     assert_eq!(set.seal().err().unwrap().kind(), &ErrorKind::Interrupted);
     flag.store(false, Ordering::SeqCst);
     set.put(b"0000", Value::whole(b"abc")).unwrap();
@@ -532,10 +532,10 @@ fn a_merge_that_finds_no_room_is_left_for_later() {
     let mut set = WriteSet::new(version_bytes(4, 3), Some(Arc::clone(&ingest)));
     // All writes have one key, so that a merge reuses no file.
     let write = |set: &mut WriteSet| set.put(b"0001", Value::whole(b"abc"));
-    for _ in 0..spill::FAN_IN {
+    for _ in 0..spill_merge::FAN_IN {
         write(&mut set).unwrap();
     }
-    assert_eq!(set.runs.list.len(), spill::FAN_IN - 1);
+    assert_eq!(set.runs.list.len(), spill_merge::FAN_IN - 1);
     // Let the second creation of a file fail: the spill creates the first file, the merge the
     // second one.
     env.inject(Fault {
@@ -543,8 +543,8 @@ fn a_merge_that_finds_no_room_is_left_for_later() {
         ..next(CallClass::Create)
     });
     write(&mut set).unwrap();
-    assert_eq!(set.runs.list.len(), spill::FAN_IN);
-    assert_eq!(on_disk(&ingest).len(), spill::FAN_IN);
+    assert_eq!(set.runs.list.len(), spill_merge::FAN_IN);
+    assert_eq!(on_disk(&ingest).len(), spill_merge::FAN_IN);
     let source_generation = set.source_generation.load(Ordering::Relaxed);
     write(&mut set).unwrap();
     assert_eq!(set.runs.list.len(), 1);
@@ -559,7 +559,7 @@ fn a_merge_that_finds_no_room_is_left_for_later() {
         .iter()
         .map(|file| file.entries)
         .sum();
-    assert_eq!(entries, spill::FAN_IN as u64 + 1);
+    assert_eq!(entries, spill_merge::FAN_IN as u64 + 1);
 }
 
 /// Removing files in a client's thread must not delay the client: they are deleted at the pace of

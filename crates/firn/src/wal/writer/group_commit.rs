@@ -15,7 +15,7 @@
 //! go to a new open group.
 
 use super::super::Lsn;
-use super::super::waiter::{CommitWaiter, Parker, WakeList, WakeReason};
+use super::super::commit_waiter::{CommitWaiter, Parker, WakeList, WakeReason};
 use super::sealed_group::SealedGroup;
 use super::state::WalState;
 use super::{FullDiskAccess, Shared};

@@ -1,9 +1,9 @@
 //! The state of the log that its mutex guards.
 
+use super::super::commit_waiter::CommitQueue;
 use super::super::durable_prefix::{DurablePrefix, PrefixEnd};
 use super::super::frame::{FIRST_GROUP, GROUP_HEADER, GroupHeader, blocks_for};
 use super::super::segment::{OldSegment, Segment};
-use super::super::waiter::CommitQueue;
 use super::super::{GroupNumber, LogEnd, Lsn, SegmentId};
 use super::sealed_group::{GrowingGroup, SealedGroup};
 use super::{FullDiskAccess, WalOptions, WalStats, has_room, margin, outcome_room, takes};

@@ -214,13 +214,13 @@ fn a_lock_that_is_free_at_the_second_attempt_was_waited_for() {
 #[test]
 fn a_report_on_a_long_queue_is_short() {
     use crate::txn::lock_table::lock_queue::LockQueue;
-    use crate::txn::lock_table::waiter::LockWaiter;
+    use crate::txn::lock_table::lock_request::LockRequest;
     const REQUESTS: u64 = 1000;
     let holder = LockOwner::new(1, 0);
     let mut queue = LockQueue::new(&holder, Exclusive);
     for id in 2..REQUESTS + 2 {
         let mode = if id % 3 == 0 { Shared } else { Exclusive };
-        let waiter = LockWaiter::new(&LockOwner::new(id, 0), &Arc::from(&b"a"[..]), mode, false);
+        let waiter = LockRequest::new(&LockOwner::new(id, 0), &Arc::from(&b"a"[..]), mode, false);
         queue.enqueue(&waiter);
     }
     let mut listed = 0;
@@ -251,10 +251,10 @@ fn a_report_on_a_long_queue_is_short() {
 fn a_deadlock_search_does_not_walk_through_queues() {
     use crate::base::work_count::counted;
     use crate::txn::lock_table::lock_queue::LockQueue;
-    use crate::txn::lock_table::waiter::LockWaiter;
+    use crate::txn::lock_table::lock_request::LockRequest;
     let request = |id, mode| {
         let owner = LockOwner::new(id, 0);
-        LockWaiter::new(&owner, &Arc::from(&b"a"[..]), mode, false)
+        LockRequest::new(&owner, &Arc::from(&b"a"[..]), mode, false)
     };
     for held in [Shared, Exclusive] {
         for asked in [Shared, Exclusive] {

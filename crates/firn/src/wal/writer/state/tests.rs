@@ -1,5 +1,5 @@
 use super::super::super::Record;
-use super::super::super::waiter::{CommitWaiter, Parker, WakeList, WakeReason};
+use super::super::super::commit_waiter::{CommitWaiter, Parker, WakeList, WakeReason};
 use super::*;
 use crate::base::work_count::counted;
 use crate::env::{Env, MemEnv};

@@ -14,7 +14,7 @@ use std::sync::mpsc::Receiver;
 ///
 /// Until [`Self::finish`], reads use the memory, even if the files are complete. A drop waits for
 /// the thread, because it must not write to the directory of a database that is closed meanwhile.
-pub(super) struct SpillingMemory {
+pub(super) struct FrozenMemory {
     memory: Arc<InMemoryWrites>,
     writing: Option<Writing>,
 }
@@ -25,7 +25,7 @@ enum Writing {
     Done(Result<NewFiles>),
 }
 
-impl SpillingMemory {
+impl FrozenMemory {
     /// Begins to write `memory`, which is newer than `runs`. Without a free background thread it
     /// writes all of it before it returns.
     pub(super) fn begin(ingest: &Arc<Ingest>, memory: InMemoryWrites, runs: &SpilledRuns) -> Self {
@@ -68,7 +68,7 @@ impl SpillingMemory {
     }
 }
 
-impl Drop for SpillingMemory {
+impl Drop for FrozenMemory {
     fn drop(&mut self) {
         // Dropping the result removes its files.
         drop(self.wait());

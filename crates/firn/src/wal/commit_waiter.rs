@@ -125,7 +125,9 @@ impl CommitQueue {
     pub(super) fn wake_done(&mut self, durable: Lsn, written: Lsn, woken: &mut WakeList) {
         for (waiters, end) in [(&mut self.durable, durable), (&mut self.written, written)] {
             let done = up_to(waiters, end);
-            waiters.drain(..done).for_each(|w| woken.push(w, WakeReason::Done));
+            waiters
+                .drain(..done)
+                .for_each(|w| woken.push(w, WakeReason::Done));
         }
     }
 

@@ -1,5 +1,6 @@
 //! DDL on tables with foreign keys, and on those that foreign keys refer to.
 
+use super::ddl_session::DdlSession;
 use super::foreign_key::{ForeignKey, database_of};
 use super::table_entry::TableEntry;
 use super::tables::Catalog;
@@ -7,28 +8,6 @@ use crate::base::pause_points::{self, PausePoint};
 use crate::base::{Error, ForeignKeyError, ForeignKeyViolation, IndexId, Result};
 use crate::txn::LockOwner;
 use std::sync::Arc;
-
-/// The session of a DDL statement.
-#[derive(Default, Clone, Copy)]
-pub struct DdlSession<'a> {
-    /// It checks foreign keys.
-    pub checks: bool,
-    /// The owner whose interruption ends waits. `None` means that DDL does not wait.
-    pub owner: Option<&'a LockOwner>,
-    /// Limit of a wait, microseconds.
-    pub lock_timeout_us: u64,
-}
-
-/// Facts about the two names that a rename needs.
-#[derive(Default, Clone, Copy)]
-pub struct TableRename<'a> {
-    /// The session.
-    pub session: DdlSession<'a>,
-    /// The old name of the table as SQL has it, without the database.
-    pub from_text: &'a str,
-    /// The new name.
-    pub to_text: &'a str,
-}
 
 impl Catalog {
     /// The foreign keys that refer to `parent`, by their ids, each with its table.

@@ -1,8 +1,8 @@
 //! Waits for locks: from the queue through the search for deadlocks and the sleep to the outcome.
 
 use super::deadlock_report::{Deadlock, DeadlockMember};
+use super::lock_request::{LockRequest, WaitOutcome};
 use super::observer::tell_of;
-use super::waiter::{LockWaiter, WaitOutcome};
 use super::{Granted, LockMode, LockOwner, LockTable};
 use crate::base::pause_points::{self, PausePoint};
 use crate::base::{Error, ErrorKind, IndexId, Result};
@@ -57,7 +57,7 @@ impl LockTable {
     pub(super) fn sleep(
         &self,
         graph: MutexGuard<'_, ()>,
-        waiter: &Arc<LockWaiter>,
+        waiter: &Arc<LockRequest>,
         timeout: Duration,
     ) -> Result<()> {
         let owner = &waiter.owner;
@@ -118,7 +118,7 @@ impl LockTable {
 
     /// Chooses victims until no cycle goes through `requester`. Returns the deadlocks found. The
     /// caller holds the graph lock.
-    fn break_cycles(&self, requester: &Arc<LockWaiter>) -> Vec<Arc<Deadlock>> {
+    fn break_cycles(&self, requester: &Arc<LockRequest>) -> Vec<Arc<Deadlock>> {
         let mut found = Vec::new();
         while requester.outcome() == WaitOutcome::Waiting {
             let cycle = deadlock::find_cycle(
@@ -161,21 +161,21 @@ impl LockTable {
     }
 
     /// All requests that wait. The caller holds the graph lock, so that no request begins to wait.
-    fn all_waiters(&self) -> Vec<Arc<LockWaiter>> {
+    fn all_waiters(&self) -> Vec<Arc<LockRequest>> {
         let mut waiters = Vec::new();
         for shard in &self.shards {
             for row in shard.rows.lock().map.values() {
                 waiters.extend(row.queue().cloned());
             }
         }
-        let add = |waiter: &Arc<LockWaiter>, _| waiters.push(Arc::clone(waiter));
+        let add = |waiter: &Arc<LockRequest>, _| waiters.push(Arc::clone(waiter));
         self.gaps.for_each(|_, _, _| (), add);
         waiters
     }
 
     /// Ends the wait of `waiter` with `outcome`, if it still waits. Returns its outcome. The caller
     /// holds the graph lock.
-    fn decide(&self, waiter: &Arc<LockWaiter>, outcome: WaitOutcome) -> WaitOutcome {
+    fn decide(&self, waiter: &Arc<LockRequest>, outcome: WaitOutcome) -> WaitOutcome {
         match waiter.for_gap {
             true => self.gaps.decide(waiter, outcome),
             false => self.shard(&waiter.key).decide(waiter, outcome),
@@ -184,14 +184,14 @@ impl LockTable {
 
     /// The requests of the owners that `waiter` waits for. Owners that do not wait are left out,
     /// since no cycle goes through them.
-    fn waiters_ahead(&self, waiter: &Arc<LockWaiter>) -> Vec<Arc<LockWaiter>> {
+    fn waiters_ahead(&self, waiter: &Arc<LockRequest>) -> Vec<Arc<LockRequest>> {
         let blockers = self.owners_ahead(waiter);
         let waiting = blockers.into_iter().filter_map(|owner| owner.waiting());
         waiting.collect()
     }
 
     /// The owners that `waiter` waits for.
-    fn owners_ahead(&self, waiter: &Arc<LockWaiter>) -> Vec<Arc<LockOwner>> {
+    fn owners_ahead(&self, waiter: &Arc<LockRequest>) -> Vec<Arc<LockOwner>> {
         match waiter.for_gap {
             true => self.gaps.blockers(waiter),
             false => self.shard(&waiter.key).nearest_blockers(waiter),
@@ -232,7 +232,7 @@ impl LockTable {
     }
 
     /// Reports to the host the owners for which a request that begins to wait waits.
-    fn tell_observer(&self, waiter: &Arc<LockWaiter>) {
+    fn tell_observer(&self, waiter: &Arc<LockRequest>) {
         let Some(observer) = self.observer.get() else {
             return;
         };
@@ -254,7 +254,7 @@ impl LockTable {
     pub(super) fn tell_of_upgrade(&self, owner: &Arc<LockOwner>, key: &[u8]) {
         if let Some(observer) = self.observer.get() {
             let blocking = owner.host();
-            let tell = |waiter: &Arc<LockWaiter>| tell_of(&*observer, waiter, blocking);
+            let tell = |waiter: &Arc<LockRequest>| tell_of(&*observer, waiter, blocking);
             self.shard(key).for_each_request_of_others(owner, key, tell);
         }
     }

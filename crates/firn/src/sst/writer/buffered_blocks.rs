@@ -24,7 +24,7 @@ impl Default for Content {
 
 /// A block, with the facts about it that index, filter and properties will store.
 #[derive(Default)]
-pub(super) struct PendingBlock {
+pub(super) struct BufferedBlock {
     pub(super) content: Content,
     pub(super) separator: Vec<u8>,
     pub(super) hashes: Vec<u64>,
@@ -33,7 +33,7 @@ pub(super) struct PendingBlock {
     by_index: Vec<(IndexId, u64)>,
 }
 
-impl PendingBlock {
+impl BufferedBlock {
     pub(super) fn add(&mut self, index: IndexId, seqno: Seqno, delete: bool, raw_len: usize) {
         self.stats.add_entry(seqno, delete);
         match self.by_index.last_mut() {
@@ -75,20 +75,20 @@ impl PendingBlock {
 }
 
 /// Raw bytes to collect before a dictionary is trained; so much memory is held meanwhile.
-const TRAINING_BYTES: usize = 8 << 20;
+const DICTIONARY_BUFFER_BYTES: usize = 8 << 20;
 /// Raw bytes to collect if only the tuning is wanted.
-const TUNING_BYTES: usize = 256 << 10;
+const TUNING_BUFFER_BYTES: usize = 256 << 10;
 /// Raw bytes that a tuning must be based on before the file's properties store it, because block
 /// reuse passes a stored tuning on to other files.
-pub(super) const RECIPE_BYTES: usize = TUNING_BYTES;
+pub(super) const RECIPE_BYTES: usize = TUNING_BUFFER_BYTES;
 /// One in this many of the collected blocks is compressed at once, to estimate the stored size of
 /// all.
 const TRIAL_STEP: usize = 16;
 
 /// Blocks that wait until a trial has shown how to compress them, and the copied blocks between
 /// them.
-pub(super) struct Pending {
-    blocks: Vec<PendingBlock>,
+pub(super) struct BufferedBlocks {
+    blocks: Vec<BufferedBlock>,
     full_bytes: usize,
     raw_bytes: usize,
     /// Stored bytes of the copied blocks that wait.
@@ -99,12 +99,16 @@ pub(super) struct Pending {
     trial_stored: usize,
 }
 
-impl Pending {
+impl BufferedBlocks {
     /// `trains` says whether a dictionary is wanted, which needs more raw bytes than tuning alone.
     pub(super) fn new(trains: bool) -> Self {
         Self {
             blocks: Vec::new(),
-            full_bytes: if trains { TRAINING_BYTES } else { TUNING_BYTES },
+            full_bytes: if trains {
+                DICTIONARY_BUFFER_BYTES
+            } else {
+                TUNING_BUFFER_BYTES
+            },
             raw_bytes: 0,
             stored_bytes: 0,
             copied_bytes: 0,
@@ -123,7 +127,7 @@ impl Pending {
         self.copied_bytes += raw_len;
     }
 
-    pub(super) fn push(&mut self, block: PendingBlock, compressor: &mut Compressor) {
+    pub(super) fn push(&mut self, block: BufferedBlock, compressor: &mut Compressor) {
         match &block.content {
             Content::Raw(raw) => {
                 if self.blocks.len().is_multiple_of(TRIAL_STEP) || self.trial_raw == 0 {
@@ -159,7 +163,7 @@ impl Pending {
         (self.raw_bytes as f64 * ratio) as u64 + self.stored_bytes as u64
     }
 
-    pub(super) fn into_blocks(self) -> Vec<PendingBlock> {
+    pub(super) fn into_blocks(self) -> Vec<BufferedBlock> {
         self.blocks
     }
 }

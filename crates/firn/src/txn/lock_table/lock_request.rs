@@ -25,7 +25,7 @@ pub(super) enum WaitOutcome {
 /// The outcome changes once, from `Waiting`, in the same critical section of the row's shard, or
 /// of the slot of the gap locks, that removes the request from the queue. Then the sleeper is woken
 /// once.
-pub(super) struct LockWaiter {
+pub(super) struct LockRequest {
     pub(super) owner: Arc<LockOwner>,
     pub(super) key: Arc<[u8]>,
     pub(super) mode: LockMode,
@@ -40,7 +40,7 @@ pub(super) struct LockWaiter {
     wake: Condvar,
 }
 
-impl LockWaiter {
+impl LockRequest {
     pub(super) fn new(
         owner: &Arc<LockOwner>,
         key: &Arc<[u8]>,

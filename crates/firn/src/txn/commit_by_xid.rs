@@ -1,6 +1,6 @@
-//! Ends prepared transactions that no session owns, by xid.
+//! Commits and rolls back prepared transactions that no session owns, by xid.
 
-use super::prepared::{PreparedTransaction, PreparedTransactions};
+use super::prepared_transactions::{PreparedTransaction, PreparedTransactions};
 use super::transaction_context::TransactionContext;
 use crate::base::{ErrorKind, IndexId, Result};
 use crate::wal::Lsn;

@@ -1,7 +1,7 @@
 //! Checks of referencing rows: the referenced row exists, and stays while the transaction runs.
 
+use super::child_rows::first_entry;
 use super::column_values::{differs, is_null};
-use super::referencing_rows::first_entry;
 use super::{CascadeLink, Identity, OwnKey, Parent, ReferencedIndex};
 use crate::base::ForeignKeyViolation::NoReferencedRow;
 use crate::base::Result;

@@ -1,5 +1,5 @@
-//! Reports on indexes, files, jobs, delays and memory, for `information_schema`; and what a thread
-//! has read.
+//! Reports on indexes, files, jobs, delays and memory, for `information_schema`; and the reads of a
+//! thread.
 
 use crate::database::firn_db;
 use crate::error::{firn_status, guard, guard_value};
@@ -11,7 +11,7 @@ fn c_text(text: &str) -> CString {
     CString::new(text.replace('\0', " ")).unwrap_or_default()
 }
 
-/// What is stored of an index.
+/// Stored entries and bytes of one index.
 #[repr(C)]
 pub struct firn_index_detail {
     /// `database/table`.
@@ -299,7 +299,7 @@ pub unsafe extern "C" fn firn_list_memory(
     })
 }
 
-/// What a thread has read since it began.
+/// Reads of one thread since it began.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 pub struct firn_reads {
@@ -315,8 +315,8 @@ pub struct firn_reads {
     pub passed_over: u64,
 }
 
-/// What the calling thread has read so far. The difference of two answers is what the calls between
-/// them have read.
+/// Returns the reads of the calling thread since it began. The difference of two answers is the
+/// reads of the calls between them.
 #[unsafe(no_mangle)]
 pub extern "C" fn firn_thread_reads() -> firn_reads {
     guard_value(firn_reads::default(), || {

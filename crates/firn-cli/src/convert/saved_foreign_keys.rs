@@ -47,18 +47,12 @@ pub fn load(client: &mut Client<'_>, schemas: &[String]) -> Result<Vec<ForeignKe
                 on_update,
                 on_delete,
             ] = fields(row)?;
-            let child = TableName {
-                schema: schema.clone(),
-                table,
-            };
-            let last = keys.last_mut();
-            if let Some(last) = last.filter(|last| last.child == child && last.name == name) {
-                last.columns.push((column, parent_column));
-                continue;
-            }
-            keys.push(ForeignKey {
+            let row = ForeignKey {
                 name,
-                child,
+                child: TableName {
+                    schema: schema.clone(),
+                    table,
+                },
                 parent: TableName {
                     schema: parent_schema,
                     table: parent_table,
@@ -66,7 +60,8 @@ pub fn load(client: &mut Client<'_>, schemas: &[String]) -> Result<Vec<ForeignKe
                 columns: vec![(column, parent_column)],
                 on_update,
                 on_delete,
-            });
+            };
+            ForeignKey::add_row(&mut keys, row);
         }
     }
     Ok(keys)

@@ -4,12 +4,10 @@
 use super::KeyMap;
 use crate::base::Result;
 use crate::base::key::{INDEX_ID_LEN, index_prefix};
-use crate::base::key_range::prefix_successor;
-use crate::base::{Error, ErrorKind, IndexId};
+use crate::base::{Error, ErrorKind};
 use crate::catalog::{CatalogState, ForeignKey, TableEntry};
-use crate::iter::{MergeIter, MvccIter, ReadAt};
-use crate::read::{ReadPoint, ScanRange, ScanSource, scan_sources};
-use crate::table::check_table::CheckReport;
+use crate::read::ReadPoint;
+use crate::table::check_table::{CheckReport, index_entries};
 
 /// Looks for rows of `table` whose foreign keys refer to no row at `point`. The report's number of
 /// rows counts a row once for each foreign key that was checked. Sessions that turn foreign key
@@ -47,18 +45,6 @@ struct KeyCheck<'a> {
 }
 
 impl KeyCheck<'_> {
-    fn entries(&self, index: IndexId) -> MvccIter<MergeIter<ScanSource>> {
-        let lower = index_prefix(index).to_vec();
-        let range = ScanRange {
-            upper: prefix_successor(&lower),
-            lower,
-        };
-        let merged = MergeIter::new(scan_sources(&self.point.super_version, &range, None));
-        let mut entries = MvccIter::new(merged, ReadAt::snapshot(self.point.seqno));
-        entries.set_bounds(Some(&range.lower), range.upper.as_deref());
-        entries
-    }
-
     fn run(&self, interrupted: &dyn Fn() -> bool, report: &mut CheckReport) -> Result<()> {
         let (key, schema) = (self.key, &self.entry.schema);
         let names = key.column_names();
@@ -82,9 +68,9 @@ impl KeyCheck<'_> {
             return Ok(());
         };
         let map = KeyMap::new((schema, own), (&parent.schema, number), names.len())?;
-        let mut rows = self.entries(self.entry.indexes[own].id);
+        let mut rows = index_entries(self.point, self.entry.indexes[own].id);
         let target = parent.indexes[number].id;
-        let mut referenced = self.entries(target);
+        let mut referenced = index_entries(self.point, target);
         let (mut value, mut last) = (Vec::new(), Vec::new());
         let mut more = rows.first()?;
         while more {

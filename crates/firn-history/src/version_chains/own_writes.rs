@@ -1,4 +1,5 @@
-//! Own writes: the writes of each transaction are replayed, and its later scans must show them.
+//! Checks that each transaction sees its own writes: its statements are replayed one after the
+//! other, and each scan must return the rows that the earlier statements have put into its range.
 
 use super::{Chains, Fate, TxnIndex, rows_read};
 use crate::history::{IsolationLevel, Op, Row, Scan, Statement, StatementStatus, TxnOutcome};
@@ -36,18 +37,20 @@ impl Chains<'_> {
         }
     }
 
-    /// Whether the transaction may lose its validation, has written the row under its old primary
-    /// key, and another one has given the row a new key meanwhile. A later statement then sees both
-    /// the own row and the one under the new key, which it may even write as well.
+    /// Whether transaction `t` may see the row twice in an optimistic table, under two keys: it has
+    /// written the row under the old primary key, and another transaction has given the row a new
+    /// one and has committed. The next statement of `t` at READ COMMITTED has a newer snapshot, so
+    /// it sees both. This is no finding, because the commit of `t` fails.
     fn may_be_under_two_keys(&self, t: TxnIndex, o: usize, row: &Row) -> bool {
         self.may_lose(t, row.list)
             && self.has_touched(t, row.id, o)
             && self.is_renamed_by_other(t, row.id)
     }
 
-    /// Whether the transaction did not commit at READ COMMITTED, and the list is in an optimistic
-    /// table. Others may have changed an own row meanwhile: a later statement then sees the row in
-    /// part, and the transaction cannot commit.
+    /// Whether the commit of transaction `t` may have failed because of a row of this list. That
+    /// takes a list in an optimistic table, READ COMMITTED and no acknowledged commit. In such a
+    /// transaction another one may change a row that this one has written, and later statements may
+    /// see some index entries of the one version and some of the other.
     fn may_lose(&self, t: TxnIndex, list: u64) -> bool {
         let txn = self.txn(t);
         txn.level == IsolationLevel::ReadCommitted
@@ -55,10 +58,10 @@ impl Chains<'_> {
             && self.history.setup.optimistic.contains(&list)
     }
 
-    /// Lists and positions at which the transaction has written rows up to statement `o`. Another
-    /// transaction may have replaced a row of the snapshot by a new one with the same primary key;
-    /// once this transaction has changed the new row, its own write covers the old row, which its
-    /// snapshot reads then do not show.
+    /// Lists and positions at which the transaction has written rows up to statement `o`. A plain
+    /// read may miss a row of the snapshot at one of them, for example: another transaction deletes
+    /// the row and inserts a new one with the same primary key, and this transaction updates the
+    /// new row. Its own write now stands for this key, and the snapshot's row is hidden behind it.
     pub(crate) fn own_places(&self, t: TxnIndex, o: usize) -> HashSet<(u64, i64)> {
         let mut places = HashSet::new();
         for op in &self.txn(t).ops[..=o] {
@@ -80,9 +83,10 @@ impl Chains<'_> {
         places
     }
 
-    /// The scans of updates before statement `o` of a transaction that has not committed. No later
-    /// read tells which rows they changed: such a row may be newer than the snapshot, and the
-    /// transaction then sees it at its new position only.
+    /// The scans of the updates before statement `o`, if the transaction has not committed. The
+    /// history does not tell which rows such an update has changed, since nobody reads its element
+    /// later. Any row of these scans may therefore be one of them. If the row has moved since the
+    /// transaction's snapshot, the transaction sees it at the new position, not at the old one.
     pub(crate) fn updates_of_unknown_rows(&self, t: TxnIndex, o: usize) -> Vec<&Scan> {
         if self.fates[t] == Fate::Committed {
             return Vec::new();
@@ -112,8 +116,8 @@ impl Chains<'_> {
                 rows,
                 partial,
             } => (scan, rows.iter().map(|row| row.id).collect(), *partial),
-            // The rows that an update changed are known from later reads of its element, so only if
-            // it committed.
+            // An UPDATE returns no rows. Later reads of its element tell which rows it has changed,
+            // and others read the element only if the transaction has committed.
             Statement::Append { scan, element, .. } if txn.outcome == TxnOutcome::Ok => {
                 let carriers = self.carriers(*element).iter();
                 (scan, carriers.map(|&(row, _)| row).collect(), false)
@@ -126,7 +130,8 @@ impl Chains<'_> {
         if self.may_lose(t, *list) {
             return;
         }
-        // One row was met at the only position that was read, where an own row may be, too.
+        // A read of a single position of a unique key returns one row. The transaction's own row
+        // may have the same position and be left out.
         let first_of_two = match (&op.statement, scan) {
             (Statement::Read { rows, .. }, Scan::Range { list, from, to, .. }) => {
                 from == to && rows.len() == 1 && self.history.setup.unique.contains(list)

@@ -9,7 +9,7 @@ from firn_lab.processes import processor_seconds, tree
 from firn_lab.runner import machine
 
 
-class ForeignLoad:
+class LoadByOthers:
     """Processor time since the construction that neither the lab nor its servers used."""
 
     def __init__(self) -> None:

@@ -1,0 +1,23 @@
+//! The session of a DDL statement, as it crosses the C ABI.
+
+use crate::session::{firn_session, session_mut};
+use firn::catalog::DdlSession;
+
+/// The session of a DDL statement: its locks wait as those of `session`. Without a session they do
+/// not wait.
+///
+/// # Safety
+/// `session` is NULL or a live session of this thread.
+pub(crate) unsafe fn ddl_session<'a>(
+    session: *mut firn_session,
+    checks: bool,
+    lock_timeout_us: u64,
+) -> DdlSession<'a> {
+    // SAFETY: NULL, or a live session that only this thread uses.
+    let session = unsafe { session_mut(session) }.ok();
+    DdlSession {
+        checks,
+        owner: session.map(|session| &**session.transaction.owner()),
+        lock_timeout_us,
+    }
+}

@@ -1,0 +1,89 @@
+//! CHECK TABLE, OPTIMIZE TABLE, and the check before a copying ALTER.
+
+use crate::error::{firn_status, guard};
+use crate::progress::{firn_progress, reporter};
+use crate::session::{firn_session, session_mut};
+use crate::table::firn_table;
+use firn::base::Error;
+use std::ffi::{CString, c_char, c_void};
+use std::sync::Arc;
+
+/// Refuses to let the caller copy a table that a prepared transaction has changed: the copy would
+/// lack these changes if the transaction commits later. `FIRN_LOCK_TIMEOUT` if there is such a
+/// transaction.
+///
+/// # Safety
+/// The table is live.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_refuse_unsettled(table: *const firn_table) -> firn_status {
+    guard(|| {
+        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        let whole = unsafe { firn_table::whole(table) }?;
+        Ok(whole.table.refuse_unsettled(whole.db().context())?)
+    })
+}
+
+/// Checks a table: checksums of its files, and that rows and index entries match. `extended` looks
+/// each row and each entry up. `problem` is called for each problem found; the status is then
+/// `FIRN_CORRUPTION`.
+///
+/// # Safety
+/// The handles are live, the session is this thread's; `problem` calls no function of the core.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_check_table(
+    session: *mut firn_session,
+    table: *const firn_table,
+    extended: bool,
+    problem: unsafe extern "C" fn(context: *mut c_void, text: *const c_char),
+    context: *mut c_void,
+    rows: *mut u64,
+) -> firn_status {
+    guard(|| {
+        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
+        // is unique.
+        let (session, whole) = unsafe { (session_mut(session)?, firn_table::whole(table)?) };
+        let owner = Arc::clone(session.transaction.owner());
+        let views = &whole.db.context().super_versions;
+        let report = whole
+            .table
+            .check(views, extended, &|| owner.is_interrupted())?;
+        // SAFETY: the out pointer is valid for writes, and only this call refers to its target.
+        unsafe { rows.write(report.rows) };
+        for text in &report.problems {
+            let text = CString::new(text.as_str()).unwrap_or_default();
+            // SAFETY: callback and context are the host's and stay valid during the call.
+            unsafe { problem(context, text.as_ptr()) };
+        }
+        match report.problem_count {
+            0 => Ok(()),
+            count => {
+                Err(
+                    Error::corruption(whole.table.name(), 0, format_args!("{count} problems"))
+                        .into(),
+                )
+            }
+        }
+    })
+}
+
+/// Compacts the table's indexes: everything is in the last level then, without what no snapshot
+/// needs. `progress` is called between two steps. If it returns true the call ends with
+/// `FIRN_INTERRUPTED`, and what has been compacted stays so.
+///
+/// # Safety
+/// The handles are live; `progress` calls no function of the core.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_optimize_table(
+    table: *const firn_table,
+    progress: firn_progress,
+    context: *mut c_void,
+) -> firn_status {
+    guard(|| {
+        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        let whole = unsafe { firn_table::whole(table) }?;
+        let indexes = whole.table.index_ids();
+        // SAFETY: callback and context are the host's and stay valid during the call.
+        let mut report = unsafe { reporter(progress, context, "the optimization was interrupted") };
+        Ok(whole.db.optimize(&indexes, &mut report)?)
+    })
+}

@@ -1,0 +1,63 @@
+//! Buffers for the write of a row, and the keys that the write claims.
+
+use super::write_options::WriteFlags;
+use crate::txn::Transaction;
+
+/// Buffers that live as long as the session's use of the table, so that writing a row allocates
+/// nothing.
+#[derive(Default)]
+pub struct RowScratch {
+    pub(super) head: Vec<u8>,
+    pub(super) tail: Vec<u8>,
+    pub(super) old_entry: Vec<u8>,
+    pub(super) new_entry: Vec<u8>,
+    pub(super) old_value: Vec<u8>,
+    pub(super) new_value: Vec<u8>,
+    pub(super) claimed: ClaimedKeys,
+}
+
+/// Keys that the write of a row has locked newly, or noted for the validation: keys of new rows,
+/// and new and old values of unique indexes. If the row turns out to be a duplicate, they are given
+/// back: in InnoDB the lock of a written row disappears with the row. If the row is written, the
+/// locked keys are passed to the transaction, whose rollbacks give them back.
+#[derive(Default)]
+pub(super) struct ClaimedKeys {
+    keys: Vec<Vec<u8>>,
+    /// Number of keys in use; the others are spare buffers.
+    number: usize,
+}
+
+impl ClaimedKeys {
+    /// Forgets the keys of the row before.
+    pub(super) fn clear(&mut self) {
+        self.number = 0;
+    }
+
+    pub(super) fn add(&mut self, key: &[u8]) {
+        if self.number == self.keys.len() {
+            self.keys.push(Vec::new());
+        }
+        let buffer = &mut self.keys[self.number];
+        buffer.clear();
+        buffer.extend_from_slice(key);
+        self.number += 1;
+    }
+
+    /// Gives the locks or notes back, because the row was not written.
+    pub(super) fn give_back(&mut self, txn: &mut Transaction, flags: WriteFlags) {
+        for key in &self.keys[..std::mem::take(&mut self.number)] {
+            match flags.validated {
+                true => txn.forget_write(key),
+                false => txn.unlock(key),
+            }
+        }
+    }
+
+    /// Passes the locks to the transaction, because the row was written.
+    pub(super) fn keep(&mut self, txn: &mut Transaction, flags: WriteFlags) {
+        let keys = &self.keys[..std::mem::take(&mut self.number)];
+        if flags.locks() {
+            txn.keep_write_locks(keys.iter().map(|key| &key[..]));
+        }
+    }
+}

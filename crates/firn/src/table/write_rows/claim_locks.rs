@@ -1,0 +1,131 @@
+//! Locks of keys that a write claims: of new keys, of duplicates, of the row to change.
+
+use crate::base::key_range::make_successor;
+use crate::base::{ErrorKind, IndexId, Result};
+use crate::table::Table;
+use crate::table::neighbours::Neighbours;
+use crate::table::row_scratch::ClaimedKeys;
+use crate::table::write_options::WriteFlags;
+use crate::txn::{LockMode, Transaction, WaitPolicy};
+
+/// Claims an existing row for the transaction before it changes the row: locks it, or notes it for
+/// the validation.
+pub(super) fn claim_old_row(
+    txn: &mut Transaction,
+    row_key: &[u8],
+    flags: WriteFlags,
+) -> Result<()> {
+    if flags.validated {
+        txn.note_write(row_key);
+    } else if !flags.private {
+        txn.lock(row_key, LockMode::Exclusive, None)?;
+    }
+    Ok(())
+}
+
+impl Table {
+    /// Locks the old value of a unique key: no other row can take the value until the transaction
+    /// ends, and readers of its entry wait.
+    pub(super) fn lock_unique(
+        &self,
+        txn: &mut Transaction,
+        declared: &[u8],
+        has_null: bool,
+        flags: WriteFlags,
+        claimed: &mut ClaimedKeys,
+    ) -> Result<()> {
+        if has_null {
+            return Ok(());
+        }
+        let newly = match flags.validated {
+            // Note the old value too: the validation then conflicts with readers that have locked
+            // only this value.
+            true => txn.note_unique(declared),
+            false => flags.locks() && txn.lock(declared, LockMode::Exclusive, None)?.newly,
+        };
+        if newly {
+            claimed.add(declared);
+        }
+        Ok(())
+    }
+}
+
+/// The lock of a key that no row is supposed to have yet.
+pub(super) struct ClaimLock {
+    /// The lock was not held before.
+    pub(super) newly: bool,
+    /// It is exclusive.
+    pub(super) exclusive: bool,
+}
+
+/// Locks a key that no row is supposed to have yet. If other transactions hold the key, it takes
+/// only a shared lock, as InnoDB does: the key may turn out to be a duplicate, on which others hold
+/// shared locks. Inserts of one key that wait for the same transaction all go on when that ends. If
+/// it rolls back, they deadlock when they [make the lock exclusive](ClaimLock::make_exclusive), and
+/// one of them inserts.
+pub(super) fn claim_lock(txn: &Transaction, key: &[u8], flags: WriteFlags) -> Result<ClaimLock> {
+    if flags.private {
+        return Ok(ClaimLock {
+            newly: false,
+            exclusive: true,
+        });
+    }
+    let policy = match flags.lock_duplicate_exclusive {
+        true => None,
+        false => Some(WaitPolicy::NoWait),
+    };
+    match txn.lock(key, LockMode::Exclusive, policy) {
+        Ok(granted) => Ok(ClaimLock {
+            newly: granted.newly,
+            exclusive: true,
+        }),
+        Err(e) if policy.is_some() && *e.kind() == ErrorKind::LockNotAvailable => Ok(ClaimLock {
+            newly: txn.lock(key, LockMode::Shared, None)?.newly,
+            exclusive: false,
+        }),
+        Err(e) => Err(e),
+    }
+}
+
+impl ClaimLock {
+    /// Makes the lock exclusive, because no row has the key and the transaction is going to insert
+    /// it.
+    pub(super) fn make_exclusive(&self, txn: &Transaction, key: &[u8]) -> Result<()> {
+        if !self.exclusive {
+            txn.lock(key, LockMode::Exclusive, None)?;
+        }
+        Ok(())
+    }
+}
+
+/// Locks the gaps beside the declared columns of a unique index that the transaction gives to
+/// another row: InnoDB finds the old entry, which is only marked as deleted, locks it as if it were
+/// a duplicate, and goes on to the next one. It does so at every isolation level.
+pub(super) fn lock_around_old_entry(
+    txn: &Transaction,
+    index: IndexId,
+    declared: &[u8],
+) -> Result<()> {
+    let mut beyond = declared.to_vec();
+    make_successor(&mut beyond);
+    Neighbours::new().lock_gap_around(txn, index, declared, &beyond)
+}
+
+/// A duplicate stays locked after the error as InnoDB locks it: shared, or exclusive for a
+/// statement that goes on to change it.
+pub(super) fn keep_duplicate_lock(
+    txn: &Transaction,
+    key: &[u8],
+    claim: &ClaimLock,
+    flags: WriteFlags,
+) -> Result<()> {
+    if claim.newly && claim.exclusive && !flags.lock_duplicate_exclusive {
+        txn.unlock(key);
+        match txn.lock(key, LockMode::Shared, Some(WaitPolicy::NoWait)) {
+            Ok(_) => {}
+            Err(e) if *e.kind() == ErrorKind::LockNotAvailable => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
+}
