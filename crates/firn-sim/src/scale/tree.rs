@@ -21,10 +21,10 @@ const DIR: &str = "/scale";
 const FLUSHED: u64 = 16;
 
 /// What a pick touches: the files of L0, of which the invented trees have about a hundred, or a
-/// fixed number of candidates of a level, each with a bisection in the next level.
+/// fixed number of candidates of a level, each with two bisections in the next level.
 fn of_pick(plan: ScalePlan) -> Budget {
     Budget {
-        files: 1024 * plan.log(),
+        files: 1024 * 2 * (plan.log() + 8),
         ..Budget::default()
     }
 }

@@ -21,6 +21,8 @@ pub struct WorkCount {
     pub tables: u64,
     /// Waiting lock requests and committers that were looked at one after the other.
     pub waiters: u64,
+    /// Holders of rows that a deadlock search looked at.
+    pub holders: u64,
 }
 
 #[cfg(feature = "counts")]
@@ -29,7 +31,7 @@ mod counting {
     use std::cell::Cell;
 
     thread_local! {
-        static WORK: Cell<WorkCount> = const { Cell::new(WorkCount { files: 0, nodes: 0, tables: 0, waiters: 0 }) };
+        static WORK: Cell<WorkCount> = const { Cell::new(WorkCount { files: 0, nodes: 0, tables: 0, waiters: 0, holders: 0 }) };
     }
 
     pub(super) fn add(change: impl FnOnce(&mut WorkCount)) {
@@ -58,6 +60,7 @@ mod counting {
             nodes: after.nodes - before.nodes,
             tables: after.tables - before.tables,
             waiters: after.waiters - before.waiters,
+            holders: after.holders - before.holders,
         };
         (result, work)
     }
@@ -107,4 +110,10 @@ pub fn tables_seen(tables: usize) {
 #[inline(always)]
 pub fn waiter_seen() {
     counting::add(|work| work.waiters += 1);
+}
+
+/// Counts holders of a row that a deadlock search looks at.
+#[inline(always)]
+pub fn holders_seen(holders: usize) {
+    counting::add(|work| work.holders += holders as u64);
 }

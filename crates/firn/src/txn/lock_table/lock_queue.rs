@@ -3,7 +3,7 @@
 use super::lock_request::{LockRequest, WaitOutcome};
 use super::{LockMode, LockOwner};
 use crate::base::work_count;
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
 /// Number of requests at the front of a queue for which reports list all blockers.
@@ -28,6 +28,27 @@ pub(super) enum LockAttempt {
         /// Whether the owner holds the row shared.
         upgrade: bool,
     },
+}
+
+/// Rows of which a deadlock search has all holders already.
+///
+/// Exclusive requests for one row wait for the same holders. If ten thousand owners hold the row
+/// shared and a thousand wait for it, a search would meet the holders a thousand times.
+#[derive(Default)]
+pub(super) struct VisitedRows(HashSet<Arc<[u8]>>);
+
+impl VisitedRows {
+    /// Whether the search has all holders of the row of `waiter` by way of another request. From
+    /// now on it has, if `waiter` waits for all of them: an upgrade does not wait for its own
+    /// owner, so it counts neither way. A shared request waits for one owner alone.
+    ///
+    /// Call it with the row's shard locked, and only if `waiter` still waits: a victim has no
+    /// blockers to visit, although its session may not have woken yet. Owners that are granted the
+    /// row later are no part of a cycle: they run.
+    pub(super) fn has_holders_for(&mut self, waiter: &LockRequest) -> bool {
+        let waits_for_all = waiter.mode == LockMode::Exclusive && !waiter.upgrade;
+        waits_for_all && !self.0.insert(Arc::clone(&waiter.key))
+    }
 }
 
 /// Holders and waiting requests of a key.
@@ -225,7 +246,11 @@ impl LockQueue {
     /// - An exclusive request waits for all of them.
     /// - A shared request waits for an exclusive holder, which is then the only one.
     /// - If all holders are shared, the first request of the queue is exclusive, since it would have
-    ///   been granted otherwise. A shared request waits for it, and it waits for all holders.
+    ///   been granted otherwise. A shared request waits for it, and it waits for all holders except
+    ///   its own owner.
+    ///
+    /// So a cycle names no request that stands in between: with such a request as the victim, the
+    /// others would still wait in a circle.
     ///
     /// A path to the requester ends at a holder, too: only an upgrade has requests behind it when
     /// its wait begins, and an upgrader holds the row. A search that begins later, since detection
@@ -233,12 +258,12 @@ impl LockQueue {
     /// request behind it.
     pub(super) fn nearest_blockers(&self, waiter: &Arc<LockRequest>) -> Vec<Arc<LockOwner>> {
         let holders: Vec<_> = self.holders_against(waiter).collect();
+        work_count::holders_seen(holders.len());
         if waiter.mode == LockMode::Exclusive || !holders.is_empty() {
             return holders;
         }
         let front = self.queue().next();
-        let front = front.filter(|front| !Arc::ptr_eq(front, waiter));
-        debug_assert!(front.is_none_or(|front| front.mode == LockMode::Exclusive));
+        debug_assert!(front.is_some_and(|front| front.mode == LockMode::Exclusive));
         front
             .map(|front| Arc::clone(&front.owner))
             .into_iter()
