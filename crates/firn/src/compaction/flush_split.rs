@@ -70,8 +70,10 @@ fn spread(files: FileSpan<'_>, count: usize) -> Vec<Vec<u8>> {
     keys.collect()
 }
 
-/// Those first keys of files in `below` that lie between the files of `newest`, at both ends of
-/// each gap. Inside the range of a file larger than two pieces, further keys are chosen.
+/// The split keys for a run like `newest`: first keys of files in `below`. Of the files that begin
+/// in the gap before each file of `newest`, it has the first and the last; of those behind the last
+/// file, the first. In the range of a file larger than two pieces, it has further keys, spread
+/// evenly.
 fn as_before(newest: &Run, below: FileSpan<'_>, piece: u64) -> Vec<Vec<u8>> {
     let mut keys = Vec::new();
     let mut from = 0;

@@ -102,8 +102,8 @@ impl<O: ChildOpener> ConcatIter<O> {
         &mut self.open.as_mut().expect("positioned").1
     }
 
-    /// Moves the open source forward with `f`, which returns whether that source stands on an entry
-    /// then. Returns whether the concatenation does. Only when positioned.
+    /// Moves the open source forward with `f`, which returns whether that source now stands on an
+    /// entry. Returns whether the concatenation stands on an entry. Only when positioned.
     ///
     /// # Errors
     /// Those of `f`, and those of opening and reading the next source.
@@ -150,7 +150,8 @@ impl<O: ChildOpener> ConcatIter<O> {
     }
 }
 
-/// The first index of `range` for which `below` is false; the range is sorted by it.
+/// The first index of `range` for which `below` is false, or the end of `range`. `below` must not
+/// turn from false to true within `range`.
 fn partition(range: Range<usize>, below: impl Fn(usize) -> bool) -> usize {
     let (mut low, mut high) = (range.start, range.end);
     while low < high {

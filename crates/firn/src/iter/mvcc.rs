@@ -17,11 +17,12 @@ const SKIPS_BEFORE_SEEK: u32 = 8;
 /// Number of skipped entries after which a cursor calls its interrupt function.
 const SKIPS_BETWEEN_CHECKS: u64 = 1024;
 
-/// Number of rows ahead below which it costs more to find them than moving without checks saves.
+/// A cursor uses rows ahead only if there are at least this many. To find fewer costs more than the
+/// moves without checks save.
 const AHEAD_MIN: u32 = 4;
 
-/// Number of keys that a cursor passes, after it has found too few rows ahead, before it asks
-/// again. Each failure doubles the number.
+/// A cursor that has found fewer than [`AHEAD_MIN`] rows ahead passes this many keys before it asks
+/// again. Each further failure in a row doubles the number, up to [`PAUSE_MAX`].
 const PAUSE_MIN: u32 = 4;
 /// Largest number of keys that a cursor passes before it asks for rows ahead again.
 const PAUSE_MAX: u32 = 64;
@@ -63,13 +64,14 @@ impl ReadAt {
     }
 
     /// The seqno of a seek that finds the newest visible own write or, without one, the newest
-    /// committed version.
+    /// committed version, be it visible or not.
     fn newest_own(&self) -> Seqno {
         self.own_bound.max(SEQNO_COMMITTED_MAX)
     }
 
-    /// The seqno of a seek that skips invisible versions and no others: the invisible own writes if
-    /// `seqno` is that of an own write, otherwise the invisible committed versions.
+    /// The seqno of a seek that goes on from an invisible version with seqno `seqno`. From an own
+    /// write, the seek skips all invisible own writes; from a committed version, all committed
+    /// versions above the snapshot. It skips no visible version.
     fn past_invisible(&self, seqno: Seqno) -> Seqno {
         if seqno & UNCOMMITTED_BIT != 0 {
             self.newest_own()
@@ -123,7 +125,7 @@ pub struct MvccIter<I> {
     position: Position,
     /// Number of rows ahead that the cursor has not passed yet.
     ahead: u32,
-    /// Keys that pass before the cursor asks for rows ahead again.
+    /// Number of keys that the cursor still passes before it asks for rows ahead again.
     pause: u32,
     pause_next: u32,
     /// In a forward move, the user key whose older versions are skipped.
@@ -159,7 +161,7 @@ impl<I: InternalIterator> MvccIter<I> {
     }
 
     /// Sets the bounds on user keys, `lower` inclusive and `upper` exclusive. Moves end there and
-    /// read no further. Unpositions.
+    /// read no further. The cursor has no position afterwards.
     pub fn set_bounds(&mut self, lower: Option<&[u8]>, upper: Option<&[u8]>) {
         self.position = Position::Nowhere;
         self.ahead = 0;
@@ -167,17 +169,18 @@ impl<I: InternalIterator> MvccIter<I> {
         copy_bound(&mut self.upper, upper);
     }
 
-    /// Sets the interrupt, called every 1024 skipped entries.
+    /// Sets the interrupt, which the cursor calls after every 1024 skipped entries.
     pub fn set_interrupt(&mut self, interrupt: Option<Interrupt>) {
         self.interrupt = interrupt;
     }
 
-    /// Sets the collector of ranges in which a single move skips a thousand entries.
+    /// Sets the collector of tombstone reports. If a single move skips more than a thousand
+    /// entries, the cursor reports keys among them.
     pub fn set_tombstone_reports(&mut self, tombstone_reports: Option<Arc<TombstoneReports>>) {
         self.tombstone_reports = tombstone_reports;
     }
 
-    /// Changes the visible versions. Unpositions.
+    /// Changes the visible versions. The cursor has no position afterwards.
     pub fn set_read_at(&mut self, read_at: ReadAt) {
         self.position = Position::Nowhere;
         self.ahead = 0;
@@ -194,7 +197,7 @@ impl<I: InternalIterator> MvccIter<I> {
         &self.inner
     }
 
-    /// The inner iterator, for a move or an exchange. Unpositions.
+    /// The inner iterator, for a move or an exchange. The cursor has no position afterwards.
     pub fn inner_mut(&mut self) -> &mut I {
         self.position = Position::Nowhere;
         self.ahead = 0;
@@ -318,7 +321,7 @@ impl<I: InternalIterator> MvccIter<I> {
     ///
     /// # Panics
     /// If not positioned.
-    // A cursor moves both ways and lends its entry, which `Iterator` cannot express.
+    // `Iterator::next` cannot replace this: a cursor also moves backwards, and lends its entry.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Result<bool> {
         if self.rows_ahead() {
@@ -569,9 +572,9 @@ impl<I: InternalIterator> MvccIter<I> {
 }
 
 impl<I: InternalIterator> MvccIter<MergeIter<I>> {
-    /// As [`Self::next`] or, if `backward`, [`Self::prev`], and raises the snapshot to `snapshot`
-    /// with the move. `grown` tells which sources may have gained entries since the last move; only
-    /// these are sought again, unless the direction changes.
+    /// Raises the snapshot to `snapshot`, then moves as [`Self::next`] or, if `backward`, as
+    /// [`Self::prev`]. `grown` tells which sources may have gained entries since the last move.
+    /// Only these sources are sought again, unless the direction changes: then all are.
     ///
     /// # Errors
     /// As [`Self::first`].
@@ -620,7 +623,8 @@ impl<I: InternalIterator> MvccIter<MergeIter<I>> {
             Ok(())
         });
         self.skip.pop();
-        // The source that was in front still stands on a version of the last key: skip it.
+        // The source that was in front, unless sought again, still stands on a version of the key
+        // that the cursor leaves, so skip that key.
         self.forward(on?, true)
     }
 }

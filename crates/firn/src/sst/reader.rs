@@ -404,7 +404,7 @@ impl SstReader {
         self.file.prefetch(bytes.start, len, reads);
     }
 
-    /// Whether the file may hold `user_key`, according to the filter; `false` is certain. Reads no
+    /// Whether the filter admits `user_key`; `false` means that the file does not hold it. Reads no
     /// data block.
     ///
     /// # Errors
@@ -432,7 +432,8 @@ impl SstReader {
         Ok((before, before + partition.block(at).stats.entries))
     }
 
-    /// Number of entries whose user key lies before `user_key`, exactly; reads up to one block.
+    /// Number of entries whose user key lies before `user_key`, exactly. Reads one data block, and
+    /// the next one if the key lies behind the last key of the first.
     ///
     /// # Errors
     /// Those of reading an index partition and a data block: `Corruption`, `Unsupported`, `Io`.

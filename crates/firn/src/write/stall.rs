@@ -10,7 +10,7 @@
 //!
 //! Rejected: a delay that grows with the pressure alone (the rate it gives depends on the number of
 //! writers, and swings between free and stopped); raising and lowering the rate step by step (it
-//! ratchets down and comes up slowly, RocksDB's users saw it take minutes).
+//! sinks fast and rises slowly: users of RocksDB saw it take minutes).
 
 mod control;
 
@@ -32,14 +32,14 @@ const STEP_US: u64 = 50;
 /// seconds.
 const DELAY_US_MAX: u64 = 20_000;
 
-/// Age up to which an unused share of the rate may still be used, microseconds. A sleep lasts
-/// longer than requested, by the time of several commits, and on busy processors by milliseconds.
-/// If the share of that time were lost, a gate at which all writers sleep would pass one commit of
-/// each writer per sleep, whatever the rate.
+/// Writers may use up a share of the rate that nobody used in the last so many microseconds. A
+/// sleep lasts longer than requested: by the time of several commits, and on busy processors by
+/// milliseconds. If the share of that time were lost while all writers sleep, the gate would pass
+/// one commit of each writer per sleep, whatever the rate.
 const CREDIT_US: u64 = DELAY_US_MAX;
 
-/// The time until which the rate is used up, in nanoseconds, after one more commit that costs
-/// `cost`. `paid` is that time before the commit.
+/// The time until which the rate is used up, in nanoseconds, after one more commit whose bytes take
+/// `cost` nanoseconds at that rate. `paid` is this time before the commit.
 fn paid_at(paid: u64, now: u64, cost: u64) -> u64 {
     let begin = paid.max(now.saturating_sub(CREDIT_US * 1000));
     begin.saturating_add(cost).min(now + DELAY_US_MAX * 1000)
@@ -133,7 +133,7 @@ impl StallGate {
         self.adjust(&state);
     }
 
-    /// A compaction begins.
+    /// Notes that a compaction begins.
     pub fn job_begins(&self) {
         let now = self.env.monotonic_micros();
         self.state.lock().drain.job_begins(now);
@@ -147,7 +147,8 @@ impl StallGate {
         self.adjust(&state);
     }
 
-    /// Derives the atomics that writers read from the state.
+    /// Computes from `state` the atomics that writers read, and lets stopped writers check the
+    /// gate.
     fn adjust(&self, state: &StallState) {
         let open = state.released;
         let (rate, reason) = match control::rate(&state.pressure, &state.drain) {
@@ -197,10 +198,11 @@ impl StallGate {
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, pay);
     }
 
-    /// Passes the gate. `interrupted` is polled while stopped.
+    /// Passes the gate, after the wait that it demands. A stopped writer polls `interrupted`.
     ///
     /// # Errors
-    /// `Interrupted`; the error of background work that does not get on.
+    /// `Interrupted`; the error with which the background work fails that a stopped writer waits
+    /// for.
     pub fn pass(&self, interrupted: &dyn Fn() -> bool) -> Result<()> {
         if self.stopped.load(Ordering::Relaxed) != 0 {
             return self.stop(interrupted);
@@ -253,7 +255,8 @@ impl StallGate {
                     "killed while writes were stalled",
                 ));
             }
-            // At worst, damage stops compactions out of L0; memtables are still flushed.
+            // A damaged file can keep compactions from making room in L0, but not flushes. So it
+            // fails only writers that L0 has stopped; writers that wait for a flush go on waiting.
             let damage = state.damage.as_ref();
             let damage = damage.filter(|_| !state.pressure.stops_for_memtables());
             if let Some(failure) = state.failure.as_ref().or(damage) {

@@ -8,8 +8,8 @@ use crate::version::FileMeta;
 use std::collections::HashSet;
 use std::ops::Bound;
 
-/// Key ranges to bring to rest, and the newest entries that count. Data that is written while the
-/// work goes on is left to the background, or else the work might never end.
+/// Key ranges to bring to rest, and a seqno. Files with only newer entries are left to the
+/// background, because otherwise the work might never end while data is written.
 #[derive(Debug, Clone)]
 pub struct RestOrder {
     /// The ranges.

@@ -185,8 +185,8 @@ fn an_interrupt_ends_a_long_skip() {
             Ok(on) => assert!(!on),
         }
     }
-    // The interrupt function is called three times up to the error, and for the remaining entries
-    // on the way back.
+    // The third call of the interrupt function ends the forward scan with an error. The backward
+    // scan calls it again, for the entries on its way.
     assert!((4..=8).contains(&asked.load(Ordering::Relaxed)));
     assert!(!iter.valid());
 }
@@ -249,7 +249,8 @@ fn a_long_stretch_of_deletions_is_reported() {
         assert!(!open.is_empty());
         assert!(open.iter().all(|range| range.smallest.starts_with(b"d")));
     }
-    // The cursor reports no range if it skips as many old versions, each beside a row.
+    // The cursor reports no range if it skips as many old versions in all, but each of them behind
+    // a row, so that no single move skips many.
     let row = |n: u32| [entry(&deleted(n), 5, "new"), entry(&deleted(n), 4, "old")];
     let mut all: Vec<Entry> = (0..5000).flat_map(row).collect();
     sort(&mut all);

@@ -94,9 +94,8 @@ impl BlockIter {
         self.at.ordinal
     }
 
-    /// See [`crate::base::InternalIterator::rows_ahead`]; `sees` is given stored seqnos. It counts
-    /// only in blocks with keys of one length, which nearly all blocks have; in others it returns
-    /// 0.
+    /// See [`crate::base::InternalIterator::rows_ahead`]. `sees` gets stored seqnos, not the
+    /// external one. Returns 0 in blocks with keys of different lengths, which are rare.
     pub(in crate::sst) fn rows_ahead(
         &self,
         limit: Option<&[u8]>,

@@ -65,8 +65,8 @@ impl Block {
             .ok_or(DAMAGED_ENTRY)?;
         let mut at = self.restart(restart).ok_or(DAMAGED_ENTRY)?;
         // Number of leading bytes that `user_key` and the previous key have in common. The previous
-        // key lies below `user_key`. So a key that shares more bytes with the previous key than
-        // this lies below `user_key` too, and a key that shares fewer lies above it.
+        // key lies at or below `user_key`. So an entry's key that shares more bytes than this with
+        // the previous key lies below `user_key` too, and one that shares fewer lies above it.
         let mut matched = 0;
         while ordinal < self.header.entries {
             let entry = self.entry(at, ordinal).ok_or(DAMAGED_ENTRY)?;

@@ -520,8 +520,12 @@ impl Cursor {
 
     /// Locks the first entry beyond the range, as InnoDB does: its declared columns in a unique
     /// index, and its row. Then ends the scan. Where gaps are not locked, a scan of the clustered
-    /// index unlocks the row again, because it does not match.
+    /// index unlocks the row again, because it does not match, and a semi-consistent one does not
+    /// wait for it.
     fn lock_beyond(&mut self, txn: &Transaction, entry: &[u8]) -> Result<GapStep> {
+        if self.passes_uncommitted() {
+            return Ok(GapStep::End);
+        }
         if let Some(len) = self.fetch.unique_len(entry)? {
             let locked = self.fetch.lock().wait_for(txn, &entry[..len])?;
             if locked.is_none() || self.fetch.locks_entries_only() {
