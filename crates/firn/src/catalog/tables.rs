@@ -429,6 +429,7 @@ impl Catalog {
         let seqno = self.write_retirement(&batch, &format!("drop table {name}"))?;
         let mut known = self.known.write();
         known.remove_table(name);
+        known.check_owners();
         known
             .retired
             .extend(entry.index_ids().into_iter().map(|id| (id, seqno)));
