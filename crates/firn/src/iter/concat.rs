@@ -1,6 +1,6 @@
 //! Concatenates sorted sources, such as the files of a level.
 
-use crate::base::{InternalIterator, InternalKey, Result, Seqno, Value};
+use crate::base::{InternalIterator, InternalKey, Kind, Result, Seqno, Value};
 use std::ops::Range;
 
 /// An ordered list of sources that share no user key. They are opened when needed.
@@ -241,6 +241,21 @@ impl<O: ChildOpener> InternalIterator for ConcatIter<O> {
         debug_assert!(self.positioned);
         let (_, child) = self.open.as_mut().expect("positioned");
         child.next_unchecked();
+    }
+
+    fn skip_unchecked(&mut self, rows: u32) {
+        self.source_mut().skip_unchecked(rows);
+    }
+
+    #[inline]
+    fn glide(&mut self) -> (Kind, Value<'_>) {
+        debug_assert!(self.positioned);
+        let (_, child) = self.open.as_mut().expect("positioned");
+        child.glide()
+    }
+
+    fn land(&mut self) {
+        self.source_mut().land();
     }
 
     fn peek(&self, count: usize, show: &mut dyn FnMut(&[u8])) {

@@ -369,6 +369,19 @@ impl<I: InternalIterator> InternalIterator for MergeIter<I> {
         self.children[current].next_unchecked();
     }
 
+    fn skip_unchecked(&mut self, rows: u32) {
+        self.front_mut().skip_unchecked(rows);
+    }
+
+    #[inline]
+    fn glide(&mut self) -> (Kind, Value<'_>) {
+        self.front_mut().glide()
+    }
+
+    fn land(&mut self) {
+        self.front_mut().land();
+    }
+
     fn peek(&self, count: usize, show: &mut dyn FnMut(&[u8])) {
         self.front().peek(count, show);
     }

@@ -125,6 +125,9 @@ pub struct MvccIter<I> {
     position: Position,
     /// Number of rows ahead that the cursor has not passed yet.
     ahead: u32,
+    /// Whether the cursor has glided, so that the inner iterator has no key. Only with
+    /// `Position::Inner`.
+    gliding: bool,
     /// Number of keys that the cursor still passes before it asks for rows ahead again.
     pause: u32,
     pause_next: u32,
@@ -150,6 +153,7 @@ impl<I: InternalIterator> MvccIter<I> {
             tombstone_reports: None,
             position: Position::Nowhere,
             ahead: 0,
+            gliding: false,
             pause: 0,
             pause_next: PAUSE_MIN,
             skip: Vec::new(),
@@ -160,11 +164,17 @@ impl<I: InternalIterator> MvccIter<I> {
         }
     }
 
+    /// Gives the position up.
+    fn leave(&mut self) {
+        self.position = Position::Nowhere;
+        self.ahead = 0;
+        self.gliding = false;
+    }
+
     /// Sets the bounds on user keys, `lower` inclusive and `upper` exclusive. Moves end there and
     /// read no further. The cursor has no position afterwards.
     pub fn set_bounds(&mut self, lower: Option<&[u8]>, upper: Option<&[u8]>) {
-        self.position = Position::Nowhere;
-        self.ahead = 0;
+        self.leave();
         copy_bound(&mut self.lower, lower);
         copy_bound(&mut self.upper, upper);
     }
@@ -182,8 +192,7 @@ impl<I: InternalIterator> MvccIter<I> {
 
     /// Changes the visible versions. The cursor has no position afterwards.
     pub fn set_read_at(&mut self, read_at: ReadAt) {
-        self.position = Position::Nowhere;
-        self.ahead = 0;
+        self.leave();
         self.read_at = read_at;
     }
 
@@ -199,8 +208,7 @@ impl<I: InternalIterator> MvccIter<I> {
 
     /// The inner iterator, for a move or an exchange. The cursor has no position afterwards.
     pub fn inner_mut(&mut self) -> &mut I {
-        self.position = Position::Nowhere;
-        self.ahead = 0;
+        self.leave();
         &mut self.inner
     }
 
@@ -219,15 +227,18 @@ impl<I: InternalIterator> MvccIter<I> {
         self.position != Position::Nowhere
     }
 
-    /// The user key under the cursor. Only when positioned.
+    /// The user key under the cursor. Only when positioned, and not between [`Self::glide`] and
+    /// [`Self::land`].
     pub fn user_key(&self) -> &[u8] {
+        debug_assert!(!self.gliding);
         match self.position {
             Position::Saved => self.saved.user_key(),
             _ => self.inner.key().user_key,
         }
     }
 
-    /// The seqno under the cursor, committed or of an own write. Only when positioned.
+    /// The seqno under the cursor, committed or of an own write. Only when positioned, and not
+    /// between [`Self::glide`] and [`Self::land`].
     pub fn seqno(&self) -> Seqno {
         match self.position {
             Position::Saved => self.saved.seqno(),
@@ -235,7 +246,8 @@ impl<I: InternalIterator> MvccIter<I> {
         }
     }
 
-    /// The kind under the cursor, one of the put kinds. Only when positioned.
+    /// The kind under the cursor, one of the put kinds. Only when positioned, and not between
+    /// [`Self::glide`] and [`Self::land`].
     pub fn kind(&self) -> Kind {
         match self.position {
             Position::Saved => self.saved.kind(),
@@ -257,8 +269,7 @@ impl<I: InternalIterator> MvccIter<I> {
     /// Those of the inner iterator (`Corruption`, `Io`); `Interrupted` if the interrupt returns
     /// `true`; `Unsupported` for a range deletion.
     pub fn first(&mut self) -> Result<bool> {
-        self.position = Position::Nowhere;
-        self.ahead = 0;
+        self.leave();
         let on = match &self.lower {
             Some(lower) => self.inner.seek(lower, SEQNO_MAX)?,
             None => self.inner.seek_to_first()?,
@@ -271,8 +282,7 @@ impl<I: InternalIterator> MvccIter<I> {
     /// # Errors
     /// As [`Self::first`].
     pub fn last(&mut self) -> Result<bool> {
-        self.position = Position::Nowhere;
-        self.ahead = 0;
+        self.leave();
         let on = match &self.upper {
             Some(upper) => self.inner.seek_before(upper)?,
             None => self.inner.seek_to_last()?,
@@ -285,8 +295,7 @@ impl<I: InternalIterator> MvccIter<I> {
     /// # Errors
     /// As [`Self::first`].
     pub fn seek_ge(&mut self, user_key: &[u8]) -> Result<bool> {
-        self.position = Position::Nowhere;
-        self.ahead = 0;
+        self.leave();
         if self.above_upper(user_key) {
             return Ok(false);
         }
@@ -302,8 +311,7 @@ impl<I: InternalIterator> MvccIter<I> {
     /// # Errors
     /// As [`Self::first`].
     pub fn seek_lt(&mut self, user_key: &[u8]) -> Result<bool> {
-        self.position = Position::Nowhere;
-        self.ahead = 0;
+        self.leave();
         if self.lower.as_deref().is_some_and(|lower| user_key <= lower) {
             return Ok(false);
         }
@@ -328,6 +336,7 @@ impl<I: InternalIterator> MvccIter<I> {
             self.next_unchecked();
             return Ok(true);
         }
+        self.land();
         let position = std::mem::replace(&mut self.position, Position::Nowhere);
         match position {
             Position::Nowhere => panic!("next on a cursor that stands nowhere"),
@@ -354,8 +363,9 @@ impl<I: InternalIterator> MvccIter<I> {
     /// # Panics
     /// If not positioned.
     pub fn prev(&mut self) -> Result<bool> {
-        let position = std::mem::replace(&mut self.position, Position::Nowhere);
-        self.ahead = 0;
+        self.land();
+        let position = self.position;
+        self.leave();
         match position {
             Position::Nowhere => panic!("prev on a cursor that stands nowhere"),
             Position::Inner => {
@@ -378,7 +388,44 @@ impl<I: InternalIterator> MvccIter<I> {
     #[inline]
     pub fn next_unchecked(&mut self) {
         self.ahead -= 1;
+        self.gliding = false;
         self.inner.next_unchecked();
+    }
+
+    /// Number of rows ahead that are known already: so many calls of [`Self::glide`] may follow.
+    #[inline]
+    pub fn known_ahead(&self) -> u32 {
+        self.ahead
+    }
+
+    /// Moves to the next key, and returns kind and value of its entry. Only after
+    /// [`Self::rows_ahead`] returned `true`. The key is not available until [`Self::land`] or
+    /// another move.
+    #[inline]
+    pub fn glide(&mut self) -> (Kind, Value<'_>) {
+        self.ahead -= 1;
+        self.gliding = true;
+        self.inner.glide()
+    }
+
+    /// Makes the key available again after [`Self::glide`]; the cursor does not move.
+    pub fn land(&mut self) {
+        if std::mem::take(&mut self.gliding) {
+            self.inner.land();
+        }
+    }
+
+    /// Passes up to `most` rows at once, all but the last of them unread. Returns how many it has
+    /// passed: 0 if it knows of no rows ahead, and then it does not move.
+    pub fn pass_rows(&mut self, most: u64) -> u32 {
+        if most == 0 || !self.rows_ahead() {
+            return 0;
+        }
+        let rows = self.ahead.min(u32::try_from(most).unwrap_or(u32::MAX));
+        self.ahead -= rows;
+        self.gliding = false;
+        self.inner.skip_unchecked(rows);
+        rows
     }
 
     /// [`InternalIterator::peek`], limited by the upper bound.
@@ -587,8 +634,9 @@ impl<I: InternalIterator> MvccIter<MergeIter<I>> {
         backward: bool,
         grown: impl Fn(&I) -> bool,
     ) -> Result<bool> {
-        let position = std::mem::replace(&mut self.position, Position::Nowhere);
-        self.ahead = 0;
+        self.land();
+        let position = self.position;
+        self.leave();
         self.read_at.snapshot = snapshot;
         self.skip.clear();
         match position {

@@ -7,7 +7,7 @@ use super::index::{BlockPosition, Partition};
 use super::reader::{BlockInfo, SstReader};
 use super::stored_block::StoredBlock;
 use crate::base::key::{SEQNO_MAX, UNCOMMITTED_BIT};
-use crate::base::{Error, InternalIterator, InternalKey, Result, Seqno, Value};
+use crate::base::{Error, InternalIterator, InternalKey, Kind, Result, Seqno, Value};
 use crate::env::PrefetchBatch;
 use std::ops::Range;
 use std::sync::Arc;
@@ -263,18 +263,6 @@ impl SstIter {
         let next = self.spot.and_then(|spot| self.reader.index().next(spot));
         self.first_from(next)
     }
-
-    /// Seeks the first entry at or above `user_key`. Returns the number of entries in the blocks
-    /// before that entry's block, and the number of the entry in its block.
-    pub(super) fn seek_ranked(&mut self, user_key: &[u8]) -> Result<Option<(u64, u32)>> {
-        if !self.seek(user_key, SEQNO_MAX)? {
-            return Ok(None);
-        }
-        let spot = self.spot.expect("positioned");
-        let before = self.reader.index().entries_before_partition(spot.partition);
-        let inside = self.partition(spot.partition)?.entries_before(spot.block);
-        Ok(Some((before + inside, self.cursor.ordinal())))
-    }
 }
 
 impl InternalIterator for SstIter {
@@ -341,6 +329,19 @@ impl InternalIterator for SstIter {
     #[inline]
     fn next_unchecked(&mut self) {
         self.cursor.next_unchecked();
+    }
+
+    fn skip_unchecked(&mut self, rows: u32) {
+        self.cursor.skip_unchecked(rows);
+    }
+
+    #[inline]
+    fn glide(&mut self) -> (Kind, Value<'_>) {
+        self.cursor.glide()
+    }
+
+    fn land(&mut self) {
+        self.cursor.land();
     }
 
     fn peek(&self, count: usize, show: &mut dyn FnMut(&[u8])) {

@@ -88,6 +88,38 @@ fn random_moves_see_what_the_model_sees() {
     }
 }
 
+/// Passes some of the rows ahead of row `at`, one by one or several at once, and with or without
+/// landing. Returns the row where the cursor is then.
+fn glide(
+    iter: &mut MvccIter<MergeIter<VecIter>>,
+    rows: &Rows,
+    mut at: usize,
+    rng: &mut StdRng,
+    context: &str,
+) -> usize {
+    while rng.random_bool(0.6) && iter.rows_ahead() {
+        let ahead = iter.known_ahead();
+        if rng.random_bool(0.3) {
+            let most = rng.random_range(0..6);
+            let passed = iter.pass_rows(most);
+            assert_eq!(u64::from(passed), most.min(u64::from(ahead)), "{context}");
+            at += passed as usize;
+        } else {
+            at += 1;
+            let (kind, value) = iter.glide();
+            let found = (kind, [value.head, value.tail].concat());
+            assert_eq!(found, (Kind::Put, rows[at].2.clone()), "{context}");
+            if rng.random_bool(0.5) {
+                continue;
+            }
+        }
+        iter.land();
+        let found = (iter.user_key().to_vec(), iter.seqno());
+        assert_eq!(found, (rows[at].0.clone(), rows[at].1), "{context}");
+    }
+    at
+}
+
 fn check_moves(
     iter: &mut MvccIter<MergeIter<VecIter>>,
     rows: &Rows,
@@ -129,6 +161,7 @@ fn check_moves(
             assert_eq!(value.head.len(), 2);
             assert_eq!(iter.kind(), Kind::Put);
         }
+        at = at.map(|at| glide(iter, rows, at, rng, &context));
     }
 }
 

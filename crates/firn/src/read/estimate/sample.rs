@@ -82,8 +82,18 @@ impl SampleReader {
                 let key = self.entries.user_key().to_vec();
                 return Ok(SampleEnd::Until { rows, key });
             }
-            rows += 1;
-            found = self.entries.next();
+            // Count rows ahead without reading them. `to` would end the reading among them.
+            let passed = match to {
+                None => self.entries.pass_rows(rows_max - rows),
+                Some(_) => 0,
+            };
+            if passed > 0 {
+                rows += u64::from(passed);
+                found = Ok(true);
+            } else {
+                rows += 1;
+                found = self.entries.next();
+            }
         }
     }
 

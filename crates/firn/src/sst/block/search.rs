@@ -138,6 +138,27 @@ impl Block {
         Ok(low)
     }
 
+    /// Number of entries whose user key lies before `user_key`.
+    pub(in crate::sst) fn rank(&self, user_key: &[u8]) -> Decoded<u32> {
+        if self.is_fixed() {
+            return self.fixed_lower_bound(user_key, SEQNO_MAX);
+        }
+        let restart = self.restart_before(user_key, SEQNO_MAX)?;
+        let first = restart.checked_mul(self.header.restart_interval);
+        let mut ordinal = first.ok_or(DAMAGED_ENTRY)?;
+        let mut at = self.restart(restart).ok_or(DAMAGED_ENTRY)?;
+        let mut matched = 0;
+        while ordinal < self.header.entries {
+            let entry = self.entry(at, ordinal).ok_or(DAMAGED_ENTRY)?;
+            if self.compare_suffix(&entry, user_key, &mut matched)? != Ordering::Less {
+                break;
+            }
+            at = entry.next;
+            ordinal += 1;
+        }
+        Ok(ordinal)
+    }
+
     /// In a block with keys of one length: the number of consecutive entries after `ordinal` that
     /// are puts below `limit`, have a stored seqno that `sees` accepts, and have another key than
     /// the entry before. Counting stops at the first entry that does not fit.
