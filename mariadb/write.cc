@@ -120,6 +120,12 @@ bool ha_firn::autoinc_lock_mode_stmt_unsafe() const {
 
 void ha_firn::get_auto_increment(ulonglong offset, ulonglong increment, ulonglong wanted, ulonglong* first,
                                  ulonglong* reserved) {
+  /*
+    UPDATE and DELETE FOR PORTION OF add rows one by one. The server asks for twice as many values each
+    time, as for an INSERT … SELECT, but these statements add few rows, and the rest would be lost.
+  */
+  const int command = thd_sql_command(ha_thd());
+  if (command == SQLCOM_UPDATE || command == SQLCOM_DELETE) wanted = 1;
   uint64_t start = 0, count = 0;
   const firn_status status =
       firn_autoinc_reserve(m_share->core(), offset, increment, MY_MAX(wanted, 1ULL), &start, &count);
