@@ -58,11 +58,19 @@ impl TableEntry {
 
     /// Whether a cascade may change one of the columns called `columns`: a foreign key of the table
     /// has an action that changes it. The deletion of a row can so lead to updates of this table.
+    /// The core does not know what a virtual column is computed from, so any change may change it.
     pub fn cascades_change(&self, columns: &[&str]) -> bool {
         let updates = |key: &&ForeignKey| {
             key.on_update.changes_rows() || key.on_delete == ReferentialAction::SetNull
         };
         let mut changed = self.foreign_keys.iter().filter(updates);
+        let is_virtual = |name: &&str| {
+            let column = self.schema.find_column(name);
+            column.is_some_and(|column| !self.schema.columns[column].column.stored)
+        };
+        if columns.iter().any(is_virtual) {
+            return changed.next().is_some();
+        }
         changed.any(|key| {
             let mut own = key.columns.iter();
             own.any(|own| columns.iter().any(|other| same_name(&own.name, other)))
