@@ -94,8 +94,8 @@ firn_index_change* plan(const firn_table* core, const TABLE* table, const TABLE*
 }
 
 /*
-  Progress of a fill. It has two stages, rows read and entries merged; `done` falls when the second
-  one begins.
+  Progress of a fill, which has two stages: it reads rows, then it merges entries. `done` begins
+  anew at the second stage, so a smaller number than `last` shows that this stage has begun.
 */
 struct Stages {
   THD* thd;
@@ -120,7 +120,10 @@ enum_alter_inplace_result ha_firn::check_if_supported_inplace_alter(TABLE* alter
     return HA_ALTER_ERROR;
   if (flags & ~(kMetadata | kIndexes | ALTER_PARTITIONED)) return HA_ALTER_INPLACE_NOT_SUPPORTED;
   if (flags & ALTER_ADD_FOREIGN_KEY) {
-    /* Existing rows are checked while they are copied, as in InnoDB. */
+    /*
+      Adding a foreign key with foreign_key_checks=1 needs a copying ALTER, as in InnoDB: only a
+      copy checks the existing rows.
+    */
     if (firn::checks_foreign_keys(ha_thd())) {
       info->unsupported_reason = my_get_err_msg(ER_ALTER_OPERATION_NOT_SUPPORTED_REASON_FK_CHECK);
       return HA_ALTER_INPLACE_NOT_SUPPORTED;
@@ -137,10 +140,13 @@ enum_alter_inplace_result ha_firn::check_if_supported_inplace_alter(TABLE* alter
   if (flags & ALTER_PARTITIONED && options & HA_CREATE_USED_AUTO) return HA_ALTER_INPLACE_NOT_SUPPORTED;
   /* IGNORE drops duplicate rows, which a fill cannot do. */
   if (info->ignore && flags & ALTER_ADD_UNIQUE_INDEX) return HA_ALTER_INPLACE_NOT_SUPPORTED;
-  /* A copy makes the server check these keys. */
+  /*
+    The server itself checks the existing rows of such keys, and it does so only while it copies
+    them.
+  */
   if (flags & kIndexes && (firn::has_key_checked_by_server(altered) || firn::has_key_checked_by_server(table)))
     return HA_ALTER_INPLACE_NOT_SUPPORTED;
-  /* create() refuses it. */
+  /* Let the server copy the table: create() of the copy then reports the option. */
   if (firn::unmet_option(altered)) return HA_ALTER_INPLACE_NOT_SUPPORTED;
   if (flags & kFill && info->alter_info->algorithm(ha_thd()) == Alter_info::ALTER_TABLE_ALGORITHM_INSTANT) {
     info->unsupported_reason = "ADD INDEX";

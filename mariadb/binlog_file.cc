@@ -58,7 +58,7 @@ void note_if_changed() {
   std::lock_guard<std::mutex> lock(noting);
   const uint64_t now = changes.load(std::memory_order_acquire);
   if (noted.load(std::memory_order_relaxed) == now) return;
-  /* A second attempt: RESET MASTER may have removed the file after the server named it. */
+  /* Try twice: RESET MASTER may have removed the file after the server named it the first time. */
   if (note_current() != FIRN_OK && note_current() != FIRN_OK)
     sql_print_warning(
         "FIRN: cannot read the binary log in use, which a start without the engine makes necessary later: %s",

@@ -21,7 +21,9 @@ namespace binlog_file {
 void describe_start(firn_config* config);
 
 /*
-  The server changes to another file, or has done so. Callable from any thread and under any lock.
+  Call this when the server is about to change to another binary log file, or has just done so: the
+  next note_if_changed() then looks up the current file. Callable from any thread and under any
+  lock.
 */
 void file_changed();
 

@@ -48,8 +48,8 @@ const MDL_ticket* commit_blocker() {
 }
 
 /*
-  The value that a variable got whose value names a directory for a checkpoint. Returns false after
-  it has reported an error.
+  Reads the value that the client gives to `variable`: the directory of a checkpoint. Leaves `path`
+  empty for an empty value. Returns false after it has reported an error.
 */
 bool wanted_path(THD* thd, st_mysql_value* value, const char* variable, std::string* path) {
   char buffer[FN_REFLEN];
@@ -101,7 +101,10 @@ int arm_checkpoint(THD* thd, st_mysql_sys_var*, void* save, st_mysql_value* valu
   try {
     std::string path;
     if (!wanted_path(thd, value, "firn_backup_checkpoint", &path)) return 1;
-    /* The server calls close_connection(), which disarms, only for sessions known to the engine. */
+    /*
+      Make sure that the engine knows the session. Otherwise the server would not call
+      close_connection() at its end, and nothing would disarm the checkpoint.
+    */
     if (!Session::get(thd)) {
       my_error(ER_OUT_OF_RESOURCES, MYF(0));
       return 1;
@@ -139,7 +142,10 @@ bool checkpoint_is_armed() {
   it blocks commits; nothing happens then.
 */
 bool make_armed_checkpoint() {
-  /* Some commits of several engines flush logs, too: they share no mutex for a backup. */
+  /*
+    Commits of several engines may also flush the logs. They return here and take no mutex, which
+    all of them would share.
+  */
   if (!armed.owner) return false;
   const std::lock_guard<std::mutex> lock(armed.mutex);
   if (armed.path.empty()) return false;

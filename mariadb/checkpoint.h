@@ -27,9 +27,11 @@ bool checkpoint_is_armed();
 bool make_armed_checkpoint();
 
 /*
-  While a backup runs, a checkpoint flushes no memtables. It matches the binary log only if no
-  commit comes between the two, so it is made during BACKUP STAGE BLOCK_COMMIT, where commits wait;
-  the start of the backup has flushed instead.
+  With `flushed`, which a backup sets at its start, a checkpoint flushes no memtables. The backup
+  makes its checkpoint during BACKUP STAGE BLOCK_COMMIT, because no commit may come between the
+  checkpoint and the position in the binary log that the backup notes. All commits wait meanwhile,
+  so a flush would take too long there; the backup flushes at its start instead. It sets `flushed`
+  to false at its end.
 */
 void checkpoints_follow_flush(bool flushed);
 

@@ -199,7 +199,10 @@ uint32_t form_of(CHARSET_INFO* cs) {
     case Family::kEightBit:
       return FIRN_TEXT_BYTES;
     case Family::kUnicode:
-      /* One-byte units mean UTF-8. For other units the core would have to know the encoding. */
+      /*
+        Character sets of this family with units of one byte are UTF-8. The core cannot give back
+        text in other encodings, because it does not know them.
+      */
       return cs->mbminlen == 1 ? FIRN_TEXT_UTF8 : FIRN_TEXT_LOST;
     default:
       return FIRN_TEXT_LOST;

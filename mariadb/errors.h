@@ -10,7 +10,9 @@ namespace firn {
 */
 constexpr int kErrorReported = HA_ERR_GENERIC;
 
-/* The server's error number for a status of the core, without effects. */
+/*
+  The server's error number for a status of the core. Unlike to_server_error(), it gives no warning.
+*/
 int error_number(firn_status status);
 
 /* Whether the status is a result that a statement expects, such as the end of a scan. */

@@ -92,7 +92,10 @@ uint8_t action_of(enum_fk_option option, bool in_place) {
       return FIRN_ACTION_NONE;
     case FK_OPTION_RESTRICT:
     case FK_OPTION_SET_DEFAULT:
-      /* InnoDB keeps the name of the action only if it adds the foreign key in place. */
+      /*
+        InnoDB stores these actions as NO ACTION if it adds the foreign key in place, otherwise as
+        RESTRICT. FIRN does the same, so that SHOW CREATE TABLE shows the same text.
+      */
       return in_place ? FIRN_ACTION_NONE : FIRN_ACTION_RESTRICT;
     default:
       return FIRN_ACTION_RESTRICT;
@@ -226,7 +229,10 @@ bool set_nullable(THD* thd, FOREIGN_KEY_INFO* info, const firn_foreign_key_info*
 struct KeyList {
   THD* thd;
   List<FOREIGN_KEY_INFO>* keys;
-  /* The list is to tell which tables a statement may change, and not which actions they have. */
+  /*
+    The server asks for the list in order to lock tables, and not to show the actions. It needs to
+    know which tables the statement may change.
+  */
   bool for_prelocking;
   bool failed;
 };

@@ -18,8 +18,9 @@ handler::Table_flags ha_firn::table_flags() const {
       HA_PARTIAL_COLUMN_READ | HA_REQUIRES_KEY_COLUMNS_FOR_DELETE | HA_BINLOG_ROW_CAPABLE | HA_CAN_ONLINE_BACKUPS |
       HA_CONCURRENT_OPTIMIZE | HA_CAN_SKIP_LOCKED | HA_ONLINE_ANALYZE | HA_CAN_TABLES_WITHOUT_ROLLBACK;
   /*
-    At READ COMMITTED and below, and in optimistic tables, a statement may change other rows on a
-    replica: others may insert rows that it has not locked.
+    The binary log may not have statements as text at READ COMMITTED and below, or for optimistic
+    tables: a statement locks no gaps there, so others may insert rows that it would change when the
+    replica executes it.
   */
   THD* thd = ha_thd();
   const bool read_committed = thd && thd_tx_isolation(thd) <= ISO_READ_COMMITTED;
@@ -135,7 +136,10 @@ int ha_firn::end_bulk() {
       firn_bulk_end(m_session->core(), m_share->core(), firn::report_progress, m_session->thd(), &duplicate);
   if (status == FIRN_DUPLICATE) note_duplicate(duplicate);
   const int error = firn_error(status);
-  /* When partitions are reorganized, the server ignores what this function returns. */
+  /*
+    When the server reorganizes partitions, it ignores the error that this function returns. So make
+    the commit of the session fail.
+  */
   if (error && strstr(m_path, "#P#")) m_session->fail_load();
   abort_bulk();
   return error;
@@ -185,7 +189,10 @@ int ha_firn::extra(enum ha_extra_function operation) {
       m_bulk_flags = FIRN_BULK_ONE_BY_ONE;
       [[fallthrough]];
     case HA_EXTRA_BEGIN_COPY:
-      /* A row may refer to an earlier one, which a load does not find. */
+      /*
+        Do not load a table with a foreign key to itself: a row may refer to an earlier one, which
+        the check of the key would not find in the load.
+      */
       m_bulk = may_load() && !firn_refers_to_itself(m_share->core());
       break;
     /*

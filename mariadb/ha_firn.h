@@ -241,9 +241,12 @@ class ha_firn final : public handler {
   /* The lock type of the last store_lock(), for the external_lock() that follows. */
   thr_lock_type m_lock_type = TL_UNLOCK;
   ReadIntent m_intent;
-  /* The server has locked the table for a statement, and has not unlocked it. */
+  /* The server has locked the table for a statement and has not unlocked it yet. */
   bool m_locked = false;
-  /* reset() was called in between. */
+  /*
+    The server called reset() while the table was locked, which did not end the statement; see
+    reset(). Unlocking the table, or the begin of the next statement, ends it.
+  */
   bool m_reset_due = false;
   /* Set in a clone: begin() keeps the ReadIntent that clone() copied. */
   bool m_is_clone = false;

@@ -7,9 +7,9 @@
 namespace firn {
 
 /*
-  SELECT … NOWAIT and WAIT n arrive as the statement's lock_wait_timeout: the
-  parser sets it and InnoDB's variable, but no other engine's. So the shorter of the two timeouts
-  counts.
+  The parser stores SELECT … NOWAIT and WAIT n in the statement's lock_wait_timeout and in InnoDB's
+  variable, but in no other engine's. So the timeout is the shorter one of lock_wait_timeout and
+  FIRN's own variable.
 */
 uint64_t lock_timeout_us(THD* thd) {
   const uint64_t own = sysvars::lock_wait_timeout(thd);

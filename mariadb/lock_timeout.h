@@ -12,10 +12,11 @@ namespace firn {
 uint64_t lock_timeout_us(THD* thd);
 
 /*
-  The time for a wait that begins now, `timeout_us` by lock_timeout_us(). Tools for InnoDB set
-  innodb_lock_wait_timeout in their session and expect every wait to end then. It counts where the
-  session's value differs from the global one, and firn_lock_wait_timeout does not. The caller holds
-  no mutex of the engine.
+  The timeout of a wait that begins now, in microseconds. It is `timeout_us`, the result of
+  lock_timeout_us(), with one exception: tools for InnoDB set innodb_lock_wait_timeout in their
+  session and expect every wait to end after it. So if the session has set innodb_lock_wait_timeout
+  to another value than the global one, and has not set firn_lock_wait_timeout, the former is the
+  timeout. The caller holds no mutex of the engine.
 */
 uint64_t lock_timeout_of_wait_us(THD* thd, uint64_t timeout_us);
 

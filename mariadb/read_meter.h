@@ -6,10 +6,10 @@
 namespace firn {
 
 /*
-  Adds what the thread reads while the object lives to the statistics of a handler, if the server
-  wants them: ANALYZE, and the slow log with log_slow_verbosity = engine. Otherwise it costs one
-  comparison. A page is a block, an undo record is an old version or a deletion that was passed
-  over.
+  Adds the reads that the thread makes while the object lives to the statistics of a handler, if the
+  server wants them: for ANALYZE, and for the slow log with log_slow_verbosity = engine. Otherwise
+  it costs one comparison. In these statistics a page is a block, and an undo record is an old
+  version or a tombstone that a read passed over.
 */
 class ReadMeter {
  public:

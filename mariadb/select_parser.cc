@@ -85,9 +85,9 @@ bool split(std::string_view text, bool multibyte_is_safe, std::vector<Token>* to
   return true;
 }
 
-/* The result follows from the length, or from whether the value is NULL. */
+/* Functions whose result follows from the length of a value, or from whether it is NULL. */
 const char* const kOfLength[] = {"length", "octet_length", "bit_length", "count"};
-/* The result follows from the beginning. */
+/* Functions whose result follows from the beginning of a value. */
 const char* const kOfBeginning[] = {"substring", "substr", "mid"};
 const char* const kAggregates[] = {"count", "sum", "min", "max", "avg"};
 /*
@@ -274,7 +274,7 @@ class SelectParser {
           if (is_sign(at, '.') && token(at + 1).kind == TokenKind::kNumber) at += 2;
           continue;
         case TokenKind::kString:
-          /* In ANSI_QUOTES mode it is a name. */
+          /* In ANSI_QUOTES mode this string would be a column's name, so refuse it if it is one. */
           if (column(now.text)) return false;
           at++;
           continue;
@@ -342,8 +342,8 @@ class SelectParser {
   }
 
   /*
-    ORDER BY columns only. The server sorts rows of this table; if it sorts positions, it reads the
-    rows again.
+    Accepts ORDER BY only with columns, and needs these columns whole. A sort needs no more: it
+    sorts rows of this table, and if it sorts positions instead, the server reads the rows again.
   */
   bool read_order(size_t* at) {
     if (aggregates_ || !is_keyword(*at + 1, "by")) return false;
@@ -371,9 +371,14 @@ class SelectParser {
   SelectedTable& table_;
   std::string_view alias_;
   bool aggregates_ = false;
-  /* The select list has a column outside of aggregates. */
+  /*
+    The select list has a column outside of aggregates. With an aggregate beside it the statement is
+    refused: the server then shows a value from any one row.
+  */
   bool bare_column_ = false;
-  /* The expressions contain a BETWEEN, so an AND need not join conditions. */
+  /*
+    The expressions contain a BETWEEN, so an AND may belong to it and need not join two conditions.
+  */
   bool between_ = false;
 };
 

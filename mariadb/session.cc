@@ -44,8 +44,9 @@ Session* Session::get(THD* thd) {
     return nullptr;
   }
   /*
-    A replica applies transactions in the order of their commits, some of them side by side. One
-    that is validated before an earlier one would make that one fail again and again.
+    A replica applies some transactions side by side, but commits them in the order of the primary.
+    A later transaction that is validated first would make an earlier one lose, again and again.
+    With locks, the later one waits for the earlier one, or is rolled back in favour of it.
   */
   if (thd_is_slave(thd)) (void)firn_lock_optimistic_tables(core, true);
   thd_set_ha_data(thd, hton, session);
@@ -56,8 +57,8 @@ void Session::close(THD* thd) {
   Session* session = find(thd);
   if (!session) return;
   /*
-    Takes the session out of reach of kill_query() first, which looks it up under the lock that
-    thd_set_ha_data() takes.
+    First hide the session from kill_query(), which looks it up under the lock that
+    thd_set_ha_data() takes. Then delete it.
   */
   thd_set_ha_data(thd, hton, nullptr);
   delete session;
@@ -110,16 +111,21 @@ int Session::refuse_second_engine() {
 }
 
 /*
-  Whether another engine writes in the transaction that is being committed in one phase, so that it
-  may have committed before FIRN is asked. The server clears the entry of an engine, with its flags
-  and its link to the next one, as soon as that engine has committed. But before, it takes a lock if
-  any engine has written. So engines that only read do not count, nor does a binary log without
-  changes: START TRANSACTION WITH CONSISTENT SNAPSHOT registers all of them.
+  Whether another engine writes in the transaction that the server commits in one phase. That engine
+  may have committed already when the server calls FIRN. The server's list of engines does not show
+  it: as soon as an engine has committed, the server clears its entry, with its flags and its link
+  to the next entry. But before the first engine commits, the server sets backup_commit_lock if any
+  engine has written. Engines that only read do not count, nor does a binary log without changes,
+  although START TRANSACTION WITH CONSISTENT SNAPSHOT registers all of them.
 */
 bool Session::another_engine_commits(bool all) const {
   if (!thd_->backup_commit_lock) return false;
   const Ha_trx_info& own = thd_->ha_data[hton->slot].ha_info[all];
-  /* FIRN has written, too, and rolled back to a savepoint. Beside other writers it was prepared. */
+  /*
+    FIRN has written too, but has rolled back to a savepoint. If another engine had written as well,
+    the server would have prepared all of them, unless an engine without two-phase commit takes part
+    (no_2pc).
+  */
   if (own.is_started() && own.is_trx_read_write())
     return all ? thd_->transaction->all.no_2pc : thd_->transaction->stmt.no_2pc;
   return true;
@@ -235,7 +241,8 @@ int Session::rollback(bool all) {
 
 int Session::prepare(bool all) {
   /*
-    With the binary log on, the server calls it at the end of each statement of a transaction too.
+    With the binary log on, the server calls prepare() also at the end of each statement within a
+    transaction, where there is nothing to prepare.
   */
   if (!is_real_end(all)) return 0;
   if (aborted()) return HA_ERR_ROLLBACK;

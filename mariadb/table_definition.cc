@@ -124,8 +124,8 @@ uint32_t part_kind(const Field* field) {
     case MYSQL_TYPE_NEWDATE:
       return FIRN_PART_UINT;
     /*
-      The types from before 10.1 are integers without fractions, and big-endian numbers that are
-      never negative with fractions.
+      The server stores values of the types from before 10.1 as integers if they have no fraction,
+      otherwise as big-endian numbers that are never negative.
     */
     case MYSQL_TYPE_TIME:
       return field->decimals() ? FIRN_PART_FIXED : FIRN_PART_INT;

@@ -36,7 +36,7 @@ constexpr uint kEncryptedYes = 1;
 /* An option of the server. */
 struct Option {
   const char* name;
-  /* HA_CREATE_USED_…: the statement names the option. */
+  /* The flag HA_CREATE_USED_… that is set if the statement names the option. */
   ulong used;
   /* Whether the table has the option, in a way that another engine would act upon. */
   bool (*is_set)(const HA_CREATE_INFO* info);
@@ -66,8 +66,9 @@ constexpr Option kIgnored[] = {
      [](const HA_CREATE_INFO* info) { return info->connect_string.length != 0; }},
     {"CHECKSUM", HA_CREATE_USED_CHECKSUM, has_flag<HA_OPTION_CHECKSUM>},
     /*
-      Two options of Aria are noted only where a statement names them: a table that comes from Aria,
-      as mysql.gtid_slave_pos does, has them by itself, and it gets more than they promise.
+      Note PAGE_CHECKSUM and TRANSACTIONAL, options of Aria, only if the statement names them. A
+      table that comes from Aria, such as mysql.gtid_slave_pos, has them although nobody has named
+      them, and FIRN gives more than they promise.
     */
     {"PAGE_CHECKSUM", HA_CREATE_USED_PAGE_CHECKSUM,
      [](const HA_CREATE_INFO* info) { return bool(info->used_fields & HA_CREATE_USED_PAGE_CHECKSUM); }},

@@ -2,7 +2,7 @@
 # Runs the test suites of Django, SQLAlchemy and Alembic, unchanged, on InnoDB and on FIRN, and lists
 # each test whose outcome differs; a test that fails on FIRN alone makes the exit status 1.
 #
-#   scripts/frameworks.sh [--suite=django|sqlalchemy|alembic] [--engine=InnoDB|FIRN] [--all] [--slow=N] [-- tests]
+#   scripts/frameworks.sh [--suite=django|sqlalchemy|sqlalchemy-mysql|alembic] [--engine=InnoDB|FIRN] [--all] [--slow=N] [-- tests]
 #   scripts/frameworks.sh applications
 #
 # The second form fetches the packages wordpress and mediawiki, without installing them, and runs

@@ -47,7 +47,8 @@ def quick_servers(template: Path) -> Iterator[None]:
         # log.
         patch.setattr(engine, "LOG_MIN", SMALL.memory_bytes)
         patch.setattr(ssd, "SAMPLE_BYTES", 1 << 20)
-        # Other tests in parallel would count as other work on the machine.
+        # Do not look for other work on the machine: tests that run in parallel would count as such
+        # work.
         patch.setattr("firn_lab.runner.machine.busy_cores", lambda: 0.0)
         patch.setattr("firn_lab.runner.load_by_others.LoadByOthers.cores", lambda self: 0.0)
         patch.setattr(engine, "install", lambda directory: shutil.copytree(template, directory))

@@ -184,11 +184,12 @@ def _no_plugin(library: str) -> Path:
     raise TargetError("no plugin here")
 
 
-# A program that is firn-lab with the shortcuts of these tests. Its first argument is the fresh data
-# directory.
+# The source of a program that runs firn-lab with the same shortcuts as these tests. Its first
+# argument is a fresh data directory of the server, to be copied.
 PROGRAM = """
 import shutil, signal, sys
-# The tests may have been started in the background, or by nohup: nothing is ignored here.
+# If the tests run in the background or under nohup, their children ignore SIGINT or SIGHUP. This
+# program must not, because the tests send both.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 from firn_lab.cli import main

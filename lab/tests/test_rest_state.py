@@ -37,7 +37,7 @@ def test_innodb_at_rest_has_written_every_page(innodb: EngineTarget) -> None:
     usual = {name: innodb.variables()[name] for name in RUSH}
     assert usual["innodb_io_capacity"] != RUSH["innodb_io_capacity"]
     make_dirty(innodb)
-    # InnoDB's purge may make pages dirty again after a rest, but not for ever.
+    # After the rest, InnoDB's purge may still make pages dirty, but only for a while.
     assert any(innodb.rest(120.0).owes == "" and dirty_pages(innodb) == 0 for _ in range(5))
     assert {name: innodb.variables()[name] for name in RUSH} == usual
 

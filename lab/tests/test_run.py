@@ -84,8 +84,8 @@ def test_each_round_has_its_figures_and_series(store: Reader) -> None:
                 "device_written_bytes", "errors", "retries", "switches_per_transaction",
                 "forced_switches_per_transaction", "other_cores"}
                 <= set(round_.figures))  # fmt: skip
-        # In `bulk_insert` every row counts as a transaction, so there may be few switches per
-        # transaction.
+        # In `bulk_insert` every row counts as a transaction, so a transaction may have less than
+        # one context switch.
         waits = 0.5 if seconds[round_.case] == 1 else 0.0
         assert round_.figures["switches_per_transaction"] > waits
         # The measured seconds exclude the lead.

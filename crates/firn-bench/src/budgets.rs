@@ -153,9 +153,9 @@ fn get_one(session: &mut Session<'_>, random: &mut Random, rows: u64) -> Result<
     Err(format!("row {id} reads {record:?}").into())
 }
 
-/// Measures point reads within one statement. With `short`, a new statement begins after each
-/// thousand reads. Without it, the snapshot grows old if another thread writes, and each read
-/// passes over more versions.
+/// Measures point reads. With `short`, a new statement begins after each thousand reads; otherwise
+/// all reads belong to one statement. A statement keeps its snapshot, so if another thread writes,
+/// each read of a long statement passes over more versions than the one before.
 fn gets(session: &mut Session<'_>, rows: u64, round: u64, short: bool) -> Result<Cost> {
     let mut random = Random::new(round);
     session.begin()?;

@@ -74,8 +74,8 @@ fn mix(mut x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// A permutation of 0..n: four Feistel rounds over the next power of four, repeated until the
-/// result is below n.
+/// A permutation of 0..n: four Feistel rounds permute 0..m, where m is the smallest power of four
+/// that is at least n. A result of n or more is permuted again until it is below n.
 #[derive(Clone, Copy)]
 pub struct Permutation {
     n: u64,
@@ -92,7 +92,7 @@ impl Permutation {
         }
     }
 
-    /// The number that the permutation puts in the place of `i`.
+    /// The number to which the permutation maps `i`.
     pub fn at(&self, i: u64) -> u64 {
         let mut x = i;
         loop {

@@ -19,8 +19,9 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-/// State of an engine's main database: the one that most lines of a run use, one after the other.
-/// Before a line that needs it loaded or compacted, the run loads or compacts it.
+/// State of an engine's main database. Most lines of a run use this database, one after the other.
+/// Before a line that needs a loaded or a compacted database, the run brings the main database into
+/// that state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd)]
 enum DatabaseState {
     Missing,
@@ -105,7 +106,9 @@ impl Comparison {
         }
         let mark = self.config.data.join(engine).join("state");
         if line.is_main() {
-            // Remove the mark first: if the child is stopped, its database must not be used again.
+            // Remove the file `state` first. If the run or its child is stopped in the middle of
+            // the line, the next run with `KEEP=1` finds no such file and loads the main database
+            // anew, instead of using one in an unknown state.
             let _ = fs::remove_file(&mark);
         }
         fs::create_dir_all(&dir)?;

@@ -13,7 +13,8 @@ const PROGRESS_EVERY: Duration = Duration::from_secs(10);
 /// left to do.
 pub type Call<'a> = Box<dyn FnMut(&mut dyn Session) -> Result<u64> + Send + 'a>;
 
-/// Makes the call that a thread repeats. The argument is the thread's number in its group.
+/// Makes the call that a thread repeats. The argument is the thread's number in its
+/// [`ThreadGroup`].
 pub type Calls<'c, 'a> = &'c (dyn Fn(usize) -> Call<'a> + Sync);
 
 /// Threads that repeat the same kind of call.
@@ -31,7 +32,7 @@ pub struct ThreadGroup<'c, 'a> {
 pub enum Until {
     /// The measurement ends when the call of every thread has returned 0.
     Done,
-    /// A time has passed, of which the first part is not counted.
+    /// The measurement ends after a fixed time, and does not count the first part of it.
     Time {
         /// The part that is not counted.
         warm: Duration,

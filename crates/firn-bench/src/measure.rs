@@ -41,7 +41,8 @@ fn field(text: &str, name: &str, unit: u64) -> Result<u64> {
 /// Processor time of all threads of this process, seconds.
 pub fn processor_seconds() -> Result<f64> {
     let stat = fs::read_to_string("/proc/self/stat")?;
-    // The name in parentheses may contain spaces and parentheses.
+    // The second field is the program's name in parentheses, which may itself contain spaces and
+    // parentheses. So skip all up to the last parenthesis.
     let after = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
     let ticks: u64 = after
         .split_whitespace()

@@ -46,7 +46,7 @@ struct Summary {
     median_probe_us: u64,
     /// Number of seconds with fewer updates than half of the median.
     seconds_below_half: usize,
-    /// Number of those seconds in which the disk probe was not slow.
+    /// Number of seconds that `seconds_below_half` counts and in which the disk probe was not slow.
     calm_below_half: usize,
     /// Longest update, microseconds.
     longest_us: u64,

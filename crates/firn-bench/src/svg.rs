@@ -65,7 +65,7 @@ pub struct Lines<'a> {
     pub title: &'a str,
     /// Name and values of each line of the chart; the values are a second apart.
     pub series: &'a [(&'a str, &'a [f64])],
-    /// A level that is drawn across the chart, with its name.
+    /// A value that the chart shows as a horizontal line, with the line's name.
     pub limit: Option<(&'a str, f64)>,
 }
 

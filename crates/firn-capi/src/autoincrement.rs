@@ -45,8 +45,8 @@ pub unsafe extern "C" fn firn_autoinc_raise(
     used: u64,
 ) {
     guard(|| {
-        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
-        // is unique.
+        // SAFETY: both handles are live, and this thread alone uses the session, so the borrow of
+        // it is unique.
         let (session, whole) = unsafe { (session_mut(session)?, firn_table::whole(table)?) };
         match bulk_position(session, &whole.table) {
             Some(at) => session.bulks[at].use_autoincrement(used),

@@ -24,8 +24,9 @@ pub const FIRN_BULK_ONE_BY_ONE: u32 = 2;
 
 /// Inserts a row into the target of a copying ALTER: nobody else sees the table until
 /// `firn_bulk_end`. `flags` are `FIRN_BULK_ONE_BY_ONE`, `FIRN_WRITE_NO_UNIQUE_SECONDARY_CHECK` and
-/// `FIRN_WRITE_NO_FOREIGN_KEYS`. Foreign keys that the table does not inherit are checked.
-/// The other arguments are those of `firn_insert`.
+/// `FIRN_WRITE_NO_FOREIGN_KEYS`. The call checks the table's foreign keys, except those that the
+/// table to replace has too: its rows have been checked already. The other arguments are those of
+/// `firn_insert`.
 ///
 /// # Safety
 /// Those of `firn_insert`.
@@ -65,7 +66,7 @@ pub unsafe extern "C" fn firn_bulk_insert(
     })
 }
 
-/// The session's load into the table of `whole`. The first row of a table begins its load.
+/// The session's load into the table of `whole`. Begins the load if this is the table's first row.
 fn load_of<'a>(
     session: &'a mut firn_session,
     whole: &firn_table,
@@ -101,8 +102,8 @@ pub unsafe extern "C" fn firn_bulk_end(
     dup_index: *mut u32,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
-        // is unique.
+        // SAFETY: both handles are live, and this thread alone uses the session, so the borrow of
+        // it is unique.
         let (session, table) = unsafe { (session_mut(session)?, firn_table::get(table)?) };
         let Some(at) = bulk_position(session, table) else {
             return Ok(());
@@ -110,15 +111,15 @@ pub unsafe extern "C" fn firn_bulk_end(
         // SAFETY: callback and context are the host's and stay valid during the call.
         let mut report = unsafe { reporter(progress, context, "the load was interrupted") };
         let written = session.bulks[at].finish(&mut report)?;
-        // SAFETY: the out pointer is valid for writes, and only this call refers to its target.
+        // SAFETY: the caller promises that `dup_index` is NULL or may be written.
         unsafe { outcome(written, dup_index) }?;
         session.bulks.swap_remove(at);
         Ok(())
     })
 }
 
-/// Writes the second row of the duplicate that ended a load to `record`. Its blobs stay valid until
-/// the next call.
+/// A load has ended because two of its rows have the same key: writes the second of them to
+/// `record`. Its blobs stay valid until the next call.
 ///
 /// # Safety
 /// The handles are live, the session is this thread's; `record` is a record buffer of the table.
@@ -129,8 +130,8 @@ pub unsafe extern "C" fn firn_bulk_duplicate(
     record: *mut u8,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
-        // is unique.
+        // SAFETY: both handles are live, and this thread alone uses the session, so the borrow of
+        // it is unique.
         let (session, table) = unsafe { (session_mut(session)?, firn_table::get(table)?) };
         let at = bulk_position(session, table).ok_or_else(|| Error::invalid("no load"))?;
         if record.is_null() {
@@ -152,8 +153,8 @@ pub unsafe extern "C" fn firn_bulk_abort(
     table: *const firn_table,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
-        // is unique.
+        // SAFETY: both handles are live, and this thread alone uses the session, so the borrow of
+        // it is unique.
         let (session, table) = unsafe { (session_mut(session)?, firn_table::get(table)?) };
         if let Some(at) = bulk_position(session, table) {
             session.bulks.swap_remove(at);

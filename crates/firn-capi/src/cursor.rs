@@ -15,7 +15,7 @@ pub struct firn_cursor {
     pub(crate) cursor: Cursor,
     pub(crate) session: *mut firn_session,
     pub(crate) record_len: usize,
-    /// Of a temporary table.
+    /// The ephemeral database of the cursor's table; `None` unless the table is temporary.
     pub(crate) ephemeral: Option<Arc<EphemeralDb>>,
 }
 
@@ -25,8 +25,9 @@ pub struct firn_cursor {
 pub enum firn_read_mode {
     /// The transaction's snapshot, without locks.
     FIRN_READ_SNAPSHOT = 0,
-    /// The latest committed rows, each locked shared. In an optimistic table: the rows of the
-    /// snapshot, which the commit validates; so for the next mode.
+    /// The latest committed rows, each locked shared. In an optimistic table this mode and the next
+    /// one read the transaction's snapshot and lock nothing; the commit validates the rows that
+    /// they return.
     FIRN_READ_LOCK_SHARED = 1,
     /// The latest committed rows, each locked exclusively.
     FIRN_READ_LOCK_EXCLUSIVE = 2,
@@ -76,7 +77,8 @@ fn index_number(index: u32) -> Option<usize> {
 pub(crate) unsafe fn cursor_mut<'a>(
     cursor: *mut firn_cursor,
 ) -> Result<&'a mut firn_cursor, CallOutcome> {
-    // SAFETY: NULL, or a live handle that this thread alone uses, so the borrow is unique.
+    // SAFETY: the pointer is NULL or a live handle that this thread alone uses, so the borrow is
+    // unique.
     unsafe { cursor.as_mut() }.ok_or_else(|| Error::invalid("no cursor").into())
 }
 
@@ -99,8 +101,7 @@ pub unsafe extern "C" fn firn_cursor_open(
         let whole = unsafe { firn_table::whole(table) }?;
         let table = &whole.table;
         let mut cursor = Cursor::new(Arc::clone(table));
-        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
-        // is unique.
+        // SAFETY: the session is live, and this thread alone uses it, so the borrow is unique.
         let transaction = unsafe { &session_mut(session)?.transaction };
         let mode = table.read_mode(transaction, mode.into());
         cursor.reset(index_number(index), mode, wait.into())?;
@@ -132,11 +133,11 @@ pub unsafe extern "C" fn firn_cursor_reset(
     wait: firn_wait,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
-        // is unique.
+        // SAFETY: the cursor is NULL or live, and this thread alone uses it, so the borrow is
+        // unique.
         let cursor = unsafe { cursor_mut(cursor) }?;
         cursor.session = session;
-        // SAFETY: as above.
+        // SAFETY: the session is live, and this thread alone uses it, so the borrow is unique.
         let session = unsafe { session_mut(session) }?;
         let mode = cursor.cursor.read_mode(&session.transaction, mode.into());
         Ok(cursor
@@ -153,8 +154,8 @@ pub unsafe extern "C" fn firn_cursor_reset(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_cursor_park(cursor: *mut firn_cursor) {
     guard_value((), || {
-        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
-        // is unique.
+        // SAFETY: the cursor is NULL or live, and this thread alone uses it, so the borrow is
+        // unique.
         if let Ok(cursor) = unsafe { cursor_mut(cursor) } {
             cursor.session = std::ptr::null_mut();
             cursor.cursor.park();
@@ -175,11 +176,11 @@ pub unsafe extern "C" fn firn_cursor_resume(
     wait: firn_wait,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
-        // is unique.
+        // SAFETY: the cursor is NULL or live, and this thread alone uses it, so the borrow is
+        // unique.
         let cursor = unsafe { cursor_mut(cursor) }?;
         cursor.session = session;
-        // SAFETY: as above.
+        // SAFETY: the session is live, and this thread alone uses it, so the borrow is unique.
         let session = unsafe { session_mut(session) }?;
         let mode = cursor.cursor.read_mode(&session.transaction, mode.into());
         cursor.cursor.resume(mode, wait.into());
@@ -197,9 +198,9 @@ pub unsafe extern "C" fn firn_cursor_close(cursor: *mut firn_cursor) {
     guard_value((), || drop(unsafe { unbox(cursor) }));
 }
 
-/// The part of a column's value that suffices if the value lies out of line: `prefix` bytes from
-/// its beginning. With `length`, the record gets a value of the whole value's length, with zeros
-/// after the prefix.
+/// The part of a column's value that the statement needs: `prefix` bytes from its beginning. The
+/// cursor reads only this part if the value lies out of line. With `length`, the record gets a
+/// value of the whole value's length, with zeros after the prefix.
 #[repr(C)]
 pub struct firn_partial_column {
     /// Number of the column.
@@ -222,10 +223,10 @@ impl firn_partial_column {
 
 /// Chooses the columns to decode. `bitmap` has bit `i % 8` of byte `i / 8` for column `i`; NULL
 /// means all columns. `key_only` decodes the columns of the index and of the primary key from the
-/// index entry alone. `parts` names columns whose values out of line need to be read only in part.
-/// Short values and values of locked rows are still read whole, except for BLOBs of which only the
-/// length is needed: a statement that neither reads nor writes such a BLOB passes it unread in both
-/// records of `firn_update`.
+/// index entry alone. `parts` names the columns of which the cursor reads only a part if the value
+/// lies out of line. The cursor still reads short values whole. It also reads the values of locked
+/// rows whole, except BLOBs of which only the length is needed: a statement that neither reads nor
+/// writes such a BLOB passes both records to `firn_update` without the BLOB's bytes.
 ///
 /// # Safety
 /// `cursor` is live and this thread's. `bitmap` is NULL or has a bit for each column; `parts` has
@@ -239,8 +240,8 @@ pub unsafe extern "C" fn firn_cursor_columns(
     part_count: u32,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
-        // is unique.
+        // SAFETY: the cursor is NULL or live, and this thread alone uses it, so the borrow is
+        // unique.
         let cursor = unsafe { cursor_mut(cursor) }?;
         let len = cursor.cursor.column_bitmap_len();
         let bitmap = (!bitmap.is_null())
@@ -274,8 +275,8 @@ pub unsafe extern "C" fn firn_cursor_end_range(
     flag: u32,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
-        // is unique.
+        // SAFETY: the cursor is NULL or live, and this thread alone uses it, so the borrow is
+        // unique.
         let cursor = unsafe { cursor_mut(cursor) }?;
         // SAFETY: pointer and length describe a key image that stays unchanged during the call.
         let key = unsafe { key_image(key, key_len) };
@@ -285,10 +286,11 @@ pub unsafe extern "C" fn firn_cursor_end_range(
     })
 }
 
-/// Locks the entries that begin with a key image as one thing, exclusively and until the
-/// transaction ends, whether there are any or not. Until the cursor is reset its scans end with
-/// these entries, and lock no gaps. For a check that precedes a write: the same check of another
-/// transaction waits. An image of no bytes stands for the whole index.
+/// Takes one exclusive lock that stands for all entries whose keys begin with a key image, and
+/// keeps it until the transaction ends. It takes the lock even if there is no such entry. Until the
+/// cursor is reset, its scans end with these entries and lock no gaps. A statement calls this
+/// before it checks a key that it is about to write, so that the same check of another transaction
+/// waits. An image of no bytes stands for the whole index.
 ///
 /// # Safety
 /// The cursor and its session are live and this thread's; the key image has the length given.
@@ -299,8 +301,8 @@ pub unsafe extern "C" fn firn_cursor_guard(
     key_len: u32,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
-        // is unique.
+        // SAFETY: the cursor is NULL or live, and this thread alone uses it, so the borrow is
+        // unique.
         let cursor = unsafe { cursor_mut(cursor) }?;
         // SAFETY: the session is live and this thread's, and no other borrow of it exists.
         let session = unsafe { session_mut(cursor.session) }?;
@@ -340,8 +342,8 @@ pub(crate) unsafe fn key_image<'a>(key: *const u8, len: u32) -> Option<KeyImage<
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_cursor_ref(cursor: *mut firn_cursor, out: *mut u8) -> firn_status {
     guard(|| {
-        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
-        // is unique.
+        // SAFETY: the cursor is NULL or live, and this thread alone uses it, so the borrow is
+        // unique.
         let cursor = unsafe { cursor_mut(cursor) }?;
         let id = cursor.cursor.hidden_row_id()?;
         // SAFETY: the out pointer is valid for writes, and only this call refers to its target.
@@ -350,9 +352,10 @@ pub unsafe extern "C" fn firn_cursor_ref(cursor: *mut firn_cursor, out: *mut u8)
     })
 }
 
-/// Turns semi-consistent reading on or off: a locking scan of the clustered index then returns a
-/// row that another transaction has locked as it was last committed. If that row matches, the next
-/// move or the same seek returns it again, after it has waited for the lock.
+/// Turns semi-consistent reading on or off. When it is on, a locking scan of the clustered index
+/// does not wait at a row that another transaction has locked, but returns the row's last committed
+/// version. If that version matches, the caller makes the next move or the same seek: it waits for
+/// the lock and returns the row again, locked.
 ///
 /// # Safety
 /// `cursor` is live and this thread's.
@@ -362,8 +365,8 @@ pub unsafe extern "C" fn firn_cursor_set_semi_consistent(
     on: bool,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
-        // is unique.
+        // SAFETY: the cursor is NULL or live, and this thread alone uses it, so the borrow is
+        // unique.
         unsafe { cursor_mut(cursor) }?
             .cursor
             .set_semi_consistent(on);
@@ -371,7 +374,7 @@ pub unsafe extern "C" fn firn_cursor_set_semi_consistent(
     })
 }
 
-/// Whether the row last read was shown without its lock.
+/// Whether the row last read was returned without its lock, by semi-consistent reading.
 ///
 /// # Safety
 /// `cursor` is live and this thread's.
@@ -390,11 +393,10 @@ pub unsafe extern "C" fn firn_cursor_was_semi_consistent(cursor: *mut firn_curso
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_cursor_unlock_row(cursor: *mut firn_cursor) -> firn_status {
     guard(|| {
-        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
-        // is unique.
+        // SAFETY: the cursor is NULL or live, and this thread alone uses it, so the borrow is
+        // unique.
         let cursor = unsafe { cursor_mut(cursor) }?;
-        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
-        // is unique.
+        // SAFETY: the session is live, and this thread alone uses it, so the borrow is unique.
         let session = unsafe { session_mut(cursor.session) }?;
         let txn = session.transaction_in(cursor.ephemeral.as_ref());
         cursor.cursor.unlock_row(txn);
@@ -402,19 +404,19 @@ pub unsafe extern "C" fn firn_cursor_unlock_row(cursor: *mut firn_cursor) -> fir
     })
 }
 
-/// Forgets that the commit validates the row last read, if reading it has noted it: the row does
-/// not match. Locks stay.
+/// Removes the row last read from the transaction's validation set, if reading the row has added
+/// it. The caller does this when the row does not match the statement's condition: the commit then
+/// does not depend on the row. Locks stay.
 ///
 /// # Safety
 /// `cursor` is live and this thread's, its session too.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_cursor_forget_row(cursor: *mut firn_cursor) -> firn_status {
     guard(|| {
-        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
-        // is unique.
+        // SAFETY: the cursor is NULL or live, and this thread alone uses it, so the borrow is
+        // unique.
         let cursor = unsafe { cursor_mut(cursor) }?;
-        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
-        // is unique.
+        // SAFETY: the session is live, and this thread alone uses it, so the borrow is unique.
         let session = unsafe { session_mut(cursor.session) }?;
         cursor.cursor.forget_row(&mut session.transaction);
         Ok(())

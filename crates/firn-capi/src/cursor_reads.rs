@@ -8,7 +8,7 @@ use firn::table::Cursor;
 use firn::txn::Transaction;
 use firn_status::{FIRN_END, FIRN_NO_ROW};
 
-/// Runs a move of the cursor. Returns `nothing` if the move finds no row.
+/// Runs a move of the cursor. Returns the status `nothing` if the move finds no row.
 ///
 /// # Safety
 /// The cursor is live and this thread's, its session too; `record` has the table's record length.
@@ -19,11 +19,10 @@ unsafe fn read(
     f: impl FnOnce(&mut Cursor, &mut Transaction, &mut [u8]) -> Result<bool, Error>,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
-        // is unique.
+        // SAFETY: the cursor is NULL or live, and this thread alone uses it, so the borrow is
+        // unique.
         let cursor = unsafe { cursor_mut(cursor) }?;
-        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
-        // is unique.
+        // SAFETY: the session is live, and this thread alone uses it, so the borrow is unique.
         let session = unsafe { session_mut(cursor.session) }?;
         if record.is_null() {
             return Err(Error::invalid("no record buffer").into());
@@ -52,8 +51,7 @@ pub unsafe extern "C" fn firn_cursor_seek(
     find_flag: u32,
     record: *mut u8,
 ) -> firn_status {
-    // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow is
-    // unique.
+    // SAFETY: the caller promises what `read` requires.
     unsafe {
         read(
             cursor,
@@ -76,8 +74,7 @@ pub unsafe extern "C" fn firn_cursor_first(
     cursor: *mut firn_cursor,
     record: *mut u8,
 ) -> firn_status {
-    // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow is
-    // unique.
+    // SAFETY: the caller promises what `read` requires.
     unsafe { read(cursor, record, FIRN_END, Cursor::first) }
 }
 
@@ -90,8 +87,7 @@ pub unsafe extern "C" fn firn_cursor_last(
     cursor: *mut firn_cursor,
     record: *mut u8,
 ) -> firn_status {
-    // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow is
-    // unique.
+    // SAFETY: the caller promises what `read` requires.
     unsafe { read(cursor, record, FIRN_END, Cursor::last) }
 }
 
@@ -104,8 +100,16 @@ pub unsafe extern "C" fn firn_cursor_next(
     cursor: *mut firn_cursor,
     record: *mut u8,
 ) -> firn_status {
-    // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow is
-    // unique.
+    // SAFETY: NULL, or a live handle that this thread alone uses, so the borrow is unique.
+    let gliding = unsafe { cursor.as_mut() }.filter(|cursor| cursor.cursor.can_glide());
+    if let Some(gliding) = gliding
+        && !record.is_null()
+    {
+        // SAFETY: the buffer has the table's record length and stays valid during the call.
+        let record = unsafe { std::slice::from_raw_parts_mut(record, gliding.record_len) };
+        return guard(|| Ok(gliding.cursor.glide(record)?));
+    }
+    // SAFETY: the caller promises what `read` requires.
     unsafe { read(cursor, record, FIRN_END, Cursor::next) }
 }
 
@@ -118,8 +122,7 @@ pub unsafe extern "C" fn firn_cursor_prev(
     cursor: *mut firn_cursor,
     record: *mut u8,
 ) -> firn_status {
-    // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow is
-    // unique.
+    // SAFETY: the caller promises what `read` requires.
     unsafe { read(cursor, record, FIRN_END, Cursor::prev) }
 }
 
@@ -135,8 +138,7 @@ pub unsafe extern "C" fn firn_cursor_next_same(
     key_len: u32,
     record: *mut u8,
 ) -> firn_status {
-    // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow is
-    // unique.
+    // SAFETY: the caller promises what `read` requires.
     unsafe {
         read(
             cursor,
@@ -162,8 +164,7 @@ pub unsafe extern "C" fn firn_cursor_get(
     key_len: u32,
     record: *mut u8,
 ) -> firn_status {
-    // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow is
-    // unique.
+    // SAFETY: the caller promises what `read` requires.
     unsafe {
         read(
             cursor,
@@ -190,8 +191,7 @@ pub unsafe extern "C" fn firn_cursor_get_ref(
     len: u32,
     record: *mut u8,
 ) -> firn_status {
-    // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow is
-    // unique.
+    // SAFETY: the caller promises what `read` requires.
     unsafe {
         read(
             cursor,

@@ -59,8 +59,8 @@ impl firn_db {
 pub struct firn_config {
     /// Directory of the database; created if missing.
     pub dir: *const c_char,
-    /// Size of the block cache, of decoded bytes. It has no effect if there is a memory limit,
-    /// which then determines the size.
+    /// Size of the block cache, which holds decoded blocks. It has no effect if there is a memory
+    /// limit, which then determines the size.
     pub block_cache_size: u64,
     /// Size of the row cache; 0 for none. It has no effect if there is a memory limit, which then
     /// determines the size.
@@ -83,7 +83,8 @@ pub struct firn_config {
     pub background_io_rate: u64,
     /// Directory of the log archive, which must exist; NULL or empty for no archive.
     pub log_archive_dir: *const c_char,
-    /// Seconds after which a segment in use is closed, if the log is archived.
+    /// Seconds after which a log segment in use is closed so that it can be archived. Without a log
+    /// archive it has no effect.
     pub log_archive_timeout: u64,
     /// Open the log with direct I/O.
     pub direct_io: bool,
@@ -149,9 +150,10 @@ fn options(
     })
 }
 
-/// Opens the database in `config->dir` and recovers it. Transactions that earlier runs of the
-/// server prepared are committed or rolled back as the binary logs of those runs say. Those that
-/// the server decides itself at this start are left to it.
+/// Opens the database in `config->dir` and recovers it. Commits or rolls back the transactions that
+/// earlier server runs prepared, as the binary logs of those runs say. Leaves prepared the
+/// transactions with a client's xid, and those whose outcome the server itself decides after
+/// `firn_recover`.
 ///
 /// # Safety
 /// The pointers are valid; the callbacks of `host` stay valid until `firn_close`.
@@ -162,7 +164,7 @@ pub unsafe extern "C" fn firn_open(
     out: *mut *mut firn_db,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        // SAFETY: the caller promises that both pointers are valid.
         let (config, host) = unsafe { (&*config, &*host) };
         // SAFETY: the strings end with a NUL byte and stay valid during the call.
         let dir = unsafe { name(config.dir) }?;
@@ -190,7 +192,8 @@ pub unsafe extern "C" fn firn_open(
         db.catalog()
             .set_virtual_columns(Arc::new(HostVirtualColumns::new(host)));
         if let Err(error) = db.resolve_in_doubt(&start) {
-            // Close the database in good order, but return the error that kept it from opening.
+            // Close the database to end its threads. Return the error of the recovery and not one
+            // of this close: it says why the database does not open.
             let _ = db.close();
             return Err(error.into());
         }
@@ -255,8 +258,9 @@ pub unsafe extern "C" fn firn_checkpoint(
     })
 }
 
-/// Notes that the server's binary log ends in `file` at `position` before the next change of the
-/// catalog. Needed only if the log is archived.
+/// Notes that the server's binary log ends in `file` at `position`. The core stores this position
+/// in its own log with the next change of the catalog, so that the log archive can be recovered to
+/// a position in the binary log. Without a log archive the call does nothing.
 ///
 /// # Safety
 /// `db` is open; `file` is a string.
@@ -278,9 +282,9 @@ pub unsafe extern "C" fn firn_note_binlog_position(
     })
 }
 
-/// Notes the server run to which transactions belong that sessions prepare from now on: the run
-/// that writes `file` of its binary log, or, with NULL, a run without a binary log. Call it before
-/// the first transaction is prepared, and when the server has begun another file.
+/// Notes the server run that prepares transactions from now on: the run that writes `file` of its
+/// binary log, or, with NULL, a run without a binary log. Call this before the first transaction is
+/// prepared, and whenever the server has begun another file.
 ///
 /// # Safety
 /// `db` is open; `file` is NULL or a string.
@@ -319,7 +323,8 @@ pub enum firn_option {
     FIRN_OPTION_MEMTABLE_SIZE = 2,
     /// Memory of a transaction's writes, bytes.
     FIRN_OPTION_TXN_MEMORY_LIMIT = 3,
-    /// Memory of all parts together, bytes; 0 for no limit.
+    /// Limit for caches, memtables, indexes of files and write sets together, bytes; 0 for no
+    /// limit.
     FIRN_OPTION_MEMORY_LIMIT = 4,
     /// Row cache, bytes; 0 for none.
     FIRN_OPTION_ROW_CACHE_SIZE = 5,
@@ -327,15 +332,15 @@ pub enum firn_option {
     FIRN_OPTION_BACKGROUND_IO_RATE = 6,
     /// Values at least this long go to blob files.
     FIRN_OPTION_BLOB_THRESHOLD = 7,
-    /// Seconds after which a segment in use is closed, if the log is archived.
+    /// Seconds after which a log segment in use is closed so that it can be archived.
     FIRN_OPTION_LOG_ARCHIVE_TIMEOUT = 8,
-    /// Whether the begin of a lock wait searches for deadlocks: 0 or 1.
+    /// Whether a transaction searches for deadlocks when it begins to wait for a lock: 0 or 1.
     FIRN_OPTION_DEADLOCK_DETECT = 9,
     /// Whether every deadlock is written to the error log: 0 or 1.
     FIRN_OPTION_PRINT_ALL_DEADLOCKS = 10,
     /// Age of a snapshot, in seconds, at which the error log gets a warning; 0 for none.
     FIRN_OPTION_SNAPSHOT_AGE_WARNING = 11,
-    /// Bytes of log that a recovery may have to replay, about.
+    /// Bytes of log that a recovery has to replay at most, approximately.
     FIRN_OPTION_MAX_WAL_SIZE = 12,
 }
 

@@ -52,7 +52,7 @@ pub unsafe extern "C" fn firn_create_table(
             created_micros,
         };
         let used = autoincrement.saturating_sub(1);
-        // SAFETY: NULL, or a request that stays valid during the call.
+        // SAFETY: the pointer is NULL, or a request that stays valid during the call.
         let request = unsafe { foreign_key_request(foreign_keys) }?;
         db.catalog()
             .create_referencing(table_name, definition, used, &request)?;
@@ -61,8 +61,9 @@ pub unsafe extern "C" fn firn_create_table(
 }
 
 /// Creates a temporary table: neither it nor its rows are logged, and the next start finds nothing
-/// of it. `table_name` is used for no other table. Other functions take the table by its name or
-/// its handle, like any table. `autoincrement` is the first AUTO_INCREMENT value.
+/// of it. No other table may have the name `table_name` as long as it exists. Other functions take
+/// the table by its name or its handle, like any table. `autoincrement` is the first AUTO_INCREMENT
+/// value.
 ///
 /// # Safety
 /// `session` is a live session of this thread; the pointers are valid for what they name.
@@ -75,8 +76,8 @@ pub unsafe extern "C" fn firn_create_temporary_table(
     autoincrement: u64,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
-        // is unique; the strings end with a NUL byte and stay valid during the call.
+        // SAFETY: the database is open; the session is live, and this thread alone uses it, so the
+        // borrow is unique; the strings end with a NUL byte and stay valid during the call.
         let (temporary, session, table_name) = unsafe {
             (
                 firn_db::temporary(db)?,
@@ -117,7 +118,7 @@ pub unsafe extern "C" fn firn_drop_table(
             )
         };
         if temporary.find(table_name).is_some() {
-            // SAFETY: NULL, or a live session that this thread alone uses.
+            // SAFETY: the pointer is NULL, or a live session that this thread alone uses.
             let session = unsafe { session.as_mut() };
             temporary.drop_table(table_name, session.map(|session| &mut session.temporary))?;
             return Ok(());
@@ -130,10 +131,12 @@ pub unsafe extern "C" fn firn_drop_table(
     })
 }
 
-/// Renames a table with its foreign keys: atomic and durable. Foreign keys that refer to it follow,
-/// unless `to` is the name of a copy in a copying ALTER. `from_text` and `to_text` are the names as
-/// SQL has them, without the database. The call waits as a DDL statement of `session`, which may be
-/// NULL, for at most `lock_timeout_us`.
+/// Renames a table with its foreign keys: atomic and durable. Foreign keys of other tables that
+/// refer to it get the new name, unless `to` is the name that a copying ALTER gives to the old
+/// table. In that case the call first waits until no transaction relies on the table's indexes for
+/// a foreign key, for at most `lock_timeout_us`; a kill of `session` ends the wait, and without a
+/// session the call does not wait but fails. `from_text` and `to_text` are the names as SQL has
+/// them, without the database.
 ///
 /// # Safety
 /// The pointers are valid for what they name.
@@ -166,12 +169,13 @@ pub unsafe extern "C" fn firn_rename_table(
 }
 
 /// Empties a table: atomic and durable. Its AUTO_INCREMENT values start anew. Open handles of the
-/// table stay valid and see the empty table. If foreign keys refer to it, the call waits for
-/// transactions that rely on its indexes, as a DDL statement of `session`, which may be NULL, for
-/// at most `lock_timeout_us`.
+/// table stay valid and see the empty table. The call first waits until no transaction relies on
+/// the table's indexes for a foreign key, for at most `lock_timeout_us`; a kill of `session` ends
+/// the wait, and without a session the call does not wait but fails. A temporary table needs its
+/// session.
 ///
 /// # Safety
-/// `session` is a live session of this thread; the pointers are valid for what they name.
+/// `session` is NULL or a live session of this thread; the pointers are valid for what they name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_truncate_table(
     db: *const firn_db,
@@ -180,8 +184,8 @@ pub unsafe extern "C" fn firn_truncate_table(
     lock_timeout_us: u64,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
-        // is unique; the strings end with a NUL byte and stay valid during the call.
+        // SAFETY: the database is open; the strings end with a NUL byte and stay valid during the
+        // call.
         let (db, temporary, table_name) = unsafe {
             (
                 firn_db::get(db)?,
@@ -195,7 +199,7 @@ pub unsafe extern "C" fn firn_truncate_table(
             temporary.truncate(table_name, &mut session.temporary)?;
             return Ok(());
         }
-        // SAFETY: NULL, or a live session of this thread.
+        // SAFETY: the pointer is NULL, or a live session of this thread.
         let ddl = unsafe { ddl_session(session, false, lock_timeout_us) };
         db.catalog().truncate_referenced(table_name, &ddl)?;
         Ok(())

@@ -3,8 +3,8 @@
 use crate::session::{firn_session, session_mut};
 use firn::catalog::DdlSession;
 
-/// The session of a DDL statement: its locks wait as those of `session`. Without a session they do
-/// not wait.
+/// The session of a DDL statement: the statement waits for locks for at most `lock_timeout_us`, or
+/// until `session` is killed. If `session` is NULL, a lock that is not free makes it fail at once.
 ///
 /// # Safety
 /// `session` is NULL or a live session of this thread.
@@ -13,7 +13,7 @@ pub(crate) unsafe fn ddl_session<'a>(
     checks: bool,
     lock_timeout_us: u64,
 ) -> DdlSession<'a> {
-    // SAFETY: NULL, or a live session that only this thread uses.
+    // SAFETY: the pointer is NULL, or a live session that only this thread uses.
     let session = unsafe { session_mut(session) }.ok();
     DdlSession {
         checks,

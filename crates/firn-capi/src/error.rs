@@ -29,7 +29,7 @@ pub enum firn_status {
     FIRN_INTERRUPTED = 13,
     /// The snapshot is older than the index.
     FIRN_TABLE_DEF_CHANGED = 15,
-    /// The rows or keys are stored by another definition than the given one.
+    /// The stored definition has other bytes for rows or keys than the given definition.
     FIRN_DEFINITION_DIFFERS = 16,
     /// A callback of the host failed, and has told the session why.
     FIRN_HOST_FAILED = 17,
@@ -127,20 +127,22 @@ struct LastForeignKey {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum firn_violation {
-    /// A row of another table refers to the row.
+    /// Another row refers to the row that the statement deletes or changes.
     #[default]
     FIRN_ROW_IS_REFERENCED = 0,
     /// No row has the referenced value.
     FIRN_NO_REFERENCED_ROW = 1,
-    /// A cascade reaches too deep.
+    /// A cascade passes through more foreign keys, one after the other, than is allowed.
     FIRN_CASCADE_TOO_DEEP = 2,
-    /// A cascade makes two rows equal in a unique index, which the name is of.
+    /// A cascade would make two rows equal in a unique index. [`firn_last_foreign_key`] returns the
+    /// name of that index in place of a foreign key's name.
     FIRN_DUPLICATE_IN_CHILD = 3,
     /// Another table refers to the table to drop.
     FIRN_TABLE_IS_REFERENCED = 4,
-    /// The name is taken.
+    /// Another foreign key of the database has the name.
     FIRN_FOREIGN_KEY_NAME_TAKEN = 5,
-    /// A foreign key needs the index to drop, which the name is of.
+    /// A foreign key needs the index that the statement drops. [`firn_last_foreign_key`] returns
+    /// the name of that index in place of a foreign key's name.
     FIRN_INDEX_IS_NEEDED = 6,
     /// The table has no index for the foreign key.
     FIRN_NO_FOREIGN_KEY_INDEX = 7,
@@ -187,9 +189,10 @@ fn remember_foreign_key(error: &Error) {
     }
 }
 
-/// The foreign key that the last `FIRN_FOREIGN_KEY` of this thread was about: the referencing table
-/// as `database/table`, the name, and the text without prefix, each valid until the next call on
-/// this thread. Returns the rule, one of `firn_violation`.
+/// Returns the rule that the last `FIRN_FOREIGN_KEY` of this thread says is broken, one of
+/// `firn_violation`. Sets `table` to the referencing table, as `database/table`, `name` to the name
+/// of the foreign key (or of an index, see `firn_violation`), and `text` to the error's message
+/// without a prefix. The strings are valid until the next call on this thread.
 ///
 /// # Safety
 /// The pointers may be written.

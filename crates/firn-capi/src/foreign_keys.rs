@@ -29,7 +29,7 @@ pub struct firn_new_foreign_key {
     pub label: *const c_char,
     /// Names of its columns.
     pub columns: *const *const c_char,
-    /// The most characters of each column; 0 for a column that is no text.
+    /// For each column: the largest number of characters that it takes; 0 if it is no text.
     pub chars: *const u32,
     /// Names of the referenced columns.
     pub parent_columns: *const *const c_char,
@@ -45,20 +45,20 @@ pub struct firn_new_foreign_key {
     pub on_update: u8,
     /// The table to replace has the same foreign key.
     pub inherited: bool,
-    /// A stored generated column is computed from one of the columns.
+    /// A stored generated column is computed from one of the foreign key's columns.
     pub on_generated_base: bool,
 }
 
 /// The foreign keys of a statement.
 #[repr(C)]
 pub struct firn_foreign_key_request {
-    /// Those to add.
+    /// The foreign keys to add.
     pub added: *const firn_new_foreign_key,
-    /// How many.
+    /// Number of foreign keys to add.
     pub added_count: u32,
-    /// Names of those to drop.
+    /// Names of the foreign keys to drop.
     pub dropped: *const *const c_char,
-    /// How many.
+    /// Number of foreign keys to drop.
     pub dropped_count: u32,
     /// The statement is an ALTER.
     pub alters: bool,
@@ -99,8 +99,8 @@ pub struct firn_foreign_key_info {
     pub on_delete: u8,
     /// `FIRN_ACTION_…`.
     pub on_update: u8,
-    /// Whether a cascade may update the referenced columns, so that `on_update` may follow even the
-    /// deletion of a row.
+    /// Whether a cascade may update the referenced columns. If so, a statement that deletes rows
+    /// may also make `on_update` change referencing rows.
     pub parent_follows: bool,
 }
 
@@ -156,7 +156,8 @@ unsafe fn new_foreign_key(key: &firn_new_foreign_key) -> Result<NewForeignKey, C
 pub(crate) unsafe fn foreign_key_request(
     request: *const firn_foreign_key_request,
 ) -> Result<ForeignKeyRequest, CallOutcome> {
-    // SAFETY: NULL, or a request that stays valid during the call, with all that it points to.
+    // SAFETY: the pointer is NULL, or a request that stays valid during the call, with all that it
+    // points to.
     unsafe {
         let Some(request) = request.as_ref() else {
             return Ok(ForeignKeyRequest::default());
@@ -179,8 +180,8 @@ pub(crate) unsafe fn foreign_key_request(
     }
 }
 
-/// Makes foreign keys come and go with the commit of an index change. `FIRN_FOREIGN_KEY` if one is
-/// not allowed, or if the change drops an index that one needs.
+/// Makes the commit of an index change also add and drop foreign keys. `FIRN_FOREIGN_KEY` if one of
+/// them is not allowed, or if the change drops an index that a foreign key needs.
 ///
 /// # Safety
 /// The change is live; `request` is valid as its description says.
@@ -190,7 +191,8 @@ pub unsafe extern "C" fn firn_index_change_foreign_keys(
     request: *const firn_foreign_key_request,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: NULL, or a live handle that this thread alone uses, so the borrow is unique.
+        // SAFETY: the pointer is NULL or a live handle that this thread alone uses, so the borrow
+        // is unique.
         let change = unsafe { change.as_mut() }.ok_or_else(|| Error::invalid("no change"))?;
         // SAFETY: the request and all that it points to stay valid during the call.
         let request = unsafe { foreign_key_request(request) }?;
@@ -307,7 +309,9 @@ pub unsafe extern "C" fn firn_is_referenced(table: *const firn_table) -> bool {
     })
 }
 
-/// Whether the table has a foreign key that is to be checked and refers to the table itself.
+/// Whether the table has a foreign key that refers to the table itself and that the core checks:
+/// one that an ALTER TABLE copies from the table to replace does not count, because its rows have
+/// been checked already.
 ///
 /// # Safety
 /// The table is live.

@@ -15,19 +15,21 @@ use std::time::Duration;
 pub struct firn_host {
     /// Writes a line to the error log; severity 0 note, 1 warning, 2 error.
     pub log: Option<unsafe extern "C" fn(severity: c_int, message: *const c_char)>,
-    /// A session waits for a lock that another session holds, or gets the lock for while it waits.
-    /// The arguments are the `host` pointers of both sessions. Called on the thread of either, with
-    /// locks of the core held: it must not call the core.
+    /// Tells the server that the session `waiter` waits for a lock that the session `blocker`
+    /// holds. The arguments are the `host` pointers of both sessions. The waiter's thread makes the
+    /// call when the wait begins; the blocker's thread makes it when the blocker gets the lock
+    /// while the waiter already waits. The thread holds locks of the core, so the callback must not
+    /// call the core.
     pub lock_wait: Option<unsafe extern "C" fn(waiter: *mut c_void, blocker: *mut c_void)>,
-    /// Whether the order in which the transactions of two sessions commit is fixed, so that an
-    /// insert of the one need not wait for gap locks of the other. May be called with locks of the
-    /// core held: it must wait for nothing.
+    /// Whether the order in which the transactions of two sessions commit is fixed. If so, an
+    /// insert of the one does not wait for gap locks of the other. The caller may hold locks of the
+    /// core, so the callback must wait for nothing.
     pub order_is_fixed: Option<unsafe extern "C" fn(one: *mut c_void, other: *mut c_void) -> bool>,
     /// Which of two sessions in a deadlock is preferred as the victim: below 0 the first, above 0
     /// the second, 0 none. May be called with locks of the core held: it must wait for nothing.
     pub preferred_victim:
         Option<unsafe extern "C" fn(one: *mut c_void, other: *mut c_void) -> c_int>,
-    /// A lock wait begins, on the thread of the waiter, which is going to sleep for at most
+    /// A lock wait begins: the calling thread, which is the waiter's, is going to sleep for at most
     /// `timeout_us` microseconds. Returns the timeout to use instead, in microseconds.
     pub wait_begins: Option<unsafe extern "C" fn(host: *mut c_void, timeout_us: u64) -> u64>,
     /// A lock wait has ended, on the thread of the waiter.
@@ -193,8 +195,9 @@ impl WaitObserver for HostWaits {
             return false;
         };
         // SAFETY: the host keeps its callbacks valid while the database is open. Both `host`
-        // pointers are valid: the core passes the session of this thread or of one that waits and
-        // cannot stop meanwhile, and one whose end waits for this call (`LockOwner::detach_host`).
+        // pointers are valid. `one` is the session of this thread, or a session whose wait cannot
+        // end during this call, because the caller holds the lock of its lock queue. The end of
+        // session `other` waits until this call has returned (`LockOwner::detach_host`).
         unsafe { call(one as usize as *mut c_void, other as usize as *mut c_void) }
     }
 

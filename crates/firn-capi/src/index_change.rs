@@ -81,10 +81,10 @@ pub unsafe extern "C" fn firn_index_change_fill(
     dup_index: *mut u32,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
-        // is unique.
+        // SAFETY: the session is live, and this thread alone uses it, so the borrow is unique.
         let session = unsafe { session_mut(session) }?;
-        // SAFETY: NULL, or a live handle that this thread alone uses, so the borrow is unique.
+        // SAFETY: the pointer is NULL or a live handle that this thread alone uses, so the borrow
+        // is unique.
         let change = unsafe { change.as_mut() }.ok_or_else(|| Error::invalid("no change"))?;
         if record.is_null() {
             return Err(Error::invalid("no record").into());
@@ -119,7 +119,8 @@ pub unsafe extern "C" fn firn_index_change_autoinc(
     largest: u64,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: NULL, or a live handle that this thread alone uses, so the borrow is unique.
+        // SAFETY: the pointer is NULL or a live handle that this thread alone uses, so the borrow
+        // is unique.
         let change = unsafe { change.as_mut() }.ok_or_else(|| Error::invalid("no change"))?;
         change.build.set_autoincrement(next, largest);
         Ok(())
@@ -128,8 +129,9 @@ pub unsafe extern "C" fn firn_index_change_autoinc(
 
 /// Commits the changes of several tables (the partitions of one table) at once, with the server's
 /// new definition and version: atomic and durable. Open handles of the tables keep the old
-/// definition, so the caller closes them. If foreign keys refer to a table, it waits for
-/// transactions that rely on its indexes, as a DDL statement of `session`, which may be NULL.
+/// definition, so the caller closes them. The call first waits until no transaction relies on the
+/// tables' indexes for a foreign key, for at most `lock_timeout_us`; a kill of `session` ends the
+/// wait, and without a session the call does not wait but fails.
 ///
 /// # Safety
 /// The handles are live; `changes` has `count` different ones; the other pointers are valid for
@@ -156,7 +158,8 @@ pub unsafe extern "C" fn firn_index_change_commit(
         // SAFETY: pointer and length describe memory that the host keeps unchanged during the call.
         let changes = unsafe { std::slice::from_raw_parts(changes, count) };
         let builds = changes.iter().map(|change| {
-            // SAFETY: NULL, or a live handle that this thread alone uses, so the borrow is unique.
+            // SAFETY: the pointer is NULL or a live handle that this thread alone uses, so the
+            // borrow is unique.
             let change = unsafe { change.as_mut() };
             change.map(|change| &mut change.build)
         });
@@ -169,7 +172,7 @@ pub unsafe extern "C" fn firn_index_change_commit(
                 borrow_bytes(version, version_len),
             )
         };
-        // SAFETY: NULL, or a live session of this thread.
+        // SAFETY: the pointer is NULL, or a live session of this thread.
         let ddl = unsafe { ddl_session(session, checks, lock_timeout_us) };
         Ok(IndexBuild::commit(&mut builds, frm, version, &ddl)?)
     })

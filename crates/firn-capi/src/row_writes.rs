@@ -86,8 +86,8 @@ pub unsafe extern "C" fn firn_insert(
     ref_out: *mut u8,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
-        // is unique.
+        // SAFETY: both handles are live, and this thread alone uses the session, so the borrow of
+        // it is unique.
         let (session, whole) = unsafe { (session_mut(session)?, firn_table::whole(table)?) };
         let table = &whole.table;
         // SAFETY: the caller promises that `record` is a record buffer of this table.
@@ -111,7 +111,7 @@ pub(crate) unsafe fn inserted(
     dup_index: *mut u32,
     ref_out: *mut u8,
 ) -> Result<(), CallOutcome> {
-    // SAFETY: the out pointer is valid for writes, and only this call refers to its target.
+    // SAFETY: the caller promises that `dup_index` is NULL or may be written.
     let id = unsafe { outcome(written, dup_index) }?;
     if let (Some(id), false) = (id, ref_out.is_null()) {
         // SAFETY: the caller promises room for eight bytes, and the write needs no alignment.
@@ -142,8 +142,8 @@ pub unsafe extern "C" fn firn_update(
     dup_index: *mut u32,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
-        // is unique.
+        // SAFETY: both handles are live, and this thread alone uses the session, so the borrow of
+        // it is unique.
         let (session, whole) = unsafe { (session_mut(session)?, firn_table::whole(table)?) };
         let table = &whole.table;
         // SAFETY: the buffer has the table's record length and stays valid during the call.
@@ -156,7 +156,7 @@ pub unsafe extern "C" fn firn_update(
                 table.update(txn, old, new, row_id(old_ref), how, scratch)
             }
         })?;
-        // SAFETY: the out pointer is valid for writes, and only this call refers to its target.
+        // SAFETY: the caller promises that `dup_index` is NULL or may be written.
         unsafe { outcome(written, dup_index) }?;
         Ok(())
     })
@@ -176,8 +176,8 @@ pub unsafe extern "C" fn firn_delete(
     flags: u32,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
-        // is unique.
+        // SAFETY: both handles are live, and this thread alone uses the session, so the borrow of
+        // it is unique.
         let (session, whole) = unsafe { (session_mut(session)?, firn_table::whole(table)?) };
         let table = &whole.table;
         // SAFETY: the buffer has the table's record length and stays valid during the call.

@@ -21,7 +21,7 @@ pub use collator::{firn_collator, firn_text_key};
 /// Stands for no position.
 pub const FIRN_NONE: u32 = u32::MAX;
 
-/// As many bytes as the column has, stored as they are.
+/// A column of fixed length: the record buffer holds the value's bytes as they are.
 pub const FIRN_COLUMN_FIXED: u32 = 0;
 /// Text padded to the length of the column.
 pub const FIRN_COLUMN_CHAR: u32 = 1;
@@ -65,7 +65,8 @@ pub struct firn_column {
     pub type_code: u32,
     /// Where it starts in the record buffer.
     pub offset: u32,
-    /// Bytes of a fixed or CHAR column; most bytes of a VARCHAR value; 0 for a blob.
+    /// Bytes of a fixed or CHAR column; the largest number of bytes of a VARCHAR value; 0 for a
+    /// blob.
     pub len: u32,
     /// Bytes of the length of a VARCHAR or blob.
     pub len_bytes: u32,
@@ -94,7 +95,9 @@ pub struct firn_level {
     pub number: u32,
     /// Weight of a space.
     pub space: u32,
-    /// Whether a shorter string is smaller, instead of being compared as if spaces followed.
+    /// Whether this level compares strings of different length without padding: a string is smaller
+    /// than a longer one that begins with it. Otherwise the shorter string compares as if spaces
+    /// followed.
     pub no_pad: bool,
 }
 
@@ -118,7 +121,8 @@ pub struct firn_collation {
     pub form: u32,
     /// Length of `simple`: 0, 128 or 256.
     pub simple_len: u32,
-    /// Weights of single bytes, where text of such bytes has these weights.
+    /// Weights of single bytes. The core weighs text that consists of bytes below `simple_len` with
+    /// this table, without a callback.
     pub simple: [u8; 256],
     /// Whether CHAR is compared with its padding.
     pub char_filled: bool,
@@ -136,7 +140,8 @@ pub struct firn_key_part {
     pub column: u32,
     /// `FIRN_PART_…`.
     pub kind: u32,
-    /// Characters (text) or bytes that count; 0 for the whole column.
+    /// For an index over a prefix of the column: the length of the prefix, in characters if the
+    /// column is text, otherwise in bytes; 0 for the whole column.
     pub prefix: u32,
     /// Bytes of the value in a key image, without NULL byte and length.
     pub image_len: u32,
@@ -186,7 +191,8 @@ pub struct firn_table_def {
     pub optimistic: bool,
     /// Computes collation weights; NULL if no part is text.
     pub collator: *const firn_collator,
-    /// The record buffer of a row of defaults, which has the bytes to put under NULLs; or NULL.
+    /// The record buffer of a row of default values, or NULL. A column that is NULL gets these
+    /// bytes in the record buffer, because the server compares records byte by byte.
     pub default_record: *const u8,
 }
 
@@ -199,7 +205,7 @@ pub struct firn_table_def {
 /// # Errors
 /// `InvalidArgument`, with words for the user.
 pub unsafe fn table_schema(def: *const firn_table_def) -> Result<TableSchema> {
-    // SAFETY: NULL, or a definition that stays valid during the call.
+    // SAFETY: the pointer is NULL, or a definition that stays valid during the call.
     let def = unsafe { def.as_ref() }.ok_or_else(|| Error::invalid("no table definition"))?;
     // SAFETY: the definition and all that it points to stay valid during the call.
     let columns = unsafe { list(def.columns, def.column_count) };
@@ -351,9 +357,10 @@ unsafe fn collation(
     collator: *const firn_collator,
 ) -> Result<CollationSchema> {
     let instant_default = || Error::invalid("a text part without collation");
-    // SAFETY: NULL, or a struct that stays valid during the call.
+    // SAFETY: the pointer is NULL, or a struct that stays valid during the call.
     let collation = unsafe { collation.as_ref() }.ok_or_else(instant_default)?;
-    // SAFETY: NULL, or a struct that stays valid during the call; it is copied below.
+    // SAFETY: the pointer is NULL, or a struct that stays valid during the call; it is copied
+    // below.
     let collator = unsafe { collator.as_ref() }.ok_or_else(instant_default)?;
     let number = |n: u32| usize::try_from(n).unwrap_or(usize::MAX);
     let levels = collation.levels.get(..number(collation.level_count));

@@ -48,14 +48,16 @@ impl firn_session {
         }
     }
 
-    /// Commits. Everything that may fail for the temporary tables comes first: once the other
-    /// changes are visible, theirs must not be lost.
+    /// Commits. Calls that may fail for the temporary tables come before the other changes become
+    /// visible: after that the commit must not fail, and the temporary tables' changes must not be
+    /// lost.
     fn commit(&mut self) -> firn::base::Result<()> {
         if !self.temporary.is_open() {
             return self.transaction.commit();
         }
         if !self.transaction.has_writes() {
-            // Its validation may fail, and then the temporary tables' changes go as well.
+            // The validation of optimistic tables may fail. Then the caller rolls back the
+            // temporary tables' changes too, so they are committed only after it.
             self.transaction.commit()?;
             return self.temporary.commit();
         }
@@ -99,7 +101,8 @@ impl From<firn_isolation> for Isolation {
 pub(crate) unsafe fn session_mut<'a>(
     session: *mut firn_session,
 ) -> Result<&'a mut firn_session, CallOutcome> {
-    // SAFETY: NULL, or a live handle that this thread alone uses, so the borrow is unique.
+    // SAFETY: the pointer is NULL or a live handle that this thread alone uses, so the borrow is
+    // unique.
     unsafe { session.as_mut() }.ok_or_else(|| Error::invalid("no session").into())
 }
 
@@ -179,8 +182,7 @@ pub unsafe extern "C" fn firn_begin_statement(
     autocommit: bool,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
-        // is unique.
+        // SAFETY: the session is live, and this thread alone uses it, so the borrow is unique.
         let session = unsafe { session_mut(session) }?;
         session.statement = SessionStatement {
             id: statement_id,
@@ -196,8 +198,9 @@ pub unsafe extern "C" fn firn_begin_statement(
     })
 }
 
-/// The session's statement will change or lock rows of the table. Call it for each such table
-/// before the statement reads, so that all its reads of optimistic tables show the same state.
+/// Tells the core that the session's statement will change or lock rows of the table. Call it for
+/// each such table before the statement reads, so that all its reads of optimistic tables show the
+/// same state.
 ///
 /// # Safety
 /// The handles are live, and the session belongs to this thread.
@@ -207,8 +210,8 @@ pub unsafe extern "C" fn firn_table_expect_changes(
     session: *mut firn_session,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
-        // is unique.
+        // SAFETY: both handles are live, and this thread alone uses the session, so the borrow of
+        // it is unique.
         let (session, table) = unsafe { (session_mut(session)?, firn_table::get(table)?) };
         table.expect_changes(&mut session.transaction);
         Ok(())
@@ -226,24 +229,23 @@ pub unsafe extern "C" fn firn_lock_optimistic_tables(
     on: bool,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
-        // is unique.
+        // SAFETY: the session is live, and this thread alone uses it, so the borrow is unique.
         let session = unsafe { session_mut(session) }?;
         session.transaction.lock_optimistic_tables(on);
         Ok(())
     })
 }
 
-/// Forgets what a transaction without writes would validate in optimistic tables when it commits:
-/// another engine has committed its part of the transaction, so `firn_commit` must not fail for it.
+/// Clears the validation set of a transaction without writes, so that `firn_commit` cannot fail for
+/// it. Call this when another engine has already committed its part of the transaction. Does
+/// nothing for a transaction with writes.
 ///
 /// # Safety
 /// `session` is a live session of this thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_forget_reads(session: *mut firn_session) -> firn_status {
     guard(|| {
-        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
-        // is unique.
+        // SAFETY: the session is live, and this thread alone uses it, so the borrow is unique.
         let session = unsafe { session_mut(session) }?;
         session.transaction.forget_reads();
         Ok(())
@@ -258,8 +260,7 @@ unsafe fn with(
     session: *mut firn_session,
     f: impl FnOnce(&mut firn_session) -> Result<(), CallOutcome>,
 ) -> firn_status {
-    // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow is
-    // unique.
+    // SAFETY: the session is live, and this thread alone uses it, so the borrow is unique.
     guard(|| f(unsafe { session_mut(session) }?))
 }
 
@@ -269,8 +270,7 @@ unsafe fn with(
 /// `session` is a live session of this thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_end_statement(session: *mut firn_session) -> firn_status {
-    // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow is
-    // unique.
+    // SAFETY: the caller promises what `with` requires: the session is live and this thread's.
     unsafe {
         with(session, |session| {
             session.transaction.end_statement();
@@ -286,8 +286,7 @@ pub unsafe extern "C" fn firn_end_statement(session: *mut firn_session) -> firn_
 /// `session` is a live session of this thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_rollback_statement(session: *mut firn_session) -> firn_status {
-    // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow is
-    // unique.
+    // SAFETY: the caller promises what `with` requires: the session is live and this thread's.
     unsafe {
         with(session, |session| {
             session.transaction.rollback_statement();
@@ -304,8 +303,7 @@ pub unsafe extern "C" fn firn_rollback_statement(session: *mut firn_session) -> 
 /// `session` is a live session of this thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_consistent_snapshot(session: *mut firn_session) -> firn_status {
-    // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow is
-    // unique.
+    // SAFETY: the caller promises what `with` requires: the session is live and this thread's.
     unsafe {
         with(session, |session| {
             session.transaction.fix_snapshot();
@@ -322,8 +320,7 @@ pub unsafe extern "C" fn firn_consistent_snapshot(session: *mut firn_session) ->
 /// `session` is a live session of this thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_commit(session: *mut firn_session) -> firn_status {
-    // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow is
-    // unique.
+    // SAFETY: the caller promises what `with` requires: the session is live and this thread's.
     unsafe {
         with(session, |session| {
             session.marks.clear();
@@ -339,8 +336,7 @@ pub unsafe extern "C" fn firn_commit(session: *mut firn_session) -> firn_status 
 /// `session` is a live session of this thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_leave_prepared(session: *mut firn_session) -> firn_status {
-    // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow is
-    // unique.
+    // SAFETY: the caller promises what `with` requires: the session is live and this thread's.
     unsafe {
         with(session, |session| {
             session.marks.clear();
@@ -363,8 +359,8 @@ pub unsafe extern "C" fn firn_prepare(
     xid_len: usize,
     may_stay: bool,
 ) -> firn_status {
-    // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow is
-    // unique; pointer and length describe memory that the host keeps unchanged during the call.
+    // SAFETY: the caller promises what `with` requires: the session is live and this thread's;
+    // pointer and length describe memory that the host keeps unchanged during the call.
     unsafe {
         with(session, |session| {
             let xid = borrow_bytes(xid, xid_len);
@@ -389,8 +385,7 @@ pub unsafe extern "C" fn firn_commit_ordered(
     binlog_file: *const c_char,
     binlog_pos: u64,
 ) -> firn_status {
-    // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow is
-    // unique.
+    // SAFETY: the caller promises what `with` requires: the session is live and this thread's.
     unsafe {
         with(session, |session| {
             let file = c_str(binlog_file)?;
@@ -406,8 +401,7 @@ pub unsafe extern "C" fn firn_commit_ordered(
 /// `session` is a live session of this thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_rollback(session: *mut firn_session) -> firn_status {
-    // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow is
-    // unique.
+    // SAFETY: the caller promises what `with` requires: the session is live and this thread's.
     unsafe {
         with(session, |session| {
             session.marks.clear();
@@ -424,8 +418,8 @@ pub unsafe extern "C" fn firn_rollback(session: *mut firn_session) -> firn_statu
 /// `session` is a live session of this thread; pointers are valid for what they name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_savepoint(session: *mut firn_session, mark: *mut u64) -> firn_status {
-    // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow is
-    // unique; the out pointer is valid for writes, and only this call refers to its target.
+    // SAFETY: the caller promises what `with` requires: the session is live and this thread's; the
+    // out pointer is valid for writes, and only this call refers to its target.
     unsafe {
         with(session, |session| {
             let temporary = session.temporary.set_savepoint();
@@ -447,8 +441,7 @@ pub unsafe extern "C" fn firn_rollback_to_savepoint(
     session: *mut firn_session,
     mark: u64,
 ) -> firn_status {
-    // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow is
-    // unique.
+    // SAFETY: the caller promises what `with` requires: the session is live and this thread's.
     unsafe {
         with(session, |session| {
             let mark = session.marks.get(mark as usize);
@@ -468,7 +461,7 @@ pub unsafe extern "C" fn firn_rollback_to_savepoint(
 /// `session` is a live session of this thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_depends_on_tables(session: *const firn_session) -> bool {
-    // In doubt the host keeps its metadata locks.
+    // After a panic return true: the host then keeps its metadata locks, which is always safe.
     guard_value(true, || {
         // SAFETY: the session is live, and this thread alone uses it, so nobody changes it
         // meanwhile.
@@ -510,7 +503,7 @@ pub unsafe extern "C" fn firn_kill(session: *const firn_session) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_clear_kill(session: *mut firn_session) {
     guard_value((), || {
-        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        // SAFETY: the pointer is NULL or a live session of this thread.
         if let Some(session) = unsafe { session.as_ref() } {
             session.owner.clear_interrupt();
         }

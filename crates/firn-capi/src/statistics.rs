@@ -139,7 +139,7 @@ pub unsafe extern "C" fn firn_index_statistics(
         let table = unsafe { firn_table::get(table) }?;
         let all = table.rows_per_key(&whole.db().context().super_versions, index as usize)?;
         for (i, rows) in all.iter().take(parts as usize).enumerate() {
-            // SAFETY: the out pointer is valid for writes, and only this call refers to its target.
+            // SAFETY: the caller promises room for `parts` numbers, and `i` is less than `parts`.
             unsafe { rows_per_key.add(i).write(*rows) };
         }
         Ok(())
@@ -230,8 +230,9 @@ pub struct firn_counters {
     pub history_length: u64,
     /// Time since the oldest snapshot of a transaction was taken, seconds.
     pub oldest_snapshot_age: u64,
-    /// Condition of the database: 0 good; 1 the disk is full; 2 the disk is full and nothing can be
-    /// written; 3 writes are refused until a restart, because a write or a sync failed.
+    /// Condition of the database: 0 good; 1 the disk is full, but some writes still succeed; 2 the
+    /// disk is full and every write fails; 3 writes are refused until a restart, because a write or
+    /// a sync failed.
     pub condition: u64,
 }
 

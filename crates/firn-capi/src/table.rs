@@ -102,8 +102,9 @@ pub unsafe extern "C" fn firn_table_is_temporary(table: *const firn_table) -> bo
     })
 }
 
-/// Words on how the definition given at open differs from the stored one, if rows and keys have the
-/// same bytes by both; NULL if the definitions do not differ. Valid until the table is closed.
+/// Describes how the definition given at open differs from the stored one, although rows and keys
+/// have the same bytes by both definitions; NULL if the definitions do not differ. The text is
+/// valid until the table is closed.
 ///
 /// # Safety
 /// The table is live.

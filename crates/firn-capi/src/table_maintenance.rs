@@ -39,8 +39,8 @@ pub unsafe extern "C" fn firn_check_table(
     rows: *mut u64,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handles are live, and the session is used by this thread alone, so the borrow
-        // is unique.
+        // SAFETY: both handles are live, and this thread alone uses the session, so the borrow of
+        // it is unique.
         let (session, whole) = unsafe { (session_mut(session)?, firn_table::whole(table)?) };
         let owner = Arc::clone(session.transaction.owner());
         let views = &whole.db.context().super_versions;
@@ -66,9 +66,10 @@ pub unsafe extern "C" fn firn_check_table(
     })
 }
 
-/// Compacts the table's indexes: everything is in the last level then, without what no snapshot
-/// needs. `progress` is called between two steps. If it returns true the call ends with
-/// `FIRN_INTERRUPTED`, and what has been compacted stays so.
+/// Compacts the table's indexes: afterwards all entries are in the last level, and the versions and
+/// tombstones that no snapshot needs are gone. Calls `progress` between two compactions. If it
+/// returns true the call ends with `FIRN_INTERRUPTED`, and the compactions that are done stay in
+/// effect.
 ///
 /// # Safety
 /// The handles are live; `progress` calls no function of the core.

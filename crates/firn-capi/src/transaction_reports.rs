@@ -10,7 +10,8 @@ use std::collections::HashMap;
 use std::ffi::{CString, c_char, c_void};
 use std::ptr::null;
 
-/// Locks that a report lists; a million merged locks of one index make one line.
+/// Largest number of locks that a report lists. The merged locks of a transaction in one index
+/// count as one.
 const LOCKS_MAX: usize = 100_000;
 
 /// How far a transaction is.
@@ -54,7 +55,7 @@ pub struct firn_trx_info {
     pub write_bytes: u64,
     /// When it took its snapshot, microseconds since 1970; 0 if it keeps none.
     pub snapshot_us: u64,
-    /// Commits since then.
+    /// Number of commits since it took its snapshot.
     pub snapshot_commits: u64,
     /// The SQL text that its session executes; NULL if there is none.
     pub statement: *const c_char,
@@ -134,7 +135,7 @@ pub enum firn_lock_kind {
     FIRN_LOCK_EXCLUSIVE = 1,
     /// A range of keys, against inserts.
     FIRN_LOCK_GAP = 2,
-    /// The wish to insert a key into a range that others have locked.
+    /// An insert that waits, because others have locked the gap of its key.
     FIRN_LOCK_INSERT_INTENTION = 3,
 }
 
@@ -182,7 +183,8 @@ struct KeyText {
     values: CString,
 }
 
-/// The byte that a key has behind that of an entry, if it is the next one after the entry.
+/// The text of the zero byte by which a key is the very next one after an entry's key: a gap that
+/// begins behind the entry begins at that key.
 const AFTER: &str = "0x00";
 
 impl KeyText {
@@ -247,7 +249,8 @@ pub unsafe extern "C" fn firn_list_locks(
             let last = lock.last.as_ref().map(|last| {
                 match last.starts_with(&lock.key[..4.min(lock.key.len())]) {
                     true => KeyText::of(db, last).values,
-                    // The end of a gap at the end of the index is a key of the next index.
+                    // The gap behind the last entry of an index ends at the first key of the next
+                    // index.
                     false => c_text("the end"),
                 }
             });

@@ -47,8 +47,9 @@ pub fn run(args: &Definition, out: &Output) -> Result<Outcome> {
     Ok(Outcome::Well)
 }
 
-/// The table, or the first of its partitions. All partitions have the same definition, except those
-/// that were added since.
+/// The table with this name, or the first of its partitions. Fails if the partitions have different
+/// definitions: some were changed after others, and nothing tells which definition is that of the
+/// table.
 fn find(known: &CatalogState, name: &str) -> Result<Arc<TableEntry>> {
     let Some((database, table)) = name.split_once('.') else {
         return Err(Error::invalid(format_args!("{name}: not database.table")));

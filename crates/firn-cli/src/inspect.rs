@@ -58,7 +58,7 @@ struct BlobsReport {
     /// Stored bytes of the blobs that the references name, old versions of rows included. It is an
     /// upper bound, since several references may name one blob.
     live_bytes: u64,
-    /// Least share of `stored_bytes` that is garbage.
+    /// At least this share of `stored_bytes` is garbage.
     garbage: Option<f64>,
     missing_files: usize,
 }

@@ -78,8 +78,8 @@ impl Server {
     pub fn ask(&mut self, statement: &str) -> Result<Vec<Vec<String>>> {
         self.questions += 1;
         let end = format!("firn-end-{}-errors-0", self.questions);
-        // The second statement marks the end of the rows. It also shows an error after which the
-        // client program went on.
+        // The second statement marks the end of the rows. It also shows the number of errors: the
+        // client program may have gone on after one.
         let text = format!(
             "{statement};\nSELECT CONCAT('firn-end-{}-errors-', @@error_count);\n",
             self.questions
@@ -97,7 +97,7 @@ impl Server {
             let read = self.stdout.read_line(&mut line);
             match read.map_err(|e| Error::io(&e, "read from the client program"))? {
                 0 => break,
-                // This is the mark of the end, but it reports an error.
+                // The mark of the end shows at least one error.
                 _ if line.starts_with(&end[..end.len() - 1]) && !line.ends_with("-0\n") => break,
                 _ if line.trim_end_matches('\n') == end => return Ok(rows),
                 _ => {

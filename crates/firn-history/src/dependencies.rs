@@ -104,8 +104,8 @@ impl Builder<'_> {
         self.graph.node()
     }
 
-    /// The times of an instant within `span`. Without an answer, it lies before the end of the
-    /// life.
+    /// The bounds of an instant that lies between the request and the answer of `span`. If there is
+    /// no answer, the instant lies before the end of the life.
     fn bounds_of(&self, span: TimeSpan, life: u32) -> Bounds {
         let lived = self.life_ends.get(&life).copied().unwrap_or(u64::MAX);
         Bounds {
@@ -139,8 +139,8 @@ impl Builder<'_> {
     fn add_transaction(&mut self, t: TxnIndex) {
         let txn = &self.history.txns[t];
         let (mut last, mut snapshot): (Option<usize>, Option<usize>) = (None, None);
-        // Set while only statements without any effect have read at the snapshot. The snapshot may
-        // then be younger than their answers: see below.
+        // True while all statements that may have read at the snapshot have failed or were undone.
+        // An answer to such a statement does not prove that the snapshot existed: see below.
         let mut open_end = false;
         for (o, op) in txn.ops.iter().enumerate() {
             let failed = op.status == StatementStatus::Failed;
@@ -152,10 +152,11 @@ impl Builder<'_> {
             let shared = consistent && txn.level != IsolationLevel::ReadCommitted;
             let vague = optimistic && undone && shared && (snapshot.is_none() || open_end);
             if vague {
-                // A failed statement may have taken the snapshot of the transaction, or may not:
-                // if it leaves a transaction without locks and writes, the engine gives the
-                // snapshot up, and the next statement takes a new one. So the instant of the
-                // snapshot has no latest time yet.
+                // If a failed or undone statement leaves a transaction without locks and writes,
+                // the engine drops the transaction's snapshot, and the next statement takes a new
+                // one. So this statement may or may not have taken the snapshot at which later ones
+                // read, and the instant of the snapshot has no latest time until a later statement
+                // reads at it.
                 if snapshot.is_none() {
                     let first = self.node(Instant::In(t, o), bounds);
                     self.bounds[first].hi = u64::MAX;
@@ -209,7 +210,8 @@ impl Builder<'_> {
             | Statement::Append { scan, .. }
             | Statement::Delete { scan, .. } => match scan {
                 Scan::Range { list, .. } => Some(*list),
-                // Rows move only between lists of one table.
+                // Rows move only between lists of one table, so any list in which the row has been
+                // tells which table it is in.
                 Scan::Point { id } => {
                     let chain = self.chains.rows.get(id);
                     chain.and_then(|chain| chain.place(1)).map(|(list, _)| list)
@@ -232,7 +234,8 @@ impl Builder<'_> {
         let committed = self.chains.fates[t] == Fate::Committed;
         let (scan, wrote) = match &op.statement {
             Statement::Lock { scan, .. } | Statement::Delete { scan, .. } => (scan, false),
-            // Only reads of a committed element show which rows its statement met.
+            // An UPDATE returns no rows. Later reads of its element show which rows it has met, but
+            // nobody reads the element unless the transaction has committed.
             Statement::Append { scan, .. } if committed && op.status == StatementStatus::Done => {
                 (scan, true)
             }
@@ -343,7 +346,7 @@ impl Builder<'_> {
         let committed =
             self.chains.fates[t] == Fate::Committed && op.status == StatementStatus::Done;
         if wrote && !committed {
-            // No later read shows which rows the statement met.
+            // No later read shows which rows the statement met, so nothing follows from it.
             return first;
         }
         // The rows that it met, with the version of each.
@@ -518,8 +521,8 @@ impl Builder<'_> {
             true => chain.writer(latest + 1).filter(|&writer| writer != t),
             false => None,
         };
-        // A commit that a failed sync has hidden proves no order: scans before and after it miss
-        // its writes.
+        // A failed sync may have hidden the commit of `next`. Then scans before and after the
+        // commit miss its writes alike, so the miss proves no order.
         let next = next.filter(|&writer| !self.may_be_hidden(t, writer));
         // Leave out edges that the clock implies.
         if let Some(writer) = made
@@ -552,7 +555,7 @@ impl Builder<'_> {
             return;
         }
         // The scan has locked the gaps of its range. So a transaction that puts a row into the
-        // range waits until this one has ended.
+        // range waits until transaction `t` has ended.
         let end = self.ends[t];
         if let Some(comer) = comer
             && self.bounds[end].hi >= self.bounds[self.ends[comer]].lo

@@ -19,16 +19,17 @@
 //! | a snapshot without W's version | T's snapshot → end of W |
 //! | a row under a lock, which W changed later | end of T → end of W |
 //! | a range without a row that W put there | T passes the position → end of W |
-//! | an answer before another session's request | the one → the other |
+//! | an answer before another session's request | the answered instant → the requested one |
 //!
-//! In optimistic tables every statement reads at the instant of plain SELECTs. What it locks or
-//! changes is a row under a lock all the same, as its commit validates it, but never a gap.
+//! In optimistic tables every statement reads at the instant of plain SELECTs. A row that the
+//! statement locks or changes still counts as a row under a lock, because the commit validates it.
+//! No range counts as locked.
 //!
 //! A cycle of instants is a finding at every level; the level only decides which reads share an
 //! instant. A cycle of transactions that is no cycle of instants (write skew, a lost update through
-//! a plain SELECT) is permitted by the level and only counted, but for a cycle of transactions at
-//! SERIALIZABLE, which is a finding. So are cycles that gap locks would
-//! have prevented, if the engine has none.
+//! a plain SELECT) is a finding if all its transactions are SERIALIZABLE. Otherwise an isolation
+//! level permits it, and it is only counted. For an engine without gap locks, cycles that gap locks
+//! would have prevented are listed apart and are no findings.
 //!
 //! ```text
 //! T2 locks (7,100) and inserts (7,101); T1: UPDATE … WHERE list = 7 waits; T2 commits.

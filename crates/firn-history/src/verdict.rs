@@ -40,7 +40,7 @@ pub struct Verdict {
     pub instants: u64,
 }
 
-/// Further findings of a history are dropped.
+/// Largest number of findings in a verdict. Further ones are dropped.
 const FINDINGS_MAX: usize = 50;
 
 impl Verdict {

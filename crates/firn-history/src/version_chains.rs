@@ -43,7 +43,7 @@ struct Origin {
     txn: TxnIndex,
     op: usize,
     add: i64,
-    /// List and position that the statement gives the row, if it does.
+    /// List and position that the statement gives to the row; `None` if it does not move the row.
     place: Option<(u64, i64)>,
     renames: bool,
     /// The statement failed, or a rollback to a savepoint took it back.

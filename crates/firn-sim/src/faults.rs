@@ -362,7 +362,7 @@ fn put(db: &Db, n: u32) -> firn::base::Result<()> {
     txn.commit()
 }
 
-/// Whether the keys of the first `count` puts all read.
+/// Whether the database returns the values of the first `count` puts.
 fn holds(db: &Db, count: u32) -> firn::base::Result<bool> {
     let point = db.context().super_versions.latest();
     for n in 0..count {

@@ -5,8 +5,9 @@ use firn::env::{AppendFile, Env, FileUsage, LogFile, ReadFile, SpanFile};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Sends calls for log segments to `log`, all others to `rest`. Both must show the same files, for
-/// example an environment and a faulty wrapper around it: a rename or link may cross between them.
+/// Sends calls for log segments to `log`, all others to `rest`. Both must give access to the same
+/// files, because a rename or a link may lead from the one to the other. For example, one is an
+/// environment and the other wraps it to inject faults.
 pub struct SplitEnv {
     /// Serves files named `*.wal`.
     pub log: Arc<dyn Env>,

@@ -40,8 +40,9 @@ pub fn tiny(rng: &mut StdRng, flush_mode: CommitDurability) -> Options {
         background_jobs: 0,
         ..Options::default()
     };
-    // Drawn from a copy of the generator: options added later must not shift the work that follows
-    // from a seed.
+    // Draw these options from a copy of the generator. The generator itself then gives the same
+    // numbers to the random work as before these options existed, so old seeds still give the same
+    // runs.
     let rng_of_blobs = &mut rng.clone();
     let threshold = one_of(rng_of_blobs, &[16, 16, 64, 1000]);
     options

@@ -54,8 +54,9 @@ impl BinlogFile {
 pub enum ServerRun {
     /// A server run without a binary log.
     NoBinlog,
-    /// The server run that wrote this file. A transaction prepared while the engine's log names
-    /// this file is in it or in a later file of the same server run.
+    /// The server run that wrote this file. If a transaction is prepared while the engine's log
+    /// names this file, its commit can only be in this file or in a later one of the same server
+    /// run.
     Binlog(BinlogFile),
 }
 

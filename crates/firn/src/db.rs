@@ -141,7 +141,7 @@ impl Db {
         let env: Arc<dyn Env> = counting;
         env.create_dir_all(dir)?;
         let lock = env.lock(&dir.join("LOCK"))?;
-        // From here on no sync of the directory needs a descriptor.
+        // Keep the directory open, so that syncing it never fails for lack of a file descriptor.
         env.keep_dir_open(dir)?;
         let listener = Arc::clone(&options.listener);
         let health = Arc::new(Health::new());
@@ -320,7 +320,8 @@ impl Db {
         )?);
         recover_prepared::relog(&cx, &catalog, &replayed, &*work.options.listener)?;
         work.set_catalog(Arc::clone(&catalog));
-        // After the catalog is loaded: the flushed files then get key sketches, too.
+        // Flush only after the catalog is loaded: without its prefix extractors the files would
+        // have no sketches of their keys.
         work.flush_recovered(point.is_some())?;
         if point.is_some() {
             work.forget_log(first_segment)?;
@@ -332,7 +333,8 @@ impl Db {
                 work.report_pressure();
             }
         };
-        // An ephemeral database counts in the trackers of its host, which have their observers.
+        // An ephemeral database changes nothing here: it charges the trackers of its host, and of
+        // several observers of a tracker only the first counts, which is the host's.
         write_sets.observe(WRITE_SETS_STEP, observe.clone());
         work.memory.beside().observe(WRITE_SETS_STEP, observe);
         if !work.options.ephemeral {
@@ -384,7 +386,8 @@ impl Db {
             // Persist the counters, so that auto-increment values that were handed out but never
             // committed stay used after a clean restart.
             Ok(()) => self.catalog.persist_counters(),
-            // Nothing more may be written; acknowledged commits are durable already.
+            // After a failed write nothing more may be written. Not storing the counters loses no
+            // acknowledged commit: all of them are durable already.
             Err(_) => Ok(()),
         };
         self.work.wal.close()?;
@@ -546,7 +549,8 @@ fn open_blobs(
     files.set_moved(versions.blobs_moved());
     let uses = background::blob_gc::uses_recovered(&versions.current(), replayed)?;
     let needed: BTreeSet<u64> = uses.iter().map(|used| used.file).collect();
-    // The ids that the log names may be above those of all files left on disk.
+    // Keep the ids that log records name from being allocated again: if those files are missing,
+    // the ids may be above all ids found on disk.
     if let Some(last) = needed.last() {
         versions.reserve_file_ids(last + 1);
     }

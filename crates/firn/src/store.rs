@@ -1,7 +1,7 @@
 //! Locates files: names, creation, opening, removal.
 //!
-//! A file is named after its id, and an id is used only once: data read of a file stays valid as
-//! long as anything refers to that file, on this machine or on another.
+//! A file is named after its id, and no two files ever have the same id. So bytes that were read or
+//! copied under an id, on this machine or on another, never belong to another file.
 
 mod disk_reserve;
 mod file_name;
@@ -97,10 +97,10 @@ impl FileStore {
                 _ => {}
             }
             self.env.link(&self.path(kind, id), &aside)?;
-            // The name may be taken by the same file, if recovery writes a prepare record again; or
-            // by the file of an earlier start that crashed before anything named it, so that its id
-            // was given out again. `rename` replaces it; between two names of one file it does
-            // nothing.
+            // `to` may exist already. It is the same file if recovery writes a prepare record
+            // again. Or it is a file of an earlier start that crashed before anything named that
+            // file, so that its id was given out again. `rename` replaces a different file; between
+            // two names of the same file it does nothing, and `aside` is left to be removed.
             self.env.rename(&aside, &to)?;
             if self.env.exists(&aside)? {
                 self.env.remove(&aside)?;
@@ -172,7 +172,8 @@ impl FileStore {
         }
     }
 
-    /// Describes, for reports, how blocks of several offsets are read at the same time.
+    /// Describes for reports the method by which several blocks are prefetched at the same time,
+    /// with its counters.
     pub fn prefetch_method(&self) -> String {
         if !self.direct_reads {
             return "announced to the page cache".to_owned();

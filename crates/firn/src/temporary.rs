@@ -1,9 +1,10 @@
 //! Temporary tables: tables of one session, which a crash, a restart or the end of the session
 //! removes.
 //!
-//! They live in an ephemeral database beside the server's, opened with the first of them. There a
-//! table costs what it costs elsewhere, without log record, sync and entry on disk: rows go to a
-//! memtable, large tables to files, and every kind of index and column is the same.
+//! They live in an ephemeral database beside the server's, which is opened for the first of them. A
+//! table there works as in the server's database, but without log records and syncs, and without an
+//! entry in the server's catalog: rows go to a memtable, those of large tables to files, and every
+//! kind of index and column is the same.
 //!
 //! ```text
 //! TemporaryTables ── name of the table ──▶ EphemeralDb ── Db without log
@@ -38,18 +39,20 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Name of the directory in the database's that has the ephemeral databases.
+/// Name of the directory of the ephemeral databases, inside the directory of the server's database.
 pub const DIRECTORY: &str = "temporary";
 
-/// Index ids that an ephemeral database gives out; an id has 32 bits.
+/// An ephemeral database that has given out this many index ids takes no new tables; an id has 32
+/// bits.
 const INDEX_IDS_MAX: u64 = 1 << 24;
 
-/// An ephemeral database. It is closed, and its directory removed, when its last user is gone:
-/// [`TemporaryTables`] as long as new tables go there or it has tables, and each open transaction.
+/// An ephemeral database. The drop of its last reference closes it and removes its directory.
+/// [`TemporaryTables`] has a reference as long as new tables go to this database, and one for each
+/// of its tables; each transaction that is open in it has another one.
 pub struct EphemeralDb {
     db: Arc<Db>,
     host: Arc<Db>,
-    /// Whether new tables go there.
+    /// Whether new tables go to this database.
     is_current: AtomicBool,
 }
 
@@ -59,7 +62,7 @@ impl EphemeralDb {
         &self.db
     }
 
-    /// Whether new tables go there.
+    /// Whether new tables go to this database.
     fn is_current(&self) -> bool {
         self.is_current.load(Ordering::Relaxed)
     }
@@ -94,18 +97,20 @@ pub struct TemporaryTables {
     host: Arc<Db>,
     directory: PathBuf,
     index_ids_max: u64,
-    /// Written for the moment in which a name comes or goes, and while an ephemeral database is
-    /// opened. Nothing else is locked under it but what opening takes.
+    /// Locked for writing only while a name is entered or removed, and while an ephemeral database
+    /// is opened. The thread that holds it takes no other locks than those of that open.
     known: RwLock<Known>,
 }
 
 impl TemporaryTables {
-    /// No tables. Removes what an earlier process has left beside `host`.
+    /// Makes a set without tables. Removes the ephemeral databases that an earlier process has left
+    /// in the directory of `host`.
     pub fn new(host: Arc<Db>) -> Self {
         Self::with_index_ids(host, INDEX_IDS_MAX)
     }
 
-    /// As [`Self::new`], with another number of index ids before the next database begins.
+    /// As [`Self::new`], but an ephemeral database takes new tables until it has given out
+    /// `index_ids_max` index ids.
     pub fn with_index_ids(host: Arc<Db>, index_ids_max: u64) -> Self {
         let directory = host.dir().join(DIRECTORY);
         if let Err(error) = host.remove_ephemeral_in(&directory) {
@@ -124,7 +129,7 @@ impl TemporaryTables {
         self.known.read().tables.get(name).cloned()
     }
 
-    /// Creates a table. `autoincrement` is its first AUTO_INCREMENT value. `session` are the
+    /// Creates a table. `autoincrement` is its first AUTO_INCREMENT value. `session` has the
     /// transactions of the session that creates it.
     ///
     /// # Errors
@@ -164,13 +169,15 @@ impl TemporaryTables {
         }
         let set = Table::open(db.catalog(), name, schema, &[])
             .and_then(|table| table.set_autoincrement(autoincrement, 0, db.context()));
-        // Nobody would drop the table: its name is given back.
+        // After an error the caller gives the name back, so nobody could drop this table later.
         set.map(|_| ()).inspect_err(|_| {
             let _ = db.catalog().drop_table(name);
         })
     }
 
-    /// Enters the name of a new table, in the database that takes new tables.
+    /// Enters the name of a new table, and returns the database in which the caller creates the
+    /// table. It opens a new database if the current one has failed or has given out too many index
+    /// ids.
     fn take_name(&self, name: &str) -> Result<Arc<EphemeralDb>> {
         let mut known = self.known.write();
         if known.tables.contains_key(name) {
@@ -207,19 +214,19 @@ impl TemporaryTables {
         };
         known.tables.insert(name.to_owned(), Arc::clone(&current));
         drop(known);
-        // Closes it if it has no table.
+        // Outside the lock: if no table is left in the former database, this closes it.
         drop(before);
         Ok(current)
     }
 
     fn give_name_back(&self, name: &str) {
         let database = self.known.write().tables.remove(name);
-        // Outside the lock: the last table of a database closes it.
+        // Outside the lock: if this was the last table of its database, this closes the database.
         drop(database);
     }
 
-    /// Drops a table. `session` are the transactions of the session that drops it, if it has any:
-    /// if one has changed the table, the changes are gone, whether it commits or not.
+    /// Drops a table. `session` has the open transactions of the session that drops it, if there
+    /// are any: their changes of the table are lost, whether they commit or roll back.
     ///
     /// # Errors
     /// `NotFound`; those of a commit.
@@ -233,7 +240,7 @@ impl TemporaryTables {
             session.will_retire(&database, &entry.index_ids());
         }
         match database.db.catalog().drop_table(name) {
-            // Nobody reads a database again that has failed.
+            // Ignore the error in a database that has failed: nobody reads it again.
             Err(error) if !database.db.context().pipeline.is_poisoned() => return Err(error),
             _ => {}
         }
@@ -270,7 +277,8 @@ impl TemporaryTables {
         self.len() == 0
     }
 
-    /// Forgets all tables and closes their databases. Sessions and open tables are gone by now.
+    /// Forgets all tables and closes their databases. Call it after the end of all sessions and the
+    /// close of all tables.
     pub fn close(&self) {
         let known = std::mem::take(&mut *self.known.write());
         drop(known);

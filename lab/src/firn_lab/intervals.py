@@ -30,7 +30,8 @@ INTERVAL_MIN = 3
 RESAMPLES = 2000
 # Confidence level in percent: the interval leaves out 2.5 % below and 2.5 % above.
 LEVEL = 95.0
-# Fraction of the blocks that the ratio of a typical block leaves out at either end.
+# The ratio of a typical block is a trimmed mean: it leaves out this fraction of the blocks at
+# either end.
 TRIM = 0.25
 
 Numbers = NDArray[np.float64]

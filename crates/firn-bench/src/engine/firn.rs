@@ -35,8 +35,8 @@ pub(super) fn open(settings: &Settings) -> Result<Firn> {
     mutable
         .memtable_size
         .store(settings.memtable, Ordering::Relaxed);
-    // The limit is as much as the rivals may take for cache and memtables together, since they may
-    // fill four memtables.
+    // The other engines get `cache` bytes for their cache, and each of them may fill four memtables
+    // besides. Firn has one limit for all of its memory, so it gets the sum.
     let memory_limit = settings.cache + 4 * settings.memtable;
     mutable.memory_limit.store(memory_limit, Ordering::Relaxed);
     mutable.set_commit_durability(match settings.durable {

@@ -32,7 +32,7 @@ impl Engine for Redb {
     }
 
     fn pay(&self) -> Result<()> {
-        // A durable commit also makes all earlier commits durable.
+        // An empty commit that waits for the device makes all earlier commits durable, too.
         Ok(self.db.begin_write()?.commit()?)
     }
 

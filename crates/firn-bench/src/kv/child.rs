@@ -208,7 +208,8 @@ fn measured(line: &Line, cx: &Cx<'_>) -> Result<Vec<Tally>> {
     }
 }
 
-/// A call that writes each key once, in the order that `place` gives.
+/// A call that writes each key once. The i-th write gets the key with the number
+/// `place(permutation, i)`.
 fn load<'a>(cx: &'a Cx<'_>, place: impl Fn(&Permutation, u64) -> u64 + Send + 'a) -> Call<'a> {
     let mut random = Random::new(0);
     let mut entries = Vec::with_capacity(cx.batch);
@@ -332,8 +333,8 @@ fn ycsb<'a>(cx: &'a Cx<'_>, thread: usize, letter: char) -> Call<'a> {
             ('d', true) => {
                 let newest = cx.keys.load(Ordering::Acquire);
                 let number = newest - 1 - latest.sample(&mut random).min(newest - 1);
-                // The newest key may have its number and not yet be committed, so a miss is no
-                // error.
+                // Another thread takes a key's number before it commits the entry, so the newest
+                // numbers may have no entry yet: a miss is no error.
                 session.get(&key(number), &mut out)?;
             }
             ('e', true) => {

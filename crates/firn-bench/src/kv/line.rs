@@ -18,7 +18,8 @@ pub enum Needs {
 /// How much memory an engine gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Memory {
-    /// Half of the data's size; three eighths of that is cache.
+    /// About half of the data's size for cache and memtables together. The cache gets three eighths
+    /// of that half.
     Half,
     /// A cache that holds all data.
     All,
@@ -227,8 +228,9 @@ impl Line {
         matches!(self.work, Work::Commits(_))
     }
 
-    /// Whether the line has no meaning for an engine and is left out: LMDB maps its file into
-    /// memory, which no setting limits, and B-trees do not compact.
+    /// Whether the run leaves this line out for an engine. LMDB maps its file into memory, which no
+    /// setting limits, so it has no line with little memory. The B-trees, redb and LMDB, have no
+    /// line that compacts.
     pub fn leaves_out(&self, engine: &str) -> bool {
         let tree = matches!(engine, "redb" | "lmdb");
         engine == "lmdb" && self.memory == Memory::Tenth || tree && self.work == Work::Compact

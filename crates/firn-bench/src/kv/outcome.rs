@@ -9,7 +9,8 @@ pub struct Outcome {
     pub engine: String,
     /// Number of operations that were counted.
     pub ops: u64,
-    /// Time that these operations took, or the compaction, seconds.
+    /// Time that the counted operations took, in seconds; in a line that compacts, the time of the
+    /// compaction.
     pub seconds: f64,
     pub per_second: f64,
     pub p50_us: f64,

@@ -97,8 +97,8 @@ impl Collator for HostCollator {
 
 /// Writes the key of one string to `out`, as an index on a VARCHAR column would have it, or, if
 /// `chars` is not zero, on a CHAR column of so many characters. Returns the length of the key. If
-/// that is above `capacity`, nothing is written; 0 means that the collation does not have the
-/// properties described. For checks of the callbacks.
+/// that is above `capacity`, nothing is written; 0 means that `collation` describes properties that
+/// the collation does not have. Only tests of the callbacks need this function.
 ///
 /// # Safety
 /// All pointers are valid; `text` has `len` bytes, `out` has room for `capacity`.
@@ -115,7 +115,8 @@ pub unsafe extern "C" fn firn_text_key(
     let key = std::panic::catch_unwind(|| {
         // SAFETY: the caller promises that the collation and the collator are valid.
         let schema = unsafe { super::collation(collation, collator) }.ok()?;
-        // SAFETY: the definition and all that it points to stay valid during the call.
+        // SAFETY: the caller promises that `text` has `len` bytes, and that nobody changes them
+        // during the call.
         let text = unsafe { super::list(text, len as u32) };
         key(
             Collation::new(schema.spec, schema.collator?).ok()?,

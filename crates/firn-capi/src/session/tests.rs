@@ -15,7 +15,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 static LIVE: Mutex<BTreeSet<usize>> = Mutex::new(BTreeSet::new());
 static TOLD: AtomicU64 = AtomicU64::new(0);
 static TOLD_OF_THE_DEAD: AtomicU64 = AtomicU64::new(0);
-/// False while a callback waits until another thread is about to end the blocker's session.
+/// While false, the callback `lock_wait` waits. A test sets it to true when another thread is about
+/// to end the blocker's session.
 static ENDING: AtomicBool = AtomicBool::new(true);
 /// All tests share the callbacks, so one test runs at a time.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -86,7 +87,8 @@ impl Drop for Server {
     }
 }
 
-/// A connection of the server: its session, and the `host` pointer, which becomes invalid after it.
+/// A connection of the server: its session and its `host` pointer. When the session has ended, the
+/// core must not use the pointer any more.
 struct Connection(*mut firn_session, usize);
 
 impl Connection {

@@ -112,7 +112,7 @@ pub struct Backup {
     pub server_version: String,
     /// Seqno of the last commit in the backup.
     pub seqno: u64,
-    /// Positions of the binary logs at that commit; none for a backup of a stopped server.
+    /// Positions of the binary logs at commit `seqno`; none for a backup of a stopped server.
     pub position: Option<Position>,
     /// Time for which commits of the server had to wait for the backup, milliseconds; 0 if the time
     /// is not known.

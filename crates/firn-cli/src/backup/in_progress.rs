@@ -1,9 +1,9 @@
 //! Marks of running commands in a target.
 //!
-//! No object names the files that a backup has sent until it is published, so a prune beside it
-//! would remove them. Each command first puts its mark and then looks for marks of others, so of
-//! two commands the later one sees the other. The mark of a command that was cut short is reported,
-//! and `prune --force` removes it.
+//! The files that a backup has sent are named by no object until the backup is published, so a
+//! prune at the same time would remove them. Each command first puts its mark and then looks for
+//! marks of others, so of two commands the later one sees the other. If a command was cut short,
+//! its mark stays and is reported, and `prune --force` removes it.
 
 use super::format::timestamp;
 use super::target::Target;
@@ -21,7 +21,8 @@ pub struct InProgress<'a> {
 }
 
 impl<'a> InProgress<'a> {
-    /// Puts the mark of a backup. Its id is the time, and is none that `taken` knows.
+    /// Puts the mark of a backup. The id of the backup is the current time, with a number behind it
+    /// if a mark exists with that time or `taken` says that a backup has it.
     ///
     /// # Errors
     /// `Busy` while a prune is under way.
@@ -61,8 +62,8 @@ impl<'a> InProgress<'a> {
                 Err(error) => return Err(error),
             }
             let mark = Self { target, id };
-            // Ask after putting the mark: a backup that had this id before has published itself by
-            // now.
+            // Ask after putting the mark. If another backup had this id, its mark was in the way
+            // until it published itself, so `taken` knows it now.
             match taken(&mark.id)? {
                 true => mark.remove()?,
                 false => return Ok(mark),

@@ -93,8 +93,8 @@ pub fn ranges(archive: &Path) -> Result<Vec<SegmentRange>> {
         }
     }
     for range in &mut ranges {
-        // The first and the last segments may have no commit. Do not iterate over all numbers
-        // between them: an epoch begins with numbers far above those of the epoch before.
+        // Look for the first and the last segment that have commits. Do not iterate over all
+        // numbers in the range: an epoch begins with numbers far above those of the epoch before.
         let within = range.first_segment..=range.last_segment;
         let within: Vec<u64> = segments
             .iter()

@@ -43,8 +43,8 @@ impl PieceSource {
         })
     }
 
-    /// Reads the part from the file, once. Returns the piece and its bytes; `None` if all bytes are
-    /// zeros.
+    /// Reads the part from the file. Returns the piece and its bytes, both from the same read,
+    /// because the file may change; `None` if all bytes are zeros.
     pub fn read(&self) -> Result<Option<(Piece, Vec<u8>)>> {
         let mut bytes = vec![0; self.len as usize];
         let read = File::open(&self.file).and_then(|f| f.read_exact_at(&mut bytes, self.at));

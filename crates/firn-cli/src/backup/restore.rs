@@ -1,5 +1,5 @@
-//! Makes a data directory from a backup (`firn restore`). Nothing is overwritten, and the copy
-//! appears at once ([`stage`]).
+//! Makes a data directory from a backup (`firn restore`). Nothing is overwritten, and one rename
+//! makes the complete copy appear ([`staging`]).
 
 mod engine_directory;
 mod in_doubt;
@@ -61,7 +61,7 @@ fn restore(args: &Restore, target: &Target, out: &Output, step: Step<'_>) -> Res
     if !args.table.is_empty() {
         definitions = belonging(&definitions, &tables, false);
     } else if !backup.server_files.is_empty() {
-        // Most definitions are among them.
+        // The server's files have most definitions: keep only those that are not among them.
         server_files.extend(&backup.server_files);
         let names: HashSet<&str> = server_files.iter().map(|file| file.name.as_str()).collect();
         definitions.retain(|path, _| !names.contains(path.as_str()));

@@ -149,7 +149,8 @@ struct Changing {
     object: String,
     path: PathBuf,
     size: u64,
-    /// Length of the bytes that count, from the start of the file.
+    /// Number of bytes to back up, from the start of the file. It is less than `size` if the rest
+    /// is unused.
     len: u64,
 }
 
@@ -186,8 +187,8 @@ fn changing(source: &Source, tree: &ReadOnlyTree, log: &ReadOnlyLog) -> Result<V
     Ok(files)
 }
 
-/// The files of the rest of the server. Their objects lie in one folder with all others, so a
-/// checksum stands for the path.
+/// The files of the rest of the server. The names of their objects have a checksum of the path
+/// instead of the path, because all objects lie in one folder.
 fn of_server(source: &Source) -> Vec<Changing> {
     let files = source.server_copy.iter().flat_map(|copy| &copy.files);
     let changing = files.map(|file| Changing {

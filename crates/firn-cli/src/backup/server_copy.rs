@@ -29,8 +29,8 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Time between two looks for the checkpoint. Another backup can begin, and look for checkpoints
-/// that nobody locks, soon after it was made.
+/// Time between two looks for the checkpoint. It is short, because until this program locks the new
+/// checkpoint, another backup could take it for one that was left behind.
 const POLL: Duration = Duration::from_millis(2);
 
 /// Lines of `mariadb-backup` that an error shows.
@@ -92,7 +92,8 @@ pub fn take(
     id: &str,
 ) -> Result<Taken> {
     refuse_files_elsewhere(server, data_dir)?;
-    // The processes of directories in use live, also where no lock protects them yet.
+    // This session is in no backup stage, so other backups may be making checkpoints that nobody
+    // has locked yet. They are safe, because the processes that they belong to live.
     let mut notes = remove_left_behind(parent)?;
     let mut copies = parent.to_owned();
     if let Some(dir) = &args.copy_dir {
@@ -106,7 +107,7 @@ pub fn take(
 
     let made = TemporaryDirectory::at(checkpoint)?;
     let name = quoted_text(&checkpoint.display().to_string());
-    // The session idles while InnoDB is copied, and its end would disarm the checkpoint.
+    // Keep this session alive while it waits for the copy: if it ends, the checkpoint is not made.
     server.ask("SET SESSION wait_timeout = 31536000")?;
     server.ask(&format!("SET GLOBAL firn_backup_checkpoint = {name}"))?;
     let mut copying = Command::new(&args.mariadb_backup);
@@ -121,10 +122,11 @@ pub fn take(
         if found.is_none() && checkpoint.is_dir() {
             let db = ReadOnlyDb::open(Arc::new(PosixEnv::new()), checkpoint)?;
             require_own_stage(&log)?;
-            // The checkpoint may have commits of the rest of this millisecond.
+            // Round up, since the checkpoint may have commits of the current millisecond.
             let cut_ms = PosixEnv::new().wall_micros() / 1000 + 1;
             let position = server.position()?;
-            // Until mariadb-backup ends its stage no commit changes the answers.
+            // As long as mariadb-backup has not ended its stage, commits wait, so the positions
+            // just read are those of the checkpoint.
             let in_time = !said(&log).contains("BACKUP STAGE END");
             found = Some((db, cut_ms, position, in_time));
         }
@@ -164,14 +166,15 @@ pub fn take(
     })
 }
 
-/// Refuses a checkpoint that another backup has brought about, while `mariadb-backup` still waited
-/// for its end: InnoDB's copy would be of a later position. Only one session at a time can be in
-/// the stage in which commits wait.
+/// Fails unless `mariadb-backup` has blocked commits by now. Otherwise another backup, for which it
+/// still waits, has called `FLUSH ENGINE LOGS` and so made the checkpoint, and the copy of InnoDB
+/// would be of a later position. Only one session at a time can block commits.
 fn require_own_stage(log: &Path) -> Result<()> {
     let text = said(log);
     let own = match text.contains("BACKUP STAGE") {
         true => text.contains("Acquired locks for BACKUP STAGE BLOCK_COMMIT"),
-        // Versions that do not name the stages say this once they have blocked commits.
+        // Versions of mariadb-backup that do not log the stages log this once they have blocked
+        // commits.
         false => text.contains("Starting to backup non-InnoDB tables"),
     };
     match own {
@@ -227,7 +230,8 @@ fn refuse_files_elsewhere(server: &mut Server, data_dir: &Path) -> Result<()> {
         let path = database
             .map_err(|e| Error::io(&e, data_dir.display()))?
             .path();
-        // A directory such as lost+found cannot be read; mariadb-backup decides about it.
+        // Ignore an error, as of a directory lost+found. If the directory is needed, mariadb-backup
+        // fails.
         if let Ok(inside) = fs::read_dir(&path) {
             files.extend(inside.filter_map(|file| Some(file.ok()?.path())));
         }

@@ -76,10 +76,10 @@ impl Source {
         })
     }
 
-    /// Makes a checkpoint of the running server, or has `mariadb-backup` bring it about
-    /// ([`super::server_copy`]). Commits wait from the stage that blocks them until
-    /// the checkpoint exists and the positions are read. Definitions are read before that, while no
-    /// DDL can change them.
+    /// Makes a checkpoint of the running server, or lets `mariadb-backup` trigger it
+    /// ([`super::server_copy`]). Commits wait from the beginning of the stage `BLOCK_COMMIT` until
+    /// the checkpoint exists and the positions are read. Without `mariadb-backup`, definitions are
+    /// read before that stage, while DDL is blocked already.
     pub fn running(args: &TakeBackup, id: &str) -> Result<Self> {
         let clock = PosixEnv::new();
         let mut server = Server::connect(&args.server)?;
@@ -96,7 +96,8 @@ impl Source {
             );
             return Err(Error::new(ErrorKind::NotFound, message));
         }
-        // The server resolves a relative path against another directory.
+        // Make the path absolute: the server would resolve a relative one against another
+        // directory.
         let checkpoints = args.checkpoint_dir.as_ref().map(std::path::absolute);
         let checkpoints = checkpoints.transpose();
         let checkpoints = checkpoints.map_err(|e| Error::io(&e, "--checkpoint-dir"))?;
@@ -127,7 +128,8 @@ impl Source {
         let wait = args.lock_wait;
         server.ask(&format!("SET SESSION lock_wait_timeout = {wait}"))?;
         server.backup_stage("START")?;
-        // Only one client at a time can be in a backup stage of the server.
+        // No other backup makes a checkpoint now, since only one client at a time can be in a
+        // backup stage.
         let notes = remove_left_behind(parent)?;
         server.backup_stage("FLUSH")?;
         server.backup_stage("BLOCK_DDL")?;
@@ -136,7 +138,7 @@ impl Source {
         server.backup_stage("BLOCK_COMMIT")?;
         let checkpoint = TemporaryDirectory::at(&dir)?;
         server.ask(&format!("SET GLOBAL firn_create_checkpoint = {quoted}"))?;
-        // The checkpoint may have commits of the rest of this millisecond.
+        // Round up, since the checkpoint may have commits of the current millisecond.
         let cut_ms = clock.wall_micros() / 1000 + 1;
         // Lock the checkpoint before the next client could take it for one that was left behind.
         let db = ReadOnlyDb::open(Arc::new(PosixEnv::new()), &dir)?;

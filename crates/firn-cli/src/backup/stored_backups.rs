@@ -38,7 +38,7 @@ pub fn entries(target: &Target) -> Result<Vec<Entry>> {
 }
 
 impl Entry {
-    /// The names of objects that can still be read in the object of a damaged backup.
+    /// The objects that a damaged backup names, as far as its own object can still be read.
     pub fn remains(&self, target: &Target) -> Result<Vec<String>> {
         let bytes = target.get(&self.object)?;
         let text = String::from_utf8_lossy(&bytes);

@@ -195,9 +195,9 @@ impl Target {
         self.all(jobs, true, sent).into_iter().collect()
     }
 
-    /// Sends those of the parts as pieces that are not among `there` (names and sizes of existing
-    /// objects). Returns the piece of each part, in order, and whether it was sent; `None` for a
-    /// part of zeros.
+    /// Reads the parts and sends each as a piece, unless `there` (names and sizes of existing
+    /// objects) has the piece already. Returns for each part, in order, its piece and whether it
+    /// was sent; `None` for a part of zeros.
     pub fn send_parts(
         &self,
         parts: &[PieceSource],
@@ -341,7 +341,7 @@ async fn upload(
     Ok(((), len))
 }
 
-/// Offsets and lengths of chunks of at most [`CHUNK`] bytes, which together are `runs`.
+/// Splits the ranges `runs` into chunks of at most [`CHUNK`] bytes: offset and length of each.
 fn chunks(runs: &[ByteRange]) -> impl Iterator<Item = ByteRange> {
     runs.iter().flat_map(|&(at, len)| {
         let starts = (0..len).step_by(CHUNK as usize);

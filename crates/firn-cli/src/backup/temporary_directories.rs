@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// The program and the directories that a signal ends and removes before it ends this program.
+/// The work for a signal that ends this program: first it ends the child program, then it removes
+/// the directories.
 #[derive(Default)]
 struct OnSignal {
     directories: Vec<PathBuf>,
@@ -21,7 +22,8 @@ struct OnSignal {
     watched: bool,
 }
 
-/// Looks for the end of a child that a signal ends, and the time between two: five seconds.
+/// After `SIGTERM`, a child has this many polls at the interval [`TERM_POLL`] to end: five seconds.
+/// Then it is killed.
 const TERM_POLLS: u32 = 250;
 const TERM_POLL: Duration = Duration::from_millis(20);
 
@@ -73,8 +75,8 @@ pub fn end_on_signal(child: Option<Pid>) {
     on_signal().child = child;
 }
 
-/// Ends a child process, so that it writes no more into a directory that is about to go. It may
-/// have ended already.
+/// Ends a child process, so that it no longer writes into a directory that is about to be removed.
+/// Does nothing if the process has ended already.
 fn end(child: Pid) {
     let _ = kill_process(child, Signal::TERM);
     for _ in 0..TERM_POLLS {
@@ -134,8 +136,9 @@ pub fn copy_of(parent: &Path, id: &str) -> PathBuf {
     name.into()
 }
 
-/// The process of a name that comes from [`checkpoint_of`] or [`copy_of`], or is that of a
-/// checkpoint that the server is still making. Other directories must not be removed.
+/// The process id in a name that comes from [`checkpoint_of`] or [`copy_of`], or that the server
+/// gives to a checkpoint while it makes it. `None` for all other names; directories with such names
+/// must not be removed.
 fn process_of(name: &str) -> Option<u32> {
     let id = name.strip_prefix(PREFIX)?;
     let endings = [".tmp", COPY];
@@ -155,16 +158,18 @@ fn process_of(name: &str) -> Option<u32> {
     (time.len() == 16 && time.bytes().enumerate().all(pattern)).then_some(process)
 }
 
-/// Whether the process lives. Another one may have got its number since; then its directories stay
-/// until a later backup.
+/// Whether another running process has this id. It may be a later process than the one that made
+/// the directory; then the directory stays until a later backup. This process itself does not
+/// count: it has made no directory yet.
 fn lives(process: u32) -> bool {
     process != std::process::id() && Path::new("/proc").join(process.to_string()).exists()
 }
 
-/// Removes the directories in `parent` of backups that were killed, which show by their free locks.
-/// A checkpoint that `mariadb-backup` brings about has no lock for a moment, but its process lives.
-/// Call it while no other backup of this server can make a checkpoint. Returns remarks for the
-/// user.
+/// Removes the directories in `parent` that killed backups have left behind: the process in the
+/// name no longer runs, and nobody holds the lock. Returns remarks for the user.
+///
+/// A new checkpoint has no lock for a moment, in which only the process in its name protects it. So
+/// call this, if possible, while no other backup of this server can make a checkpoint.
 pub fn remove_left_behind(parent: &Path) -> Result<Vec<String>> {
     let failed = |e: std::io::Error| Error::io(&e, parent.display());
     let mut notes = Vec::new();

@@ -452,8 +452,8 @@ fn a_damaged_backup_stops_no_other() {
     let outcome = list_verify_prune::list(&list, &Output::new(true)).unwrap();
     assert!(matches!(outcome, Outcome::Damage));
 
-    // The damaged backup is among those that stay: the files that it names stay, and it does not
-    // count.
+    // Three sound backups stay, and the damaged one does not count as one of the three. It is not
+    // older than all of them, so it stays with the files that it names.
     let before = sizes(&target).len();
     let pruned = list_verify_prune::prune_in(&target, 3, false).unwrap();
     assert_eq!(

@@ -52,7 +52,8 @@ pub fn check_tree(
         Ok(log) => (log.files, true),
         Err(_) => match db.files_left(tree) {
             Ok(files) => (files, false),
-            // Nobody knows which files the log names, because this version cannot read it.
+            // This version cannot read the log, so nobody knows which files it names: warn of no
+            // unnamed files.
             Err(error) if error.is_unsupported() => {
                 findings.error(&error);
                 return Ok(checked);

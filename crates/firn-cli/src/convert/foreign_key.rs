@@ -38,9 +38,9 @@ pub struct ForeignKey {
 }
 
 impl ForeignKey {
-    /// Adds `row`, a foreign key with the one column of a row of a query, to `keys`. If the last
-    /// of them is the same foreign key, it gets the column. The query must order its rows by child,
-    /// name and position.
+    /// Adds one row of a query to `keys`; `row` is a foreign key with a single column. If the last
+    /// key is the same foreign key, it gets that column; otherwise `row` becomes the last key. The
+    /// query must order its rows by child, name and position.
     pub fn add_row(keys: &mut Vec<Self>, row: Self) {
         match keys.last_mut() {
             Some(last) if last.child == row.child && last.name == row.name => {

@@ -19,8 +19,8 @@ pub struct Kept {
 
 /// The steps of a conversion.
 ///
-/// A foreign key needs both tables in one engine. So tables that foreign keys link are converted
-/// together or not at all: one that cannot be converted keeps all that it is linked to.
+/// A foreign key needs both tables in one engine. So tables that foreign keys link, also through
+/// other tables, are converted together or not at all.
 #[derive(Debug, Default)]
 pub struct Plan {
     /// Tables to convert, in order of their names.
@@ -126,7 +126,7 @@ fn own_reasons(tables: &[TableInfo], from: &str, to: &str) -> BTreeMap<TableName
     reasons
 }
 
-/// Adds the tables that foreign keys link to one that stays, and those that are linked to these.
+/// Adds to `reasons` the tables that foreign keys link to a table in it, also through other tables.
 fn spread<'a>(
     reasons: &mut BTreeMap<TableName, String>,
     keys: impl Iterator<Item = &'a ForeignKey>,

@@ -193,7 +193,8 @@ fn a_source_that_rotted_is_not_backed_up() {
         let line = ["backup", text(&place.target), "--from-dir"];
         json(&[&line[..], &[text(&place.data())]].concat())
     };
-    // Choose SSTs without the catalog, since the catalog's is read before anything is sent.
+    // Damage SSTs without entries of the catalog: a damaged catalog ends the backup before it sends
+    // anything.
     let [first, last] = [ssts.len() / 2, ssts.len() / 2 + 1].map(|at| &ssts[at]);
     rot(first);
     rot(last);
@@ -223,8 +224,8 @@ fn a_backup_that_was_cut_short_is_none_and_the_next_one_goes_on() {
     let place = TestDirs::new();
     grown(&place).db.close().unwrap();
     let first = place.back_up();
-    // Remove the object that describes the backup, as if its last step had not happened: no object
-    // names the files.
+    // Remove the object that describes the backup, as if the backup had ended before its last step:
+    // no object names the files.
     let entries = place.target.join("backups");
     for entry in entries.read_dir().unwrap() {
         std::fs::remove_file(entry.unwrap().path()).unwrap();
@@ -513,7 +514,7 @@ fn a_directory_with_a_table_set_aside_by_an_alter_is_refused() {
     assert_eq!(code, 4, "{error}");
     assert!(error["error"].as_str().unwrap().contains(set_aside));
     place.expect_no_backup();
-    // The server gives the table its name back when it starts.
+    // Give the table its name back, as the server does when it starts.
     let db = open(&place.source).unwrap();
     db.catalog().rename(set_aside, "d/u").unwrap();
     db.close().unwrap();

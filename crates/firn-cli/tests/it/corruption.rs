@@ -346,7 +346,8 @@ fn what_a_newer_version_wrote_is_not_called_damage() {
         SstReader::open(file, id, names[0].clone(), cache).unwrap()
     };
     let block = reader.blocks().unwrap().iter().next().unwrap().bytes as usize;
-    // Two things of a newer version: an unknown feature of the file, and an encrypted block.
+    // First give the footer a feature that only a newer version knows, then mark a block as
+    // encrypted.
     let footer = whole.len() - 72;
     for (at, len, byte, value) in [(footer, 64, 48, 2), (0, block, 2, 1)] {
         let mut bytes = whole.clone();
@@ -359,8 +360,8 @@ fn what_a_newer_version_wrote_is_not_called_damage() {
         let kinds = |kind: &str| findings.iter().filter(|f| f["severity"] == kind).count();
         assert!(kinds("unsupported") > 0, "{found}");
         if at > 0 {
-            // The file's checksum shows the change of a block as well, so that case has damage,
-            // too.
+            // Only for the footer: a change of a block also makes the checksum of the whole file
+            // wrong, which counts as damage.
             assert_eq!((code, kinds("damage")), (4, 0), "{found}");
             assert_eq!(
                 (&found["sound"], &found["unsupported"]),

@@ -7,8 +7,9 @@ use crate::verdict::Finding;
 use std::collections::HashSet;
 
 impl Builder<'_> {
-    /// Reports the cycles of instants as findings, then counts the cycles of transactions that
-    /// share no transaction with a finding.
+    /// Reports the cycles of instants as findings. Then judges the cycles of transactions that
+    /// share no transaction with a finding: a cycle of SERIALIZABLE transactions is a finding too,
+    /// other cycles are counted.
     pub(super) fn search(&mut self) {
         use EdgeKind::{Gap, Rw, RwRange, Session, Time, Wr, Ww};
         // Search with few kinds of edges first, so that a cycle gets the name of the worst anomaly

@@ -61,7 +61,8 @@ fn a_row_may_be_missed_because_of_a_commit_that_a_crash_took() {
     }
 }
 
-/// The deletion that a crash took back explains a missed row only after its request.
+/// A scan may miss a row because of a deletion that a crash took back, but only if the scan comes
+/// after the deletion was requested.
 #[test]
 fn a_row_is_not_missed_before_the_commit_that_a_crash_took() {
     let mut s = script(IsolationLevel::ReadCommitted);

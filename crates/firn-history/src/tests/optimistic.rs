@@ -61,7 +61,9 @@ fn locking_reads_share_the_snapshot() {
         let a = s.begin();
         s.append(a, all(), 10);
         s.commit(a);
-        // An old state for a locking read elsewhere; here it is the snapshot's.
+        // In a table with locks, a locking read after the commit of `a` must not return these old
+        // rows. In an optimistic table it reads the snapshot of `t`, which is older than the
+        // commit.
         s.lock(t, all(), &[(100, &[1]), (102, &[2])]);
         s.end(t, TxnOutcome::Failed);
         s.look(&[(100, &[1, 10]), (102, &[2, 10])]);
@@ -93,7 +95,9 @@ fn a_range_is_not_locked() {
 
 #[test]
 fn an_insert_or_a_failed_statement_may_have_taken_the_snapshot() {
-    // After a rollback to a savepoint before its first statement, the engine begins anew.
+    // `t` rolls back to a savepoint that it has set before its first statement. Without locks and
+    // writes it gives up its snapshot, so its next statement takes a new one and sees the commit of
+    // `a`.
     let mut s = optimistic(IsolationLevel::RepeatableRead);
     let (t, a) = (s.begin(), s.begin());
     for element in [20, 21] {
@@ -134,8 +138,9 @@ fn an_insert_or_a_failed_statement_may_have_taken_the_snapshot() {
     }
 }
 
-/// At READ COMMITTED a transaction writes a row under its old primary key while another one gives
-/// it a new one: both rows are there for it, and it cannot commit.
+/// At READ COMMITTED a transaction writes a row under its old primary key, while another one gives
+/// the row a new primary key. Then the first one sees the row under both keys, and its commit
+/// fails.
 #[test]
 fn a_transaction_that_loses_may_have_a_row_under_two_keys() {
     let both: &[(u64, &[Element])] = &[(100, &[1, 10]), (100, &[1, 20]), (102, &[2])];

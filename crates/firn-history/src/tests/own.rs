@@ -107,9 +107,9 @@ fn rows_that_a_transaction_deleted_or_moved_are_not_met() {
     assert_eq!(back, ["torn row", "own write not seen"]);
 }
 
-/// Another transaction moves a row of the snapshot to another list and commits. An update of that
-/// list meets the row there, and from then on the transaction sees it nowhere else. If it fails, no
-/// read tells which rows it had changed.
+/// Transaction `other` moves a row of the snapshot of `t` to another list and commits. An update of
+/// that list by `t` meets the row there, and from then on `t` sees the row nowhere else. If `t`
+/// fails, no read shows which rows its update has changed.
 #[test]
 fn an_update_that_fails_may_have_moved_the_transaction_to_a_newer_row() {
     for (updates, found) in [(true, None), (false, Some("lost row"))] {
@@ -173,8 +173,9 @@ fn skip_locked_may_leave_own_rows_out() {
     assert_eq!(s.names(), [""; 0]);
 }
 
-/// Another transaction replaces a row of the snapshot by a new one with the same primary key, and
-/// this one changes the new row: its write covers the old row in its snapshot reads.
+/// Transaction `other` replaces a row of the snapshot of `t` by a new one with the same primary
+/// key. Then `t` changes the new row: in the later snapshot reads of `t` its own write stands for
+/// this key, and hides the old row.
 #[test]
 fn an_own_row_covers_the_one_that_the_snapshot_has_there() {
     for changes in [true, false] {
@@ -200,8 +201,8 @@ fn an_own_row_covers_the_one_that_the_snapshot_has_there() {
     }
 }
 
-/// Another transaction gives a row a new primary key, and this one changes it under that key: the
-/// snapshot still shows the row under the old key, which no own write covers.
+/// Transaction `other` gives a row a new primary key, and `t` changes the row under the new key.
+/// The snapshot of `t` still has the row under the old key, and no write of `t` hides it there.
 #[test]
 fn a_snapshot_has_a_row_under_its_old_key_too() {
     for renames in [true, false] {
@@ -228,8 +229,8 @@ fn a_snapshot_has_a_row_under_its_old_key_too() {
     }
 }
 
-/// Of one value of a unique key the server asks for one row: the first entry, which may be that of
-/// the snapshot although the transaction has changed the row that replaced it.
+/// For a single value of a unique key the server reads only the first entry. That may be a row of
+/// the snapshot, although the transaction has already changed the row that replaced it.
 #[test]
 fn a_row_of_the_snapshot_may_hide_an_own_row_with_its_unique_key() {
     for (unique, expected) in [(true, vec![]), (false, vec!["own write not seen"])] {

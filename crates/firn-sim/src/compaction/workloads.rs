@@ -247,8 +247,8 @@ pub fn costs(load: &Load, seed: u64) -> (f64, f64, f64) {
                 asked += sim.tree.asked(keys[sim.rng.random_range(0..keys.len())]);
                 sampled += 1;
             }
-            // The size of L0 is left out, because the memtables bound it. As much as one memtable
-            // may be on its way down, and is subtracted.
+            // Leave out the size of L0, which the memtables bound, and one memtable's worth of
+            // bytes, because that much may be on its way from L0 to the last level.
             let memory = BATCH * UPPER_BYTES;
             let stored = sim.tree.version.size() - sim.tree.version.level_size(0);
             let live = |(key, versions): (&Key, &Vec<(Seqno, bool)>)| {

@@ -66,7 +66,8 @@ pub(super) struct Client<'a> {
     /// The active transaction.
     txn: Option<Txn>,
     autocommit: bool,
-    /// Whether the transaction must be rolled back if a statement fails now.
+    /// Whether the transaction must be rolled back if a statement fails now, because the client has
+    /// begun a group of statements of which it needs all or none.
     ends: bool,
     /// The rows that the last scan of each list returned, by list.
     known: BTreeMap<u64, Vec<Row>>,
@@ -217,7 +218,8 @@ impl<'a> Client<'a> {
             let row = row_of(&cursor.record);
             if row.list != list || !(from..=to).contains(&row.pos) {
                 // A backward scan has read a row below its range, because a cursor bounds only
-                // forward scans.
+                // forward scans. Release that row's lock, as the server does for a row that does
+                // not match.
                 if mode != firn_read_mode::FIRN_READ_SNAPSHOT {
                     cursor.unlock_row()?;
                     cursor.forget_row()?;
@@ -375,7 +377,9 @@ impl<'a> Client<'a> {
     }
 
     /// Appends to a row that was read before, adds `amount`, and moves the row if `place` is given.
-    /// With `stale`, appends to `row` as it was read then: the transaction still holds its lock.
+    /// With `stale`, the new version is made from `row` as it was read before, and not from the row
+    /// as it is found now. That is correct only if the transaction has held the row's lock since
+    /// then.
     fn append_to(
         &mut self,
         session: &mut Session<'_>,
@@ -385,7 +389,8 @@ impl<'a> Client<'a> {
         stale: bool,
     ) -> Outcome<()> {
         let (element, pad) = (self.element(), self.pad);
-        // In table 0 the key is list and position, where another row may be by now.
+        // In table 0, look the row up by its list and position, which are the primary key there. By
+        // now another row may be at that position.
         let scan = match self.shared.lists.table(row.list) {
             0 => in_order(row.list, (row.pos, row.pos), true),
             _ => Scan::Point { id: row.id },
@@ -458,8 +463,8 @@ impl<'a> Client<'a> {
             log: vec![self.element()],
         };
         let table = self.shared.lists.table(list);
-        // In table 1 the primary key is the key of lookups by id; in table 0 it is list and
-        // position, and `id` has no index.
+        // Table 1 has `id` as its primary key, so lookups by id need it to be the row's id. Table 0
+        // has the primary key (list, pos) and no index on `id`.
         let primary = match table {
             2 => self.new_primary(row.id),
             _ => row.id as i64,

@@ -17,18 +17,24 @@ pub(super) fn begin(seed: u64) {
             PausePoint::SnapshotTaken | PausePoint::LockGranted => (10, 1000),
             PausePoint::LockWanted | PausePoint::LockRefused | PausePoint::Published => (5, 500),
             PausePoint::Sequenced | PausePoint::BeforePublish => (10, 500),
-            // Between the two halves of a gap lock, and of an insert that must see it.
+            // A scan locks a gap and then searches the uncommitted keys of others; an insert checks
+            // the gap locks, writes its key and checks them again. These pauses let the steps of
+            // both interleave.
             PausePoint::GapWanted
             | PausePoint::GapLocked
             | PausePoint::InsertAllowed
             | PausePoint::Inserted => (10, 500),
-            // Between the locks and the searches of the two sides of a foreign key.
+            // The writer of a child row locks the parent row and then writes; the writer of the
+            // parent row locks it and then searches for child rows. These pauses let the steps of
+            // both interleave.
             PausePoint::ReferenceSought
             | PausePoint::ReferenceLocked
             | PausePoint::ReferencesSought => (10, 500),
-            // Between the two halves of DDL on a table that foreign keys may refer to.
+            // DDL first closes a table's indexes to foreign keys and then replaces them. This pause
+            // lets a check of a foreign key run in between.
             PausePoint::IndexesClosed => (10, 500),
-            // Between a checkpoint's hold and the deletion of a file.
+            // A checkpoint keeps obsolete files from being deleted. This pause lets a checkpoint
+            // begin when another thread is about to delete a file.
             PausePoint::ObsoleteWanted => (20, 1500),
             // Short, because the thread holds the mutex of the commit pipeline.
             PausePoint::Switched => (5, 100),

@@ -60,7 +60,7 @@ impl World {
 
     /// Checks that a checkpoint made before the crash still opens with the same contents.
     pub(super) fn check_kept(&mut self) -> Result<(), StepEnd> {
-        // One checkpoint a crash is enough: there are many crashes.
+        // Check only one random checkpoint after each crash, to save time. A run has many crashes.
         let Some(at) = self.checkpoints.len().checked_sub(1) else {
             return Ok(());
         };

@@ -65,7 +65,7 @@ impl World {
         let next = cell.read().value as u32 + 1;
         match primary && indexes > 0 {
             true => (next..next + indexes).collect(),
-            // The hidden clustered index takes the last one.
+            // The hidden clustered index gets the last id, and stands first in the list.
             false => std::iter::once(next + indexes)
                 .chain(next..next + indexes)
                 .collect(),
@@ -196,8 +196,9 @@ impl World {
         let mut value = counters.cell(counter).read();
         value.value += self.rng.random_range(1..9);
         self.note_counter(counter, value);
-        // A failed call is not recorded: a counter may be found higher than promised. (In memory
-        // the value stays raised, which says nothing about the log.)
+        // Do not record a failed call: the model requires only that a counter is at least as large
+        // as recorded. The raised value stays in memory, which does not tell whether the log has
+        // it.
         self.db().catalog().persist_counter(counter, value.value)?;
         self.record(Event::Counter(counter, value));
         self.ddl_is_durable();
@@ -214,7 +215,7 @@ impl World {
             value: before.value.saturating_sub(self.rng.random_range(0..9)),
         };
         self.note_counter(counter, value);
-        // A failed call restores the value in yet another generation.
+        // If the call below fails, the core restores the old value under a further generation.
         self.note_counter(
             counter,
             CounterValue {

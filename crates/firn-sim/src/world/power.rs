@@ -47,9 +47,9 @@ impl World {
                 self.crash_at_sync(after);
             }
             match self.start() {
-                // An open may succeed although the environment died in it: the last call, a mark
-                // behind a durable manifest edit, may fail without failing the open. Such a
-                // database refuses writes, so it is opened again.
+                // An open may succeed although the environment died in it: its last call writes the
+                // sync marker behind a durable manifest edit, and if that fails the open still
+                // succeeds. Such a database refuses writes, so it is opened again.
                 Ok(db) if !self.env.is_dead() => self.db = Some(db),
                 Err(error) if !self.env.is_dead() => {
                     ensure!(false, "the database does not open after {end:?}: {error}");

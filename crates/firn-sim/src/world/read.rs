@@ -176,8 +176,8 @@ impl World {
         let (point, moment) = self.any_point(at);
         let range = self.random_range(moment);
         let session = &self.sessions[at];
-        // Sometimes with the own writes up to the last savepoint only: a statement reads like this,
-        // without its own writes.
+        // Sometimes show only those own writes that came before the last savepoint. A statement
+        // that must not see its own writes reads in this way.
         let early = session.savepoints.last().copied();
         let early = early.filter(|_| self.rng.random_range(0..4) == 0);
         let (read_at, own) = match early {

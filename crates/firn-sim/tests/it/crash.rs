@@ -4,7 +4,8 @@ use firn_sim::crash::{crash_run, every_sync_run};
 
 #[test]
 fn nothing_acknowledged_is_lost_at_random_crashes() {
-    // The last seed dies in an open, at the sync of the mark behind a manifest edit.
+    // With the last seed the environment dies in an open, when the sync marker behind a manifest
+    // edit is synced.
     for seed in (0..150).chain([708_963]) {
         crash_run(seed).unwrap();
     }

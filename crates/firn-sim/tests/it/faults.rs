@@ -4,7 +4,8 @@ use firn_sim::faults::{descriptor_run, fault_run, panic_run, stalled_run};
 
 #[test]
 fn failed_calls_and_full_disks_lose_nothing() {
-    // The last seed fails to persist a counter, and goes on without a restart.
+    // With the last seed a call that persists a counter fails, and the run goes on without a
+    // restart.
     for seed in (0..60).chain([905_267]) {
         fault_run(seed).unwrap();
     }
@@ -24,7 +25,7 @@ fn a_panic_in_the_background_stops_writes_and_loses_nothing() {
 
 #[test]
 fn files_that_cannot_be_opened_stop_nothing_and_lose_nothing() {
-    // Every call that opens a file, over a few histories.
+    // Over all values of `nth`, each call that opens a file fails once, in a few histories.
     for nth in 1..60 {
         for seed in 0..2 {
             descriptor_run(1000 * seed + nth, nth).unwrap();

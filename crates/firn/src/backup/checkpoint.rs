@@ -4,17 +4,19 @@
 //! nor time in proportion to the data, until compactions replace the files in the database.
 //!
 //! Steps, in this order:
-//! 1. From here on no file is deleted and no log segment recycled. This delays nobody.
-//! 2. The log is cut: commits so far end with its segment, later ones go into the next.
-//! 3. The manifest's state is copied. Steps 2 and 3 share one critical section without an install,
-//!    because a load first installs files that the log does not know, and then commits the table
-//!    that has them: a state from before the install with a log from after the commit would have
-//!    the table without its rows. Neither step does I/O. Only the cut holds up commits, for as long
-//!    as it takes to swap two buffers.
+//! 1. From here until the checkpoint is complete, no file is deleted and no log segment is
+//!    recycled. This delays nobody.
+//! 2. The log is cut: all commits so far are in segments up to the cut, later commits go into the
+//!    next segment.
+//! 3. The manifest's state is copied. Steps 2 and 3 share one critical section, in which no edit is
+//!    installed. A bulk load first installs its files and then commits their table. A state from
+//!    before that edit with a log from after that commit would have the table without its rows.
+//!    Neither step does I/O. Commits wait only for the cut, which swaps two buffers.
 //! 4. Every SST of the state, and every segment from the state's log number to the cut, is linked
-//!    into `target.tmp`, or copied where the file system has no links. So is every other data file:
-//!    records of the log may name it. The open of the checkpoint removes those that nothing names.
-//! 5. The state is written there as a manifest, then the directory is renamed.
+//!    into `target.tmp`, or copied where the file system has no links. So is every other data file,
+//!    because a log record may name it. When the checkpoint is opened, files that nothing names are
+//!    removed.
+//! 5. The state is written to `target.tmp` as a manifest, then that directory is renamed.
 //!
 //! Linked files must not change afterwards: linked segments are not recycled ([`crate::wal`]),
 //! linked blob files get no holes ([`crate::blob`]). A blob file may still grow.
@@ -60,8 +62,8 @@ pub struct CheckpointContext<'a> {
     pub wal: &'a Wal,
     /// Commit pipeline of the database.
     pub pipeline: &'a Pipeline,
-    /// Keeps the blob files of the database unchanged. The caller takes the hold, once: a second
-    /// read lock in the same thread would deadlock behind a waiting writer.
+    /// Keeps the blob files of the database unchanged. Only the caller takes this read lock,
+    /// because a thread that takes it a second time deadlocks if a writer waits in between.
     pub blobs: &'a LinkHold<'a>,
     /// The mutex held around every manifest edit that adds or replaces SSTs.
     pub installs: &'a Mutex<()>,
@@ -203,7 +205,8 @@ pub fn checkpoint(parts: CheckpointContext<'_>, target: &Path) -> Result<Checkpo
 fn fill(parts: CheckpointContext<'_>, dir: &Path) -> Result<Checkpoint> {
     let _files = parts.versions.hold_files();
     let _segments = parts.wal.hold_segments();
-    // Prepare the slow part of a cut before anybody waits for it.
+    // Prepare the next segment now: filling it with zeros may take long, and commits wait for the
+    // cut.
     parts.wal.prepare_cut()?;
     let (state, begun) = {
         let _no_install = parts.installs.lock();
@@ -232,8 +235,9 @@ fn fill(parts: CheckpointContext<'_>, dir: &Path) -> Result<Checkpoint> {
         } else if parse_file_name(&name)
             .is_some_and(|(kind, id)| kind != FileKind::Sort && !state.files.contains_key(&id))
         {
-            // A log record may name the file, running work may write it, or it may be about to be
-            // deleted. Take it: the open of the checkpoint removes files that nothing names.
+            // Take every other data file, because a log record may name it. It may also be
+            // unfinished output of a running job, or about to be deleted: then nothing names it,
+            // and the open of the checkpoint removes it.
             match take(parts, dir, &name) {
                 Err(error) if *error.kind() == ErrorKind::NotFound => {}
                 taken => made.copied_bytes += taken?,

@@ -25,9 +25,10 @@ pub(super) fn copy(env: &dyn Env, from: &Path, to: &Path, len: u64) -> Result<u6
     copy_changed(env, from, to, len, &mut Vec::new())
 }
 
-/// As [`copy`], but copies only the chunks whose checksum differs from the one in `known`: `to` has
-/// the others already. Updates `known`; after an error its contents are void. Requires that a byte
-/// of `from` changes at most once, from zero: a block that became zeros would not be copied.
+/// As [`copy`], but updates an older copy in `to`, whose chunks have the checksums `known`: copies
+/// only the chunks that have another checksum now. `known` is empty if there is no older copy. It
+/// is updated; after an error its contents are void. Requires that each byte of `from` changes at
+/// most once, from zero to its final value, because a block that became zeros would not be copied.
 pub(super) fn copy_changed(
     env: &dyn Env,
     from: &Path,

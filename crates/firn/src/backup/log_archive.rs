@@ -1,7 +1,7 @@
 //! The log archive: a directory with closed segments and the files that their records name.
 //!
-//! With a backup, the archive leads to any commit after that backup ([`find_point`],
-//! `Db::recover_to`).
+//! A backup and the archive together restore the database as it was after any later commit
+//! ([`find_point`], `Db::recover_to`).
 //!
 //! Steps:
 //! 1. Before a record names a file, the file is linked into the directory `pending` of the database
@@ -13,12 +13,12 @@
 //! 3. Only then may the log release the segment ([`crate::wal::Wal::keep_from`]). While the archive
 //!    cannot be written, segments stay.
 //!
-//! Segments are archived in the order of their ids, and never twice: the largest id in the archive
-//! is the one to continue after.
+//! Segments are archived in the order of their ids, and each only once, so archiving continues
+//! after the largest id in the archive.
 //!
-//! Database and archive both record which belongs to which (`archive_identity`). A restored
-//! database writes other segments under the same names, so it must not continue the archive that it
-//! was restored from.
+//! The database records its archive, and the archive its database (`archive_identity`). A restored
+//! database writes new segments under names that the archive has already, so it must not continue
+//! the archive that it was restored from.
 
 mod archive_identity;
 mod archiver;

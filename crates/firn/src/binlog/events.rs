@@ -43,11 +43,11 @@ pub(super) enum NextEvent<'a> {
         /// The first bytes of the event's body, [`KEPT`] at most.
         body: &'a [u8],
     },
-    /// The file ends with its last event.
+    /// The file ends here, and no part of an event is left.
     End,
-    /// No whole event follows.
+    /// The file ends within an event, or the length in an event's header is wrong.
     Torn,
-    /// An event whose checksum is wrong.
+    /// An event with a wrong checksum, or too short to have one.
     Damaged,
 }
 
@@ -109,7 +109,8 @@ impl Events {
     /// Reads the next event.
     ///
     /// # Errors
-    /// `Unsupported` where encryption begins; `Io`. Damage is [`NextEvent::Torn`].
+    /// `Unsupported` where encryption begins; `Io`. Damage is no error, but [`NextEvent::Torn`] or
+    /// [`NextEvent::Damaged`].
     pub(super) fn next(&mut self) -> Result<NextEvent<'_>> {
         if self.input.rest() == 0 {
             return Ok(NextEvent::End);

@@ -11,10 +11,11 @@ use std::path::{Path, PathBuf};
 
 /// The binary log files of one server run, from a known one to the last.
 ///
-/// The server numbers files in order, one more than the highest there is. The server run goes on
-/// while a file with the next number exists and does not say that the server began with it. A file
-/// that the server has left ends with the name of the next one, which tells where numbers were left
-/// out; if the next file or the end of the file is gone, nobody can say what was there.
+/// The server gives each new file the number after the highest one that exists. So the server run
+/// goes on in the file with the next number, unless that file says that a server run began with it.
+/// If no file has the next number, the end of the current file leads on: a file that the server has
+/// finished ends with the name of the next one. If that name or that file is gone, too, the files
+/// behind it cannot be found.
 #[derive(Debug)]
 pub struct ServerRunFiles {
     files: Vec<PathBuf>,
@@ -52,8 +53,9 @@ impl ServerRunFiles {
         self.files.last().expect("the one that is known")
     }
 
-    /// Whether the server was killed. At its next start it then reads [`Self::last`], unless a
-    /// later server run wrote another file.
+    /// Whether the server run ended in a crash, which leaves its last file unclosed. If no later
+    /// server run has written another file, the server itself reads [`Self::last`] at its next
+    /// start, and decides there about the transactions that this run prepared.
     pub fn was_killed(&self) -> bool {
         self.in_use
     }
@@ -61,8 +63,9 @@ impl ServerRunFiles {
     /// Returns those of `xids` that the server run committed.
     ///
     /// # Errors
-    /// Only if the error may hide one of `xids`: `NotFound` if a file of the server run is missing;
-    /// `Corruption`, `Unsupported` and `Io` of reading one.
+    /// `NotFound` if a file of the server run is missing; `Corruption`, `Unsupported` and `Io` of
+    /// reading one. Files behind the one in which the last of `xids` is found are not read, so
+    /// their damage is no error.
     pub fn committed(&self, env: &dyn Env, xids: &BTreeSet<u64>) -> Result<BTreeSet<u64>> {
         let mut committed = BTreeSet::new();
         for (at, path) in self.files.iter().enumerate() {
@@ -78,7 +81,8 @@ impl ServerRunFiles {
             match end {
                 FileEnd::Rotated(_) if is_last => missing_behind(env, path)?,
                 FileEnd::Rotated(_) => {}
-                // A write that was under way when the server was killed is torn.
+                // If the server was killed, its last file may end within the event that it was
+                // writing.
                 FileEnd::Closed if is_last => {}
                 FileEnd::Torn if is_last && in_use => {}
                 FileEnd::Damaged | FileEnd::Torn if is_last => {
@@ -136,7 +140,7 @@ fn read(env: &dyn Env, path: &Path, mut tell: impl FnMut(u64)) -> Result<(FileEn
                 tell(xid);
                 end = FileEnd::Closed;
             }
-            // The position in the next file, and its name.
+            // The body has a position in the next file (8 bytes), and then the name of that file.
             NextEvent::Event { kind: ROTATE, body } => {
                 let name = OsStr::from_bytes(body.get(8..).unwrap_or_default());
                 end = FileEnd::Rotated(path.with_file_name(name));
@@ -188,12 +192,13 @@ fn next_of(env: &dyn Env, path: &Path) -> Result<Option<PathBuf>> {
     }
 }
 
-/// Checks a server run whose last file names a next one that is missing or belongs to another
-/// server run. A server that was killed between the two files leaves this picture. But if files
-/// with higher numbers exist, the next file existed too, and was lost.
+/// Checks a server run whose last file ends with the name of a next file, although that file is
+/// missing or belongs to another server run. This is no damage if the server was killed after it
+/// had finished the one file and before it created the next one. But if files with higher numbers
+/// exist, the next file existed, too, and was lost.
 ///
 /// # Errors
-/// `NotFound` in the second case.
+/// `NotFound` if the next file was lost.
 fn missing_behind(env: &dyn Env, last: &Path) -> Result<()> {
     let (Some(next), Some((stem, number))) = (successor(last), numbered(last)) else {
         return Ok(());
@@ -233,8 +238,8 @@ fn successor(path: &Path) -> Option<PathBuf> {
     Some(path.with_file_name(format!("{stem}.{:06}", number.checked_add(1)?)))
 }
 
-/// Whether two paths name one file of the binary log. They may differ, if the server was given
-/// another path to it.
+/// Whether two paths name the same file of the binary log. Such paths differ if the server was
+/// started with another path to its binary log.
 ///
 /// # Errors
 /// `Corruption`, `Unsupported` and `Io` of reading the files.

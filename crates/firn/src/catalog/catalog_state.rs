@@ -55,7 +55,7 @@ impl CatalogState {
         Ok(known)
     }
 
-    /// Adds the entry with `key`, which is without the index id.
+    /// Adds the catalog entry with `key`, from which the caller has cut the index id.
     ///
     /// # Errors
     /// `Corruption` of the entry; `Unsupported` for newer formats.
@@ -144,29 +144,33 @@ impl CatalogState {
         self.references.drop_swapped(entry.clustered.id);
     }
 
-    /// Removes the table from its name, which a copying ALTER is about to give to another table.
+    /// Takes the name from the table called `name`, because a copying ALTER is about to give it to
+    /// another table. [`Self::swapped_out`] still finds the old table by the name.
     pub(super) fn swap_out(&mut self, name: &str) {
         if let Some(entry) = self.tables.remove(name) {
             self.references.swap_out(name, entry);
         }
     }
 
-    /// The table whose name is free for a moment, because a copying ALTER replaces it.
+    /// The old table called `name`, between the two steps of a copying ALTER: it has lost the name,
+    /// and the new table does not have it yet.
     pub fn swapped_out(&self, name: &str) -> Option<&Arc<TableEntry>> {
         self.references.swapped_out(name)
     }
 
-    /// The table called `name`, also while a copying ALTER replaces it.
+    /// The table called `name`; while a copying ALTER replaces it, the old table.
     pub fn table_or_swapped(&self, name: &str) -> Option<&Arc<TableEntry>> {
         self.tables.get(name).or_else(|| self.swapped_out(name))
     }
 
-    /// Forgets which tables the foreign keys of a table refer to, because the table loses its name.
+    /// Removes the foreign keys of `entry` from the map that [`Self::referencing`] looks them up
+    /// in, because the table gets another name.
     pub(super) fn forget_references(&mut self, entry: &TableEntry) {
         self.references.remove(entry);
     }
 
-    /// The foreign keys that refer to `parent`, by their ids, each with its table.
+    /// The foreign keys that refer to `parent`, in the order of their ids, each with the
+    /// referencing table.
     pub fn referencing(&self, parent: &str) -> Vec<(Arc<TableEntry>, ForeignKey)> {
         let all = self
             .references

@@ -1,4 +1,4 @@
-//! Which table has an index.
+//! Finds the table that an index belongs to.
 
 use super::table_entry::TableEntry;
 use crate::base::IndexId;

@@ -39,8 +39,8 @@ pub struct NewTable<'a> {
     pub created_micros: u64,
 }
 
-/// Tables that the layer above has opened by their stored definitions, as of one generation of the
-/// catalog.
+/// Open tables, which the layer above has made from stored definitions. They are valid for one
+/// generation of the catalog, and dropped when the generation changes.
 #[derive(Default)]
 struct OpenedTables {
     generation: u64,
@@ -70,16 +70,18 @@ pub struct Catalog {
     /// Serializes changes.
     changing: Mutex<()>,
     opened: Mutex<OpenedTables>,
-    /// Index owners, for [`crate::base::prefix_extractor::KeyShapes`].
+    /// Finds the table of an index, for [`crate::base::prefix_extractor::PrefixExtractors`].
     owners: Mutex<IndexOwners>,
-    /// Indexes that are being filled, and the ends of their key parts.
+    /// Indexes that are being filled, each with a prefix extractor for its keys.
     filling: Mutex<BTreeMap<IndexId, KeyPrefixExtractor>>,
-    /// Retired indexes that must not be forgotten, because an open transaction has entries of them.
+    /// Indexes that must stay known as retired once they are, because an open transaction has
+    /// entries of them; see [`Catalog::keep_retired`].
     kept: Mutex<BTreeSet<IndexId>>,
 }
 
-/// A counter that was set in memory and is about to be logged. It is set in memory first: a flush
-/// that releases the log record then has the value in its edit.
+/// A counter that was set in memory and is about to be logged. Memory comes first: a flush may make
+/// the log record superfluous right after it was written, and then the edit of the flush must have
+/// the new value.
 pub(super) struct SetCounter {
     counter: u64,
     cell: Arc<Counter>,
@@ -101,13 +103,14 @@ impl SetCounter {
         }
     }
 
-    /// For the log record.
+    /// The counter's number and new value, for the log record.
     pub(super) fn to_log(&self) -> (u64, CounterValue) {
         (self.counter, self.set)
     }
 
-    /// Sets the old value again, since the log does not have the new one. A flush may have
-    /// persisted the new value, so the old value begins another generation, which takes precedence.
+    /// Sets the old value again, because the log record of the new value could not be written. A
+    /// flush may have persisted the new value meanwhile, so the old value begins another
+    /// generation, which takes precedence over it.
     pub(super) fn undo(&self) {
         self.cell.set(self.before.value);
     }
@@ -142,7 +145,8 @@ impl Catalog {
         let _ = self.metadata_locks.set(locks);
     }
 
-    /// As [`MetadataLocks::is_held`]; true if there is no host, or no session of it.
+    /// As [`MetadataLocks::is_held`]; true if there is no host, or if the caller is no session of
+    /// the host (`host` is 0).
     pub(crate) fn is_metadata_locked(&self, host: u64, table: &str, writes: bool) -> bool {
         match self.metadata_locks.get() {
             Some(locks) if host != 0 => locks.is_held(host, table, writes),
@@ -176,8 +180,8 @@ impl Catalog {
 }
 
 impl Catalog {
-    /// Reads the catalog at `point`, raises the counter of index ids above all that it names, and
-    /// forgets the counters of other tables.
+    /// Reads the catalog at `point`. Raises the counter of index ids to the largest id in the
+    /// catalog, and forgets the counters of tables that are not in the catalog.
     ///
     /// # Errors
     /// Those of [`CatalogState::read`].
@@ -286,8 +290,9 @@ impl Catalog {
         self.log_counters(&self.counters.snapshot())
     }
 
-    /// The table called `name`, if no prepared transaction has changed it. For changes that would
-    /// leave the transaction's rows behind, or move them to another name.
+    /// The table called `name`, if no prepared transaction has changed it. Drop, truncate and
+    /// rename use this: otherwise the transaction might commit rows of a table that is gone or has
+    /// another name.
     ///
     /// # Errors
     /// `NotFound`; `LockTimeout` if a prepared transaction has changed the table.
@@ -313,7 +318,8 @@ impl Catalog {
         &self.referenced
     }
 
-    /// The table called `name` as `open` has opened it in this generation of the catalog.
+    /// The open table called `name`. Calls `open` only if no table of this name was opened since
+    /// the catalog changed last.
     ///
     /// # Errors
     /// Those of `open`.
@@ -466,7 +472,8 @@ impl Catalog {
         self.counters.forget(entry.clustered.id);
         self.generation.fetch_add(1, Ordering::Release);
         drop(known);
-        // A copying ALTER may have closed the table when it swapped it out.
+        // A copying ALTER that swapped the table out has closed its indexes for foreign key checks.
+        // Open them, so that nobody waits for them for ever.
         self.referenced.open(entry.clustered.id);
         Ok(())
     }
@@ -479,8 +486,8 @@ impl Catalog {
         self.rename_referencing(from, to, &TableRename::default())
     }
 
-    /// Renames a table with its foreign keys, and makes those that refer to it follow, unless it is
-    /// swapped out for a copy.
+    /// Renames a table. Foreign keys that refer to the table get its new name, unless a copying
+    /// ALTER swaps the table out: then they will refer to the copy that gets the old name.
     ///
     /// # Errors
     /// Those of [`Self::rename`]; `ForeignKey` if the table is a copy and does not fit the foreign
@@ -495,16 +502,16 @@ impl Catalog {
         let renamed = self.rename_now(from, to, rename, swap_out);
         match (&renamed, closed) {
             (Err(_), Some(closed)) => self.referenced.open(closed),
-            // The table is in its place again, or another table is: transactions may rely on its
-            // indexes from now on.
+            // The name `to` has a table again: the copy, or the old table if the ALTER has failed.
+            // So foreign key checks no longer need to wait for the old table's indexes.
             (Ok(Some(swapped)), _) => self.referenced.open(*swapped),
             _ => {}
         }
         renamed.map(|_| ())
     }
 
-    /// Renames the table. Returns the clustered index of the table that had been swapped out of the
-    /// name `to`.
+    /// Renames the table. If a copying ALTER had taken the name `to` from a table, returns the
+    /// clustered index of that table.
     fn rename_now(
         &self,
         from: &str,
@@ -523,8 +530,9 @@ impl Catalog {
             ..(*entry).clone()
         };
         if is_partition(from) != is_partition(to) {
-            // A partition becomes a table, or a table becomes a partition. The server's definition
-            // of it is another one then, which the server does not pass here.
+            // A partition becomes a table, or a table becomes a partition. The stored definition
+            // image is wrong from now on, and the server does not pass the new one here, so store
+            // none.
             renamed.frm.clear();
             renamed.version.clear();
         }
@@ -589,8 +597,9 @@ impl Catalog {
         Ok(self.install(entry, &new, seqno))
     }
 
-    /// Ends a bulk load that committed its rows in pieces. Sets the creation seqno of the indexes
-    /// to this commit, so that no snapshot sees a part of the rows.
+    /// Ends a bulk load, whose rows are all stored by now. The indexes get the seqno of this commit
+    /// as their creation seqno. Older snapshots cannot use them, so no snapshot sees only a part of
+    /// the rows.
     ///
     /// # Errors
     /// `NotFound`; those of a commit (`NoSpace`, `Poisoned`, `ShutDown`, `Io`).
@@ -630,9 +639,9 @@ impl Catalog {
         Ok(())
     }
 
-    /// Keeps indexes from being [forgotten](Self::forget_retired) once they are retired, because a
-    /// transaction may yet commit entries of them: these are garbage only as long as the index is
-    /// known to be retired.
+    /// Keeps these indexes known as retired once they are, even if no file has entries of them:
+    /// [`Self::forget_retired`] passes them over. A transaction may still commit entries of them,
+    /// and compactions drop such entries only while the index is known to be retired.
     pub fn keep_retired(&self, ids: &[IndexId]) {
         self.kept.lock().extend(ids);
     }
@@ -701,7 +710,7 @@ impl Catalog {
     }
 
     /// As [`Self::write`], for batches that retire or forget indexes: on a full disk they may use
-    /// the reserve.
+    /// the disk reserve, because they lead to free space.
     pub(super) fn write_retirement(&self, batch: &Batch, description: &str) -> Result<Seqno> {
         self.write_change(CommitRecord::Retirement(description.as_bytes()), batch, &[])
     }

@@ -35,7 +35,8 @@ pub struct Backlog {
 }
 
 impl Backlog {
-    /// The backlog of `version`. `memory` is the capacity of the memtables in bytes.
+    /// The backlog of `version`. `memory` is the capacity of the memtables in bytes; `extra` has
+    /// the space that the version does not show.
     pub fn of(version: &Version, options: &Options, memory: u64, extra: &SpaceTracker) -> Self {
         Self {
             l0: 2.0 * l0_depth(version) as f64 / options.l0_stop_runs as f64,
@@ -103,9 +104,10 @@ impl SpaceTracker {
         self.held.load(Ordering::Relaxed)
     }
 
-    /// Updates the moving average after `job`, which was picked from `version` and dropped
-    /// `shadowed` entries that newer ones hide. Only jobs that bring entries from above into the
-    /// last level count.
+    /// Updates [`Self::replacing`] with the result of `job`: which share of the entries that it
+    /// moved from upper levels into the last level replaced entries there. `job` was picked from
+    /// `version`; it dropped `shadowed` entries because newer ones hide them. Does nothing if the
+    /// job moved no entries from upper levels into the last level.
     pub fn dropped(&self, version: &Version, job: &Job, shadowed: u64) {
         let last = LAST_LEVEL as u8;
         let above: u64 = (0..last).map(|level| version.level_size(level)).sum();

@@ -72,8 +72,9 @@ fn spread(keys: &[&[u8]], count: usize) -> Vec<Vec<u8>> {
     (0..count).map(at).collect()
 }
 
-/// Those keys of `below` that lie between the files of `newest`, at both ends of each gap. Inside
-/// the range of a file larger than two pieces, further keys are chosen.
+/// The split keys for a run like `newest`, a subset of `below`. Of the keys in the gap before each
+/// file of `newest`, it has the first and the last; of those behind the last file, the first. In
+/// the range of a file larger than two pieces, it has further keys, spread evenly.
 fn as_before(newest: &Run, below: &[&[u8]], piece: u64) -> Vec<Vec<u8>> {
     let mut keys = Vec::new();
     let mut left = below;

@@ -35,8 +35,8 @@ const MOVE_OVERLAP_MAX: u64 = 20;
 const JOB_SIZE_MAX: u64 = 16;
 
 /// If the base level is exactly at its target, L0 goes first once it is this many times deeper than
-/// `l0_compaction_runs`. A deep L0 and a base that is not overfull cost the fewest writes for their
-/// space.
+/// `l0_compaction_runs`. Of the ways to use some disk space, a deep L0 over a base that is not
+/// overfull costs the fewest writes.
 const L0_DEPTH: f64 = 3.0;
 
 /// A file of the last level is rewritten if more than this share of its entries (percent) is
@@ -52,8 +52,9 @@ const TOMBSTONE_SHARE: u64 = 50;
 /// [`DENSE_MIN`].
 const DENSE_SHARE: u64 = 10;
 
-/// Number of dense deletions from which on [`DENSE_SHARE`] applies. A scan that skips as many in
-/// one move reports the range as well; this rule comes before the report.
+/// [`DENSE_SHARE`] applies from this number of dense deletions on. A scan that skips as many at
+/// once reports the range, which makes a compaction due as well; this rule acts before any scan is
+/// slow.
 const DENSE_MIN: u64 = 1000;
 
 /// Files above the last level are compacted down when they refer to more than this share (percent)
@@ -72,8 +73,8 @@ pub struct PickerContext<'a> {
     pub retired: &'a RetiredIndexes,
     /// The oldest seqno at which a read may stand ([`super::Snapshots::oldest`]).
     pub oldest_read: Seqno,
-    /// Ranges in which scans skipped too much. The caller removes a range once a job for it has
-    /// run, and adds it again only after the oldest snapshot has moved.
+    /// Ranges in which scans have skipped too many deletions or old versions. The caller removes a
+    /// range once a job for it has run, and adds it again only after the oldest snapshot has moved.
     pub reported: &'a [KeyRange],
     /// How far to go towards the resting state.
     pub rest: RestGoal,
@@ -118,8 +119,8 @@ pub fn changes_at_rest(file: &FileMeta, retired: &RetiredIndexes, oldest_read: S
 
 /// Entries of a file of the last level that a rewrite certainly drops.
 fn garbage(file: &FileMeta, retired: &RetiredIndexes, oldest_read: Seqno) -> u64 {
-    // If some version is newer than the oldest read, the metadata do not tell which versions must
-    // stay.
+    // If some version is newer than the oldest read, a snapshot may need some of the old versions,
+    // and the metadata do not tell which. Then count none as garbage.
     let dead = file.deletes.max(file.superseded);
     let dead = if file.max_seqno <= oldest_read {
         dead
@@ -360,8 +361,9 @@ impl PickerContext<'_> {
         })
     }
 
-    /// The job that moves `files[seed]` to `output`, together with neighbours that lie within the
-    /// files it overlaps there and fit into the job's size.
+    /// The job that moves `files[seed]` to `output`. It takes neighbours of these files along whose
+    /// keys lie within the range of the files that it rewrites in `output`, up to the size of a
+    /// job.
     fn down(
         &self,
         level_targets: &LevelTargets,

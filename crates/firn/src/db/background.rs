@@ -106,7 +106,8 @@ pub(super) struct BackgroundWork {
     pub archiver: Option<Archiver>,
     snapshots: Arc<SnapshotList>,
     pub(super) transactions: Arc<TransactionList>,
-    /// When the snapshot was taken that the last warning reported, microseconds since 1970.
+    /// Time at which the snapshot was taken that the last warning was about, microseconds since
+    /// 1970. Each snapshot is reported once.
     pub(super) warned_snapshot_us: AtomicU64,
     catalog_counters: Arc<Counters>,
     catalog: Arc<OnceLock<Arc<Catalog>>>,
@@ -243,8 +244,9 @@ impl BackgroundWork {
         flushed
     }
 
-    /// Prepares to install the oldest flushable, which is complete: makes the log durable up to its
-    /// end, before the manifest names its contents.
+    /// Prepares to install the oldest flushable, which gets no further entries. Makes the log
+    /// durable up to `last_lsn`, because the manifest must not name commits that the log may still
+    /// lose.
     fn begin_install(&self, oldest: &Flushable, last_lsn: u64) -> Result<()> {
         self.super_versions.drained(oldest);
         self.wal
@@ -305,9 +307,10 @@ impl BackgroundWork {
         self.install(edit, &[queued.id()], files)
     }
 
-    /// Flushes a memtable into the reserve for a full disk. `None` if the reserve is gone. A large
-    /// memtable may fit, too: of a row that was changed a thousand times, its file has one version.
-    /// If the file does not fit, its room goes back to the reserve.
+    /// Flushes a memtable into the space that the disk reserve keeps for one SST. Returns `None` if
+    /// that part of the reserve is used up. A memtable larger than the space may fit, too: if one
+    /// row was changed a thousand times, the SST has only its last version. If the SST does not
+    /// fit, its space goes back to the reserve.
     fn flush_in_reserve(
         &self,
         super_version: &SuperVersion,
@@ -410,7 +413,8 @@ impl BackgroundWork {
     /// Runs a job that [`Self::pick_by`] has returned.
     fn compact(&self, (version, job, ticket): PickedJob, retired: &RetiredIndexes) -> Result<()> {
         let handover = CacheHandover::default();
-        // Measure the drain of L0 only with compactions that writers may wait for.
+        // The stall gate measures how fast compactions empty L0. Report only compactions that
+        // writers may wait for, and not, for example, those of an idle database.
         let drains = job.reason == JobReason::Size;
         if drains {
             self.stall.job_begins();
@@ -480,15 +484,16 @@ impl BackgroundWork {
     /// version contains the result of every job that has left `running`.
     fn pick(&self, retired: &RetiredIndexes, rest: RestGoal) -> Option<PickedJob> {
         let (picked, reported) = self.pick_by(retired, rest, compaction::pick);
-        // Reports of scans are answered here, by the picker that looks at all ranges.
+        // Remove answered tombstone reports only here, not in `pick_by`: only this picker considers
+        // all reported ranges.
         if let Some((ranges, oldest_read)) = reported {
             self.tombstone_reports.close(&ranges, oldest_read);
         }
         picked
     }
 
-    /// As [`Self::pick`], but `choose` picks the job. Also returns the reported ranges for which no
-    /// job is left, unless there is none, and the seqno of the oldest read.
+    /// As [`Self::pick`], but `choose` picks the job. If no job is left for any reported range,
+    /// also returns these ranges and the seqno of the oldest read.
     fn pick_by(
         &self,
         retired: &RetiredIndexes,
@@ -649,7 +654,8 @@ impl BackgroundWork {
         let _in_order = self.telling.lock();
         let super_version = self.super_versions.pin();
         let mut pressure = pressure(&super_version, &self.options, &self.extra);
-        // The gate stops writers at pressure 2.
+        // Writers stop at pressure 2, which means here that frozen memtables fill all of their
+        // room.
         let memory = 2.0 * self.memory.pressure(&super_version);
         pressure.memtables = pressure.memtables.max(memory);
         self.stall.set_pressure(pressure);

@@ -1,9 +1,9 @@
 //! Keeps the log that a recovery would replay within `max_wal_size`.
 //!
-//! Two things keep log segments: memtables, which freeze when the log behind them reaches half of
-//! the limit ([`crate::write::Pipeline`]), and prepared transactions, which this module has logged
-//! again. An unreachable log archive and a checkpoint in progress keep segments, too, but a
-//! recovery does not replay these.
+//! Two things keep log segments: memtables, which are frozen when the log from their first segment
+//! on reaches half of the limit ([`crate::write::Pipeline`]), and prepared transactions, which this
+//! module logs again at the end of the log. An unreachable log archive and a checkpoint in progress
+//! keep segments, too, but a recovery does not replay these.
 
 use super::Db;
 use super::background::BackgroundWork;
@@ -11,8 +11,8 @@ use crate::base::Result;
 use crate::base::health::FullDisk;
 use std::sync::atomic::Ordering;
 
-/// While the prepare records of all prepared transactions are larger than this share of the limit,
-/// the limit counts as larger: logging them again must not write more log than it gives back.
+/// The limit counts as at least this many times the size of the prepare records of all prepared
+/// transactions. Otherwise logging them again could write more log than it gives back.
 const PREPARED_SHARE: u64 = 4;
 
 impl BackgroundWork {

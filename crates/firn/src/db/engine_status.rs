@@ -25,9 +25,10 @@ pub struct Metrics {
     pub block_cache_misses: u64,
     /// Memory of cached blocks.
     pub block_cache_bytes: u64,
-    /// Point reads past the memtables that found their row in the row cache.
+    /// Point reads that the memtables did not answer and that found their row in the row cache.
     pub row_cache_hits: u64,
-    /// Point reads past the memtables that did not find their row in the row cache.
+    /// Point reads that the memtables did not answer and that did not find their row in the row
+    /// cache.
     pub row_cache_misses: u64,
     /// Memory of cached rows.
     pub row_cache_bytes: u64,

@@ -26,7 +26,7 @@ impl Db {
         self.remove_ephemeral(dir)?;
         let host = self.options();
         let mutable = MutableOptions::default();
-        // The host warns of old snapshots.
+        // Only the host warns of old snapshots.
         mutable.snapshot_age_warning_s.store(0, Ordering::Relaxed);
         let options = Options {
             mutable: Arc::new(mutable),

@@ -123,9 +123,9 @@ impl Db {
                 false => self.rollback_xid(image),
             };
             match ended {
-                // The outcome is decided but not in the log; the next open decides it again. If the
-                // transaction is still prepared instead, the server would get it and knows nothing
-                // of it: then the engine does not open.
+                // If the transaction is no longer prepared, only its outcome could not be logged:
+                // the next open decides it again. If it is still prepared, refuse to open:
+                // otherwise the server, which does not know the transaction, would decide it.
                 Err(full)
                     if *full.kind() == ErrorKind::NoSpace
                         && !self.prepared_xids().contains(image) =>

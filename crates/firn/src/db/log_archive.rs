@@ -25,7 +25,8 @@ impl BackgroundWork {
         };
         let mutable = &self.options.mutable;
         let timeout_us = mutable.log_archive_timeout_us.load(Ordering::Relaxed);
-        // Call this even if the archive is unreachable: it starts the clock of the current segment.
+        // Call `is_due` even if the archive is unreachable: its first call for a segment begins the
+        // time after which that segment is closed.
         let due = archiver.is_due(timeout_us);
         let mut archived = self.archive_closed(archiver)?;
         if due && self.health.check().is_ok() {

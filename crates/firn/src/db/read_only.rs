@@ -252,7 +252,8 @@ fn point_over(source: &FileSource, tree: &ReadOnlyTree, replayed: &Replayed) -> 
     let blobs = BlobStore::read_only(source.store().clone(), 0);
     blobs.set_moved(tree.state.blobs_moved.clone());
     let active = Memtable::with_capacity(replayed.queue.len() as u64 + 1, 0, 0);
-    // Continue above this seqno, as an open does: an epoch may have begun behind the last commit.
+    // Read at the seqno after which the epoch began, if that is above the last commit: the epoch
+    // may have no commit yet. An open does the same.
     let after = tree.state.identity.map_or(0, |identity| identity.after);
     let super_versions = SuperVersions::new(
         Arc::new(active),

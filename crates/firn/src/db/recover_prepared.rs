@@ -65,8 +65,9 @@ pub(super) fn relog(
             Changes::Batch(batch) => batch.for_each(|entry| locks.take(entry.user_key))?,
             Changes::Run(files) => locks.take_all(files)?,
         }
-        // List the keys of deleted and changed rows as well as of new ones. That does no harm: a
-        // scan that meets them waits for their locks.
+        // Add the keys of changed and deleted rows to the active inserts as well as those of new
+        // rows, since the log does not tell new rows from changed ones. The other keys do no harm:
+        // a scan that meets them waits for their locks anyway.
         let mut keys = std::mem::take(&mut locks.keys);
         keys.sort_unstable();
         let inserting = cx.inserts.add_prepared(&locks.owner, keys);

@@ -75,7 +75,7 @@ struct Replay<'a> {
     memtable_size: u64,
     counters: &'a Counters,
     point: Option<RecoveryPoint>,
-    /// The segment of the last record seen, and the number of its records seen.
+    /// The segment of the last record read, and how many of its records were read so far.
     seen: (SegmentId, u64),
 }
 
@@ -434,7 +434,8 @@ impl<'a> Replay<'a> {
         let memtable = match newest.filter(|m| m.size_bytes() < self.memtable_size) {
             Some(memtable) => Arc::clone(memtable),
             None => {
-                // Ids start at 1; the new pipeline's ids lie above them.
+                // Memtable ids start at 1. The pipeline that continues after recovery allocates
+                // larger ones.
                 let id = self.queue.len() as u64 + 1;
                 let memtable = Memtable::with_capacity(id, segment, self.memtable_size);
                 let memtable = Arc::new(memtable);

@@ -258,8 +258,8 @@ fn with_own_blobs(
     Ok(copied)
 }
 
-/// Notes about tables with one clustered index: a rename of which one half is lost leaves two names
-/// for the same rows.
+/// A note for each table whose clustered index belongs to another table as well. If one half of a
+/// rename is lost, the same rows have two names.
 fn shared_ids(tables: &[Arc<TableEntry>]) -> Vec<String> {
     let mut owners: BTreeMap<IndexId, &str> = BTreeMap::new();
     let mut notes = Vec::new();

@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Bytes from which on a list whose entries came in order is handed over. A quarter of the memory
-/// is the limit if that is less.
+/// A list whose entries came in order is handed over at this size, or at a quarter of the load's
+/// memory if that is smaller. Bytes.
 const STREAM_BYTES: u64 = 2 << 20;
 
 /// Number of sorters that merge at the same time at the end.
@@ -66,7 +66,8 @@ pub type LoadProgress<'a> = &'a mut dyn FnMut(u64, u64) -> Result<()>;
 /// entry cost more than sorting it).
 pub struct IndexLoad {
     lists: Vec<SortBuffer>,
-    /// Memory of all lists, bytes; `charge` has the same amount.
+    /// Memory of all lists that are not handed over, bytes. `charge` charges the same amount to the
+    /// gauge.
     held: u64,
     streams: Vec<bool>,
     memory: u64,
@@ -293,7 +294,8 @@ impl Sorters {
         let count = self.sorters.len();
         let waiting: Mutex<VecDeque<(usize, Sorter)>> =
             Mutex::new(self.sorters.into_iter().enumerate().collect());
-        // Smallest number of a failed sorter. Sorters with larger numbers do not start, and stop.
+        // Smallest number of a failed sorter. Sorters with larger numbers do not start; running
+        // ones stop.
         let failed = AtomicU64::new(u64::MAX);
         let done: Mutex<Vec<(usize, Finished)>> = Mutex::default();
         let pacer = &self.pacer;
@@ -448,8 +450,8 @@ impl LoadShared {
         }
     }
 
-    /// Hands a list over as soon as `room` bytes hold it and the lists before it, or no list is in
-    /// flight.
+    /// Waits until the lists in flight and this one take at most `room` bytes together, or until no
+    /// list is in flight. Then hands this list over.
     fn push(&self, handed: QueuedList, room: u64) -> Result<(), LoadFailure> {
         let memory = handed.list.memory();
         let mut queue = self.queue.lock();

@@ -153,8 +153,9 @@ impl LoadOutput {
             })));
         }
         if self.entries > 0 && entry.user_key == self.last_key {
-            // The same entry came twice, so its row came twice. The sorter of the clustered index
-            // finds that row and reports it better.
+            // The same entry came twice in an index that permits equal keys. An entry contains its
+            // row's primary key, so the row came twice. Go on: the sorter of the clustered index
+            // reports it as a duplicate.
             self.twice = true;
             return Ok(());
         }

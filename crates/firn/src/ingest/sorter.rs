@@ -239,7 +239,8 @@ impl Sorter {
 /// Calls `pace` every [`PACE`] entries.
 struct Paced<'a, 'b> {
     pace: &'a mut (dyn FnMut(u64) -> Result<()> + 'b),
-    /// Whether the written bytes were read from files before, so that they count twice.
+    /// Whether the entries are read from temporary files, too. Each byte then counts twice: read
+    /// and written.
     reads: bool,
     seen: u64,
     last_bytes: u64,

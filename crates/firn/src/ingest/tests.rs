@@ -133,7 +133,8 @@ fn all_entries_of_a_run_show_the_seqno_of_its_commit() {
         }
         let density = [Density::Light, Density::Dense][rng.random_range(0..2)];
         let mut writer = ingest.writer(density, 0);
-        // Stored positions as seqnos, as in a spilled write set, or none.
+        // With `positions` the entries have seqnos, as in a spilled write set; otherwise they have
+        // none.
         let positions = rng.random();
         for (position, (user_key, (kind, value))) in model.iter().enumerate() {
             let value = Value::split(value, &[]);

@@ -3,8 +3,9 @@
 //! Order of a statement's read: pin the super version, *then* read the visible seqno. In the
 //! reverse order, a flush and a compaction between the two could drop versions that the older seqno
 //! needs. A snapshot that outlives its statement is registered first (see `txn`), then the super
-//! version is pinned: a super version older than the snapshot would hide writes that the next
-//! statement shows.
+//! version is pinned. In the reverse order, the super version could be older than the snapshot. The
+//! first statement would then miss commits of the snapshot that the next statement, with a newer
+//! super version, shows.
 
 use crate::base::Seqno;
 use crate::base::pause_points::{self, PausePoint};
@@ -52,8 +53,8 @@ impl SuperVersion {
         queued.chain(&self.version.l0).chain(&self.version.levels)
     }
 
-    /// Whether files, those of ingested runs included, may hold commits after `seqno`. A commit
-    /// gets there at the earliest a moment before it becomes visible.
+    /// Whether files, those of ingested runs included, may hold commits after `seqno`. An ingested
+    /// run is among the files from shortly before its commit becomes visible.
     pub fn has_files_after(&self, seqno: Seqno) -> bool {
         let newer = |frozen: &Flushable| frozen.run().is_some() && frozen.newest() > Some(seqno);
         self.sealed.seqno > seqno || self.frozen.iter().any(newer)
@@ -95,9 +96,9 @@ pub enum Freshness {
     /// Commits up to this seqno have become visible. The super version of the read point has all of
     /// them.
     Newer(Seqno),
-    /// Another super version is current. The read point's own may lack commits, even some up to the
-    /// point's seqno: a commit that replaces the memtable can come between the two loads that take
-    /// a point.
+    /// Another super version is current. That of the read point may lack commits, even some up to
+    /// the point's seqno: a commit that replaces the memtable can come after the point's super
+    /// version is pinned and before its seqno is loaded.
     Replaced,
 }
 

@@ -1,9 +1,9 @@
 //! Disk space reserved for recovering from a full disk.
 //!
-//! Each part is an empty file with allocated blocks. To use a part, a writer renames it to the file
-//! that it is about to write. So no block returns to the file system in between, where another
-//! program would take it, and neither the rename nor the write needs a new one. The part is set
-//! aside anew as soon as there is room.
+//! Each part of the reserve is a file with allocated blocks. To use a part, a writer renames this
+//! file to the name of the file that it is about to write. So no block returns to the file system
+//! in between, where another program could take it, and neither the rename nor the write needs a
+//! new block. A used part is allocated again as soon as the disk has room.
 //!
 //! Rejected: a file that is removed to make room (the program that fills the disk takes that room,
 //! too); a part of a file that is used in place (an SST, a manifest and a log segment each need a
@@ -68,7 +68,8 @@ pub struct DiskReserve {
     wanted: [AtomicU64; RESERVE_PARTS.len()],
     /// Current size of each part, bytes.
     there: [AtomicU64; RESERVE_PARTS.len()],
-    /// Held while the file of a part gets or loses its name, so that `there` says how it ended.
+    /// One mutex for each part. A thread holds it while it creates the part's file, or renames a
+    /// file from or to the part's name, and until `there` has the new size.
     naming: [Mutex<()>; RESERVE_PARTS.len()],
 }
 
@@ -135,7 +136,8 @@ impl DiskReserve {
         let made = {
             let _naming = self.naming[part as usize].lock();
             let aside = self.path(part);
-            // A crash between the two steps of `keep_replaced` leaves one file with two names.
+            // After a crash between `keep_replaced` and the rename that follows it, the part's name
+            // is a second name of the live file, whose bytes must stay: remove only the name.
             if part == ReservePart::Current && self.env.links(&aside).is_ok_and(|names| names > 1) {
                 self.env.remove(&aside)?;
             }
@@ -175,17 +177,17 @@ impl DiskReserve {
         missing && bytes > 0 && self.give_back(part, path, bytes).is_ok()
     }
 
-    /// Prepares for the replacement of the file at `path` by a rename: gives the file the name of a
-    /// part, too, unless the reserve has that part. So other programs cannot take the room of the
-    /// replaced file. [`Self::replaced`] follows the rename; until then both names are one file,
-    /// which nobody may write to.
+    /// Keeps the disk space of the file at `path`, which the caller is about to replace by a
+    /// rename: gives that file the part's name as a second one, unless the reserve has the part.
+    /// The caller calls [`Self::replaced`] after the rename. Until then nobody may write to the
+    /// file under either name. Returns whether the file got the second name.
     pub fn keep_replaced(&self, part: ReservePart, path: &Path) -> bool {
         let _naming = self.naming[part as usize].lock();
         self.env.link(path, &self.path(part)).is_ok()
     }
 
-    /// Notes that the file which [`Self::keep_replaced`] has kept was replaced under its first
-    /// name, so that it now belongs to the reserve alone.
+    /// Notes that the rename has taken the first name from the file that [`Self::keep_replaced`]
+    /// gave a second one. From now on the file belongs to the reserve alone.
     pub fn replaced(&self, part: ReservePart) {
         let bytes = self.env.usage(&self.path(part));
         self.set_there(part, bytes.map_or(0, |usage| usage.allocated));
@@ -206,7 +208,7 @@ impl DiskReserve {
         self.there[part as usize].store(bytes, Ordering::Relaxed);
     }
 
-    /// Whether a part can be used: its size has reached the target.
+    /// Whether a part can be used: its file has at least [`ReservePart::bytes`].
     pub fn has(&self, part: ReservePart) -> bool {
         let there = self.there[part as usize].load(Ordering::Relaxed);
         there > 0 && there >= part.bytes()

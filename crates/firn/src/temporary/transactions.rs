@@ -21,7 +21,7 @@ struct Participant {
     /// Keeps the database open as long as the transaction is open.
     held: Option<Arc<EphemeralDb>>,
     transaction: Transaction,
-    /// The statement that used it last.
+    /// Id of the last statement that used the transaction.
     statement: u64,
     /// Mark of the write set when the transaction began.
     begun: Savepoint,
@@ -29,19 +29,19 @@ struct Participant {
     retired: Vec<IndexId>,
 }
 
-/// A savepoint: the marks of the transactions that were open.
+/// A savepoint: the database of each transaction that was open, with the mark of its write set.
 pub struct TemporarySavepoint(Vec<(Weak<EphemeralDb>, Savepoint)>);
 
 /// The transactions of a session in ephemeral databases. They are part of the session's transaction
 /// and begin at the first use of a temporary table. A session has at most one for each database in
 /// use, and usually none.
 ///
-/// They commit in memory, so they have no part in the durability of the session's transaction:
-/// after [`Self::prepare`] a commit does not fail.
+/// Nothing of them has to become durable. So once [`Self::prepare`] has succeeded, a commit needs
+/// no I/O and does not fail.
 ///
-/// The isolation is READ COMMITTED at every level of the session. Only the session itself changes
-/// its temporary tables, so each statement reads the same as from a snapshot; and tables that are
-/// created or emptied in the middle of a transaction can be read.
+/// They run at READ COMMITTED, whatever the isolation of the session's transaction. Only the
+/// session itself changes its temporary tables, so each statement reads the same as from a
+/// snapshot; and tables that are created or emptied in the middle of a transaction can be read.
 #[derive(Default)]
 pub struct TemporaryTransactions {
     participants: Vec<Participant>,
@@ -228,7 +228,8 @@ impl Participant {
         self.held.is_some() && self.transaction.has_writes()
     }
 
-    /// Ends the use of the database. Returns whether no new tables go there.
+    /// Gives up the reference to the database, because the transaction has ended. Returns whether
+    /// new tables go to another database by now, so that the caller forgets this one.
     fn end(&mut self) -> bool {
         let Some(database) = self.held.take() else {
             return false;

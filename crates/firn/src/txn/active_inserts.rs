@@ -38,12 +38,13 @@ struct ActivePart {
     number: AtomicUsize,
     /// Counts the new keys that have been written by transactions of this part.
     written: AtomicU64,
-    /// By the address of the owner.
+    /// The new keys of each transaction, by the address of its owner.
     inserters: Mutex<HashMap<usize, UncommittedKeys, BuildHasherDefault<AddressHasher>>>,
 }
 
-/// A hash of addresses. Every transaction that inserts is added and removed, and nobody chooses the
-/// addresses, so a hash against chosen keys would only cost time.
+/// Hashes the address of an owner with one multiplication. Every transaction that inserts is added
+/// and removed, so the hash must be fast; nobody can choose addresses, so it need not resist chosen
+/// keys.
 #[derive(Default)]
 struct AddressHasher(u64);
 
@@ -53,8 +54,8 @@ impl Hasher for AddressHasher {
     }
 
     fn write_usize(&mut self, address: usize) {
-        // The high bits of the product depend on all bits of the address. The map uses the lowest
-        // and the highest bits of a hash.
+        // The map uses the lowest and the highest bits of a hash, and only the high bits of the
+        // product depend on all bits of the address. So fold the high bits into the low ones.
         let product = (address as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         self.0 = product ^ product >> 32;
     }
@@ -73,7 +74,7 @@ enum UncommittedKeys {
     Prepared(Arc<[Box<[u8]>]>),
 }
 
-/// The key of a range that a search returns, if the range has several.
+/// Selects the key that a search returns from a range with several keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Nearest {
     /// The smallest one.
@@ -121,7 +122,8 @@ impl ActiveInserts {
     }
 
     fn part(&self, slot: usize, owner: &Arc<LockOwner>) -> &ActivePart {
-        // Owners are aligned in memory, so the low bits of an address are the same for all of them.
+        // The low bits of the address are the same for all owners, because owners are aligned in
+        // memory: choose the part by higher bits.
         &self.parts[slot * PARTS + (address(owner) >> 7) % PARTS]
     }
 
@@ -239,10 +241,10 @@ impl ActiveInserts {
     }
 }
 
-/// Searches the write set of another session with `search`. The session may merge or remove its
-/// spilled files meanwhile: an error counts only if the set is still the same. If the log owns the
-/// files, a compaction can have removed them only after their commit became visible, so the caller
-/// finds the keys there.
+/// Searches the write set of another session with `search`. That session may merge or remove its
+/// spilled files meanwhile, so after an error the search is repeated if the set has changed. If the
+/// log owns the files, a compaction may have removed them, but only after their commit became
+/// visible. The result is then `None`, because the caller finds the keys among the committed ones.
 fn while_it_stays(
     writes: &SharedWriteSet,
     mut search: impl FnMut() -> Result<Option<Vec<u8>>>,
@@ -259,8 +261,9 @@ fn while_it_stays(
 
 impl SharedWriteSet {
     /// The smallest or largest written key from `lower` to below `upper`. Deletions count: a key
-    /// that the transaction has inserted and deleted again is in the way of others until it ends,
-    /// as in InnoDB; a deleted key of another transaction's row is an entry, and in no gap.
+    /// that the transaction has inserted and deleted again blocks others until the transaction
+    /// ends, as in InnoDB. A deleted key of a committed row blocks nobody, because it lies in no
+    /// gap: a scan meets the row's committed entry there.
     fn find_key(&self, lower: &[u8], upper: &[u8], nearest: Nearest) -> Result<Option<Vec<u8>>> {
         if !self.lock().touches_range(lower, Some(upper)) {
             return Ok(None);

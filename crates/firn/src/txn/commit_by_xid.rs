@@ -57,9 +57,9 @@ impl PreparedTransactions {
         }
     }
 
-    /// Removes the transaction from `by_xid` and notes its indexes in `Noted::ending`. If its
-    /// outcome cannot be logged, it is inserted into `by_xid` again, so DDL must not change its
-    /// tables until then.
+    /// Removes the transaction from `by_xid` and notes its indexes in `Noted::ending`: DDL must not
+    /// change its tables yet, since the transaction comes back into `by_xid` if its outcome cannot
+    /// be logged.
     fn take_out(
         &self,
         xid: &[u8],

@@ -15,15 +15,15 @@ const SINGLE_OVERHEAD: u64 = 48;
 
 /// Keys of rows that were newer than the transaction's snapshot when it wrote them.
 ///
-/// A rollback removes no key: a row is hidden if its key is here *and* the transaction still has a
-/// version of its own of it, for which the caller asks its write set. A row that it writes again
-/// after the rollback is still newer than the snapshot, so it is hidden again rightly.
+/// A rollback removes no key: a row is hidden if its key is here *and* the write set still has a
+/// version of the row, which the caller checks. If the transaction writes the row again after a
+/// rollback, the row is still newer than the snapshot, so it is right to hide it again.
 ///
-/// A long transaction may hide millions of rows. All but the newest are a [`KeySet`]: keys with
-/// consecutive numbers take nothing, others two to about ten bytes more than the suffix that
-/// differs. They are not spilled, since each takes a small part of the spilled row's size, and each
-/// read through a secondary index asks for keys. Their memory counts as that of uncommitted
-/// changes.
+/// A long transaction may hide millions of rows. All but the newest keys are a [`KeySet`]: keys
+/// with consecutive numbers take nothing, others two to about ten bytes more than the suffix that
+/// differs. They stay in memory when the write set spills: a key takes little beside its spilled
+/// row, and each read through a secondary index looks up keys here. Their memory counts as that of
+/// uncommitted changes.
 pub(super) struct HiddenRows {
     single: BTreeSet<Box<[u8]>>,
     single_bytes: u64,

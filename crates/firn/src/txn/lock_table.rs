@@ -84,7 +84,7 @@ pub enum WaitPolicy {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Granted {
     /// Whether the owner held no lock on the key before. If it held one, even a shared one, the
-    /// caller must not release the lock because the row turned out not to match.
+    /// caller must not release the lock when the row turns out not to match.
     pub newly: bool,
     /// Whether another owner's lock blocked the request at first. Rows that the caller read before
     /// the request may be stale then.
@@ -132,8 +132,9 @@ pub struct Granted {
 /// insert waits for owners alone, not in a queue.
 ///
 /// **Prescribed order.** A host may have fixed the order in which transactions commit
-/// ([`WaitObserver`]). It learns of every wait, decides who is the victim of a deadlock, and spares
-/// inserts the wait for gap locks: what these would order is ordered already.
+/// ([`WaitObserver`]). The table reports every wait to the host, and asks it for the victim of a
+/// deadlock. Between two transactions whose order is fixed, an insert does not wait for a gap lock,
+/// since the lock could only order them once more.
 ///
 /// Lock order: graph → shard → registry → merged locks of an owner → its held rows, a waiter, or an
 /// owner's host. A request that need not wait takes its shard's lock and that of its own held rows;
@@ -327,7 +328,7 @@ impl LockTable {
     /// prepared and may outlive its session: it reads no more, so its reads need no protection.
     pub fn release_reads(&self, owner: &Arc<LockOwner>) {
         self.gaps.release_all(owner);
-        // No request waits for merged locks.
+        // No request waits for merged locks, so their release wakes nobody.
         let _shared = owner.merged.lock().take_shared();
         let keys = owner.held.lock().keys.clone();
         // Release the newest locks first: `release` searches `held.keys` from its end.
@@ -373,8 +374,8 @@ impl LockTable {
         self.conflicts.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether another owner may have locked a gap of `index`. The caller has listed its new keys
-    /// of the index before ([`GapLockTable`]).
+    /// Whether an owner may have locked a gap of `index`. Call it after the new keys of the index
+    /// are listed in `ActiveInserts`: then no scan misses them ([`GapLockTable`]).
     pub(in crate::txn) fn may_lock_gaps(&self, index: IndexId) -> bool {
         self.gaps.may_lock(index)
     }

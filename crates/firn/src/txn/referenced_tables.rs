@@ -1,10 +1,11 @@
 //! Referenced tables of foreign keys, and the transactions that rely on their indexes.
 //!
 //! A transaction that writes a referencing row locks the value in an index of the referenced table,
-//! and a deleter of that value meets the lock there. DDL that gives the referenced table other
-//! indexes would leave such locks behind: the deleter would lock in the new index. So the DDL
-//! closes the table first and waits until no transaction relies on it; meanwhile other transactions
-//! wait before they rely on it.
+//! and a transaction that deletes this value from the referenced table waits for that lock. DDL
+//! that gives the referenced table other indexes would leave such locks behind: the deleter would
+//! lock the value in the new index, where nobody holds it. So the DDL closes the table first and
+//! waits until no transaction relies on it; meanwhile other transactions wait before they rely on
+//! it.
 
 use super::lock_table::LockOwner;
 use crate::base::{Error, ErrorKind, IndexId, Result};
@@ -127,8 +128,9 @@ impl ReferencedTables {
             })
     }
 
-    /// Waits until `table` is open again. `in_deadlock` says whether the DDL waits for `owner` by
-    /// way of others; every cycle that leads through this registry has an owner that waits here.
+    /// Waits until `table` is open again. `in_deadlock` says whether the DDL that has closed it
+    /// waits for `owner`, directly or by way of others. Every deadlock with such DDL has a member
+    /// that waits here, so nobody else searches for these deadlocks.
     ///
     /// # Errors
     /// `LockTimeout`, `Interrupted`, `Deadlock`.

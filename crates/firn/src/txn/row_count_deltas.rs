@@ -108,8 +108,9 @@ impl RowCountDeltas {
     }
 
     /// Forgets the changes by writes after `mark`, because these writes were rolled back. The
-    /// running statement began at `statement`. If `mark` is later, only a part of the statement is
-    /// rolled back, and its changes stay counted.
+    /// running statement began at `statement`. If `mark` is later, the rollback removes only the
+    /// row that the statement is writing. This row is not counted yet, so the statement's changes
+    /// stay counted.
     pub(super) fn rollback_to(&mut self, mark: Savepoint, statement: Savepoint) {
         if mark <= statement && std::mem::take(&mut self.counted) {
             self.tables.iter_mut().for_each(|table| table.net = 0);

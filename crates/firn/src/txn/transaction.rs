@@ -55,7 +55,7 @@ enum Phase {
     Prepared {
         xid: Vec<u8>,
         changes: Arc<Changes>,
-        /// Counts the memory of `changes`, beside that of the write set.
+        /// Counts the memory of `changes`, which is taken in addition to that of the write set.
         memory: MemoryCharge,
         prepared: PreparedLogPin,
     },

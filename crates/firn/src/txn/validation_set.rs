@@ -77,9 +77,10 @@ impl KeysOfPoint {
 
 /// The keys on which a transaction depends, by the seqno at which it has read them.
 ///
-/// A key may be noted for several seqnos and in several ways; each of them must hold. Keys in order
-/// take little memory, as merged locks do ([`KeySet`]). A rollback to a savepoint keeps the keys,
-/// as it keeps row locks: what the transaction has read may have decided what it does next.
+/// A key may be noted for several seqnos and with several dependencies; the validation checks each
+/// of them. Keys in order take little memory, as merged locks do ([`KeySet`]). A rollback to a
+/// savepoint keeps the keys, as it keeps row locks: what the transaction has read may have decided
+/// what it does next.
 #[derive(Default)]
 pub(super) struct ValidationSet {
     /// Sorted by ascending seqno, because later statements read at later points.

@@ -137,7 +137,8 @@ impl ManifestWriter {
         }
         let room_end = match found {
             Err(full) if *full.kind() == ErrorKind::NoSpace => {
-                // 0: its size is unknown here. The next fill of the reserve finds out.
+                // Report size 0, because the allocated size is unknown here. This part then counts
+                // as used up until the next fill of the reserve allocates what is missing.
                 reserve.give_back(ReservePart::Manifest, &path, 0)?;
                 return Err(full);
             }

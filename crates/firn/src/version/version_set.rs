@@ -347,8 +347,9 @@ impl VersionSet {
     /// Until the guard is dropped, no file is deleted: neither one that is in a state returned by
     /// [`Self::state`] during the hold, nor one that later log records name.
     pub fn hold_files(&self) -> FileDeletionHold {
-        // Under the lock under which a deletion checks for holds and takes its file. Otherwise a
-        // file that became obsolete after the hold began could be taken by a check before it.
+        // Count the hold under the lock under which a deletion looks for holds and takes its file.
+        // Otherwise a deletion that has seen no hold could take a file that becomes obsolete after
+        // the hold began.
         self.ctx
             .source
             .between_deletions(|| self.held.fetch_add(1, Ordering::SeqCst));
@@ -449,7 +450,8 @@ impl VersionSet {
                 rotated.map_err(NoEffect)?;
             }
         }
-        // After an edit that only adds files, space must be left for edits that remove files.
+        // An edit that only adds files must leave space behind the manifest. Then edits that remove
+        // files still fit when the disk is full.
         let left = match edit.removed.is_empty() && !edit.added.is_empty() {
             true => LEFT_BY_ADDITIONS,
             false => 0,
@@ -707,8 +709,8 @@ impl VersionSet {
         let present: HashSet<u64> = on_disk.iter().copied().collect();
         let missing: Vec<_> = live.keys().filter(|id| !present.contains(id)).collect();
         if !missing.is_empty() {
-            // Something unknown has removed files of the tree. Remove no others, which might help a
-            // repair.
+            // Files of the tree are missing, and nobody knows why. Remove no stray files: a repair
+            // may need them.
             let what = format!("SSTs {missing:?} are missing; no stray file is removed");
             self.ctx.listener.log(Severity::Error, &what);
             return;
@@ -754,7 +756,7 @@ fn rotate(
     state: &mut ManifestState,
 ) -> Result<ManifestWriter> {
     let id = next_file_id.fetch_add(1, Ordering::Relaxed);
-    // The next open would report an id beyond the epoch as corruption.
+    // Refuse an id beyond the epoch, because the next open would report it as corruption.
     if id + 1 >= end_of_ids(state.epoch()) {
         return Err(Error::unsupported(format!(
             "the ids of epoch {} are used up",

@@ -224,8 +224,8 @@ impl<'e> IncarnationReplay<'e> {
         Ok(true)
     }
 
-    /// Skips segments that have no group, and moves to the next one if it begins with the expected
-    /// group. Returns whether it does.
+    /// Finds the next segment that begins with a group, and moves to it if that is the expected
+    /// group. Returns whether it moved.
     fn next_segment(&mut self) -> Result<bool> {
         let here = self.segment().id;
         for at in self.at + 1..self.run.segments.len() {
@@ -309,8 +309,8 @@ fn places(offset: u64) -> impl Iterator<Item = u64> {
         .chain((block > offset).then_some(block))
 }
 
-/// The number of the group that is missing where the replay stopped in segment `here`. If no group
-/// was replayed, the number follows from the header of a `later` group.
+/// The number of the group that is missing where the replay stopped in segment `here`, or a larger
+/// one. If no group was replayed, the number follows from the header of a `later` group.
 fn missing_group(
     expected: Option<GroupNumber>,
     same_segment: bool,
@@ -320,8 +320,8 @@ fn missing_group(
     match expected {
         Some(expected) => expected,
         None if same_segment || later.previous_segment < here => later.segment_first,
-        // The last group before the later segment is the missing group, or one after the missing
-        // group.
+        // The missing group is the last group before the later segment, or one before that. If that
+        // last group was durable, so was the missing one.
         None => later.segment_first.saturating_sub(1),
     }
 }

@@ -123,8 +123,8 @@ pub enum Record<'a> {
         /// The engine's own description of the files.
         info: &'a [u8],
     },
-    /// The wall-clock time before the records that follow were appended. A recovery to a point in
-    /// time uses it. It is only written while the log is archived.
+    /// The wall-clock time just before the records that follow in the log were appended. A recovery
+    /// to a point in time uses it. It is only written while the log is archived.
     Clock {
         /// Milliseconds since 1970.
         wall_ms: u64,

@@ -123,8 +123,8 @@ impl LogFile for NoFile {
 /// A released segment that waits to be recycled.
 pub(super) struct SpareSegment {
     id: SegmentId,
-    /// The open file, for the case that no file can be opened when the segment is needed. `None` if
-    /// it could not be opened when the segment was released.
+    /// The open file, so that the segment can be used even while the process cannot open files.
+    /// `None` if the file could not be opened when the segment was released.
     file: Option<Arc<dyn LogFile>>,
 }
 
@@ -337,9 +337,11 @@ impl Segments {
         self.env.rename(&self.path(spare.id), path)?;
         self.recycled.fetch_add(1, Ordering::Relaxed);
         if spare.id < self.incarnation {
-            // A start on a full disk recycles segments that the last incarnation prepared and never
-            // used. Replay reads such files. If the power failed when the new header is durable and
-            // the rename is not, replay would find the new header under the old name.
+            // The spare file is of an earlier incarnation: a start on a full disk recycles segments
+            // that were prepared and never used, and replay still reads such files. So make the new
+            // name durable before the caller writes the new header. Otherwise a power cut could
+            // keep the header and undo the rename: replay would find the header of another segment
+            // under the old name.
             let synced = self.env.sync_dir(&self.dir);
             synced.inspect_err(|error| {
                 if error.class() == FailureClass::Poison {
@@ -374,7 +376,8 @@ impl Segments {
             }
             if size == self.size && is_own() {
                 let keeps = || self.spare.lock().len() < self.spare_max;
-                // Open the file without the lock.
+                // Open the file without the lock of `spare`, for which `take_spare` would have to
+                // wait.
                 let file = keeps().then(|| self.env.open_log(&self.path(id), false, self.direct));
                 let mut spare = self.spare.lock();
                 if let Some(file) = file

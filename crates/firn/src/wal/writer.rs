@@ -43,8 +43,8 @@ pub struct WalOptions {
     pub buffer_max: usize,
     /// Number of released segments that are kept for recycling.
     pub spare_segments_max: usize,
-    /// Whether the first commits will wait for the device. Later the log goes by whether the last
-    /// commit waited for it.
+    /// Whether the log expects the first commits to wait for the device. Later it expects of the
+    /// next commit what the last one did.
     pub durable_commits: bool,
     /// The disk reserve, which provides a segment when the disk is full.
     pub kept: Option<Arc<DiskReserve>>,
@@ -205,8 +205,8 @@ impl Wal {
         let end = end_of_names(epoch_of(first));
         for id in segment::list(env.as_ref(), dir)? {
             if id >= end {
-                // The id lies above those of the epoch of `first`. The thread that opens the
-                // database has checked that this segment is unused.
+                // The segment has an id of a later epoch than `first`. The thread that opens the
+                // database has checked that the segment is unused, so leave it alone.
                 continue;
             }
             if id >= first {
@@ -236,9 +236,10 @@ impl Wal {
         let segment = if opts.discards {
             Segment::none(first)
         } else {
-            // Segments after the end of the log hold no group of it. But the next replay may begin
-            // with one of them: after a replay that found no group, `prev` is the end that an
-            // earlier incarnation has found.
+            // On a full disk, the first segment takes the room of old segments after `used_to`.
+            // Segments after the end of the log (`prev`) hold no group of it. But the next replay
+            // may begin with one of them, so keep those up to `replayed_from`: if the last replay
+            // found no group, `prev` is the end that an earlier incarnation has found.
             let used_to = prev.segment.max(opts.replayed_from);
             segments.first(first, used_to, opts.durable_commits, &mut old)?
         };
@@ -320,8 +321,9 @@ impl Wal {
         }
     }
 
-    /// If the background thread could not prepare the next segment, lets it try again. The log is
-    /// to have a segment ahead when no file can be opened. A full disk has a retry of its own.
+    /// If the background thread could not prepare the next segment, lets it try again, so that
+    /// commits have a prepared segment when the process cannot open files for a time. Does nothing
+    /// on a full disk: [`Self::retry_next_segment`] is for that.
     pub fn ask_for_next_segment(&self) {
         let mut state = self.shared.state.lock();
         let missing = state.next.is_none() && state.next_wanted > state.segment.id;
@@ -477,7 +479,7 @@ impl Shared {
             let message = format!("{bytes} bytes in one log append");
             return Err(Error::unsupported(message));
         }
-        // Whether to ask only for room for these records, and not for the outcomes that are
+        // Whether to ask for room for these records only, without room for the outcomes that are
         // expected later.
         let mut alone = false;
         loop {
@@ -547,8 +549,8 @@ impl Shared {
         }
     }
 
-    /// Counts records that nobody will read. Their position is durable at once, so nobody waits
-    /// for it.
+    /// Counts the records and drops them, in a log that is never replayed. Their position is
+    /// durable at once, so that nobody waits for it.
     fn discard(&self, records: &[Record<'_>]) -> Result<Appended> {
         self.segments.health.check()?;
         let mut state = self.state.lock();
@@ -662,8 +664,8 @@ impl Shared {
 /// position of the binary log.
 const OUTCOME_BYTES_MAX: usize = BLOCK / 2;
 
-/// Bytes that so many outcomes need, with one block for each outcome's group, and one block more
-/// because the first of them begins at the next block.
+/// Bytes that `outcomes` outcomes need: one block for the group of each, and one block more because
+/// the first of them begins at the next block.
 fn outcome_room(outcomes: u64) -> u64 {
     match outcomes {
         0 => 0,

@@ -59,12 +59,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Size at which a memtable is frozen while the disk is full, bytes.
 const FULL_DISK_FREEZE: u64 = ReservePart::Table.bytes() / 2;
 
-/// The pipeline notifies its host when it replaces the active memtable. It does so under its mutex:
-/// an implementation must be quick and must not call the pipeline.
+/// The pipeline calls its host when it replaces the active memtable. It holds its mutex during the
+/// call: an implementation must be quick and must not call the pipeline.
 pub trait MemtableHost: Send + Sync {
-    /// Makes `active` the memtable that takes all later commits. `queued`, newest first, are the
-    /// flushables to add to those that wait for their place in the tree; they are newer than all of
-    /// these.
+    /// Makes `active` the memtable that takes all later commits, and adds `queued` to the
+    /// flushables that wait for their place in the tree. `queued` is ordered newest first, and all
+    /// of it is newer than the flushables that wait already.
     fn switched(&self, queued: &[Flushable], active: Arc<Memtable>);
 }
 
@@ -79,9 +79,8 @@ struct PipelineState {
     undurable: VecDeque<(Lsn, Seqno)>,
     /// The log segments that prepared transactions pin.
     pins: LogPins,
-    /// The segment of the last append, and whether the log was longer at that time than the active
-    /// memtable may keep it. Its length counts from the first segment that the active memtable
-    /// needs.
+    /// The segment of the last append; and whether the active memtable kept too much log when the
+    /// log came to this segment: all segments from the first one that the memtable needs.
     log_seen: (SegmentId, bool),
     /// The server run to which newly prepared transactions belong.
     run: ServerRunNote,

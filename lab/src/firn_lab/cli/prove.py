@@ -34,8 +34,9 @@ NAME = "prove"
 HELP = "what the lab can tell apart: servers beside themselves, and a slower build"
 OUT = Path("docs/results/proofs")
 SPIN = "FIRN_LAB_SPIN_NS"
-# By kind of proof: the number of runs, and the measured case. The slower build spins once per
-# statement, so the case of `slower` has one statement in a transaction.
+# By kind of proof: the number of runs, and the measured case. The slower build of the plugin spins
+# for a fixed time in each statement. The case of `slower` has one statement in a transaction, so
+# each transaction takes longer by exactly that time.
 DEFAULTS = {
     "same": (20, "oltp_read_write:tables=4,rows=100000"),
     "slower": (5, "oltp_point_select:tables=4,rows=100000"),

@@ -53,8 +53,8 @@ def predict(sample: Sample, entries: Sequence[Sequence[Entry]]) -> Prediction:
     if not count or not sample.rows:
         return Prediction(0.0, 0.0)
     whole_raw = sum(map(raw_bytes, blocks)) / count * sample.rows
-    # The raw size of a file depends on how well it compresses: assume that its blocks shrink to a
-    # third.
+    # The raw size of a file depends on how well its blocks compress, which is not known yet: assume
+    # that they shrink to a third.
     file_raw = min(whole_raw, _file_bytes(whole_raw / 3) * 3)
     stored = store(blocks, file_raw)
     data = sum(stored.sizes) / count * sample.rows

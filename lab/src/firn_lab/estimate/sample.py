@@ -216,8 +216,9 @@ class Sampler:
         rows, errors = 0.0, 0.0
         firsts = [int(low), *(found[0] for found in keys[1:]), int(high) + 1]
         for found, first, end in zip(keys, firsts[:-1], firsts[1:], strict=True):
-            # A run of n keys has n - 1 gaps. The density n / gaps would be too high, most of all
-            # for a few distant keys.
+            # A run of n keys has n - 1 distances between neighbours, so its density is n - 1 keys
+            # per range from the first key to the last one. With n instead, the density would be too
+            # high, most of all for a few distant keys.
             gaps = found[-1] - found[0]
             density = (len(found) - 1) / gaps if gaps else 1 / max(1, end - first)
             inside = [key for key in found if key < end]

@@ -21,7 +21,8 @@ from firn_lab.registry import Registry
 from firn_lab.targets.base import Target
 from firn_lab.workloads.base import FigureKind, Outcome
 
-# Moment of a figure: "round" belongs to a round, the others to a dataset on a target.
+# When a figure is measured. A figure with the moment "round" belongs to one round; at the other
+# moments a figure is measured once for a dataset on a target.
 Moment = Literal["round", "load", "update", "rest"]
 
 

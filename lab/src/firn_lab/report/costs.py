@@ -10,8 +10,9 @@ from firn_lab.price import Cost, Prices, break_even, cost, ios
 from firn_lab.report.data import Report, Result
 from firn_lab.store.rows import TargetRow
 
-# Moments at which space may be compared, best first. If a server did not come to rest, or if rounds
-# change the number of rows, an earlier moment counts at which both targets hold the same rows.
+# Moments at which the space of two targets may be compared, best first. A later moment does not
+# count if a server did not come to rest, or if the rounds have changed the numbers of rows: the
+# targets must hold the same rows.
 _MOMENTS = ("rest", "update", "load")
 
 

@@ -347,7 +347,9 @@ class DatasetRun:
         workload = case.workload
         workload.leave(target.target)
         if workload.writes and not self._writes_later(case, target):
-            # Record the space before the background work finishes.
+            # Record the space right after the last round, before the server's background work
+            # reduces it. `_settle` then waits for that work, and the space at rest is recorded
+            # apart.
             self._state(target, "update", {})
         if workload.writes:
             self._settle(case, target, settling)

@@ -18,8 +18,8 @@ from firn_lab.store.rows import Run
 
 # A run without an event for this many seconds is presumed dead.
 SILENT_SECONDS = 120
-# Statuses from which a run can be resumed. If a run is still `running` but its lab is dead, the lab
-# was killed.
+# Statuses from which a run can be resumed. A run stays `running` if its lab was killed; then it can
+# be resumed once its lab is presumed dead.
 OPEN = ("paused", "interrupted", "aborted", "running")
 
 

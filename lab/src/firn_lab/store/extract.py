@@ -7,8 +7,8 @@ from pathlib import Path
 
 from firn_lab.store import schema
 
-# Kinds of events that are not copied: only `watch` needs them, and the samples also have the
-# seconds.
+# Kinds of events that are not copied. Only `watch` needs them while a run goes on, and the values
+# of each second are also in the table `samples`.
 PASSING = ("phase", "progress", "second", "step")
 _ROUNDS = "round IN (SELECT id FROM source.rounds WHERE run = :run)"
 _WHICH = {
@@ -18,7 +18,8 @@ _WHICH = {
     "events": f"run = :run AND kind NOT IN ({', '.join(map(repr, PASSING))})",
 }
 
-# The columns that `run_ends` has in version 1 of the schema, too.
+# By table: the columns to copy if not all. A store with version 1 of the schema has only these
+# columns of `run_ends`.
 _COLUMNS = {"run_ends": "run, ended_at, status, message"}
 
 

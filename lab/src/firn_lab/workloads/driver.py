@@ -33,7 +33,7 @@ from firn_lab.workloads.child_processes import Child
 
 # A session gives up after this many errors in a row, because then the workload must be wrong.
 ERRORS_IN_A_ROW_MAX = 100
-# Seconds after the end of the round after which a transaction gets no further retries.
+# A transaction gets no further retry when its round has been over for so many seconds.
 RETRY_SECONDS = 60.0
 # A session that is silent for this many seconds after the end of the round is stuck.
 GRACE_SECONDS = 120.0

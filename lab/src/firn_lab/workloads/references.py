@@ -23,9 +23,10 @@ from firn_lab.workloads.sql_session import (
 )
 
 CHANGES = ("insert", "both", "cascade")
-# A session numbers its rows from its own multiple of this number on.
+# Distance between the ids of two sessions: each session numbers its new rows from another multiple
+# of this number on.
 IDS_OF_A_SESSION = 10_000_000
-# Rows that a session has before it begins to delete.
+# A session deletes rows only while it has more than this many.
 KEPT = 50
 SHARE_ROWS = 20_000
 PAD = 60

@@ -27,11 +27,13 @@ from firn_lab.workloads.fill import Share, fill
 class SessionWorkload(Workload):
     """Runs sessions. The draws depend on the round but not on the target."""
 
-    # By table: an expression to read over all rows before the first round.
+    # By table: an expression that needs the values of all rows. A query with it warms the caches
+    # before the first round.
     warm_reads: ClassVar[Mapping[str, str]] = {}
-    # The name of a figure, and the kind of transaction whose rate per minute it is.
+    # A name and a kind of transaction: the figure with this name is the number of such transactions
+    # per minute.
     rate: ClassVar[tuple[str, str] | None] = None
-    # Number of shares to load in parallel; None: one per core.
+    # Number of processes that load the rows in parallel; None: one per core.
     load_processes: ClassVar[int | None] = None
 
     def __init__(self, name: str, params: Params) -> None:

@@ -133,8 +133,9 @@ fn a_prune_leaves_what_each_backup_that_stays_needs() {
     place.write();
     let before = place.segments();
     assert!(first.last_segment() > before[0] && second.last_segment() > first.last_segment());
-    // One backup is of another server. The others have ids in an order that a clock set back has
-    // given.
+    // One backup is of another server and does not count. The ids of the other two say nothing
+    // about their order, as if a clock had been set back: the number of the last segment decides
+    // which is older.
     let foreign = Backup {
         archive: None,
         ..first.clone()
@@ -145,7 +146,8 @@ fn a_prune_leaves_what_each_backup_that_stays_needs() {
     assert_eq!(place.segments(), needed.copied().collect::<Vec<_>>());
     place.restore("one", &["--backup", &first.id]).unwrap();
 
-    // This backup looks as if blob file ids had been drawn before it and the files made after it.
+    // A file with a high id in this backup makes it look as if the archived blob files had got
+    // their ids before the backup and had been made after it. They must stay.
     let mut early = first.clone();
     early.files.push(StoredFile {
         name: file_name(FileKind::Sst, 1_000_000),

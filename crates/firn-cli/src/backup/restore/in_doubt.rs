@@ -4,13 +4,15 @@ use crate::output::hex;
 use firn::base::Result;
 use firn::db::Db;
 
-/// Start of the xids that the server gives to its own transactions; it follows the lengths.
+/// First bytes of the xids that the server gives to its own transactions. In the image of an xid
+/// they stand behind its format id and two lengths, [`XID_HEAD`] bytes.
 const SERVER_XID: &[u8] = b"MySQLXid";
 const XID_HEAD: usize = 10;
 
-/// Rolls back transactions that the server was about to commit: at the restored point they are not
-/// committed. XA transactions stay prepared in a whole copy. In a copy of some tables they are
-/// rolled back, too, because their changes of other tables are missing.
+/// Settles the prepared transactions of a restored copy. Rolls back the server's own transactions,
+/// which it prepared as the first phase of their commit: at the restored point they are not
+/// committed. XA transactions of clients stay prepared in a whole copy. In a copy of some tables
+/// they are rolled back, too, because their changes of other tables are missing.
 pub fn settle_prepared(db: &Db, whole: bool, notes: &mut Vec<String>) -> Result<usize> {
     let mut rolled_back = 0;
     for xid in db.prepared_xids() {

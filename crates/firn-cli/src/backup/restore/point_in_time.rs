@@ -269,8 +269,9 @@ fn newest_before(backups: &[Backup], wanted: &RecoveryTarget) -> Option<usize> {
             if let Some(at) = places.iter().position(before) {
                 return Some(at);
             }
-            // The backup may be from before the binary log got this name; then the archive has the
-            // name.
+            // No backup has an earlier position in a binary log of this name. Take the newest one
+            // that is older than all backups with this name: the server may have renamed its binary
+            // log after that backup, and then the archive has the name.
             let first = places.iter().rposition(|place| to(place).is_some());
             let from = first.map_or(0, |first| first + 1);
             let older = places[from..].iter().position(Option::is_some);
@@ -345,8 +346,8 @@ fn settle_tables(db: &Db, wanted: &[String]) -> Result<Vec<Arc<TableEntry>>> {
         let some = all.iter().filter(|t| table(&t.name).starts_with(kind));
         some.map(|t| database(&t.name)).collect()
     };
-    // The point lies between two renames of an ALTER: the old table has been renamed away, and the
-    // new one does not have its name yet.
+    // Refuse a point between two renames of an ALTER: the old table has been renamed away, and the
+    // new one does not have its name yet, so no table has the name.
     if let Some(both) = of_kind("#sql-backup")
         .intersection(&of_kind("#sql-alter"))
         .next()
@@ -381,8 +382,8 @@ fn tables_of(env: &Arc<dyn Env>, dir: &Path) -> Result<CatalogState> {
 }
 
 /// The definitions that the server needs for the tables. A table's own definition comes from the
-/// catalog at the restored point. Triggers, views and the like come from the backup, in which the
-/// tables were as in `then`.
+/// catalog at the restored point. Definitions of triggers, views and the like come from the backup;
+/// `then` is the catalog of that backup.
 fn definitions_of(
     entries: &[Arc<TableEntry>],
     backup: &Backup,
@@ -474,8 +475,9 @@ fn definitions_of(
     Ok(definitions)
 }
 
-/// Whether the catalog's definitions of a table or its partitions equal those in `then`. If the
-/// catalog has none, the indexes must be the same: new indexes may belong to another definition.
+/// Whether the table, or each of its partitions, has the same definition as in the catalog `then`.
+/// If the engine keeps no definition of it, its clustered index must be the same, because a rebuilt
+/// table may have another definition.
 fn is_unchanged(entries: &[&TableEntry], then: &CatalogState) -> bool {
     entries.iter().all(|entry| {
         then.tables.get(&entry.name).is_some_and(|then| {

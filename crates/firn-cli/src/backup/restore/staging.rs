@@ -41,9 +41,10 @@ impl<'a> Stage<'a> {
     /// Undoes a restore that was cut short, and creates the staging directory.
     ///
     /// # Errors
-    /// `AlreadyExists` if `to` is neither missing, nor empty, nor the data directory of a server
-    /// that has neither an engine's directory nor one of the definitions, or if it is not empty and
-    /// gets a `whole_server`; `Busy` while another restore works there.
+    /// `AlreadyExists` if the restore would overwrite or mix with something. `to` must be missing
+    /// or empty; unless the backup is of a `whole_server`, it may also be a server's data directory
+    /// that has neither an engine's directory nor any of the `definitions`. `Busy` while another
+    /// restore works there.
     pub fn begin(
         to: &'a Path,
         definitions: &Definitions,

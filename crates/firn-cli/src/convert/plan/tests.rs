@@ -91,7 +91,8 @@ fn a_schema_that_is_not_named_keeps_linked_tables() {
 
 #[test]
 fn a_conversion_goes_on_where_it_ended() {
-    // All keys were saved; b_a was dropped and c_b not; a is converted; x_y was added again.
+    // State after earlier conversions: all three keys are saved, b_a is dropped and c_b is not, a,
+    // x and y are converted, and x_y is in force again.
     let tables = vec![
         table("a", FIRN),
         table("b", INNODB),

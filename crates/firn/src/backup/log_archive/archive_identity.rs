@@ -1,17 +1,17 @@
 //! Records which archive belongs to which database, and how far the archive reaches.
 //!
 //! The file `ARCHIVING` of the database and the file `ARCHIVE` of the archive hold the same id. A
-//! third file, `COVERED` in the archive, holds a time up to which the archive has every commit: a
-//! quiet server writes no log from which that would follow.
+//! third file, `COVERED` in the archive, holds a time up to which the archive has every commit. The
+//! segments alone do not tell this time: while nothing is committed, no record is logged.
 //!
 //! - *An archive has no gaps.* A database that was without an archive for a while, or had another
-//!   one, begins with a new id, so it cannot continue its old archive. An archive that only moved
-//!   is recognized by its id.
-//! - *A directory without `ARCHIVE` becomes an archive only once.* `ARCHIVING` records that the
-//!   archive was present. A directory without `ARCHIVE` is then taken for a mount point whose file
-//!   system is not mounted.
-//! - *The id does not tell a database from a copy of its directory.* The segments do
-//!   ([`super::archiver`]).
+//!   one, begins with a new id, so it cannot continue its old archive. An archive that was moved to
+//!   another directory keeps its id and is continued.
+//! - *A directory without `ARCHIVE` is made an archive at most once.* `ARCHIVING` records that this
+//!   was done. If `ARCHIVE` is missing later, the directory is taken for a mount point whose file
+//!   system is not mounted, and archiving fails.
+//! - *The id does not tell a database from a copy of its directory.* The archiver therefore
+//!   compares segments ([`super::archiver`]).
 
 use super::super::copy_files::{read_text, write_text};
 use super::archived_segments;
@@ -35,9 +35,9 @@ pub struct ArchiveIdentity {
     pub id: String,
     /// The first segment whose files the archive holds.
     pub from: SegmentId,
-    /// Directory of the archive; empty while the log is not archived.
+    /// Path of the archive; an empty string while the log is not archived.
     place: String,
-    /// Whether the archive was present at least once, with this id.
+    /// Whether the directory at `place` has been made the archive with this id.
     pub(super) claimed: bool,
 }
 
@@ -90,9 +90,9 @@ pub fn archive_of(env: &dyn Env, dir: &Path) -> Result<Option<String>> {
     Ok(archiving.map(|archiving| archiving.id))
 }
 
-/// Begins, continues or ends archiving the log of the database in `dir`. Without an `archive` it
-/// ends. With the same archive as before, or the same one at another place, it continues. Otherwise
-/// it begins with a new id at segment `first`, which must be empty.
+/// Begins, continues or ends archiving the log of the database in `dir`. `None` as `archive` ends
+/// it. The same archive as before, at its old or a new place, is continued. Any other archive gets
+/// a new id and begins with segment `first`, to which the log must not have written anything yet.
 ///
 /// # Errors
 /// `Unsupported` if files in `dir` cannot have two names; `InvalidArgument` for a path with a line

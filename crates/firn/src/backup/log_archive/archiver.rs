@@ -52,8 +52,8 @@ pub struct ArchiverStats {
 
 #[derive(Default)]
 struct ArchiverState {
-    /// The next segment to archive; `None` until the archive was read. The archive's last segment
-    /// is the one before.
+    /// Id of the next segment to archive, one above that of the last archived segment; `None` until
+    /// the archive's directory was read.
     next: Option<SegmentId>,
     archived: u64,
     failures: u64,
@@ -283,7 +283,8 @@ impl Archiver {
             Some(&last) if known == Some(last + 1) => return Ok(last + 1),
             Some(&last) => {
                 self.require_ours(last)?;
-                // An attempt that failed may have just created its name; make it durable.
+                // Make the segment's name durable: the attempt that created it may have failed
+                // before it synced the directory.
                 env.sync_dir(archive)?;
                 wal.keep_from(last);
                 last + 1
@@ -314,8 +315,7 @@ impl Archiver {
         Err(Error::new(ErrorKind::AlreadyExists, message))
     }
 
-    /// Archives the pending files: those that closed segments name, and those that later segments
-    /// may.
+    /// Archives the files in the directory `pending`: closed segments or later ones name them.
     fn archive_pending(&self, growing: &mut Growing) -> Result<()> {
         let ArchiverContext {
             env, archive, dir, ..
@@ -326,8 +326,9 @@ impl Archiver {
             let Some((kind, id)) = parse_file_name(&name) else {
                 continue;
             };
-            // Ask this before copying: if the file is still written to, bytes that come after the
-            // copy must be copied later.
+            // Ask whether the file still grows before copying it, not after: bytes that are
+            // appended during the copy may be missing in it, and then the file must be copied
+            // again.
             let quiet = kind != FileKind::Blob || self.parts.blobs.is_quiet(id);
             let known = growing.remove(&name);
             let (linked, copied) = self.put_pending(&pending.join(&name), &name, known)?;
@@ -341,9 +342,9 @@ impl Archiver {
             .try_for_each(|name| env.remove(&pending.join(name)))
     }
 
-    /// Links or copies a pending file. An earlier copy of a growing file is updated in place, since
-    /// bytes written once never change. Returns whether the archive now has a link, and the
-    /// checksums of a copy.
+    /// Links or copies a pending file. Updates an earlier copy of a growing file in place,
+    /// which is safe because bytes once written never change. Returns whether the archive now has a
+    /// link, and the checksums of the chunks of a copy.
     fn put_pending(
         &self,
         from: &Path,
@@ -440,9 +441,9 @@ impl Archiver {
         }
     }
 
-    /// Records in the archive that it holds all commits until `until_ms`, if it does: no segment
-    /// waits, and nothing was appended to the current one by then (`unused`). At most once per
-    /// `every_us`.
+    /// Records in the archive that it holds all commits up to the time `until_ms`. Does nothing if
+    /// a closed segment waits to be archived, or if the current segment had records by then (not
+    /// `unused`). Records at most one time per `every_us`.
     ///
     /// # Errors
     /// Those of [`Self::archive`].
@@ -459,17 +460,19 @@ impl Archiver {
         };
         let now = env.monotonic_micros();
         let soon = covered_us.is_some_and(|last| now - last < every_us);
-        // A log that is closed has no current segment behind the archived ones. That of an epoch
-        // that just began does not have the next number.
+        // After the log is closed, its last segment is archived too, and `current` lies below
+        // `next`. Do not test `current == next` instead: an epoch that just began jumps to a higher
+        // segment id.
         let current = wal.current_segment();
         let all = current < next || unused;
-        // A segment that was just left counts, too: its last groups may not be durable yet, and the
-        // commits in it are not archived.
+        // A segment between `next` and the current one is not archived yet: its last groups may not
+        // be durable.
         if soon || !all || wal.has_left_segment(next) {
             return Ok(());
         }
         self.attempt(|archiving, _| {
-            // The archive may have gone away unnoticed while the log was quiet.
+            // Check the archive first: it may have become unreachable while there was nothing to
+            // archive.
             self.first_unarchived(archiving)?;
             let segment = next - 1;
             write_coverage(&**env, archive, Coverage { until_ms, segment })

@@ -1,16 +1,18 @@
 //! Finds the point in an archive to which a backup is to be recovered.
 //!
-//! A point lies between two records of one segment. By seqno and by time, recovery ends before the
-//! first record beyond the wish: a later commit, or a later clock record (see [`RecoveryTarget`]).
+//! A point lies between two records of one segment. For a wanted seqno or time, recovery ends
+//! before the first record beyond it: a later commit, or a later clock record (see
+//! [`RecoveryTarget`]).
 //!
-//! By binary log position it ends before the first commit with a later position. Changes of the
-//! catalog report no position of their own. A clock record before each says where the binary log
-//! ended then: if that is at or beyond the wish, so is the change. Such a clock record is a
-//! candidate for the point, until a commit up to the wish follows and discards it.
+//! For a wanted binary log position, recovery ends before the first commit with a later position. A
+//! change of the catalog reports no position. But a clock record before each change says where the
+//! binary log ended at that time. If the binary log ended at or beyond the wanted position, the
+//! change comes after that position too, and the point may lie before this clock record. A later
+//! commit at or before the wanted position shows that it does not.
 //!
 //! ```text
 //! commit 1 at 100 · clock, binlog ends at 100 · change 2 · commit 3 at 200
-//!                 ^ wish 100                             ^ wish 101
+//!                 ^ wanted 100                           ^ wanted 101
 //! ```
 
 use super::{archived_segments, coverage};
@@ -78,8 +80,8 @@ pub enum RecoveryTarget {
 /// A point between two records of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecoveryPoint {
-    /// The last segment of the backup. The backup's manifest has the files of loads up to it, if
-    /// they are still live.
+    /// The last segment of the backup. The files of bulk loads logged up to this segment are in the
+    /// backup's manifest, unless they have been compacted away.
     pub backup_segment: SegmentId,
     /// The segment that contains the point.
     pub segment: SegmentId,
@@ -107,11 +109,11 @@ pub struct ReachedPoint {
     pub wall_ms: Option<u64>,
     /// The last binary log position that a commit before the point reported.
     pub binlog: Option<BinlogCoordinates>,
-    /// Names of the files that the log between backup and point needs. The set may contain others,
-    /// too.
+    /// Names of the files that the log records between the backup and the point need. The set may
+    /// contain names that are not needed.
     pub names: NamedFiles,
-    /// Changes of the catalog before the point that the binary log may have after the wanted
-    /// position: seqno and description.
+    /// Changes of the catalog that lie before the point in this log, and perhaps behind the wanted
+    /// position in the binary log: seqno and description.
     pub doubtful: Vec<(Seqno, String)>,
 }
 
@@ -154,11 +156,11 @@ const DDL_MS_MAX: u64 = 60_000;
 struct Search<'a> {
     wanted: &'a RecoveryTarget,
     here: ReachedPoint,
-    /// The first clock record at or beyond the wanted position, until a commit up to that position
-    /// follows.
+    /// State before the first clock record at which the binary log ended at or beyond the wanted
+    /// position. A later commit at or before that position discards it.
     candidate: Option<ReachedPoint>,
     found: bool,
-    /// Whether the log so far has a position in the wanted binary log.
+    /// Whether a record read so far has a position in the binary log that the target names.
     in_binlog: bool,
     /// The segment of the last clock record.
     clock_in: SegmentId,
@@ -204,7 +206,8 @@ impl Search<'_> {
                 let when = self.here.wall_ms.unwrap_or(0);
                 self.changes.push((when, *seqno, what));
             }
-            // Reads behind this record are at this seqno or above.
+            // After this record reads happen at seqno `after` or above, also while the epoch has no
+            // commit.
             Record::Epoch { after, .. } => self.here.seqno = self.here.seqno.max(*after),
             _ => {}
         }
@@ -212,10 +215,10 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Notes the recent changes of the catalog if the last commit is the one at the wanted
-    /// position. The binary log may have that commit before such a change, although this log has it
-    /// after: the server writes the change's statement to the binary log only after the engine has
-    /// made the change.
+    /// If the last commit is exactly the one at the wanted position, records the recent changes of
+    /// the catalog in `doubtful`. Such a change precedes the commit in this log, but may follow it
+    /// in the binary log, because the server writes the statement to the binary log only after the
+    /// engine has made the change.
     fn doubt(&mut self) {
         let now = self.here.wall_ms.unwrap_or(0);
         let recent = |when: u64| now.saturating_sub(when) <= DDL_MS_MAX;
@@ -255,9 +258,10 @@ impl Search<'_> {
         }
     }
 
-    /// Compares a position in the log with the wanted one. The server's binary log may have been
-    /// renamed: positions of another name count as earlier until one of the wanted name was seen,
-    /// and as later from then on.
+    /// Compares a position in the log with the wanted one. The two may be in binary logs of
+    /// different names, because the server's binary log was renamed. Positions under another name
+    /// count as earlier (`None`) before the first position under the wanted name, and as later
+    /// after it.
     fn compare(&mut self, at: &BinlogPosition<'_>, wanted: &BinlogCoordinates) -> Option<Ordering> {
         let found = BinlogCoordinates::of(at).to(wanted);
         self.in_binlog |= found.is_some();
@@ -269,8 +273,8 @@ impl Search<'_> {
 }
 
 /// Finds the point for `wanted` in the archive, behind a backup that ends with segment
-/// `backup_segment` and commit `seqno`. A wish from before the backup leads to the end of the
-/// backup.
+/// `backup_segment` and commit `seqno`. If the target lies before the end of the backup, the point
+/// is the end of the backup.
 ///
 /// # Errors
 /// `NotFound` if the archive lacks segments before the point or ends before it; the message names
@@ -333,7 +337,7 @@ pub fn find_point(
         ..
     } = search;
     if let Some(mut place) = candidate {
-        // The set may also contain names from behind the point; these do no harm.
+        // These names may include some from behind the point; unneeded names do no harm.
         place.names = here.names;
         return Ok(place);
     }
@@ -350,8 +354,9 @@ pub fn find_point(
         _ if found => return Ok(here),
         RecoveryTarget::End => !gap,
         RecoveryTarget::Seqno(wanted) => here.seqno >= *wanted,
-        // A coverage note counts only if no clock record lies in a later segment. Otherwise the
-        // clock was set back since, and the note says nothing about the commits that follow it.
+        // Ignore the coverage note if a segment after the note's has a clock record. The clock was
+        // then set back after the note was written, so commits before the noted time may come after
+        // the note.
         RecoveryTarget::Time(wanted) => coverage(env, archive)?.is_some_and(|covered| {
             let segments = clock_in.max(backup_segment)..=last;
             covered.until_ms >= *wanted && segments.contains(&covered.segment) && !gap

@@ -64,7 +64,7 @@ fn every_changed_byte_is_found() {
     file.transaction(1, 30);
     let whole = file.bytes().clone();
     for at in 0..whole.len() {
-        // The flag of a file in use is outside of the checksum.
+        // The checksum of the description does not cover the flag of a file in use.
         if at == 4 + 17 {
             continue;
         }

@@ -55,7 +55,8 @@ fn every_version_within_the_retention_stays() {
     assert_eq!(since_7.oldest(), 7);
     // Retention from a seqno in the future has no effect.
     assert_eq!(kept(&of(Retention::Since(99))), [35, 33, 28, 18, 9]);
-    // A dropped index stays while a read may stand before the drop.
+    // Entries of a dropped index are kept while a read may happen at a seqno before the drop, here
+    // 16.
     let retired = RetiredIndexes::from([(1, 16)]);
     let of = |snapshots: &Snapshots| decide_all(snapshots, &retired, true, true, &entries)[3];
     assert_eq!(

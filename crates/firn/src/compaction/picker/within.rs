@@ -6,8 +6,8 @@ use crate::base::key_range::KeyRange;
 use crate::compaction::running_jobs::Job;
 use crate::version::FileMeta;
 
-/// Key ranges to bring to rest, and the newest entries that count. Data that is written while the
-/// work goes on is left to the background, or else the work might never end.
+/// Key ranges to bring to rest, and a seqno. Files with only newer entries are left to the
+/// background, because otherwise the work might never end while data is written.
 #[derive(Debug, Clone)]
 pub struct RestOrder {
     /// The ranges.

@@ -3,18 +3,19 @@
 //! A blob is live as long as an entry refers to it. One scan over one super version (its memtables,
 //! and the SSTs that name a chosen file) finds the live blobs of many files at once:
 //!
-//! 1. Choose sealed files that no transaction holds and that have lost enough. *Then* pin a view.
-//!    From here on, a new reference to such a file can only be a copy of one in a row that its
-//!    writer has locked, and the view has that row. In an optimistic table the writer keeps a
-//!    snapshot that sees the row, and the view has the row for it. New blobs go to other files.
+//! 1. Choose sealed files that no transaction holds and of which enough bytes are garbage. *Then*
+//!    pin a super version, the view. After that, a new reference to a chosen file can only be a
+//!    copy of one in an existing row, and the view has that row: either the writer has locked the
+//!    row, or, in an optimistic table, the writer's snapshot still sees it. New blobs go to other
+//!    files.
 //! 2. Collect the references of the view's tables and memtables, of every version of every key.
 //! 3. Wait until all older views are gone: they may show versions that this view lacks.
 //! 4. Remove the files without a reference. Punch holes between the live blobs of the others; where
 //!    that is impossible, or leaves too much garbage, move the live blobs to a new file.
 //!
-//! The commits that only the log holds are in the memtables. A prepared transaction that was rolled
-//! back holds its files until the rollback is durable, since a crash before that brings the
-//! transaction back.
+//! Commits that are only in the log need no scan of their own: the memtables have them. A prepared
+//! transaction that was rolled back holds its files until the rollback is durable, since a crash
+//! before that brings the transaction back.
 //!
 //! Locks: `waiting` is held for a whole step, outside all others; `quarantined` only for moments.
 //!
@@ -37,13 +38,16 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// A file that lost this share of its bytes is a candidate if reading the SSTs that name it costs
-/// less than the room it gives back, percent.
+/// A file is a candidate if at least this share of its bytes is garbage, percent. If the SSTs that
+/// name the candidates have more bytes than the garbage of all candidates, only files with more
+/// garbage are collected: see [`LOST_SHARE_AT_ANY_COST`].
 const LOST_SHARE: u64 = 8;
-/// A file that lost this share is a candidate at any cost, percent.
+/// A file of which at least this share is garbage is collected whatever it costs to read the SSTs,
+/// percent.
 const LOST_SHARE_AT_ANY_COST: u64 = 30;
 
-/// Upper bound for the references collected at once; they are kept in memory.
+/// Further files are collected in the same scan only while the files together have at most this
+/// many references, because the references are kept in memory. A single file may have more.
 const REFS_MAX: u64 = 1 << 20;
 
 /// A file is rewritten if holes would leave more garbage than this share of it, percent.
@@ -73,7 +77,7 @@ struct GcCandidate {
     file: Arc<BlobFile>,
     /// Live bytes, as the SSTs and memtables count them.
     live: u64,
-    /// Bytes lost since the last collection.
+    /// Bytes of garbage in the file, without what the last collection had to leave.
     lost: u64,
     refs: u64,
 }
@@ -158,7 +162,8 @@ impl BackgroundWork {
         self.carry_out(plan).map(|()| true)
     }
 
-    /// Derives the memtables' freezing point for blobs from the live blob bytes.
+    /// Sets how many bytes of blobs a memtable may refer to before it is frozen, as a share of the
+    /// `live` bytes of all blobs.
     pub(in crate::db) fn tune_blobs(&self, live: u64) {
         let share = live / 100 * FREEZE_SHARE;
         let at = share.max(self.options.blob_garbage_min);
@@ -172,8 +177,9 @@ impl BackgroundWork {
             return Ok(None);
         }
         let aside = self.blob_gc.quarantined.lock().clone();
-        // Choose files before pinning the super version: a transaction that releases a file has
-        // made its references visible first.
+        // Choose files before pinning the super version. A transaction makes its references visible
+        // before it releases a file, so the super version has every reference to a file that nobody
+        // holds.
         let idle = files
             .into_iter()
             .filter(|f| !f.grows() && !f.is_held() && !aside.contains(&f.id()));
@@ -307,8 +313,8 @@ impl BackgroundWork {
     }
 
     fn carry_out(&self, plan: GcPlan) -> Result<()> {
-        // After a failed log write, a commit of unknown outcome has released its files but may be
-        // in the log.
+        // Stop after a failed log write. A commit whose outcome is unknown has released its files,
+        // but it may be in the log, and the next open would then need its blobs.
         self.health.check()?;
         let mut first = Ok(());
         for (file, live) in plan.files {

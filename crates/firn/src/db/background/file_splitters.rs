@@ -17,8 +17,9 @@ pub(super) fn file_splitters(versions: &Arc<VersionSet>, options: &Options) -> F
     })
 }
 
-/// A light run goes to L0 and is split as a flush is. A dense run sinks to the last level
-/// unchanged, so it is split at the file bounds there.
+/// Files of [`Density::Light`] go to L0, so they are split as a flush splits. Files of
+/// [`Density::Dense`] move down to the last level unchanged, so they are split where files of that
+/// level begin.
 fn splitter(version: &Version, options: &Options, density: Density, expected: u64) -> Splitter {
     let shape = LevelTargets::of_size(version.size() + expected, options.base_level_size);
     let target = options.target_file_size;

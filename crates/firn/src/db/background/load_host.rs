@@ -48,8 +48,8 @@ impl BackgroundWork {
         let edit =
             |files: NewFiles, level, run, counters| edit_of(files.keep(), level, run, counters);
         let placed = {
-            // Hold `running` until the edit is installed: no job may begin whose outputs span the
-            // files.
+            // Hold `running` until the edit is installed. Otherwise a job could begin whose output
+            // has a file that overlaps the loaded files.
             let running = self.running.lock();
             let version = self.versions.current();
             let busy = |level, file: &FileMeta| running.works_on(level, &file.range());
@@ -91,9 +91,9 @@ pub(in crate::db) fn install_found(
     Ok(())
 }
 
-/// The edit that adds the files at `level`. All their entries have seqno 0. That is safe: no
-/// catalog entry names their indexes yet, and the one to come carries the seqno from which they are
-/// visible.
+/// The edit that adds the files at `level`. All their entries have seqno 0, so every snapshot sees
+/// them. That is safe: no catalog entry names their indexes yet, and the catalog entry that will
+/// name them says from which seqno on they are visible.
 fn edit_of(files: Vec<FileMeta>, level: u8, run: u64, counters: Vec<(u64, CounterValue)>) -> Edit {
     let files = files.into_iter();
     let added = files.map(|meta| (level, run, meta.with_external_seqno(0)));
@@ -104,7 +104,7 @@ fn edit_of(files: Vec<FileMeta>, level: u8, run: u64, counters: Vec<(u64, Counte
     }
 }
 
-/// The deepest level, of the last two, whose files and jobs leave room for all `files`.
+/// The last level, or else the level above it, if no file and no job there overlaps any of `files`.
 fn free_level(
     version: &Version,
     files: &[FileMeta],

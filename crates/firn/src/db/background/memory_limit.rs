@@ -58,7 +58,8 @@ struct MemoryDemand {
 struct MemorySplit {
     /// The block cache, and the memory that open files keep.
     blocks: u64,
-    /// The part of `blocks` that may be pinned by choice.
+    /// Limit of all pins, a part of `blocks`. Beyond it a file gets only the pins that it cannot do
+    /// without.
     pins: u64,
     rows: u64,
     /// Size at which a memtable freezes.
@@ -74,7 +75,8 @@ const MEMTABLE_SHARE: u64 = 8;
 const MEMTABLE_CHUNK: u64 = 1 << 20;
 /// A memtable's filter takes 1/64 of its size.
 const FILTER_SHARE: u64 = 64;
-/// The caches keep at least 1/8 of the limit; memtables that leave less stop writers.
+/// The caches keep at least 1/8 of the limit. If frozen memtables would leave them less, writers
+/// are stopped.
 const CACHES_SHARE_MIN: u64 = 8;
 /// The row cache takes 1/3 of the caches' room. Measured with data ten times the caches
 /// (`cache.md`): a larger share lowers the misses of skewed reads, leaves those of uniform reads
@@ -143,7 +145,7 @@ pub(in crate::db) struct MemoryArbiter {
     current: Mutex<Option<MemorySplit>>,
     /// Memory of the memtables of ephemeral databases that use this database's limit.
     beside: Arc<MemoryTracker>,
-    /// Of an ephemeral database.
+    /// Set if this is the arbiter of an ephemeral database.
     guest: Option<GuestMemory>,
 }
 
@@ -319,8 +321,9 @@ impl GuestMemory {
     }
 }
 
-/// Files to close, so that the memory pinned by choice falls by `excess` bytes. Files of the last
-/// levels come first, because point reads need them least.
+/// The files to close so that optional pins (index partitions that could be loaded on demand)
+/// shrink by at least `excess` bytes. Files of the last levels come first, because point reads need
+/// their pins least.
 fn files_to_close(version: &Version, mut excess: u64) -> HashSet<u64> {
     let mut closed = HashSet::new();
     let files: Vec<_> = version.files().collect();
@@ -335,8 +338,8 @@ fn files_to_close(version: &Version, mut excess: u64) -> HashSet<u64> {
 }
 
 impl BackgroundWork {
-    /// Brings the memory pinned by choice down to its limit by closing files. Their next reads open
-    /// them without pins; running statements keep their pins to the end.
+    /// Closes files until the optional pins are within their limit. The next read of such a file
+    /// opens it again without pins; statements that are reading it keep its pins until they end.
     fn unpin(&self) {
         let excess = self.memory.cache.pins().excess();
         if excess > 0 {

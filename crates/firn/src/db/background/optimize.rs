@@ -69,14 +69,15 @@ impl BackgroundWork {
     fn optimize_step(&self, order: &RestOrder) -> Result<RestStep> {
         self.health.check()?;
         let retired = self.retired();
-        // Read this before picking: a job that ends between the two may have kept the picker from
-        // choosing the last job.
+        // Look for running jobs before picking. Such a job may make the picker refuse the last job
+        // for the ranges; if it ended before this look, the ranges would seem to be at rest.
         let was_busy = {
             let running = self.running.lock();
             let mut ranges = order.ranges.iter();
             ranges.any(|range| running.is_busy_in(range))
         };
-        // The reports of scans concern other ranges, too: the background picker answers them.
+        // Leave the tombstone reports to the background picker, because they concern other ranges,
+        // too.
         let (picked, _) = self.pick_by(&retired, RestGoal::Complete, |p| pick_within(p, order));
         if let Some(picked) = picked {
             self.compact(picked, &retired)?;

@@ -288,7 +288,7 @@ impl BackgroundWork {
     }
 }
 
-/// Spawns a thread. If a bug panics it, the engine refuses further writes.
+/// Spawns a thread. If it panics because of a bug, the engine refuses further writes.
 fn spawn(
     work: &Arc<BackgroundWork>,
     name: &str,

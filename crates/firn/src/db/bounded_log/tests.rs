@@ -184,7 +184,7 @@ fn no_crash_while_it_is_logged_again_loses_it() {
         let db = open(&env);
         let _first = prepare(&db, b"x", 100, nth % 2 == 0);
         let _second = prepare(&db, b"y", 200, false);
-        // Until the log is long enough.
+        // Write until the prepare records keep enough log for `bound_log` to write them again.
         let mut n = 0;
         while db.work.wal.bytes_from(1) <= LIMIT / 2 {
             write(&db, n % 3);

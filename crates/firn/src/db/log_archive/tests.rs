@@ -213,8 +213,8 @@ fn an_archive_that_is_away_is_no_new_one() {
 
 #[test]
 fn an_archive_is_continued_by_the_log_that_wrote_it_and_by_no_copy() {
-    // `since`: the database has archived more since the copy. `same_segment`: the segment that it
-    // archived is the one that was current at the copy.
+    // `since`: the database archives more segments after it was copied. `same_segment`: it archives
+    // just one more, the segment that was current when it was copied.
     for (since, same_segment) in [(false, false), (true, false), (true, true)] {
         let context = format!("archived since: {since}, {same_segment}");
         let env = MemEnv::new();
@@ -425,7 +425,8 @@ fn a_slow_writer_does_not_keep_a_segment_a_minute() {
         assert_eq!(archive(&db).unwrap(), 1);
         while db.work.flush_oldest().unwrap() {}
         let segments = segments_in(&env);
-        // Half of the limit, and released segments that wait to be recycled.
+        // 16 segments are half of the log's limit; the others were released and wait to be
+        // recycled.
         assert!(segments <= 16 + 8 + 3, "{segments} segments");
     }
     assert_eq!(last_commit_archived(&env), last_commit(&db));

@@ -19,9 +19,9 @@ pub struct BlobFileReport {
     pub len: u64,
     /// Bytes allocated by the file system.
     pub allocated: u64,
-    /// References to the blobs of the file; `None` if there are none. The file id in the value is
-    /// the logical one that references contain. A blob counts once for each version of a row that
-    /// refers to it.
+    /// Number and bytes of the references to blobs of this file; `None` if there are none. The file
+    /// id in it is the logical one, which references contain. A blob counts once for each version
+    /// of a row that refers to it.
     pub used: Option<BlobUse>,
 }
 
@@ -60,8 +60,9 @@ impl ReadOnlyDb {
         })
     }
 
-    /// Compares every reference at `point`, old versions included, with the length of its file, and
-    /// reports those that do not fit to `found`. Reads no values, and passes over damaged tables.
+    /// Checks that each blob to which the memtables and SSTs of `point` refer, old row versions
+    /// included, lies within its file. Passes an error to `found` for each reference that fails.
+    /// Reads no blobs. Skips damaged SSTs, because other checks report them.
     ///
     /// # Errors
     /// `Io` of the file system.
@@ -108,7 +109,8 @@ impl ReadOnlyDb {
             let read = batch.for_each(|entry| {
                 if entry.kind == Kind::PutBlobs {
                     let each = blob_ref::for_each(entry.value.tail, |blob| check.look_at(&blob));
-                    // The trailer decodes: replay has counted its references.
+                    // Decoding cannot fail here: replay has decoded the same bytes to count the
+                    // references.
                     debug_assert!(each.is_ok());
                 }
             });

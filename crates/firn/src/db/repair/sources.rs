@@ -59,8 +59,9 @@ pub(super) fn sources(
             Flushable::Memtable(memtable) => sources.push(Box::new(memtable.iter())),
             Flushable::Run(run) => {
                 for file in &run.run().files {
-                    // The start of the log is unknown: this may be an old commit whose files were
-                    // compacted and removed since.
+                    // Skip missing files without reporting a loss. Replay may have begun too early,
+                    // since the start of the log is unknown: this may be an old commit whose files
+                    // were compacted and removed since.
                     if from_anywhere && !there.contains(&file.file_id) {
                         continue;
                     }
@@ -112,8 +113,8 @@ pub(super) fn salvaged(
     let properties = || SstReader::read_properties(&*file, id, &name);
     let external = match external {
         None => match properties() {
-            // A load made the file. Its rows count if the catalog names their index, as at every
-            // open.
+            // A bulk load wrote the file. Rows of a load need no commit of their own: they are
+            // visible if the catalog names their index.
             Ok(properties) if properties.loaded => Some(LOADED_SEQNO),
             Ok(properties) if properties.external_seqno => {
                 // Do not show rows that may never have been committed.

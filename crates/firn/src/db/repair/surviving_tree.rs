@@ -23,7 +23,8 @@ pub(super) struct SurvivingTree {
     pub(super) counters: BTreeMap<u64, CounterValue>,
     /// The last global transaction id of each replication domain in the manifest.
     pub(super) gtids: BTreeMap<u32, Gtid>,
-    /// Blob files whose blobs lie in a file of another id.
+    /// The blob files whose blobs were moved: maps the file id that blob references contain to the
+    /// id of the file that holds the blobs now.
     pub(super) blobs_moved: BTreeMap<u64, u64>,
     /// The index statistics of files, as far as the manifest has them.
     pub(super) held: BTreeMap<u64, Vec<IndexStats>>,
@@ -136,9 +137,9 @@ fn blobs_moved(
     Ok(moved)
 }
 
-/// Reports a manifest that lost its end at the border of an edit, and so looks whole. Such a
-/// manifest needs files or log segments that were removed since, and does not name the files that
-/// replaced them. (Damage within a segment is no sign of that.)
+/// Reports a manifest whose end was lost at the border between two edits, so that it looks intact.
+/// Such a manifest names files, or needs log segments, that were removed since, and does not name
+/// the files that replaced them. (Damage within a log segment does not indicate a lost end.)
 fn doubt(damaged_db: &ReadOnlyDb, tree: &ReadOnlyTree) -> Result<Option<Error>> {
     let known = &tree.state.files;
     let there = damaged_db.source().store().list()?;
@@ -151,8 +152,8 @@ fn doubt(damaged_db: &ReadOnlyDb, tree: &ReadOnlyTree) -> Result<Option<Error>> 
     let Some(missing) = missing else {
         return Ok(None);
     };
-    // Leftovers of an earlier open have smaller ids than the manifest, since each open begins a new
-    // manifest.
+    // Count only files with ids above the manifest's. Each open begins a new manifest, so files
+    // with smaller ids are leftovers of an earlier open.
     let mut newer = there;
     newer.retain(|id| !known.contains_key(id) && *id > tree.manifest_id);
     // Exclude the files of large transactions: until they are installed, only the log names them.

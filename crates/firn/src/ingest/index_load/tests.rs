@@ -343,7 +343,8 @@ fn duplicates_are_found_wherever_they_hide() {
         let mut load = IndexLoad::new(&ingest, &SORTERS, limits(memory, rng.random())).unwrap();
         let again = rows[rng.random_range(0..rows.len() - 1)];
         let at = rng.random_range(1..rows.len());
-        // Either the whole row again, or another row with the same unique value.
+        // `whole`: add a row again. Otherwise add another row with the same value in the unique
+        // index.
         let whole: bool = rng.random();
         let outcome = rows.iter().enumerate().try_for_each(|(i, n)| {
             add_row(&mut load, *n)?;

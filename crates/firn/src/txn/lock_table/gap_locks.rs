@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering, fence};
 /// [`LockOwner`] has one bit for each.
 const SLOTS: usize = 64;
 
-/// Most owners that a report lists for an insert that waits.
+/// A report lists at most this many owners that block one insert.
 const OWNERS_LISTED: usize = 64;
 
 /// Gap locks of all transactions, by index.
@@ -151,7 +151,7 @@ impl IndexGaps {
         }
     }
 
-    /// Adds `owner` to all keys of the range. Returns whether it had none of them before.
+    /// Adds `owner` to the owners of all keys in the range.
     fn lock(&mut self, owner: &Arc<LockOwner>, lower: &[u8], upper: &[u8]) -> GapGrant {
         if let Some(grant) = self.extend(owner, lower, upper) {
             return grant;
@@ -189,9 +189,9 @@ impl IndexGaps {
         }
     }
 
-    /// Whether `owner` has locked all keys of the range. A statement that is repeated in a
-    /// transaction meets its own segments, which other owners' ranges may have divided: it must
-    /// not divide them again, nor add to the owner's ranges.
+    /// Whether `owner` has locked all keys of the range. If a transaction repeats a statement, it
+    /// finds its own segments, perhaps divided at the bounds of other owners' ranges: the
+    /// repetition must not divide them further, nor add the range to the owner's ranges again.
     fn has_all(&self, owner: &Arc<LockOwner>, lower: &[u8], upper: &[u8]) -> bool {
         let until = (Bound::Unbounded, Bound::Included(lower));
         let first = self.segments.range::<[u8], _>(until).next_back();
@@ -297,7 +297,7 @@ impl IndexGaps {
 pub enum GapGrant {
     /// The owner had locked the whole range before.
     Before,
-    /// The owner had locked some keys of the range before, or all of them in several pieces.
+    /// The owner had locked some keys of the range before, but not all.
     Partly,
     /// The owner had locked no key of the range before.
     Newly,
@@ -345,8 +345,9 @@ impl GapLockTable {
                     slot.owners.fetch_add(1, Ordering::SeqCst);
                 }
                 match own.ranges.last_mut() {
-                    // Join adjoining ranges of one index only: a range up to the end of an index
-                    // meets the begin of the next index in one key.
+                    // Join adjoining ranges of one index only. The end of an index equals the start
+                    // of the next index, but a release looks up a range in the index of its lower
+                    // bound alone.
                     Some((first, last)) if *last == lower && index_of(first) == index => {
                         last.clear();
                         last.extend_from_slice(upper);
@@ -407,12 +408,13 @@ impl GapLockTable {
     }
 
     /// Whether an insert of `key` by `owner` has to wait. Call it before the key is written, so
-    /// that a waiting insert leaves nothing in the way of others, and again afterwards.
+    /// that an insert that waits has left no key that blocks others; and again after the write,
+    /// because a scan may have locked the gap in between.
     #[inline]
     pub(super) fn is_locked_against(&self, owner: &Arc<LockOwner>, key: &[u8]) -> bool {
         let index = index_of(key);
         let slot = self.slot(index);
-        // After the write of the key.
+        // Order this check behind the write of the key.
         fence(Ordering::SeqCst);
         if slot.owners.load(Ordering::Acquire) == 0 {
             return false;
@@ -422,15 +424,15 @@ impl GapLockTable {
         gaps.is_some_and(|gaps| gaps.is_locked_against(owner, key, &self.observer))
     }
 
-    /// Whether any owner may have locked a range of `index`. As for [`Self::is_locked_against`], a
-    /// scan that has not locked its range yet finds the keys that were listed before this call.
+    /// Whether any owner may have locked a range of `index`. If not, a scan that locks a range
+    /// later finds all new keys that the caller listed before this call.
     pub(super) fn may_lock(&self, index: IndexId) -> bool {
         fence(Ordering::SeqCst);
         self.slot(index).owners.load(Ordering::Acquire) != 0
     }
 
-    /// Joins the inserts that wait, if another owner has locked a range with `key`. The caller
-    /// holds the graph lock.
+    /// If another owner has locked a range with `key`, adds the insert of `key` by `owner` to the
+    /// inserts that wait, and returns its request. The caller holds the graph lock.
     pub(super) fn enqueue(&self, owner: &Arc<LockOwner>, key: &[u8]) -> Option<Arc<LockRequest>> {
         let index = index_of(key);
         let mut indexes = self.slot(index).indexes.lock();

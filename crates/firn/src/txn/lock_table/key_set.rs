@@ -78,8 +78,8 @@ impl KeySet {
         Some((first, block))
     }
 
-    /// Adds `key` if that is cheap: if it comes after the last key of the last block that begins
-    /// before it. Returns whether it did. `key` is not in the set.
+    /// Adds `key`, which is not in the set, if no step must be rewritten for it: if it is greater
+    /// than all keys of the last block that begins before it. Returns whether it did.
     pub(super) fn append(&mut self, key: &[u8]) -> bool {
         match self.before_mut(key) {
             Some((first, block))

@@ -122,8 +122,8 @@ impl LockOwner {
 
     /// Ends the effect of [`LockOwner::interrupt`].
     pub fn clear_interrupt(&self) {
-        // Each statement clears the flag, which is almost never set. A store would take the cache
-        // line and drain the processor's store buffer.
+        // Load before storing: each statement clears the flag, which is almost never set. A store
+        // would take the cache line from other processors and drain this processor's store buffer.
         if self.is_interrupted() {
             self.interrupted.store(false, Ordering::SeqCst);
         }
@@ -170,8 +170,9 @@ impl LockOwner {
         rows.saturating_add((self.locks_held() + self.gaps_held()) as u64)
     }
 
-    /// The host's context; 0 if there is none. It stays valid on the owner's own thread, and on
-    /// other threads while the caller holds a lock without which the owner cannot stop waiting.
+    /// The host's context; 0 if there is none. On the owner's own thread it stays valid. On another
+    /// thread it stays valid only while the owner waits, and while the caller holds a lock that
+    /// keeps this wait from ending.
     pub(crate) fn host(&self) -> u64 {
         *self.host.lock()
     }

@@ -24,7 +24,7 @@ pub(super) enum LockAttempt {
     Granted,
     /// The request has to wait.
     Blocked {
-        /// Whether the owner holds the row shared.
+        /// Whether the owner holds the row shared, and requests it exclusive.
         upgrade: bool,
     },
 }

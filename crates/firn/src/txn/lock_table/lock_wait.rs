@@ -28,8 +28,8 @@ impl LockTable {
         let shard = self.shard(key);
         let graph = self.graph.lock();
         let waiter = match shard.attempt_or_enqueue(&self.registry, owner, key, mode) {
-            // Report a wait, although this attempt did not sleep: another owner blocked the first
-            // attempt and has released its lock since, perhaps by a commit.
+            // Set `waited`, although this attempt did not sleep: another owner blocked the first
+            // attempt and has released its lock since, perhaps by a commit that changed the row.
             Ok(locked) => {
                 drop(graph);
                 if locked.overtakes {
@@ -199,8 +199,9 @@ impl LockTable {
     }
 
     /// Whether one of the owners that rely on `table` waits for `owner`, directly or by way of
-    /// others. `owner` waits until DDL opens `table`, and the DDL waits for those that rely on it.
-    /// `relying` returns the owners that rely on a table. False if deadlocks are not searched.
+    /// others. `owner` waits until DDL opens `table`, and the DDL waits for those that rely on it,
+    /// so this is a deadlock. `relying` returns the owners that rely on a table. False if the
+    /// search for deadlocks is turned off.
     pub(in crate::txn) fn is_waited_for_by_users(
         &self,
         owner: &Arc<LockOwner>,
@@ -209,7 +210,8 @@ impl LockTable {
     ) -> bool {
         let mut left = relying(table);
         let mut visited = HashSet::new();
-        // No request may leave a queue meanwhile: the search would lose the path behind it.
+        // Hold the graph lock, so that no request leaves a queue meanwhile: the search would lose
+        // the path through it.
         let _graph = self.graph.lock();
         if !self.detects_deadlocks.load(Ordering::Relaxed) {
             return false;
@@ -231,7 +233,7 @@ impl LockTable {
         false
     }
 
-    /// Reports to the host the owners for which a request that begins to wait waits.
+    /// Reports to the host each owner that `waiter`, a request that begins to wait, waits for.
     fn tell_observer(&self, waiter: &Arc<LockRequest>) {
         let Some(observer) = self.observer.get() else {
             return;

@@ -21,30 +21,30 @@ pub trait WaitObserver: Send + Sync {
     /// context is not reported. The other thread's context stays valid during the call, since
     /// [`LockOwner::detach_host`] waits for it.
     ///
-    /// The call may have the blocker interrupted later, so it must not be made when the blocker's
-    /// session has gone on to its next transaction. It is made with the lock of the row or of the
-    /// gap locks held: neither can the blocker release what it holds, nor does the waiter stop to
-    /// wait. So the call must not come back, and must take no lock with which the host calls the
-    /// engine.
+    /// The host may interrupt the blocker after this call, so it must not hear of a blocker whose
+    /// session has gone on to its next transaction. Therefore the caller holds the lock of the row
+    /// or of the gap locks: the blocker cannot release what it holds, and the waiter cannot stop
+    /// waiting. So the host must not call the engine here, and must take no lock that one of its
+    /// threads holds while it calls the engine.
     fn waits_for(&self, waiter: u64, blocker: u64);
 
     /// Whether the host has fixed the order in which the transactions with these contexts commit.
     /// An insert of the one then does not wait for gap locks of the other. The answer does not
     /// change while both transactions run. Called from any thread with the lock table's locks held:
-    /// it must not wait, nor come back.
+    /// it must neither wait nor call the engine.
     fn commits_in_fixed_order(&self, _one: u64, _other: u64) -> bool {
         false
     }
 
-    /// Which of two members of a deadlock the host prefers as the victim: `Less` for the first,
-    /// `Greater` for the second, `Equal` for none. Called from any thread with the lock table's
-    /// locks held, while both wait: it must not wait, nor come back.
+    /// Tells which of two members of a deadlock the host prefers as the victim: `Less` for the
+    /// first, `Greater` for the second, `Equal` for none. Called from any thread with the lock
+    /// table's locks held, while both wait: it must neither wait nor call the engine.
     fn preferred_victim(&self, _one: u64, _other: u64) -> cmp::Ordering {
         cmp::Ordering::Equal
     }
 
     /// The transaction with context `waiter` goes to sleep, for at most `timeout`. Returns the
-    /// timeout that counts. Called on its thread.
+    /// timeout that it shall use instead. Called on its thread.
     fn sleeps(&self, _waiter: u64, timeout: Duration) -> Duration {
         timeout
     }
@@ -52,9 +52,9 @@ pub trait WaitObserver: Send + Sync {
     /// The transaction with context `waiter` woke up. Called on its thread.
     fn wakes(&self, _waiter: u64) {}
 
-    /// The SQL text that the session with context `host` executes, if it can be had without a wait.
-    /// Called from any thread, also while the lock table's locks are held: it must not wait for a
-    /// lock, nor come back.
+    /// The SQL text that the session with context `host` executes; `None` if the host cannot give
+    /// it without a wait. Called from any thread, also while the lock table's locks are held: it
+    /// must neither wait for a lock nor call the engine.
     fn statement(&self, _host: u64) -> Option<String> {
         None
     }
@@ -100,8 +100,9 @@ impl ObserverCell {
     }
 }
 
-/// Reports that `waiter` waits for the owner with context `blocking`, if both have one. The caller
-/// is that owner's thread, and holds the lock of the queue, so `waiter` still waits.
+/// Reports that `waiter` waits for the owner with context `blocking`, if both have a context. The
+/// caller runs on the thread of that owner and holds the lock of the queue, so `waiter` still
+/// waits.
 pub(super) fn tell_of(observer: &dyn WaitObserver, waiter: &LockRequest, blocking: u64) {
     if blocking != 0 {
         let waiting = &waiter.owner;

@@ -129,8 +129,8 @@ pub(super) struct Shard {
     pub(super) rows: Mutex<LockedRows>,
 }
 
-/// Hashes a key in one call. It ignores the length, which a slice hashes before its bytes: only
-/// compound keys need the length, to separate their fields.
+/// Hashes the bytes of a key in one call. It ignores the length, which the standard library hashes
+/// before the bytes of a slice: only keys of several fields need it, to keep their fields apart.
 #[derive(Default)]
 pub(super) struct KeyHasher(u64);
 
@@ -268,7 +268,8 @@ impl Shard {
         outcome
     }
 
-    /// Calls `f` with the requests of other owners that wait for `key`. They wait while it runs.
+    /// Calls `f` with the requests of other owners that wait for `key`. None of them stops waiting
+    /// while `f` runs, because the shard is locked.
     pub(super) fn for_each_request_of_others(
         &self,
         owner: &Arc<LockOwner>,
@@ -291,7 +292,7 @@ impl Shard {
         self.row_of(waiter, |row| row.blockers(waiter).iter().for_each(f));
     }
 
-    /// Those of [`Shard::blockers`] from which a search reaches all others.
+    /// As [`LockQueue::nearest_blockers`]; empty if `waiter` does not wait any more.
     pub(super) fn nearest_blockers(&self, waiter: &Arc<LockRequest>) -> Vec<Arc<LockOwner>> {
         self.row_of(waiter, |row| row.nearest_blockers(waiter))
     }

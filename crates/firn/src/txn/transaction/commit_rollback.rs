@@ -18,8 +18,9 @@
 
 use super::*;
 
-/// Bytes that the batch of a commit gets at once. A larger batch grows by doubling: the bytes
-/// of its entries are only known too high, if keys were written several times.
+/// A commit allocates at most this many bytes at once for its batch; a larger batch grows by
+/// doubling. The expected size is only an upper bound: it counts every version of a key, and the
+/// batch has one.
 const BATCH_ROOM_MAX: usize = 64 << 10;
 
 impl Transaction {
@@ -137,8 +138,9 @@ impl Transaction {
         Ok(())
     }
 
-    /// Passes the own writes to `log`, which appends them to the log. Of spilled writes it appends
-    /// the names of their files; once that record is appended, the log owns the files.
+    /// Passes the transaction's writes to `log`, a function that appends a record of them to the
+    /// log. Of spilled writes the record has the names of their files; once it is appended, the log
+    /// owns the files.
     pub(super) fn hand_over<T>(
         &mut self,
         log: impl FnOnce(&TransactionContext, &Arc<Changes>, &[(u64, CounterValue)]) -> Result<T>,
@@ -156,7 +158,7 @@ impl Transaction {
             return Ok((logged, changes));
         }
         let sealed = writes.seal()?;
-        // The sealed set has no file if all spilled writes were rolled back.
+        // If all spilled writes were rolled back, the sealed set has no file: log an empty batch.
         let changes = match sealed.files() {
             [] => Changes::Batch(Batch::new()),
             files => Changes::Run(files.to_vec()),
@@ -279,7 +281,8 @@ impl Transaction {
         } = std::mem::replace(&mut self.phase, Phase::Idle)
         {
             let inserting = self.leave_inserts();
-            // The list of the tables goes with the entry.
+            // The entry lists the tables that the transaction relies on: give them up before it is
+            // replaced.
             self.rely_on_nothing();
             self.cx.transactions.remove(&self.entry);
             self.entry = self.cx.transactions.add(&fresh_owner);

@@ -86,8 +86,8 @@ impl Transaction {
         if !self.cx.locks.is_gap_locked(&self.owner, user_key) {
             return Ok(true);
         }
-        // Roll back this entry only. The row's entries in other indexes stay, and so does its
-        // count.
+        // Roll back this entry, and not its row: the row's entries in other indexes stay, and so do
+        // the row counts of the statement.
         self.roll_back_writes(mark);
         Ok(false)
     }

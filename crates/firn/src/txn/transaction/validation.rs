@@ -12,9 +12,9 @@
 //! The locks are held until the commit is visible, so the next validation of one of the keys either
 //! fails at the lock or finds the new version. `commit_prepared` has nothing left to check.
 //!
-//! - **Progress.** Of all validations that meet at keys, the one that holds the greatest of these
-//!   keys does not fail at a lock: a transaction that holds the key where it would fail holds a
-//!   greater one. So transactions never make all of each other fail.
+//! - **Progress.** Validations never make all of each other fail at locks. Each locks its keys in
+//!   order, so the key at which it fails is greater than all keys that it holds, and another one
+//!   holds that key. So the validation that holds the greatest key has not failed at a lock.
 //! - **No deadlock.** A validation never waits.
 //! - **Old versions.** A compaction gives a version that all live snapshots see the seqno 0, and
 //!   drops a deletion that all see. So the transaction keeps a snapshot from its first noted read
@@ -23,8 +23,8 @@
 //! Rejected: waiting for the transaction that has locked a key. If it commits, which is nearly
 //! certain by then, the validation fails anyway; and the server forbids waits for locks in prepare
 //! and commit, where other transactions already wait for this one. Rejected as well: comparing with
-//! the write sets of recently committed transactions. They would have to be kept for the oldest
-//! transaction, and transactions that lock would have to keep theirs, too.
+//! the write sets of recently committed transactions. They would have to be kept as long as an
+//! older transaction runs, even those of transactions that lock their rows.
 
 use super::*;
 use crate::base::InternalIterator;
@@ -254,8 +254,8 @@ impl Transaction {
     }
 
     /// Checks that no other transaction has locked a gap in which a written key of the index lies.
-    /// It checks keys of existing rows as well as new ones: the transaction has locked the existing
-    /// rows, so another transaction cannot have locked a range that contains them.
+    /// It also checks the written keys of existing rows. That never fails wrongly: the transaction
+    /// has locked these rows, so another transaction cannot have locked a range that contains them.
     fn check_gaps(&self, index: IndexId) -> Result<()> {
         let lower = index_prefix(index);
         let upper = prefix_successor(&lower);
@@ -297,7 +297,8 @@ impl Transaction {
     }
 
     /// Whether at most one row has the declared columns `declared` at `latest`, the own writes
-    /// included.
+    /// included. If nobody has committed such a row after `since`, the check of the statement that
+    /// wrote the own row still holds.
     fn is_unique(&self, latest: &ReadPoint, declared: &[u8], since: Seqno) -> Result<bool> {
         let upper = prefix_successor(declared);
         let view = &latest.super_version;
@@ -325,7 +326,7 @@ fn is_newer(latest: &ReadPoint, key: &[u8], since: Seqno) -> Result<bool> {
     if !read::changed_since(view, key, since, latest.seqno) {
         return Ok(false);
     }
-    // `changed_since` does not search files, so read the newest version from them.
+    // For a key in files, `changed_since` answers `true` without a search: read its newest version.
     let newest = read::get(view, key, latest.seqno, |key, _| key.seqno)?;
     Ok(newest.is_some_and(|newest| newest > since))
 }

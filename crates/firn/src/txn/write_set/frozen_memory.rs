@@ -13,7 +13,8 @@ use std::sync::mpsc::Receiver;
 /// while the statement continues, because a spill takes most of its time for compression.
 ///
 /// Until [`Self::finish`], reads use the memory, even if the files are complete. A drop waits for
-/// the thread, because it must not write to the directory of a database that is closed meanwhile.
+/// the background thread, which must not write to the directory of a database that is closed
+/// meanwhile.
 pub(super) struct FrozenMemory {
     memory: Arc<InMemoryWrites>,
     writing: Option<Writing>,

@@ -12,9 +12,9 @@ use std::sync::Arc;
 /// map's nodes half full.
 const VERSION_OVERHEAD: u64 = 212;
 
-/// Number of writes for which [`InMemoryWrites::clear`] keeps the room in the log.
+/// [`InMemoryWrites::clear`] keeps room for at most this many writes in the log.
 const LOG_KEPT: usize = 32;
-/// Bytes that [`InMemoryWrites::clear`] keeps for values in two parts.
+/// [`InMemoryWrites::clear`] keeps at most this many bytes of the scratch buffer.
 const SCRATCH_KEPT: usize = 1024;
 
 /// Most bytes of an entry in a batch besides its key and value: the kind, and three lengths of at

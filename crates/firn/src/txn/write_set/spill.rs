@@ -9,8 +9,8 @@ use crate::sst::Density;
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// A spill's part of an index is written densely only if it has at least this many bytes before
-/// compression.
+/// The entries of one index in a spill are written densely only if they have at least this many
+/// bytes before compression.
 const DENSE_MIN: u64 = 1 << 20;
 
 /// An index with at least 1/16 of a spill's bytes gets files of its own. If it shared a file with a

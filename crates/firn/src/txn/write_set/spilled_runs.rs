@@ -51,7 +51,7 @@ impl SpilledRun {
         Self::of_handles(files, handles, tier)
     }
 
-    /// The run of `files`, read through `handles`, which ascend.
+    /// The run of `files`, read through `handles`, which are in the order of their keys.
     pub(super) fn of_handles(files: NewFiles, handles: Vec<Arc<FileHandle>>, tier: u32) -> Self {
         let ends = || files.files().iter().map(positions);
         Self {

@@ -385,7 +385,7 @@ fn what_others_replace_goes_at_once_past_what_was_dropped() {
     assert_eq!(on_disk(&set), [live]);
 }
 
-/// A checkpoint begins when a deletion has seen no hold, and before it takes its file.
+/// A checkpoint begins after a deletion has looked for holds, and before the deletion takes a file.
 #[test]
 fn a_file_that_becomes_obsolete_during_a_hold_stays() {
     let dir = tempfile::tempdir().unwrap();

@@ -29,9 +29,9 @@ pub enum LogStart {
     /// The log begins in this segment; 0 stands for the first segment that ever existed.
     At(SegmentId),
     /// The first needed segment is not known, so segments may be found that recovery no longer
-    /// needs. Only the records after the last hole are salvaged. They hold every change from the
-    /// first of them on, so their newest version of a key is newer than the one in the SSTs. A
-    /// version before a hole may be older than the one in the SSTs.
+    /// needs. Only the records after the last hole are salvaged. Among them no change is missing,
+    /// so their newest version of a key is at least as new as the one in the SSTs. A version before
+    /// a hole may be older than the one in the SSTs, and would hide it.
     Unknown {
         /// Segments below this one are not needed.
         at_least: SegmentId,
@@ -154,8 +154,9 @@ pub fn missing_between(
     Ok(header.map_or(Some(expected), |header| lost_between(expected, &header, 0)))
 }
 
-/// The segments that were part of the log and now have no file or no intact header, by the rules of
-/// [`lost_between`]. `known`: the log begins with segment `first`.
+/// For each gap in the ids of `headers`, a segment that was part of the log and now has no file or
+/// no intact header, if there is one by the rules of [`lost_between`]. `known`: the log begins with
+/// segment `first`.
 fn gone(headers: &[SegmentHeader], first: SegmentId, known: bool) -> Vec<SegmentId> {
     let mut gone = Vec::new();
     let mut expected = (known && first > 0).then_some(first);

@@ -221,10 +221,10 @@ pub(super) fn open<'e>(
             Some(run) if run.incarnation == header.incarnation => run.segments.push(segment),
             last => {
                 if let Some(last) = last {
-                    // A recovery that began behind the last group found no group, so it recorded
-                    // the same end as the incarnation before it. In an archive such an end says
-                    // nothing about the groups of the `last` incarnation. All those groups were
-                    // durable, so replay may read them all.
+                    // A recovery that began behind the last group found no group, so its `base`
+                    // equals that of the `last` incarnation and does not say where the groups of
+                    // that incarnation end. In an archive all these groups were durable, so replay
+                    // may read them all.
                     let known = copied == Copied::Whole || header.base != last.base;
                     last.next_base = known.then_some(header.base);
                 }

@@ -283,9 +283,10 @@ fn commits_go_on_in_released_segments_while_no_file_can_be_opened() {
         no_file_opens(&env, errno);
         let before = seqno;
         seqno = commit_until_refused(&wal, seqno);
-        // Two released segments are kept, of seven blocks each.
+        // Two released segments with seven blocks each are kept open, and each commit takes a
+        // block.
         assert!(seqno >= before + 14, "{} commits", seqno - before);
-        // Nothing has stopped, and the next commit finds its segment.
+        // The failures have stopped nothing: the next commit prepares its segment.
         env.clear();
         for _ in 0..20 {
             seqno += 1;
@@ -300,7 +301,8 @@ fn commits_go_on_in_released_segments_while_no_file_can_be_opened() {
 
 #[test]
 fn a_directory_that_cannot_be_opened_refuses_one_append() {
-    // Let the call fail once or for a while, for each of the calls that open a file.
+    // The `nth` call that opens a file fails; for an even `nth`, so do all later ones until step
+    // 40.
     for nth in 1..8 {
         let (mem, env, wal) = setup();
         env.inject(Fault {

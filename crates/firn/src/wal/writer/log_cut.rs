@@ -55,8 +55,9 @@ impl Wal {
 
     /// Ends the current segment behind all records that were appended so far; later records go to
     /// the next segment. This function does no I/O: the caller must pass the result to
-    /// [`Self::finish_cut`]. Returns `None` if no prepared next segment is there, because the log
-    /// has used it since [`Self::prepare_cut`]. The caller then prepares one again.
+    /// [`Self::finish_cut`]. Returns `None` if no next segment with enough room is prepared any
+    /// more, because the log has used it since [`Self::prepare_cut`]. The caller then prepares one
+    /// again.
     ///
     /// # Errors
     /// `Poisoned` if the log has failed, `ShutDown` after [`Self::close`].
@@ -103,8 +104,8 @@ impl Wal {
             self.shared.write(group);
         }
         self.shared.wait_for(cut.lsn, true)?;
-        // An empty group has no records, so the durable position is reached even if its write
-        // failed. Ask the health whether the write succeeded.
+        // An empty group has no records, so the wait ends even if the write of the group failed:
+        // ask the health whether it did.
         self.shared.segments.health.check()?;
         Ok(cut.segment)
     }

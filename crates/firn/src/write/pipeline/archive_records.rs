@@ -30,8 +30,8 @@ impl OwnedBinlogPosition {
 }
 
 impl Pipeline {
-    /// Makes the log an archived one: its records name only files that `files` keeps, and the log
-    /// records the time.
+    /// Makes the log an archived one: it records the time, and its records name only files that
+    /// `files` keeps for the archive ([`FileStore::keep`]).
     pub fn with_archive(self, files: FileStore) -> Self {
         Self {
             archived: files.is_archived().then_some(files),
@@ -55,7 +55,7 @@ impl Pipeline {
     ) -> Option<(u64, Option<OwnedBinlogPosition>)> {
         let files = self.archived.as_ref()?;
         let now = files.env().wall_micros();
-        // Commits tell their own places.
+        // Other commits have their own position in the binary log in their records.
         let told = match what {
             CommitRecord::SchemaChange(_) | CommitRecord::Retirement(_) => state.told.clone(),
             _ => None,

@@ -1,10 +1,10 @@
 //! Commits of batches and of runs of files.
 //!
 //! Under the pipeline's mutex a commit draws its seqno, appends its record to the log's buffer and
-//! joins the queue, so the order of seqnos, of records and of publication is one. Insertion into
-//! the memtable happens outside the mutex, side by side with other commits. Then the commit marks
-//! itself written, and the head of the queue publishes all written commits behind it: the visible
-//! seqno never passes a commit that is not in its memtable.
+//! joins the queue, so seqnos, records and publications have one order. Outside the mutex it
+//! inserts its entries into the memtable, side by side with other commits. Then it marks itself as
+//! applied. If it is the oldest commit of the queue, it publishes itself and all applied commits
+//! directly behind it: the visible seqno never passes a commit that is not in its memtable.
 //!
 //! If a commit panics between these steps, or its batch does not decode, the engine is poisoned and
 //! the waits of later commits end (`panic_guard`): otherwise they would wait for ever for a commit
@@ -41,7 +41,7 @@ pub enum CommitRecord<'a> {
     Prepared {
         /// The id it was prepared with.
         xid: &'a [u8],
-        /// The result of [`Pipeline::prepare`].
+        /// The result of [`Pipeline::prepare_changes`].
         prepared: PreparedLogPin,
         /// Name and position in the binary log.
         binlog: Option<BinlogPosition<'a>>,
@@ -57,8 +57,8 @@ impl CommitRecord<'_> {
         }
     }
 
-    /// The room of the log that the record may use on a full disk. `only_deletes` examines all
-    /// changes, so it is called only where the answer matters.
+    /// Tells how much of the log's disk reserve the record may take on a full disk. `only_deletes`
+    /// examines all changes, so it is called only where the answer matters.
     fn access(&self, only_deletes: impl FnOnce() -> bool) -> FullDiskAccess {
         match self {
             Self::Prepared { .. } | Self::Retirement(_) => FullDiskAccess::Exits,
@@ -73,7 +73,7 @@ impl CommitRecord<'_> {
 pub struct Committed {
     /// Its seqno.
     pub seqno: Seqno,
-    /// Its end in the log.
+    /// The position in the log behind its record.
     pub lsn: Lsn,
 }
 
@@ -241,7 +241,8 @@ impl Pipeline {
         let stays = before.entries() > 0 || !state.queue.is_empty();
         let mut last_lsn = appended.lsn;
         if !stays {
-            // The run inherits the memtable's bound on log retention.
+            // The empty memtable is dropped, so the run takes over the log segments that it keeps:
+            // those with the outcomes of prepared transactions, for example.
             min_segment = min_segment.min(before.min_segment());
             last_lsn = last_lsn.max(before.last_lsn());
         }

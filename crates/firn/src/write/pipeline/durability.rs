@@ -31,8 +31,8 @@ impl Pipeline {
             CommitDurability::Lazy => Ok(()),
         };
         waited.inspect_err(|_| self.contain_failure())?;
-        // A thread that hides commits first asks the log which ones are durable, and leaves these
-        // visible. So this commit is lost only if an earlier failure has hidden it.
+        // The log has this commit as durable as promised, but another failure may have hidden it
+        // before it was durable. Commits that are durable when a failure is contained stay visible.
         if self.is_poisoned()
             && self
                 .state

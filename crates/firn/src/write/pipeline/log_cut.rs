@@ -5,8 +5,8 @@ use super::{OwnedBinlogPosition, Pipeline};
 use crate::base::{Result, Seqno};
 use crate::wal::{SegmentId, WalCut};
 
-/// A log cut that has begun: the log goes on in a new segment, and the groups before the cut may
-/// not be durable yet.
+/// A log cut that has begun: later records go to a new segment, but groups before the cut may not
+/// be durable yet.
 pub struct BegunCut {
     cut: WalCut,
     seqno: Seqno,

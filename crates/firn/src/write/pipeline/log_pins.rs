@@ -27,8 +27,8 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Bytes of records that are logged again in one step, under one lock of the pipeline's mutex; and
-/// the number of transactions. One transaction may be larger.
+/// One step logs records again under one lock of the pipeline's mutex: until they have this many
+/// bytes, or belong to [`STEP_TRANSACTIONS`] transactions. The last record may exceed the limit.
 const STEP_BYTES: u64 = 1 << 20;
 const STEP_TRANSACTIONS: usize = 256;
 
@@ -115,12 +115,13 @@ impl Pipeline {
         state.pins.floor().map(|floor| (floor, state.pins.bytes()))
     }
 
-    /// Writes the prepare records of transactions again that lie in segments below `before`. They
-    /// are durable on return, and pin no segment below `before` any more. Returns their number.
+    /// Appends the prepare records that lie in segments below `before` to the log again, and moves
+    /// their pins to the segments of the copies, which are durable on return. Then no pin is below
+    /// `before`, unless the log itself has not reached that segment. Returns the number of records.
     ///
     /// # Errors
-    /// Those of the log: `NoSpace`, `NoDescriptor`, `Poisoned`, `ShutDown`. Then some transactions
-    /// pin the segments that they pinned.
+    /// Those of the log: `NoSpace`, `NoDescriptor`, `Poisoned`, `ShutDown`. Some pins may stay
+    /// below `before` then.
     pub fn relog_prepared(&self, before: SegmentId) -> Result<u64> {
         let mut relogged = 0;
         loop {
@@ -135,14 +136,16 @@ impl Pipeline {
             }
             relogged += ids.len() as u64;
             if to < before {
-                // No segment was begun since the caller chose `before`.
+                // The log has not reached segment `before`, so further copies would not free a
+                // segment.
                 return Ok(relogged);
             }
         }
     }
 
-    /// Appends the records of some transactions: their pins, the segment that has the records, and
-    /// their end in the log.
+    /// Appends the prepare records of the next transactions, as many as one step takes. Returns
+    /// their pins, the first segment that may have the copies, and the end of the copies in the
+    /// log; `None` if no pin is below `before`.
     fn relog_step(&self, before: SegmentId) -> Result<Option<(Vec<u64>, SegmentId, Lsn)>> {
         self.keep_pinned_files(before)?;
         let mut state = self.state.lock();
@@ -166,12 +169,13 @@ impl Pipeline {
                     }
                 }
             };
-            // One group holds both records, so the run stands before the transaction in whatever
-            // segment.
+            // One group holds both records, so the segment that has the prepare record also names
+            // its server run, in front of it.
             let run = run_name(pinned.run.as_deref());
             let records = [Record::ServerRun { run }, record];
             let appended = self.wal.append(&records, OutcomeRoom::Leave)?;
-            // A later prepare record of this server run needs the name of its run again.
+            // This record may name another server run, so the next prepare record of the current
+            // one needs its name in front of it again.
             state.run.forget_name();
             let first = step.map_or(appended.segment, |(first, _)| first);
             step = Some((first, appended.lsn));
@@ -180,8 +184,8 @@ impl Pipeline {
         Ok(step.map(|(segment, lsn)| (ids, segment, lsn)))
     }
 
-    /// Links the files of the next transactions for the log archive: an archive from which older
-    /// segments were removed may lack them.
+    /// Links the files that the next step names in its records, so that the log archive gets them:
+    /// an archive from which older segments were removed may lack these files.
     fn keep_pinned_files(&self, before: SegmentId) -> Result<()> {
         let Some(store) = &self.archived else {
             return Ok(());
@@ -196,7 +200,7 @@ impl Pipeline {
         };
         for id in files {
             match store.keep(FileKind::Sst, &[id]) {
-                // The transaction has ended meanwhile.
+                // The transaction has ended meanwhile, and its files were removed.
                 Err(gone) if *gone.kind() == ErrorKind::NotFound => {}
                 kept => kept?,
             }

@@ -46,12 +46,12 @@ impl<'a> CommitGuard<'a> {
         }
     }
 
-    /// The commit gets this seqno.
+    /// Notes that the commit gets this seqno.
     pub(super) fn takes(&mut self, seqno: Seqno) {
         self.seqno = Some(seqno);
     }
 
-    /// Its record ends at `lsn`.
+    /// Notes that the record of the commit ends at `lsn`.
     pub(super) fn appended(&mut self, lsn: Lsn) {
         self.lsn = Some(lsn);
     }
@@ -63,14 +63,14 @@ impl<'a> CommitGuard<'a> {
         self.memtable = Some(Arc::clone(memtable));
     }
 
-    /// It has inserted all of its entries.
+    /// Notes that the commit has inserted all of its entries into the memtable.
     pub(super) fn wrote(&mut self) {
         if let Some(memtable) = self.memtable.take() {
             memtable.writers_end();
         }
     }
 
-    /// It is published, or hidden for good.
+    /// Ends the watch: the commit is published, or hidden for good.
     pub(super) fn ends(mut self) {
         self.seqno = None;
     }
@@ -85,8 +85,8 @@ impl<'a> CommitGuard<'a> {
     fn hide(&self) {
         let Some(seqno) = self.seqno else { return };
         let pipeline = self.pipeline;
-        // If its position is unknown, its record, if there is one, is the last: appends have
-        // stopped.
+        // The position is unknown if the append did not return. If it has left a record, this is
+        // the last one, since appends have stopped: no other commit's record ends behind it.
         let lsn = self.lsn.unwrap_or_else(|| pipeline.wal.appended_lsn() + 1);
         pipeline.hide_from(&mut pipeline.state.lock(), seqno, lsn);
         pipeline.contain_failure();
@@ -95,7 +95,7 @@ impl<'a> CommitGuard<'a> {
 
 impl Drop for CommitGuard<'_> {
     fn drop(&mut self) {
-        // If the append itself has failed, there is no log record to hide.
+        // If the append failed without a panic, there is no log record to hide.
         if std::thread::panicking() && self.seqno.is_some() {
             poison(&self.pipeline.health);
             self.hide();

@@ -12,7 +12,7 @@ use crate::write::Changes;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Pins the log segment of a prepared transaction's record: the id of its pin.
+/// Id of a log pin, which keeps the log from the segment of a transaction's prepare record on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PreparedLogPin(pub(super) u64);
 
@@ -136,9 +136,9 @@ impl Pipeline {
         let appended = self
             .wal
             .append(&[Record::Rollback { xid }], OutcomeRoom::Use)?;
-        // As at a commit, the prepare record stays until the rollback is durable: otherwise its
-        // segment could be released, and a power cut that takes the rollback would forget the
-        // transaction.
+        // As at a commit, the segment of the prepare record stays until the rollback is durable. If
+        // the segment were released before, a power cut that loses the rollback record would leave
+        // no trace of the transaction, although its rollback was not acknowledged.
         if let Some(pinned) = state.pins.remove(prepared) {
             state.active.lower_min_segment(pinned);
         }

@@ -35,7 +35,8 @@ from firn_lab.workloads.sysbench.program import LUA, command, failure
 
 CLOSED, OPEN, END = 0.0, 1.0, 2.0
 HEAD, SLOT, FIRST_BUCKET = 8, 1088, 8
-# Time limit for a transaction to end after its round, and for the threads to connect.
+# Time limit for the threads to connect, and for the transactions that run at the end of a round to
+# finish.
 GRACE_SECONDS = 120.0
 POLL_SECONDS = 0.0005
 
@@ -86,7 +87,8 @@ class Gated:
                 env={**os.environ, **environment, **gates},
             )
             try:
-                # The file may be deleted once every thread waits, because all have mapped it.
+                # Wait until every thread waits at the gate. All threads have then mapped the gate's
+                # file, so the file may be deleted.
                 self._await_waiting()
                 self._stop()
             except BaseException:

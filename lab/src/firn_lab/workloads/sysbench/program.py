@@ -65,7 +65,8 @@ def run_sysbench(
     output: list[str] = []
     told: list[Second] = []
     before = processes.reaped_seconds()
-    # sysbench's own deadline cannot wake threads that wait for a hanging server.
+    # A watchdog kills sysbench after twice the grace period: the deadline that sysbench sets itself
+    # cannot wake threads that wait for a hanging server.
     watchdog = threading.Timer(
         lead + seconds + 2 * GRACE_SECONDS,
         lambda: processes.signal_all(processes.tree(process.pid), signal.SIGKILL),

@@ -101,8 +101,8 @@ fn at(name: &str, pos: u64) -> RecoveryTarget {
     })
 }
 
-/// A log that has twice a commit with a position, and then a change of the catalog that the binary
-/// log has after it.
+/// Twice a commit with a position is followed by a change of the catalog that comes after that
+/// commit in the binary log.
 fn with_binlog() -> Arc<dyn Env> {
     log(&[
         clock(1000, None),
@@ -207,8 +207,8 @@ fn a_change_of_the_catalog_just_before_the_last_commit_is_told() {
     for (pos, seqno, doubtful) in [
         (100, 3, &dropped[..]),
         (200, 4, &dropped),
-        // Before this position, the binary log has something that is no commit, most likely the
-        // change of the catalog.
+        // An event that is no commit of this log ends at 150: most likely the change of the
+        // catalog. So the change is wanted, and not doubtful.
         (150, 3, &[]),
     ] {
         let reached = find(&env, &at("bin.000009", pos)).unwrap();
@@ -225,7 +225,7 @@ fn a_time_ends_before_the_first_later_look_at_the_clock() {
         let reached = find(&env, &RecoveryTarget::Time(ms)).unwrap();
         assert_eq!(reached.seqno, seqno, "at {ms}");
     }
-    // No coverage note says that the log was quiet after its end.
+    // Without a coverage note, commits up to this time may have followed the last archived record.
     assert!(find(&env, &RecoveryTarget::Time(2010)).is_err());
     assert_eq!(find(&env, &RecoveryTarget::End).unwrap().seqno, 4);
 }

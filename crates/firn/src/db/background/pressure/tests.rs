@@ -40,7 +40,8 @@ fn runs_in_the_queue_are_no_memtables() {
     assert_eq!((now().memtables, now().l0), (0.0, 0.0));
     commit(1);
     assert_eq!((now().memtables, now().l0), (0.0, run));
-    // The run lies above the memtable that was active before, which freezes.
+    // Commits an ingested run. It lies above the memtable that was active before, so that memtable
+    // is frozen.
     commit(u64::MAX);
     commit(1);
     assert_eq!(db.cx.super_versions.pin().frozen.len(), 3);

@@ -13,7 +13,7 @@ fn key(n: u32) -> Vec<u8> {
     key
 }
 
-/// Ranges of each owner as a list, in which a lock is looked up one by one.
+/// The locked ranges of all owners as a plain list: owner, lower bound, upper bound.
 #[derive(Default)]
 struct Model(Vec<(u64, u32, u32)>);
 
@@ -192,8 +192,8 @@ fn a_wait_for_a_gap_ends_with_its_time_and_with_a_kill() {
     assert!(table.waits().is_empty());
 }
 
-/// A range up to the end of an index and one from the begin of the next index meet in one key. Both
-/// are released.
+/// The end of one index equals the start of the next index, so ranges of both adjoin there. A
+/// release finds both ranges.
 #[test]
 fn the_end_of_an_index_is_not_joined_to_the_next_one() {
     let prefix = |index: u32| index.to_be_bytes().to_vec();

@@ -297,8 +297,8 @@ impl Block {
         }
     }
 
-    /// Finds the step to which `key` belongs, which is greater than the first and at most the last
-    /// key.
+    /// Finds the step to which `key` belongs. `key` is greater than the first key and at most the
+    /// last one.
     fn find<'a>(&'a self, first: &[u8], key: &[u8]) -> StepMatch<'a> {
         let mut input = &self.steps[..];
         let mut before = first.to_vec();
@@ -551,8 +551,9 @@ impl Block {
         self.steps.shrink_to_fit();
         self.len = len;
         self.tail = [None; 2];
-        // The first key of the second block leaves the steps: count `before` as its first key for a
-        // moment, and remove that.
+        // The second block must not store its first key in its steps. So pretend for a moment that
+        // `before`, the last key of the first block, is the first key of the second one, and remove
+        // it: the next key becomes the first, and its step goes.
         let before = self.last.clone();
         second.len += 1;
         let first = second.remove_first(&before).expect("a step is left");

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// Contexts below 100 commit in the order of their numbers; others are free. Remembers reports.
+/// Transactions with contexts below 100 commit in the order of these numbers; others are free. The
+/// observer remembers each reported pair of waiter and blocker.
 #[derive(Default)]
 struct Host(Mutex<Vec<(u64, u64)>>);
 

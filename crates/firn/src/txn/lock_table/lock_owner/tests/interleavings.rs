@@ -4,8 +4,8 @@
 //! The model repeats the steps of `LockTable::tell_observer`, `LockOwner::with_host` and
 //! `LockOwner::detach_host` in their order. The waiter finds the blocker under the shard's lock and
 //! unlocks the shard; then it takes the host's context and passes it to the observer. The blocker
-//! detaches and releases its lock; then the host frees the context. `loom` must also find the error
-//! in each broken variant.
+//! detaches and releases its lock; then the host frees the context. In each broken variant, `loom`
+//! must find a use of the freed context.
 
 use loom::sync::atomic::{AtomicBool, Ordering};
 use loom::sync::{Arc, Mutex};

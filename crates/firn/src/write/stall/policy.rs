@@ -1,20 +1,22 @@
 //! Computes how many bytes a second pass the gate. Pure functions.
 //!
-//! The pressure *p* is the largest of several shares. Below one half the gate is open. From there
-//! the rate is g(p) × C, where C is what background work drains, measured while it works: twice as
-//! much at one half, as much at 1, half as much at 2, linear in between. So p settles where g(p) ×
-//! C is what the writers want or the work can do, and the rate moves with p, never step by step
-//! from its own last value.
+//! The pressure *p* of a [`StallReason`] says how far its background work lags behind what is
+//! allowed. Below one half, a reason does not slow writers. From there its rate is g(p) × C, where
+//! C is the rate at which the work is drained, measured while it runs: g is 2 at one half, 1 at 1,
+//! one half at 2, and linear in between. The gate takes the lowest rate of all reasons. So p
+//! settles where g(p) × C is what the writers want or the work can do, and the rate moves with p,
+//! never step by step from its own last value.
 //!
-//! Worked example: compactions take 20 MiB/s out of L0. With L0 a quarter of the way to its stop (p
-//! = ½) writers may bring 40 MiB/s, which is not yet a limit. They bring 30, so L0 grows; at p = ¾
-//! they are held to 30, at p = 1 to 20, and p stays there.
+//! Worked example: compactions take 20 MiB/s out of L0. With L0 a quarter of the way to the depth
+//! at which writers stop (p = ½), writers may bring 40 MiB/s. They bring 30, so this is no limit
+//! yet, and L0 grows; at p = ¾ they are held to 30, at p = 1 to 20, and p stays there.
 
 /// Why writers are slowed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum StallReason {
     /// Memtables wait for their flush.
+    #[default]
     Memtables = 0,
     /// L0 is deep.
     L0 = 1,
@@ -38,17 +40,17 @@ const STOP: f64 = 2.0;
 /// The lowest rate of the gate, bytes a second, however slow background work was measured.
 const RATE_MIN: f64 = 256.0 * 1024.0;
 
-/// Outstanding background work as shares of its limits: below ½ writers are not slowed, at 1 they
-/// are slowed to the drain's rate.
+/// How far background work lags behind what is allowed, by reason: below ½ writers are not slowed,
+/// at 1 they are slowed to the rate at which the work is drained.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Pressure {
-    /// Frozen memtables; at 2 writers stop.
+    /// Pressure from the number of frozen memtables; at 2 writers stop.
     pub memtables: f64,
-    /// Depth of L0; at 2 writers stop.
+    /// Pressure from the depth of L0; at 2 writers stop.
     pub l0: f64,
-    /// Bytes that levels are over their targets.
+    /// Pressure from the bytes by which levels exceed their targets.
     pub debt: f64,
-    /// Bytes above the last level.
+    /// Pressure from the bytes that a full compaction would free.
     pub space: f64,
 }
 
@@ -62,7 +64,7 @@ impl Pressure {
         ]
     }
 
-    /// The largest share.
+    /// The largest pressure, and its reason.
     pub fn largest(&self) -> (f64, StallReason) {
         let shares = self.shares();
         let larger = |a: (f64, StallReason), b: (f64, StallReason)| if b.0 > a.0 { b } else { a };
@@ -74,19 +76,21 @@ impl Pressure {
         self.stops_for_memtables() || self.l0 >= STOP
     }
 
-    /// Whether they must wait for a flush.
+    /// Whether writers must wait for a flush, because too many memtables are frozen.
     pub fn stops_for_memtables(&self) -> bool {
         self.memtables >= STOP
     }
 }
 
-/// Rates are averages over about this much working time, microseconds.
+/// The measured rates of flushes and of compactions are averages over about this much time in which
+/// that work ran, microseconds.
 const WINDOW_US: f64 = 15_000_000.0;
 
-/// Working time after which a rate counts as measured, microseconds.
+/// A rate counts as measured once the work has run for this long, microseconds.
 const SEEN_US_MIN: f64 = 200_000.0;
 
-/// A sum over time in which older amounts count less and less.
+/// Bytes of background work and the time in which it ran, both as sums in which older work counts
+/// less and less.
 #[derive(Debug, Clone, Copy, Default)]
 struct DecayingSum {
     amount: f64,
@@ -100,7 +104,7 @@ impl DecayingSum {
         self.us = self.us * keep + us;
     }
 
-    /// The amount per second; `None` while too little working time was measured.
+    /// Bytes per second of the time in which the work ran; `None` if that time is too short.
     fn rate(&self) -> Option<f64> {
         (self.us >= SEEN_US_MIN).then(|| self.amount * 1e6 / self.us)
     }
@@ -109,7 +113,7 @@ impl DecayingSum {
 /// Each flush multiplies the weight of earlier flushes by this factor.
 const FLUSH_FADES: f64 = 0.95;
 
-/// Stored bytes for each committed byte, over some flushes.
+/// Bytes that flushes store for each committed byte, averaged over about the last twenty flushes.
 #[derive(Debug, Clone, Copy, Default)]
 struct FlushRatio {
     stored: f64,
@@ -132,21 +136,23 @@ impl FlushRatio {
     }
 }
 
-/// Rate of background work, bytes a second: measured over the time it works, without idle times.
+/// Rates at which flushes and compactions drain their work, measured over the time in which they
+/// run, without idle times.
 #[derive(Debug, Default)]
 pub(super) struct Drain {
-    /// Stored bytes of flushes.
+    /// Bytes that flushes have stored, and the time that the flushes took.
     flushes: DecayingSum,
-    /// Stored bytes taken out of L0, per time in which any compaction runs.
+    /// Stored bytes that compactions take out of L0, and the time in which at least one compaction
+    /// runs.
     compactions: DecayingSum,
     jobs: u32,
-    /// The time up to which the time of running jobs was added.
+    /// Time up to which the running time of jobs is in `compactions`, microseconds.
     since_us: u64,
     /// Committed bytes when the last flush ended.
     committed: u64,
-    /// Bytes that late flushes stored, and bytes committed between their ends. Both are sums,
-    /// because delayed flushes end together: the first seems to have stored little of many
-    /// committed bytes, the next one much of none.
+    /// Bytes that recent flushes stored, and bytes committed between the ends of these flushes. The
+    /// ratio is that of the sums, because delayed flushes end together: the first seems to have
+    /// stored few of many committed bytes, the next ones many of none.
     pressed: FlushRatio,
 }
 
@@ -176,7 +182,8 @@ impl Drain {
         self.since_us = now_us;
     }
 
-    /// Committed bytes a second that the work behind `reason` can take.
+    /// Committed bytes a second that the work behind `reason` can drain; `None` if it is not
+    /// measured.
     fn rate(&self, reason: StallReason) -> Option<f64> {
         let stored = match reason {
             StallReason::Memtables => self.flushes.rate(),
