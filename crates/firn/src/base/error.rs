@@ -39,6 +39,8 @@ pub enum ErrorKind {
     TableDefChanged,
     /// A table's rows or keys are stored under another definition than the given one.
     DefinitionDiffers,
+    /// A callback of the host failed. The host has told its session why.
+    HostFailed,
     /// A row or a definition breaks a rule of foreign keys.
     ForeignKey(Box<ForeignKeyError>),
     /// The named object does not exist.
@@ -210,6 +212,7 @@ impl ErrorKind {
             Self::Interrupted => "interrupted",
             Self::TableDefChanged => "table definition changed",
             Self::DefinitionDiffers => "table definition differs",
+            Self::HostFailed => "a callback failed",
             Self::ForeignKey(_) => "foreign key",
             Self::NotFound => "not found",
             Self::AlreadyExists => "already exists",

@@ -139,7 +139,7 @@ impl CatalogState {
                 earlier.find_map(|other| new.name.as_ref().filter(|name| **name == other.name))
             {
                 return Err(broken(
-                    ForeignKeyViolation::Definition,
+                    ForeignKeyViolation::NameGivenTwice,
                     table,
                     name,
                     String::new(),
@@ -161,7 +161,7 @@ impl CatalogState {
             if let Some(at) = keys.iter().position(|other| other.name == key.name) {
                 let violation = match at < stays || keys[at].inherited {
                     true => ForeignKeyViolation::NameIsTaken,
-                    false => ForeignKeyViolation::Definition,
+                    false => ForeignKeyViolation::NameGivenTwice,
                 };
                 return Err(broken(violation, table, &key.name, String::new()));
             }
@@ -228,7 +228,10 @@ impl CatalogState {
                 true => schema,
                 false => &child.schema,
             };
-            if child.name != parent {
+            // A foreign key without an index of its own, dropped without checks, restricts nothing.
+            // The change of the referenced table leaves it so.
+            let is_usable = leading_index(child_schema, &key.column_names(), None).is_ok();
+            if child.name != parent && is_usable {
                 fits(&child.name, child_schema, &key, Some(schema))?;
             }
         }
@@ -254,6 +257,7 @@ impl CatalogState {
                     .map(|parent| &parent.schema),
             };
             fits(&renamed.name, &renamed.schema, key, parent)?;
+            refuse_not_null(renamed, key)?;
         }
         self.check_referencing(&renamed.name, &renamed.schema, checks)
     }
@@ -420,6 +424,21 @@ fn fits(
     Ok(())
 }
 
+/// Refuses a foreign key that sets a column to NULL which is NOT NULL: a copying ALTER has changed
+/// the column.
+fn refuse_not_null(table: &TableEntry, key: &ForeignKey) -> Result<()> {
+    let is_not_null = |name: &&str| {
+        let column = table.schema.find_column(name);
+        column.is_some_and(|column| table.schema.columns[column].column.null.is_none())
+    };
+    let sets_null = [key.on_delete, key.on_update].contains(&ReferentialAction::SetNull);
+    if sets_null && key.column_names().iter().any(is_not_null) {
+        let violation = ForeignKeyViolation::Definition;
+        return Err(broken(violation, &table.name, &key.name, String::new()));
+    }
+    Ok(())
+}
+
 /// Whether the server's definition image is that of a table with system versioning: its second
 /// section has a field for the period of the rows.
 fn is_versioned(frm: &[u8]) -> bool {
@@ -485,7 +504,6 @@ impl Definition<'_> {
             let missing = ForeignKeyViolation::Definition;
             column.name = self.column(self.schema, &column.name, missing)?;
         }
-        self.check_virtual(&key)?;
         if new.inherited {
             return Ok(key);
         }
@@ -587,29 +605,6 @@ impl Definition<'_> {
             }
         };
         self.fails(violation, &what)
-    }
-
-    /// Refuses a cascade or SET NULL in a table with an index on a virtual column: the engine could
-    /// not maintain that index, since only the server computes the column.
-    fn check_virtual(&self, key: &ForeignKey) -> Result<()> {
-        if !key.on_delete.changes_rows() && !key.on_update.changes_rows() {
-            return Ok(());
-        }
-        let is_virtual = |index: usize| {
-            let mut parts = self.schema.indexes[index].parts.iter();
-            parts.any(|part| !self.schema.columns[part.column as usize].column.stored)
-        };
-        if let Some(index) = (0..self.schema.indexes.len()).find(|index| is_virtual(*index)) {
-            let index = &self.schema.indexes[index].name;
-            return Err(self.fails(
-                ForeignKeyViolation::Definition,
-                &format!(
-                    "with foreign key {{}} constraint failed. FIRN does not cascade into tables with an index on a \
-                     virtual column, such as {index}."
-                ),
-            ));
-        }
-        Ok(())
     }
 
     fn check_actions(&self, key: &ForeignKey, parent: Option<&TableSchema>) -> Result<()> {

@@ -59,11 +59,20 @@ impl TableEntry {
     /// Whether a cascade may update one of the columns called `columns` in this table, because a
     /// foreign key of the table contains the column and has an action that updates it. The deletion
     /// of a referenced row can cause such an update, too (SET NULL).
+    /// The core does not know from which columns a virtual column is computed, so any change may
+    /// change it.
     pub fn cascades_change(&self, columns: &[&str]) -> bool {
         let updates = |key: &&ForeignKey| {
             key.on_update.changes_rows() || key.on_delete == ReferentialAction::SetNull
         };
         let mut changed = self.foreign_keys.iter().filter(updates);
+        let is_virtual = |name: &&str| {
+            let column = self.schema.find_column(name);
+            column.is_some_and(|column| !self.schema.columns[column].column.stored)
+        };
+        if columns.iter().any(is_virtual) {
+            return changed.next().is_some();
+        }
         changed.any(|key| {
             let mut own = key.columns.iter();
             own.any(|own| columns.iter().any(|other| same_name(&own.name, other)))

@@ -13,6 +13,7 @@ use super::foreign_key_definition::ForeignKeyRequest;
 use super::metadata_locks::MetadataLocks;
 use super::schema::{Collations, TableSchema};
 use super::table_entry::{IndexEntry, TableEntry};
+use super::virtual_columns::VirtualColumns;
 use crate::base::key::index_prefix;
 use crate::base::work_count;
 use crate::base::{CounterValue, Error, ErrorKind, IndexId, Kind, Result, Seqno, Value};
@@ -61,6 +62,7 @@ pub struct Catalog {
     /// The host's collations, for tables that the host has not opened.
     collations: OnceLock<Arc<dyn Collations>>,
     metadata_locks: OnceLock<Arc<dyn MetadataLocks>>,
+    virtual_columns: OnceLock<Arc<dyn VirtualColumns>>,
     counters: Arc<Counters>,
     known: RwLock<CatalogState>,
     /// Grows with every change.
@@ -149,6 +151,30 @@ impl Catalog {
             _ => true,
         }
     }
+
+    /// Makes the host's virtual columns known. Further calls have no effect.
+    pub fn set_virtual_columns(&self, columns: Arc<dyn VirtualColumns>) {
+        let _ = self.virtual_columns.set(columns);
+    }
+
+    /// As [`VirtualColumns::compute`].
+    ///
+    /// # Errors
+    /// `HostFailed` if a column has no value; `Unsupported` if no host computes it.
+    pub(crate) fn compute_virtual(&self, host: u64, table: &str, record: &mut [u8]) -> Result<()> {
+        match self.virtual_columns.get() {
+            Some(columns) if host != 0 => match columns.compute(host, table, record) {
+                true => Ok(()),
+                false => Err(Error::new(
+                    ErrorKind::HostFailed,
+                    format!("a virtual column of {table} has no value"),
+                )),
+            },
+            _ => Err(Error::unsupported(format!(
+                "nobody computes the virtual columns of {table}"
+            ))),
+        }
+    }
 }
 
 impl Catalog {
@@ -174,6 +200,7 @@ impl Catalog {
             referenced,
             collations: OnceLock::new(),
             metadata_locks: OnceLock::new(),
+            virtual_columns: OnceLock::new(),
             counters,
             known: RwLock::new(known),
             generation: AtomicU64::new(0),

@@ -322,6 +322,10 @@ impl Cursor {
         copy(&mut self.sought, &index_prefix(self.fetch.index().id()));
         let found = self.begin(txn, true, false, record)?;
         self.missed = !found;
+        if !found {
+            // The scan has come to the end, so the position lies there, as in InnoDB.
+            self.sought.clear();
+        }
         Ok(found)
     }
 
@@ -338,6 +342,10 @@ impl Cursor {
         self.sought.clear();
         let found = self.begin(txn, false, false, record)?;
         self.missed = !found;
+        if !found {
+            // The scan has come to the beginning, so the position lies there, as in InnoDB.
+            copy(&mut self.sought, &index_prefix(self.fetch.index().id()));
+        }
         Ok(found)
     }
 

@@ -25,6 +25,7 @@ mod child_rows;
 mod column_values;
 mod key_map;
 mod parent_row;
+mod virtual_columns;
 
 pub(super) use cascade::{CascadeLink, CascadeStep};
 pub use check_stored_rows::check_foreign_keys;

@@ -273,6 +273,7 @@ impl Table {
             // There is no row: a change earlier in this cascade is deleting it.
             return Ok(());
         }
+        table.compute_virtual(txn, &mut record, &mut blobs)?;
         let row_id = match table.has_hidden_key() {
             true => row_key[INDEX_ID_LEN..]
                 .try_into()
@@ -290,16 +291,19 @@ impl Table {
         };
         let mut scratch = RowScratch::default();
         if deletes {
-            // SAFETY: `read_row` succeeded, so blob columns of `record` point into `blobs`.
+            // SAFETY: `read_row` and `compute_virtual` succeeded, so blob columns of `record` point
+            // into `blobs`.
             return unsafe {
                 table.delete_by(txn, &record, row_id, flags, &mut scratch, Some(step))
             };
         }
-        let Some(changed) = self.changed(&table, key, child, &record, change) else {
+        let Some(mut changed) = self.changed(&table, key, child, &record, change) else {
             return Err(key.name.error(RowIsReferenced));
         };
-        // SAFETY: `read_row` succeeded, so blob columns of `record` point into `blobs`; those of
-        // `changed` are the same, because foreign keys have no blobs.
+        table.compute_virtual(txn, &mut changed, &mut blobs)?;
+        // SAFETY: `read_row` and `compute_virtual` succeeded, so blob columns of `record` point into
+        // `blobs`; so do those of `changed`: the stored ones are the same, because foreign keys have
+        // no blobs.
         let written = unsafe {
             table.update_by(
                 txn,
