@@ -55,8 +55,9 @@ impl Wanted<'_> {
     /// The positions of the files that share a key with the wanted ranges, ascending.
     fn positions(&self, files: &FileList) -> Vec<Range<usize>> {
         let of = |range: &KeyRange| positions_over(files, range);
+        let of_all = 0..files.len();
         match self {
-            Self::All | Self::Dense | Self::Blobs => vec![0..files.len()],
+            Self::All | Self::Dense | Self::Blobs => vec![of_all],
             Self::DeadIn(range) => vec![of(range)],
             Self::Order(order) => {
                 let mut all: Vec<_> = order.ranges.iter().map(of).collect();
