@@ -447,7 +447,10 @@ impl<T: Summed> SummedList<T> {
         });
     }
 
-    /// Removes the item at position `at`, which must exist.
+    /// Removes the item at position `at`.
+    ///
+    /// # Panics
+    /// If there is no such position.
     pub fn remove(&mut self, at: usize) -> T {
         let item = self.get(at).expect("a position of the list").clone();
         self.root = self

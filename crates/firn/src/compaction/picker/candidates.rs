@@ -56,7 +56,7 @@ impl Wanted<'_> {
     fn positions(&self, files: &FileList) -> Vec<Range<usize>> {
         let of = |range: &KeyRange| positions_over(files, range);
         match self {
-            Self::All | Self::Dense | Self::Blobs => vec![0..files.len()],
+            Self::All | Self::Dense | Self::Blobs => std::iter::once(0..files.len()).collect(),
             Self::DeadIn(range) => vec![of(range)],
             Self::Order(order) => {
                 let mut all: Vec<_> = order.ranges.iter().map(of).collect();
