@@ -376,6 +376,11 @@ impl Totals {
         found.filter(|totals| totals.stats.index == index)
     }
 
+    /// The statistics of all indexes.
+    pub(super) fn indexes(&self) -> impl Iterator<Item = IndexStats> {
+        self.indexes.iter().map(|totals| totals.stats)
+    }
+
     /// Bytes of the last level that the deletions of `level` will free.
     pub(super) fn reclaimable(&self, level: u8) -> u64 {
         narrow(self.reclaimable[usize::from(level)])

@@ -228,6 +228,11 @@ impl Version {
         self.totals.index(index).map_or(none, |totals| totals.stats)
     }
 
+    /// The statistics of each index of which files have entries, summed over all files.
+    pub fn all_index_stats(&self) -> impl Iterator<Item = IndexStats> {
+        self.totals.indexes()
+    }
+
     /// Whether each entry of the index is a live row: a single run has all entries, and no entry
     /// deletes or supersedes another.
     pub fn is_plain(&self, index: IndexId) -> bool {

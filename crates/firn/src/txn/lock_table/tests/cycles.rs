@@ -156,8 +156,10 @@ impl Play {
                 return None;
             }
             let (shard, registry) = (self.table.shard(&key), &self.table.registry);
-            let refused = shard.attempt_or_enqueue(registry, owner, &key, mode);
-            refused.err().expect("nobody has released it since")
+            let Err(waiter) = shard.attempt_or_enqueue(registry, owner, &key, mode) else {
+                panic!("nobody has released it since");
+            };
+            waiter
         };
         owner.set_waiting(Some(Arc::clone(&waiter)));
         Some(waiter)
@@ -306,8 +308,10 @@ fn a_search_lists_the_holders_of_a_row_once() {
     }
     let wait = |owner: &Arc<LockOwner>, row| {
         let (shard, registry) = (table.shard(&key(row)), &table.registry);
-        let refused = shard.attempt_or_enqueue(registry, owner, &key(row), LockMode::Exclusive);
-        let waiter = refused.err().expect("others hold it");
+        let mode = LockMode::Exclusive;
+        let Err(waiter) = shard.attempt_or_enqueue(registry, owner, &key(row), mode) else {
+            panic!("others hold it");
+        };
         owner.set_waiting(Some(Arc::clone(&waiter)));
         waiter
     };
