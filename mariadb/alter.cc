@@ -114,6 +114,10 @@ bool report_stage(void* context, uint64_t done, uint64_t total) {
 
 enum_alter_inplace_result ha_firn::check_if_supported_inplace_alter(TABLE* altered, Alter_inplace_info* info) {
   const alter_table_operations flags = info->handler_flags;
+  /* A copy would be refused at its end, with a less precise error. */
+  if (flags & ALTER_COLUMN_NOT_NULLABLE && firn::checks_foreign_keys(ha_thd()) &&
+      firn::refuse_not_null(m_path, info->alter_info))
+    return HA_ALTER_ERROR;
   if (flags & ~(kMetadata | kIndexes | ALTER_PARTITIONED)) return HA_ALTER_INPLACE_NOT_SUPPORTED;
   if (flags & ALTER_ADD_FOREIGN_KEY) {
     /*

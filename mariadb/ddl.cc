@@ -146,11 +146,6 @@ int ha_firn::create(const char* name, TABLE* form, HA_CREATE_INFO* info) {
   if (form->versioned() && firn::adds_foreign_keys(info->alter_info))
     return refuse("FOREIGN KEY of a table with system versioning");
   if (firn::galera_is_on(thd)) return refuse("Galera replication (wsrep_on)");
-  /*
-    A temporary table belongs to the transaction of its session. A sequence is written in
-    transactions of its own, so no table can be both.
-  */
-  if (info->tmp_table() && info->sequence) return refuse("TEMPORARY SEQUENCE");
   if (const char* what = firn::unmet_option(form)) return refuse(what);
   if (firn::refuse_directories(thd, info)) return firn::kErrorReported;
   try {

@@ -42,6 +42,8 @@ int error_number(firn_status status) {
       return HA_ERR_UNSUPPORTED;
     case FIRN_FOREIGN_KEY:
       return HA_ERR_CANNOT_ADD_FOREIGN;
+    case FIRN_HOST_FAILED:
+      return kErrorReported;
     case FIRN_DEFINITION_DIFFERS:
     case FIRN_IO:
     case FIRN_POISONED:
@@ -69,7 +71,8 @@ int to_server_error(firn_status status) {
   const char* message = firn_last_error();
   if (belongs_in_log(status)) sql_print_error("FIRN: %s", message);
   THD* thd = current_thd;
-  if (thd && message[0] && error != HA_ERR_NO_SUCH_TABLE && status != FIRN_FOREIGN_KEY)
+  const bool is_told = error == HA_ERR_NO_SUCH_TABLE || status == FIRN_FOREIGN_KEY || status == FIRN_HOST_FAILED;
+  if (thd && message[0] && !is_told)
     push_warning_printf(thd, Sql_condition::WARN_LEVEL_WARN, ER_GET_ERRMSG, "FIRN: %s", message);
   return error;
 }

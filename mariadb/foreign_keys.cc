@@ -159,38 +159,24 @@ class GeneratedBases {
     have no foreign keys, and the server has not opened their partitions yet, whose columns it would
     need for an answer.
   */
-  GeneratedBases(TABLE* form, bool wanted) : form_(form) {
+  GeneratedBases(TABLE* form, bool wanted) {
     if (!wanted || !form->vfield || !*form->vfield) return;
-    read_ = form->read_set;
-    write_ = form->write_set;
-    if (my_bitmap_init(&bases_, nullptr, form->s->fields) || my_bitmap_init(&written_, nullptr, form->s->fields)) {
-      my_bitmap_free(&bases_);
-      throw std::bad_alloc();
-    }
+    if (my_bitmap_init(&bases_, nullptr, form->s->fields)) throw std::bad_alloc();
+    MY_BITMAP* const read_set = form->read_set;
     form->read_set = &bases_;
-    form->write_set = &written_;
-    form->mark_virtual_columns_for_write(true);
-    for (uint i = 0; i < form->s->fields; i++)
-      if (bitmap_is_set(&written_, i)) bitmap_clear_bit(&bases_, i);
-    form->read_set = read_;
-    form->write_set = write_;
+    for (Field** field = form->vfield; *field; field++)
+      if ((*field)->vcol_info->is_stored()) form->mark_virtual_column_deps(*field);
+    form->read_set = read_set;
     known_ = true;
   }
-  ~GeneratedBases() {
-    my_bitmap_free(&bases_);
-    my_bitmap_free(&written_);
-  }
+  ~GeneratedBases() { my_bitmap_free(&bases_); }
   GeneratedBases(const GeneratedBases&) = delete;
   GeneratedBases& operator=(const GeneratedBases&) = delete;
 
   bool has(const Field* field) const { return known_ && bitmap_is_set(&bases_, field->field_index); }
 
  private:
-  TABLE* const form_;
-  MY_BITMAP* read_ = nullptr;
-  MY_BITMAP* write_ = nullptr;
   MY_BITMAP bases_ = {};
-  MY_BITMAP written_ = {};
   bool known_ = false;
 };
 
@@ -425,23 +411,35 @@ const Foreign_key* ForeignKeyRequest::definition_of(const char* name) const {
   return m_keys.empty() ? nullptr : m_keys.front();
 }
 
+/* The last of the definitions that give their foreign keys the name `name`. */
+const Foreign_key* ForeignKeyRequest::last_definition_of(const char* name) const {
+  for (auto at = m_keys.rbegin(); at != m_keys.rend(); ++at)
+    if ((*at)->constraint_name.str && !my_strcasecmp(system_charset_info, (*at)->constraint_name.str, name)) return *at;
+  return nullptr;
+}
+
+/* Adds InnoDB's warning that the definition `key` uses the name `name` again. */
+void ForeignKeyRequest::warn_of_name(const char* name, const Foreign_key* key) const {
+  String message;
+  message.append(STRING_WITH_LEN("CREATE or ALTER TABLE "));
+  append_table(m_thd, &message, m_name.c_str());
+  message.append(STRING_WITH_LEN(" failed: duplicate name,"));
+  for (size_t i = 0; i < m_keys.size(); i++) {
+    if (m_keys[i] != key) continue;
+    const firn_new_foreign_key& added = m_added[i];
+    const firn_foreign_key_info info = {
+        m_name.c_str(), name,    added.parent,       nullptr,         added.columns,   added.parent_columns,
+        nullptr,        nullptr, added.column_count, added.on_delete, added.on_update, false};
+    append_definition(m_thd, &message, &info);
+  }
+  push_warning(m_thd, Sql_condition::WARN_LEVEL_WARN, HA_ERR_FOUND_DUPP_KEY, message.c_ptr_safe());
+}
+
 int ForeignKeyRequest::report_create() const {
   const char *table, *name, *text;
   const uint32_t violation = firn_last_foreign_key(&table, &name, &text);
   if (violation == FIRN_FOREIGN_KEY_NAME_TAKEN) {
-    String message;
-    message.append(STRING_WITH_LEN("CREATE or ALTER TABLE "));
-    append_table(m_thd, &message, m_name.c_str());
-    message.append(STRING_WITH_LEN(" failed: duplicate name,"));
-    for (size_t i = 0; i < m_keys.size(); i++) {
-      if (m_keys[i] != definition_of(name)) continue;
-      const firn_new_foreign_key& key = m_added[i];
-      const firn_foreign_key_info info = {m_name.c_str(),     name,    key.parent, nullptr,          key.columns,
-                                          key.parent_columns, nullptr, nullptr,    key.column_count, key.on_delete,
-                                          key.on_update,      false};
-      append_definition(m_thd, &message, &info);
-    }
-    push_warning(m_thd, Sql_condition::WARN_LEVEL_WARN, HA_ERR_FOUND_DUPP_KEY, message.c_ptr_safe());
+    warn_of_name(name, definition_of(name));
     return HA_ERR_FOUND_DUPP_KEY;
   }
   if (text[0]) {
@@ -476,6 +474,10 @@ void ForeignKeyRequest::report_alter() const {
     case FIRN_FOREIGN_KEY_NAME_TAKEN:
       my_error(ER_DUP_CONSTRAINT_NAME, MYF(0), "FOREIGN KEY", (database_of(m_name.c_str()) + "/" + broken).c_str());
       break;
+    case FIRN_FOREIGN_KEY_NAME_GIVEN_TWICE:
+      warn_of_name(broken.c_str(), last_definition_of(broken.c_str()));
+      my_error(ER_FK_FAIL_ADD_SYSTEM, MYF(0), (database_of(m_name.c_str()) + "/" + broken).c_str());
+      break;
     case FIRN_FOREIGN_KEY_NOT_NULL:
       my_error(ER_FK_INCORRECT_OPTION, MYF(0), form, (database_of(m_name.c_str()) + "/" + broken).c_str());
       break;
@@ -497,6 +499,50 @@ void append_foreign_key(THD* thd, String* text, const char* table, const char* n
   text->append(',');
   WantedKey wanted = {thd, name, text};
   (void)firn_list_foreign_keys(database, table, false, append_wanted, &wanted);
+}
+
+namespace {
+
+struct NotNullColumns {
+  const Alter_info* alter_info;
+  bool found;
+};
+
+/* Whether the ALTER drops the foreign key. */
+bool is_dropped(const Alter_info* alter_info, const char* name) {
+  List_iterator_fast<Alter_drop> drops(const_cast<Alter_info*>(alter_info)->drop_list);
+  while (const Alter_drop* drop = drops++)
+    if (drop->type == Alter_drop::FOREIGN_KEY && !my_strcasecmp(system_charset_info, drop->name, name)) return true;
+  return false;
+}
+
+/* The altered column that is called `name` before the ALTER; NULL if there is none. */
+const Create_field* altered_column(const Alter_info* alter_info, const char* name) {
+  List_iterator_fast<Create_field> columns(const_cast<Alter_info*>(alter_info)->create_list);
+  while (const Create_field* column = columns++)
+    if (column->field && !my_strcasecmp(system_charset_info, column->field->field_name.str, name)) return column;
+  return nullptr;
+}
+
+/* Reports the column that the foreign key sets to NULL and that the ALTER makes NOT NULL. */
+void find_not_null(void* context, const firn_foreign_key_info* key) {
+  auto* columns = static_cast<NotNullColumns*>(context);
+  if (key->on_delete != FIRN_ACTION_SET_NULL && key->on_update != FIRN_ACTION_SET_NULL) return;
+  if (columns->found || is_dropped(columns->alter_info, key->name)) return;
+  for (uint32_t i = 0; i < key->column_count && !columns->found; i++) {
+    const Create_field* column = altered_column(columns->alter_info, key->columns[i]);
+    if (!column || !(column->flags & NOT_NULL_FLAG)) continue;
+    my_error(ER_FK_COLUMN_NOT_NULL, MYF(0), key->columns[i], key->name);
+    columns->found = true;
+  }
+}
+
+}  // namespace
+
+bool refuse_not_null(const char* path, const Alter_info* alter_info) {
+  NotNullColumns columns = {alter_info, false};
+  (void)firn_list_foreign_keys(database, TableName(path).c_str(), false, find_not_null, &columns);
+  return columns.found;
 }
 
 void note_foreign_key_error(THD* thd, const char* text) {

@@ -45,6 +45,8 @@ class ForeignKeyRequest {
   void add(const char* name, TABLE* form, const Foreign_key* key);
   const char* keep(std::string text);
   const Foreign_key* definition_of(const char* name) const;
+  const Foreign_key* last_definition_of(const char* name) const;
+  void warn_of_name(const char* name, const Foreign_key* key) const;
 
   THD* const m_thd;
   const TABLE* const m_form;
@@ -61,6 +63,12 @@ class ForeignKeyRequest {
 
 /* Whether the statement adds foreign keys; those that an altered table has already do not count. */
 bool adds_foreign_keys(Alter_info* alter_info);
+
+/*
+  Whether the ALTER of the table at `path` makes a column NOT NULL that a foreign key sets to NULL.
+  Reports the error.
+*/
+bool refuse_not_null(const char* path, const Alter_info* alter_info);
 
 /*
   Appends the foreign key `name` of the table `table` (a name of the core's catalog) as errors show

@@ -19,6 +19,8 @@ size_t thd_query_safe(MYSQL_THD thd, char* buffer, size_t size);
 void* thd_mdl_context(MYSQL_THD thd);
 }
 
+TABLE* find_fk_open_table(THD* thd, const char* db, size_t db_len, const char* table, size_t table_len);
+
 namespace firn {
 namespace {
 
@@ -100,6 +102,34 @@ bool holds_metadata_lock(void* host, const char* table_name, bool writes) {
   return locks->is_lock_owner(MDL_key::TABLE, schema, name, writes ? MDL_SHARED_WRITE : MDL_SHARED_READ);
 }
 
+/*
+  Finds the table among those that prelocking has opened for the statement's foreign keys. Nobody
+  reads rows into its record.
+*/
+bool compute_virtual(void* host, const char* table_name, uint8_t* record, size_t record_len) {
+  THD* thd = static_cast<THD*>(host);
+  char schema[kSchemaNameSize], name[kTableNameSize];
+  decode_table_name(table_name, schema, name);
+  TABLE* table = find_fk_open_table(thd, schema, strlen(schema), name, strlen(name));
+  if (!table || !table->vfield || table->s->reclength != record_len) {
+    my_error(ER_TABLE_DEF_CHANGED, MYF(0));
+    return false;
+  }
+  memcpy(table->record[0], record, record_len);
+  MY_BITMAP* const read_set = tmp_use_all_columns(table, &table->read_set);
+  MY_BITMAP* const write_set = tmp_use_all_columns(table, &table->write_set);
+  bool computed = true;
+  for (Field** field = table->vfield; computed && *field; field++) {
+    if ((*field)->vcol_info->is_stored()) continue;
+    if ((*field)->flags & (PART_KEY_FLAG | LONG_UNIQUE_HASH_FIELD))
+      computed = !table->update_virtual_field(*field, false);
+  }
+  tmp_restore_column_map(&table->write_set, write_set);
+  tmp_restore_column_map(&table->read_set, read_set);
+  memcpy(record, table->record[0], record_len);
+  return computed;
+}
+
 firn_host make() {
   firn_host host = {};
   host.log = log;
@@ -111,6 +141,7 @@ firn_host make() {
   host.statement = statement;
   host.collation = collation;
   host.holds_metadata_lock = holds_metadata_lock;
+  host.compute_virtual = compute_virtual;
   return host;
 }
 

@@ -14,6 +14,8 @@
   no host pointer, so it outlives no THD. It waits for no lock: the server admits one writer of a
   sequence at a time, and nobody else locks the row.
 
+  A temporary sequence is the same: its handler's transaction is the only one that uses it.
+
   Rejected: writing in the session's transaction and keeping the write at a rollback. Other sessions
   would wait for the row until that transaction ends.
 */

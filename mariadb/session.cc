@@ -334,6 +334,10 @@ int Session::to_server_error(firn_status status) {
       break;
     case FIRN_FOREIGN_KEY:
       return note_foreign_key();
+    case FIRN_HOST_FAILED:
+      /* The callback has reported why; this error becomes a further warning, as with InnoDB. */
+      my_error(ER_GET_ERRNO, MYF(0), HA_ERR_GENERIC, hton_name(hton)->str);
+      return kErrorReported;
     case FIRN_TOO_LARGE:
       /* Reports the core's text: the server's own says that BLOBs do not count. */
       my_printf_error(ER_TOO_BIG_ROWSIZE, "FIRN: %s", MYF(0), message_);

@@ -24,14 +24,17 @@ uint32_t relaxed_checks(THD* thd) {
 }  // namespace
 
 int ha_firn::write_row(const uchar* buf) {
-  if (m_session->aborted()) return HA_ERR_ROLLBACK;
-  if (int error = may_write()) return error;
-  if (unlikely(is_sequence()))
+  /* The server writes the first row of a temporary sequence without a lock of the table. */
+  if (unlikely(is_sequence())) {
     if (int error = begin_own()) return error;
+  } else {
+    if (m_session->aborted()) return HA_ERR_ROLLBACK;
+    if (int error = may_write()) return error;
+  }
   if (table->next_number_field && buf == table->record[0])
     if (int error = update_auto_increment()) return error;
   uint32_t duplicate = 0;
-  const uint32_t flags = (m_bulk ? m_bulk_flags : m_write_flags) | relaxed_checks(m_session->thd());
+  const uint32_t flags = (m_bulk ? m_bulk_flags : m_write_flags) | relaxed_checks(ha_thd());
   const auto insert = m_bulk ? firn_bulk_insert : firn_insert;
   const firn_status status = insert(core_session(), m_share->core(), buf, flags, &duplicate, m_row_id);
   if (status == FIRN_DUPLICATE) note_duplicate(duplicate);
@@ -117,6 +120,12 @@ bool ha_firn::autoinc_lock_mode_stmt_unsafe() const {
 
 void ha_firn::get_auto_increment(ulonglong offset, ulonglong increment, ulonglong wanted, ulonglong* first,
                                  ulonglong* reserved) {
+  /*
+    UPDATE and DELETE FOR PORTION OF add rows one by one. The server asks for twice as many values each
+    time, as for an INSERT … SELECT, but these statements add few rows, and the rest would be lost.
+  */
+  const int command = thd_sql_command(ha_thd());
+  if (command == SQLCOM_UPDATE || command == SQLCOM_DELETE) wanted = 1;
   uint64_t start = 0, count = 0;
   const firn_status status =
       firn_autoinc_reserve(m_share->core(), offset, increment, MY_MAX(wanted, 1ULL), &start, &count);

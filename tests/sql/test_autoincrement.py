@@ -203,3 +203,21 @@ ERRORS = {"end_of_the_type": {5: 167}}
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_same_as_innodb(server: Server, name: str) -> None:
     same_as_innodb(server, SCRIPTS[name], ERRORS.get(name))
+
+
+def test_rows_of_portions_get_the_numbers_of_innodb(server: Server) -> None:
+    same_as_innodb(
+        server,
+        """
+        CREATE TABLE t (id INT PRIMARY KEY AUTO_INCREMENT, v INT, s DATE, e DATE, PERIOD FOR p (s, e))
+        INSERT INTO t (v, s, e) VALUES (1, '2018-01-01', '2020-01-01')
+        UPDATE t FOR PORTION OF p FROM '2019-01-01' TO '2019-12-01' SET v = 2
+        INSERT INTO t (v, s, e) VALUES (3, '2018-01-01', '2020-01-01')
+        DELETE FROM t FOR PORTION OF p FROM '2019-12-10' TO '2019-12-20'
+        INSERT INTO t (v, s, e) VALUES (4, '2017-01-01', '2018-01-01')
+        UPDATE t FOR PORTION OF p FROM '2017-02-01' TO '2019-04-01' SET v = v + 10
+        INSERT INTO t (v, s, e) VALUES (5, '2016-01-01', '2017-01-01')
+        SELECT id, v, s, e FROM t ORDER BY id
+        CHECK TABLE t EXTENDED
+        """,
+    )

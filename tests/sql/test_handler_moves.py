@@ -56,3 +56,31 @@ def test_moves_after_a_missing_key_agree_with_innodb(server: Server, index: str,
         assert found == expected, history[-4:]
         missed = not found
     assert missed_then_moved > 10
+
+
+@pytest.mark.parametrize("index", ["`PRIMARY`", "a", "u"])
+def test_moves_after_an_empty_table_has_got_rows_agree_with_innodb(
+    server: Server, index: str
+) -> None:
+    """The position after FIRST of an empty table is its end, and its beginning after LAST."""
+    rows = "INSERT INTO t VALUES (1, 1, 1), (2, 2, 2)"
+    answers = []
+    for engine in ENGINES:
+        name = f"moves_{engine[:2]}"
+        server.query(f"CREATE OR REPLACE DATABASE {name}")
+        session = server.connect(name)
+        created = "CREATE TABLE t (id INT PRIMARY KEY, a INT, u INT UNIQUE, KEY (a))"
+        assert not isinstance(_answer(session, f"{created} ENGINE={engine}"), int)
+        assert not isinstance(_answer(session, "HANDLER t OPEN"), int)
+        told = []
+        for begin in ("FIRST", "LAST"):
+            for moves in ("NEXT NEXT PREV PREV", "PREV PREV NEXT NEXT", "PREV NEXT", "NEXT PREV"):
+                _answer(session, "DELETE FROM t")
+                told.append(_answer(session, f"HANDLER t READ {index} {begin}"))
+                assert not isinstance(_answer(session, rows), int)
+                for move in moves.split():
+                    told.append(_answer(session, f"HANDLER t READ {index} {move}"))
+        answers.append(told)
+        session.close()
+    assert answers[1] == answers[0]
+    assert ((1, 1, 1),) in answers[0]

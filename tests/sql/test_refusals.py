@@ -57,10 +57,6 @@ CREATES = {
     "foreign key to a table with system versioning": (
         "CREATE TABLE x (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES versioned (id))"
     ),
-    "cascade into a table with an index on a virtual column": (
-        "CREATE TABLE x (p INT, v INT AS (p + 1) VIRTUAL, KEY (v), "
-        "FOREIGN KEY (p) REFERENCES parent (id) ON DELETE CASCADE)"
-    ),
     "fulltext": "CREATE TABLE x (id INT PRIMARY KEY, t TEXT, FULLTEXT KEY (t))",
     "spatial": "CREATE TABLE x (id INT PRIMARY KEY, g POINT NOT NULL, SPATIAL KEY (g))",
 }

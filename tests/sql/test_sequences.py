@@ -81,6 +81,93 @@ def test_sequences_behave_as_on_innodb(server: Server, database: str) -> None:
     assert values["SELECT NEXTVAL(s), NEXTVAL(s), LASTVAL(s)"] == "[(5, 8, 8)]"
 
 
+TEMPORARY_SCRIPT = (
+    "create temporary sequence s start with 5 increment by 3",
+    "select nextval(s), nextval(s)",
+    "select lastval(s)",
+    "show create table s",
+    "select * from s",
+    "begin",
+    "select nextval(s)",
+    "rollback",
+    "select nextval(s)",
+    "alter sequence s restart 100",
+    "select nextval(s), setval(s, 500)",
+    "select nextval(s)",
+    "check table s",
+    "create temporary table t (a int default nextval(s), b int)",
+    "insert into t(b) values (1),(2)",
+    "select * from t",
+    "drop table t",
+    "drop temporary sequence s",
+    "create temporary sequence s nocache",
+    "select nextval(s)",
+    "select * from s",
+    "rename table s to s2",
+    "select nextval(s2)",
+    "set session transaction read only",
+    "select nextval(s2)",
+    "set session transaction read write",
+    "select nextval(s2)",
+    "create sequence s3 start with 900",
+    "create temporary sequence s3 start with 100",
+    "select nextval(s3)",
+    "drop sequence s3",
+    "select nextval(s3)",
+    "drop sequence s3",
+    "create temporary table n (a int)",
+    "create or replace temporary sequence n",
+    "select nextval(n)",
+    "alter table n engine=myisam",
+    "select nextval(n)",
+    "alter table n engine={engine}",
+    "select nextval(n)",
+    "truncate table n",
+    "set transaction isolation level serializable",
+    "select nextval(n)",
+    "begin",
+    "create temporary sequence z",
+    "select nextval(z)",
+    "drop temporary sequence z",
+    "commit",
+    "insert into n values (1,2,3,4,5,6,7,8)",
+    "insert into n values (5,1,100,5,1,0,0,0)",
+    "select nextval(n)",
+    "delete from n",
+    "update n set cycle_option=1",
+    "select * from n",
+)
+
+
+def test_temporary_sequences_behave_as_on_innodb(server: Server, database: str) -> None:
+    told = {}
+    for engine in ("InnoDB", ENGINE):
+        session = server.connect(database)
+        _run(session, f"SET default_storage_engine={engine}")
+        said = []
+        for statement in TEMPORARY_SCRIPT:
+            outcome = _outcome(session, statement.format(engine=engine))
+            said.append((statement, str(outcome).replace(engine, "ENGINE")))
+        told[engine] = said
+        session.close()
+    assert told[ENGINE] == told["InnoDB"]
+    assert ("select nextval(s), nextval(s)", "[(5, 8)]") in told[ENGINE]
+
+
+@pytest.mark.skipif(not IS_FIRN, reason="about FIRN itself")
+def test_a_temporary_sequence_ends_with_its_session(server: Server, database: str) -> None:
+    first, second = server.connect(database), server.connect(database)
+    for session in (first, second):
+        _run(session, f"CREATE TEMPORARY SEQUENCE s ENGINE={ENGINE}")
+    assert _rows(first, "SELECT NEXTVAL(s), NEXTVAL(s)") == [(1, 2)]
+    assert _rows(second, "SELECT NEXTVAL(s)") == [(1,)]
+    first.close()
+    second.close()
+    third = server.connect(database)
+    assert _outcome(third, "SELECT NEXTVAL(s)")[0] == 4091
+    third.close()
+
+
 @pytest.mark.parametrize("isolation", ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"])
 def test_a_value_is_gone_at_once_and_for_good(
     server: Server, database: str, isolation: str

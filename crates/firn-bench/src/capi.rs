@@ -104,6 +104,7 @@ impl Database {
             statement: None,
             collation: None,
             holds_metadata_lock: None,
+            compute_virtual: None,
         };
         let mut database = Self {
             db: null_mut(),

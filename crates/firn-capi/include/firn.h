@@ -110,6 +110,8 @@ typedef enum firn_status {
   FIRN_TABLE_DEF_CHANGED = 15,
   // The rows or keys are stored by another definition than the given one.
   FIRN_DEFINITION_DIFFERS = 16,
+  // A callback of the host failed, and has told the session why.
+  FIRN_HOST_FAILED = 17,
   // No such table.
   FIRN_NO_TABLE = 20,
   // The table exists.
@@ -217,6 +219,8 @@ typedef enum firn_violation {
   FIRN_FOREIGN_KEY_NOT_NULL = 10,
   // The definition is not allowed for another reason.
   FIRN_FOREIGN_KEY_DEFINITION = 11,
+  // The statement gives two new foreign keys the name.
+  FIRN_FOREIGN_KEY_NAME_GIVEN_TWICE = 12,
 } firn_violation;
 
 // Isolation levels.
@@ -419,6 +423,10 @@ typedef struct firn_host {
   // Whether a session has locked the metadata of a table (`database/table`) so that it may read
   // the table; with `writes`, so that it may write it, too. Called on the thread of the session.
   bool (*holds_metadata_lock)(void *host, const char *table_name, bool writes);
+  // Computes the indexed virtual columns of a record of a table (`database/table`) in place, for
+  // a row that a foreign key's action changes. Values of blobs stay valid until the next call.
+  // Returns false after it has given the session an error. Called on the thread of the session.
+  bool (*compute_virtual)(void *host, const char *table_name, uint8_t *record, size_t record_len);
 } firn_host;
 
 // A column of the record buffer.

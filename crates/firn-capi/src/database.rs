@@ -1,7 +1,9 @@
 //! The database: opening, closing, options, and recovery of prepared transactions.
 
 use crate::error::{CallOutcome, firn_status, guard, guard_value};
-use crate::host_callbacks::{HostCollations, HostLog, HostMetadataLocks, HostWaits, firn_host};
+use crate::host_callbacks::{
+    HostCollations, HostLog, HostMetadataLocks, HostVirtualColumns, HostWaits, firn_host,
+};
 use crate::pointers::{borrow_bytes, boxed, name, path, unbox};
 use firn::base::Error;
 use firn::base::options::{CommitDurability, MutableOptions, Options};
@@ -187,6 +189,8 @@ pub unsafe extern "C" fn firn_open(
             .set_collations(Arc::new(HostCollations::new(host)));
         db.catalog()
             .set_metadata_locks(Arc::new(HostMetadataLocks::new(host)));
+        db.catalog()
+            .set_virtual_columns(Arc::new(HostVirtualColumns::new(host)));
         if let Err(error) = db.resolve_in_doubt(&start) {
             // Close the database to end its threads. Return the error of the recovery and not one
             // of this close: it says why the database does not open.

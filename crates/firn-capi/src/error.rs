@@ -31,6 +31,8 @@ pub enum firn_status {
     FIRN_TABLE_DEF_CHANGED = 15,
     /// The stored definition has other bytes for rows or keys than the given definition.
     FIRN_DEFINITION_DIFFERS = 16,
+    /// A callback of the host failed, and has told the session why.
+    FIRN_HOST_FAILED = 17,
     /// No such table.
     FIRN_NO_TABLE = 20,
     /// The table exists.
@@ -100,6 +102,7 @@ fn status_of(error: &Error) -> firn_status {
         ErrorKind::Interrupted => FIRN_INTERRUPTED,
         ErrorKind::TableDefChanged => FIRN_TABLE_DEF_CHANGED,
         ErrorKind::DefinitionDiffers => FIRN_DEFINITION_DIFFERS,
+        ErrorKind::HostFailed => FIRN_HOST_FAILED,
         ErrorKind::ForeignKey(_) => FIRN_FOREIGN_KEY,
         ErrorKind::NotFound => FIRN_NO_TABLE,
         ErrorKind::AlreadyExists => FIRN_TABLE_EXISTS,
@@ -151,6 +154,8 @@ pub enum firn_violation {
     FIRN_FOREIGN_KEY_NOT_NULL = 10,
     /// The definition is not allowed for another reason.
     FIRN_FOREIGN_KEY_DEFINITION = 11,
+    /// The statement gives two new foreign keys the name.
+    FIRN_FOREIGN_KEY_NAME_GIVEN_TWICE = 12,
 }
 
 fn number_of(violation: ForeignKeyViolation) -> firn_violation {
@@ -162,6 +167,7 @@ fn number_of(violation: ForeignKeyViolation) -> firn_violation {
         ForeignKeyViolation::DuplicateInChild => FIRN_DUPLICATE_IN_CHILD,
         ForeignKeyViolation::TableIsReferenced => FIRN_TABLE_IS_REFERENCED,
         ForeignKeyViolation::NameIsTaken => FIRN_FOREIGN_KEY_NAME_TAKEN,
+        ForeignKeyViolation::NameGivenTwice => FIRN_FOREIGN_KEY_NAME_GIVEN_TWICE,
         ForeignKeyViolation::IndexIsNeeded => FIRN_INDEX_IS_NEEDED,
         ForeignKeyViolation::NoIndex => FIRN_NO_FOREIGN_KEY_INDEX,
         ForeignKeyViolation::NoReferencedIndex => FIRN_NO_REFERENCED_INDEX,

@@ -2,7 +2,7 @@
 
 use crate::schema::{firn_collation, firn_collator, host_collation};
 use firn::base::event_listener::{EventListener, Severity};
-use firn::catalog::{CollationSchema, Collations, MetadataLocks};
+use firn::catalog::{CollationSchema, Collations, MetadataLocks, VirtualColumns};
 use firn::txn::WaitObserver;
 use std::cmp::Ordering;
 use std::ffi::{CString, c_char, c_int, c_void};
@@ -46,6 +46,17 @@ pub struct firn_host {
     /// the table; with `writes`, so that it may write it, too. Called on the thread of the session.
     pub holds_metadata_lock: Option<
         unsafe extern "C" fn(host: *mut c_void, table_name: *const c_char, writes: bool) -> bool,
+    >,
+    /// Computes the indexed virtual columns of a record of a table (`database/table`) in place, for
+    /// a row that a foreign key's action changes. Values of blobs stay valid until the next call.
+    /// Returns false after it has given the session an error. Called on the thread of the session.
+    pub compute_virtual: Option<
+        unsafe extern "C" fn(
+            host: *mut c_void,
+            table_name: *const c_char,
+            record: *mut u8,
+            record_len: usize,
+        ) -> bool,
     >,
 }
 
@@ -123,6 +134,30 @@ impl MetadataLocks for HostMetadataLocks {
         // SAFETY: the host keeps its callbacks valid while the database is open; `host` is the
         // `host` pointer of the session that works on this very thread; the string is valid.
         unsafe { call(host as usize as *mut c_void, table.as_ptr(), writes) }
+    }
+}
+
+/// The virtual columns of the server's tables.
+pub(crate) struct HostVirtualColumns {
+    host: firn_host,
+}
+
+impl HostVirtualColumns {
+    pub(crate) fn new(host: &firn_host) -> Self {
+        Self { host: *host }
+    }
+}
+
+impl VirtualColumns for HostVirtualColumns {
+    fn compute(&self, host: u64, table: &str, record: &mut [u8]) -> bool {
+        let (Some(call), Ok(table)) = (self.host.compute_virtual, CString::new(table)) else {
+            return false;
+        };
+        let host = host as usize as *mut c_void;
+        // SAFETY: the host keeps its callbacks valid while the database is open; `host` is the
+        // `host` pointer of the session that works on this very thread; the string is valid, and
+        // the record has the length that is passed.
+        unsafe { call(host, table.as_ptr(), record.as_mut_ptr(), record.len()) }
     }
 }
 

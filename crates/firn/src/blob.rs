@@ -1,5 +1,5 @@
-//! Blobs: long values that are stored outside of the rows, in blob files. All transactions share a
-//! blob file, and one I/O reads a value.
+//! Blobs: long values that are stored outside of the rows, in blob files. All transactions write to
+//! the same blob file, and a read of a value takes one I/O.
 //!
 //! ```text
 //! statement: INSERT … 300 KiB → BlobStore::write: compress, reserve a span, write it; a BlobRef

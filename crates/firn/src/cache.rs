@@ -25,8 +25,9 @@ pub struct BlockKey {
 }
 
 impl BlockKey {
-    /// The number from which the block's stripe of the hit counters is computed. Neighbouring
-    /// blocks lie a few KiB apart, so the bits of the offset from 2 KiB on differ between them.
+    /// The number that selects the stripe of the hit counters for lookups of this block.
+    /// Neighbouring blocks lie a few KiB apart, so they differ in the bits of their offsets above
+    /// the lowest 11, and their hits go to different stripes.
     fn stripe(&self) -> usize {
         ((self.offset >> 11) ^ self.file_id) as usize
     }
@@ -42,8 +43,8 @@ pub trait Weighted {
 #[derive(Clone)]
 struct ByWeight;
 
-/// Bytes of memory that a cached block takes beside the value: its slot, hash table entry, share of
-/// the ghost entries, reference counts, allocator headers.
+/// Bytes of memory that a cached block takes besides its value: slot, hash table entry, share of
+/// the ghost entries (keys of evicted blocks), reference counts, allocator headers.
 const ENTRY_OVERHEAD: u64 = 160;
 
 impl<V: Weighted> Weighter<BlockKey, V> for ByWeight {
@@ -134,8 +135,8 @@ impl<V: Weighted + Clone + Send + Sync + 'static> BlockCache<V> {
                 self.stats.miss(key.stripe());
                 let block = load()?;
                 if self.fits(block.weight()) {
-                    // This fails only if the block was removed from the cache meanwhile. The caller
-                    // gets its block even so.
+                    // The insert fails only if another thread removed the block from the cache
+                    // meanwhile. The caller gets its block even so.
                     let _ = guard.insert(block.clone());
                 }
                 Ok(block)
@@ -167,16 +168,18 @@ impl<V: Weighted + Clone + Send + Sync + 'static> BlockCache<V> {
         &self.pins
     }
 
-    /// Sets the capacity for blocks in bytes; a smaller one evicts blocks. From now on, pins are
-    /// not counted in the capacity and have no limit.
+    /// Gives the blocks a capacity of `capacity` bytes of their own; a smaller capacity evicts
+    /// blocks. From this call until [`Self::set_room`], the memory that open SSTs pin does not
+    /// reduce the capacity, and [`PinBudget::grant`] grants every pin.
     pub fn set_capacity(&self, capacity: u64) {
         self.pins.set_limit(u64::MAX);
         self.pins.set_room(None);
         self.inner.set_capacity(capacity);
     }
 
-    /// Makes blocks and pins share `room` bytes. Pins that readers could do without get at most
-    /// `pins` of these bytes.
+    /// Makes the cached blocks and the memory that open SSTs pin share `room` bytes: the more is
+    /// pinned, the less the blocks get. [`PinBudget::grant`] refuses a pin that would bring the
+    /// pinned memory above `pins` bytes.
     pub fn set_room(&self, room: u64, pins: u64) {
         self.pins.set_limit(pins);
         self.pins.set_room(Some(room));

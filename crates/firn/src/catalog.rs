@@ -18,6 +18,7 @@ pub mod schema;
 mod server_objects;
 mod table_entry;
 mod tables;
+mod virtual_columns;
 
 pub use catalog_state::CatalogState;
 pub use counters::{Counter, Counters, INDEX_IDS, autoincrement_counter, hidden_row_counter};
@@ -34,6 +35,7 @@ pub use schema::{
 };
 pub use table_entry::{IndexEntry, TableEntry};
 pub use tables::{Catalog, NewTable};
+pub use virtual_columns::VirtualColumns;
 
 /// The index that holds the catalog.
 pub const CATALOG_INDEX: crate::base::IndexId = 0;

@@ -37,13 +37,14 @@ pub use unsynced::UnsyncedEnv;
 pub trait Env: Send + Sync + 'static {
     /// Creates a directory and its parents.
     fn create_dir_all(&self, path: &Path) -> Result<()>;
-    /// The names of the entries of a directory, in no order.
+    /// The names of the entries of a directory, in no particular order.
     fn list_dir(&self, path: &Path) -> Result<Vec<String>>;
-    /// Makes creations, renames and removals in a directory durable. After `NoDescriptor` nothing
-    /// was synced, and a later call that succeeds covers all changes so far.
+    /// Makes creations, renames and removals in a directory durable. If the directory cannot be
+    /// opened (`NoDescriptor`), nothing was synced; the next call that succeeds makes all changes
+    /// up to then durable.
     fn sync_dir(&self, path: &Path) -> Result<()>;
-    /// Opens a directory for all later calls of [`Self::sync_dir`] on it, so that they need no
-    /// descriptor. The directory stays open as long as the environment.
+    /// Opens a directory once for all later calls of [`Self::sync_dir`] on it, so that those cannot
+    /// fail for want of a descriptor. The directory stays open as long as the environment.
     fn keep_dir_open(&self, path: &Path) -> Result<()> {
         let _ = path;
         Ok(())
@@ -58,10 +59,10 @@ pub trait Env: Send + Sync + 'static {
     /// # Errors
     /// [`crate::base::ErrorKind::NoSpace`]: no file is created.
     fn allocate(&self, path: &Path, bytes: u64) -> Result<bool>;
-    /// As [`Self::create`] of `path`, in the space of the file at `aside`, made by
-    /// [`Self::allocate`]: that file is renamed and replaces the target. If it has content, because
-    /// a power cut undid an earlier rename but kept the bytes, or because an unfinished file was
-    /// given back, it is emptied.
+    /// As [`Self::create`] of `path`, but uses the disk space that [`Self::allocate`] has reserved
+    /// in the file at `aside`: the call renames that file to `path`, and so replaces the file
+    /// there. It empties the file first if that has content: a power cut may have undone an earlier
+    /// rename but kept the bytes, or an unfinished file was renamed back to `aside`.
     fn create_from_allocated(&self, aside: &Path, path: &Path) -> Result<Box<dyn AppendFile>>;
     /// Opens a file for positional reads.
     fn open(&self, path: &Path) -> Result<Arc<dyn ReadFile>>;
@@ -70,7 +71,8 @@ pub trait Env: Send + Sync + 'static {
     fn open_direct(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
         self.open(path)
     }
-    /// How announced reads of files from [`Self::open_direct`] are executed, and their counters.
+    /// How reads are executed that [`ReadFile::prefetch`] announces on files from
+    /// [`Self::open_direct`], and the counters of these reads.
     fn prefetch_method(&self) -> (PrefetchMethod, PrefetchStats) {
         (PrefetchMethod::OneByOne, PrefetchStats::default())
     }
@@ -89,8 +91,8 @@ pub trait Env: Send + Sync + 'static {
     fn links(&self, path: &Path) -> Result<u64>;
     /// Removes an empty directory.
     fn remove_dir(&self, path: &Path) -> Result<()>;
-    /// Opens a file of spans, each written once, in any order; creates it (or empties an existing
-    /// one) if `create`.
+    /// Opens a file that is written in spans, in any order. With `create`, creates the file, or
+    /// empties an existing one.
     fn open_spans(&self, path: &Path, create: bool) -> Result<Arc<dyn SpanFile>>;
     /// The length and disk space of a file. A missing file is [`crate::base::ErrorKind::NotFound`].
     fn usage(&self, path: &Path) -> Result<FileUsage>;
@@ -147,9 +149,9 @@ pub trait ReadFile: Send + Sync {
     fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> Result<()>;
     /// Size in bytes.
     fn size(&self) -> Result<u64>;
-    /// Announces a read of `len` bytes from `offset` on. For cached files the system starts to read
-    /// ahead. Reads of files opened for direct I/O are added to `reads`, which the caller starts
-    /// once it has announced all. Does not wait. This is a hint: it never fails and changes no
+    /// Announces a read of `len` bytes from `offset` on by adding it to `reads`; the caller starts
+    /// these once it has announced all. If the file is read through the page cache, the operating
+    /// system then reads ahead. Does not wait. This is a hint: it never fails and changes no
     /// result.
     fn prefetch(&self, offset: u64, len: u64, reads: &mut PrefetchBatch) {
         let _ = (offset, len, reads);
@@ -165,8 +167,8 @@ pub struct FileUsage {
     pub allocated: u64,
 }
 
-/// A file of spans. Each span is written once, by the one caller it was given to; several callers
-/// may write at the same time.
+/// A file that is written in spans. Each span is a range of bytes that the engine gives to one
+/// caller, who writes it once; several callers may write at the same time.
 ///
 /// # Errors
 /// `NoSpace` if a call that takes space finds none, `Io` for everything else.
@@ -180,8 +182,8 @@ pub trait SpanFile: Send + Sync {
     /// Frees the disk space of a range of whole [`BLOCK`]s. It reads as zeros from now on; after a
     /// power cut it may still have the old bytes. Returns whether the file system supports this.
     fn punch(&self, offset: u64, len: u64) -> Result<bool>;
-    /// Sets the length to `len` bytes; no span was given out beyond. A power cut before the next
-    /// sync may restore the old length.
+    /// Sets the length to `len` bytes. No caller may have a span beyond that. A power cut before
+    /// the next sync may restore the old length.
     fn set_len(&self, len: u64) -> Result<()>;
 }
 
@@ -197,16 +199,17 @@ pub trait LogFile: Send + Sync {
     /// Writes zeros over the first `len` bytes and syncs, so that later writes change no file
     /// metadata.
     fn preallocate(&self, len: u64) -> Result<()>;
-    /// Reserves disk space for the first `len` bytes and syncs the size. They read as zeros and
-    /// later writes need no free space, but the first write of each block changes file metadata, so
-    /// a durable one is slow.
+    /// Reserves disk space for the first `len` bytes and syncs the size. The bytes read as zeros,
+    /// and later writes need no free space. But the first write to each block changes file
+    /// metadata, so it takes long to become durable.
     fn reserve(&self, len: u64) -> Result<()>;
-    /// Writes whole units, padded with zeros, at a multiple of the unit. Durable on return. No byte
-    /// of the touched [`BLOCK`]s may have been written by `write_at`.
+    /// Writes whole units, padded with zeros, at a multiple of the unit. Durable on return. The
+    /// write bypasses the page cache if the file was opened so, so [`Self::write_at`] must not have
+    /// written to the same [`BLOCK`]s: the page cache might write its older copy of a block later.
     fn write_durable_at(&self, offset: u64, blocks: &AlignedBuf) -> Result<()>;
     /// Writes whole units, durable after the next `sync`. Unsynced units may be written again. The
-    /// write may go through the page cache, which writes whole [`BLOCK`]s: no byte of them may have
-    /// been written by `write_durable_at`.
+    /// write may go through the page cache, which writes whole [`BLOCK`]s, so
+    /// [`Self::write_durable_at`] must not have written to the same blocks.
     fn write_at(&self, offset: u64, blocks: &AlignedBuf) -> Result<()>;
     /// Makes all finished `write_at` calls durable.
     fn sync(&self) -> Result<()>;

@@ -38,8 +38,9 @@ use writer_refs::WriterRefs;
 /// Life: active (commits insert in parallel) → frozen (no further commit chooses it; earlier ones
 /// may still insert: [`Memtable::wait_quiescent`]) → flushed → dropped with its last reader.
 ///
-/// A read uses a seqno that is *visible*. That seqno was published after the inserts, so they
-/// happen before the read, and neither list nor filter needs memory ordering of its own.
+/// A read uses a seqno that is *visible*. That seqno was published after the inserts up to it, so
+/// they happen before the read. The filter needs no memory ordering of its own for that. The list
+/// has it only because a walk also meets entries that are not visible yet.
 ///
 /// Rejected: a map with one entry per user key and a chain of versions. Chains need reclamation
 /// while readers walk them, and a skiplist that replaces entries may hide a key for a moment.
@@ -68,8 +69,9 @@ impl Memtable {
         Self::with_capacity(id, min_segment, 64 << 20)
     }
 
-    /// An empty memtable for about `capacity` bytes, which determines the size of the filter. It
-    /// takes more, at a rising rate of false positives.
+    /// An empty memtable for about `capacity` bytes of entries, which determines the size of the
+    /// filter. It takes more entries than that, but then the filter gives more and more false
+    /// positives.
     pub fn with_capacity(id: u64, min_segment: u64, capacity: u64) -> Self {
         let filter_bytes = (capacity / 64).clamp(16 << 10, 16 << 20) as usize;
         Self {
@@ -95,8 +97,9 @@ impl Memtable {
         self.id
     }
 
-    /// Adds a version. Concurrent. An existing entry with this (user key, seqno) stays unchanged.
-    /// For several entries, [`Memtable::inserter`] is faster.
+    /// Adds a version; any number of threads may do so at the same time. If there is an entry with
+    /// this user key, seqno and kind, it stays and nothing is added. For several entries,
+    /// [`Memtable::inserter`] is faster.
     ///
     /// # Panics
     /// If the seqno is not a committed one.
@@ -104,13 +107,14 @@ impl Memtable {
         self.inserter().insert(key, value);
     }
 
-    /// An inserter of several versions. Sorted ones cost little.
+    /// Returns an inserter, which adds several versions. A version that sorts right behind the one
+    /// added before costs little.
     pub fn inserter(&self) -> Inserter<'_> {
         Inserter::new(self)
     }
 
-    /// Passes `f` the newest version of `user_key` with a seqno of at most `seqno`, which may be a
-    /// deletion. `None` if there is no such version here.
+    /// Calls `f` with the newest version of `user_key` whose seqno is at most `seqno`; that version
+    /// may be a tombstone. Returns `None` if there is no such version here.
     pub fn get<R>(
         &self,
         user_key: &[u8],
@@ -125,7 +129,7 @@ impl Memtable {
         (key.user_key == user_key).then(|| f(key, cursor.value()))
     }
 
-    /// Whether a version of `user_key` may be here. `false` is certain.
+    /// Whether the filter admits `user_key`; `false` means that no version of it is here.
     pub fn may_contain(&self, user_key: &[u8]) -> bool {
         self.filter.may_contain(xxh3(user_key))
     }
@@ -135,15 +139,16 @@ impl Memtable {
         MemtableIter::new(Arc::clone(self))
     }
 
-    /// The number of entries with `lo ≤ user key < hi` (no upper bound: `None`). Small numbers are
-    /// counted; others are estimated with a standard error of an eighth of the sum of the number
-    /// and `others`.
+    /// The number of entries with `lo ≤ user key < hi` (no upper bound: `None`). A small number is
+    /// counted, a larger one estimated. `others` is the number to which the caller adds the result:
+    /// the standard error of an estimate is at most an eighth of the sum of both.
     pub fn estimate_range(&self, lo: &[u8], hi: Option<&[u8]>, others: u64) -> RangeEntries {
         self.list.estimate(lo, hi, others)
     }
 
-    /// At least `count` user keys with `lo ≤ key < hi`, if there are that many, ascending, with
-    /// about equally many entries between neighbours.
+    /// User keys with `lo ≤ key < hi`, ascending, with about equally many entries between
+    /// neighbours. Returns at least `count` keys, but fewer if there are not so many or if keys
+    /// have very many versions.
     pub fn split_keys(&self, lo: &[u8], hi: Option<&[u8]>, count: usize) -> Vec<Vec<u8>> {
         self.list.split_keys(lo, hi, count)
     }
@@ -201,8 +206,9 @@ impl Memtable {
         self.min_segment.load(Ordering::Acquire)
     }
 
-    /// Lowers [`Memtable::min_segment`] to `segment`: a transaction prepared there was committed
-    /// into this memtable. Call it before the commit's [`Memtable::writers_end`].
+    /// Lowers [`Memtable::min_segment`] to `segment`, because a transaction whose entries were
+    /// logged there when it was prepared is committed into this memtable. Call it before the
+    /// commit's [`Memtable::writers_end`].
     pub fn lower_min_segment(&self, segment: u64) {
         self.min_segment.fetch_min(segment, Ordering::AcqRel);
     }
@@ -217,9 +223,9 @@ impl Memtable {
         self.last_lsn.fetch_max(lsn, Ordering::AcqRel);
     }
 
-    /// Seqno of the last commit that chose this memtable, with or without entries (a commit of
-    /// counters has none); 0 before the first. When the log is released, the manifest's last seqno
-    /// must not be lower: otherwise the seqno would be assigned again.
+    /// Seqno of the last commit that chose this memtable, even if it has no entries here (as a
+    /// commit of counters); 0 before the first. The log may be released only after the manifest's
+    /// last seqno has reached this one: otherwise recovery would assign the seqno again.
     pub fn last_commit(&self) -> Seqno {
         self.last_commit.load(Ordering::Acquire)
     }
@@ -248,8 +254,8 @@ impl Memtable {
         self.writers.is_zero()
     }
 
-    /// Waits until no commit is inserting. Call it after the freeze; it does not wait for later
-    /// writers. The inserts happen before the return.
+    /// Waits until no commit is inserting. Call it after the freeze: no further commit begins then,
+    /// so the wait ends. The inserts happen before the return.
     pub fn wait_quiescent(&self) {
         self.writers.wait_zero();
     }

@@ -67,15 +67,15 @@ pub(crate) struct TableIds {
     autoincrement: Arc<Counter>,
     hidden_rows: Arc<Counter>,
     live_rows: Arc<RowCount>,
-    /// Whether the stored definition makes the table optimistic.
+    /// Whether the table is optimistic according to its stored definition.
     optimistic: bool,
     /// `None` if no foreign key concerns the table.
     foreign_keys: Option<Arc<ForeignKeys>>,
 }
 
-/// The bytes that the server expects in the record buffer in a column that is NULL, if they are not
-/// all zeros: those of the row of defaults. The server compares records byte by byte to find out
-/// whether an update changes anything.
+/// The bytes that the record buffer must have in a column while it is NULL: those of the column in
+/// the server's row of defaults. Only columns in which they are not all zeros have a `NullImage`.
+/// The server compares records byte by byte to find out whether an update changes anything.
 struct NullImage {
     null: NullBit,
     offset: usize,
@@ -243,8 +243,8 @@ impl Table {
         }
     }
 
-    /// How a cursor reads this table for `txn`, if the host wants it to read in `mode`: an
-    /// optimistic table is not locked.
+    /// The mode in which a cursor of `txn` reads this table when the host asks for `mode`. In an
+    /// optimistic table, a locking read becomes a read that the commit validates.
     pub fn read_mode(&self, txn: &Transaction, mode: ReadMode) -> ReadMode {
         match mode {
             ReadMode::Locking(lock) if self.validates(txn) => ReadMode::Validated(lock),
@@ -252,14 +252,16 @@ impl Table {
         }
     }
 
-    /// The statement that begins will change or lock rows of this table for `txn`.
+    /// Tells `txn` that the statement which begins will change or lock rows of this table. For an
+    /// optimistic table `txn` then prepares to validate them.
     pub fn expect_changes(&self, txn: &mut Transaction) {
         if self.validates(txn) {
             txn.expect_validation();
         }
     }
 
-    /// Whether what `txn` does to this table is validated by its commit, and not locked.
+    /// Whether `txn` locks nothing in this table, because its commit validates what it has read and
+    /// written there.
     fn validates(&self, txn: &Transaction) -> bool {
         self.is_optimistic() && !txn.locks_optimistic_tables()
     }
@@ -294,16 +296,17 @@ impl Table {
         }
     }
 
-    /// Replaces `known` if the catalog has changed since `known` was read. Otherwise it changes no
-    /// reference count, because sessions on all processors share that counter.
+    /// Replaces `known` if the catalog has changed since `known` was read. If it has not, this
+    /// changes no reference count: all sessions share the one of the current ids, and it would be a
+    /// contended cache line.
     pub(crate) fn refresh(&self, known: &mut Arc<TableIds>) {
         if known.generation != self.catalog.generation() {
             *known = Guard::into_inner(self.current());
         }
     }
 
-    /// The current ids, read anew if the catalog has changed since they were read. The guard, like
-    /// [`Self::refresh`], changes no reference count that sessions share.
+    /// The current ids, read anew if the catalog has changed since they were read. Like
+    /// [`Self::refresh`], the guard changes no reference count that sessions share.
     pub(crate) fn current(&self) -> Guard<Arc<TableIds>> {
         let current = self.current.load();
         let generation = self.catalog.generation();
@@ -342,7 +345,6 @@ impl Table {
         }
     }
 
-    /// Secondary indexes with their numbers.
     /// The ids of all indexes that the table has now.
     pub fn index_ids(&self) -> Vec<IndexId> {
         let current = self.current();
@@ -352,6 +354,7 @@ impl Table {
             .collect()
     }
 
+    /// The secondary indexes, each with its number.
     fn secondaries(current: &TableIds) -> impl Iterator<Item = (usize, &IndexInfo)> {
         let clustered = current.clustered.id();
         let all = current.indexes.iter().enumerate();

@@ -66,6 +66,7 @@ impl Server {
             statement: None,
             collation: None,
             holds_metadata_lock: None,
+            compute_virtual: None,
         };
         let mut db = std::ptr::null_mut();
         // SAFETY: the pointers are valid.

@@ -2,7 +2,8 @@
 
 /// An arena for the blobs of the last decoded rows.
 ///
-/// Bytes stay in place until [`BlobBuf::clear`]: a chunk never grows, a new one is added.
+/// Bytes stay in place until [`BlobBuf::clear`]: a full chunk does not grow, the arena adds another
+/// one.
 #[derive(Debug, Default)]
 pub struct BlobBuf {
     chunks: Vec<Vec<u8>>,
@@ -16,7 +17,7 @@ pub struct BlobBuf {
 #[derive(Debug, Default)]
 struct Beginning {
     bytes: Vec<u8>,
-    /// Number of bytes at the start that may not be zero.
+    /// Number of bytes at the start that may differ from zero; all others are zeros.
     written: usize,
 }
 
@@ -31,6 +32,7 @@ impl BlobBuf {
     }
 
     /// Removes all bytes and keeps the largest chunk. Pointers into the arena become invalid.
+    #[inline]
     #[allow(clippy::missing_panics_doc)] // No caller can cause it.
     pub fn clear(&mut self) {
         if self.chunks.len() > 1 {
@@ -98,7 +100,7 @@ impl BlobBuf {
         self.chunks.last_mut().expect("a chunk was just ensured")
     }
 
-    /// Bytes allocated for chunks, without the values of [`BlobBuf::put_beginning`].
+    /// Bytes allocated for chunks. Values of [`BlobBuf::put_beginning`] do not count.
     pub fn capacity(&self) -> usize {
         self.chunks.iter().map(Vec::capacity).sum()
     }

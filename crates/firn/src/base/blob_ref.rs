@@ -9,13 +9,14 @@ use std::collections::BTreeMap;
 /// Size of the header before each blob in its file, bytes.
 pub const BLOB_HEADER_LEN: u64 = 32;
 
-/// Size of the chunks of longer values, bytes; the last chunk holds the rest.
+/// A value longer than this is stored in chunks of this size, bytes; the last chunk is shorter. A
+/// read of the first bytes of the value reads and decompresses only the chunks that hold them.
 pub const BLOB_CHUNK_LEN: u64 = 128 << 10;
 
-/// Size of an entry in the table of chunks, bytes.
+/// Size of an entry in the table of chunks, bytes: the stored length of a chunk and its checksum.
 pub const CHUNK_ENTRY_LEN: u64 = 12;
 
-/// Size of the table of chunks of a value of `len` bytes, bytes.
+/// Size, in bytes, of the table of chunks that stands before the chunks of a value of `len` bytes.
 pub fn chunk_table_len(len: u64) -> u64 {
     len.div_ceil(BLOB_CHUNK_LEN) * CHUNK_ENTRY_LEN
 }
@@ -52,15 +53,16 @@ const ENCRYPTED: u8 = 0x80;
 pub struct BlobRef {
     /// Id of the column.
     pub column: u32,
-    /// Id of the blob file.
+    /// Logical id of the blob file, which stays the same when blob gc rewrites the file.
     pub file: u64,
-    /// Offset of the blob's header in the file as it was first written.
+    /// Offset at which the blob's header was first written. A rewrite of the file moves the blob,
+    /// but not this offset: a table in the new file maps it to the place of the blob.
     pub offset: u64,
     /// Length of the value, bytes.
     pub len: u64,
     /// How the value is stored.
     pub codec: BlobCodec,
-    /// Stored bytes, without the header.
+    /// Number of stored bytes, without the header.
     pub stored: u64,
     /// XXH3-64 of the stored bytes (for chunks, of their table), plus a term for file and offset.
     pub checksum: u64,
@@ -176,7 +178,8 @@ fn take(input: &mut &[u8]) -> Option<BlobRef> {
         BlobCodec::None => len,
         BlobCodec::Zstd | BlobCodec::Chunks => varint::take_u64(input)?,
     };
-    // A value is smaller than 4 GiB, and its stored form is no larger than the value and its table.
+    // Refuse impossible numbers: a value is smaller than 4 GiB, and its stored form is no larger
+    // than the value and its table of chunks.
     let table = match codec {
         BlobCodec::Chunks => chunk_table_len(len),
         BlobCodec::None | BlobCodec::Zstd => 0,
@@ -197,7 +200,7 @@ fn take(input: &mut &[u8]) -> Option<BlobRef> {
 /// The references to one blob file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct BlobUse {
-    /// Id of the blob file.
+    /// Logical id of the blob file, which stays the same when blob gc rewrites the file.
     pub file: u64,
     /// Number of references.
     pub refs: u64,
@@ -224,7 +227,7 @@ impl BlobUses {
         })
     }
 
-    /// Adds a sum.
+    /// Adds `blobs` to the sums of its blob file.
     pub fn add(&mut self, blobs: BlobUse) {
         let (refs, bytes) = self.0.entry(blobs.file).or_default();
         *refs += blobs.refs;
@@ -243,6 +246,11 @@ impl BlobUses {
         BlobUse { file, refs, bytes }
     }
 
+    /// Number of files with references.
+    pub fn files(&self) -> usize {
+        self.0.len()
+    }
+
     /// Sum of the bytes over all files.
     pub fn bytes(&self) -> u64 {
         let all = self.0.values().map(|&(_, bytes)| bytes);
@@ -255,7 +263,8 @@ impl BlobUses {
     }
 }
 
-/// An error for a damaged reference. The reader of the file adds its name and the offset.
+/// An error for a damaged reference. The caller that reads the file adds its name and the offset to
+/// it.
 fn damaged(what: &str) -> Error {
     Error::corruption("", 0, format_args!("row: {what}"))
 }

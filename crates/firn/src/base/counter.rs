@@ -3,8 +3,8 @@
 /// The value of a counter. A counter only grows, unless it is set: setting begins a new generation,
 /// in which the counter grows again.
 ///
-/// The order is by generation, then by value. So of all values known from log and manifest, in
-/// whatever order they are read, the largest one holds.
+/// Values compare by generation first, then by value. So recovery may read the values in log and
+/// manifest in any order: the largest one is the current one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct CounterValue {
     /// Number of times the counter was set.

@@ -105,12 +105,12 @@ pub fn refused(unit: impl Display) -> Error {
 #[derive(Debug)]
 pub struct Nonces {
     drawn: u64,
-    /// Number of writes so far; stays at `u32::MAX` when they are used up.
+    /// Number of writes so far; it stops at `u32::MAX`.
     writes: AtomicU32,
 }
 
 impl Nonces {
-    /// `drawn` is a fresh random number.
+    /// Nonces that begin with `drawn`, which must be a fresh random number.
     pub fn new(drawn: u64) -> Self {
         Self {
             drawn,
@@ -118,8 +118,8 @@ impl Nonces {
         }
     }
 
-    /// The nonce of the next write; `None` once the count is used up and another number must be
-    /// drawn.
+    /// The nonce of the next write; `None` once the count is used up. The caller then goes on with
+    /// [`Self::new`] and another random number.
     pub fn next_write(&self) -> Option<[u8; NONCE_LEN]> {
         let next = |writes: u32| (writes < u32::MAX).then(|| writes + 1);
         let (to, from) = (Ordering::Relaxed, Ordering::Relaxed);

@@ -34,11 +34,12 @@ pub fn end_of_ids(epoch: u64) -> u64 {
     first_id(epoch).saturating_add(IDS_PER_EPOCH)
 }
 
-/// Number of ids at the end of an epoch that are given out to nobody.
+/// At least this many ids of an epoch stay free, whatever the names of existing files are.
 const IDS_LEFT: u64 = 1 << 32;
 
-/// Files and segments whose names have this id or a larger one are not of the epoch, nor of an
-/// earlier one. Numbers that come behind those of a stray file must not run out of the epoch.
+/// When a database opens, it continues behind the largest id among the names of files and segments,
+/// but ignores ids from this one on. They come from a later epoch or a stray file. If the writer
+/// continued behind them, it would leave the range of its own epoch.
 pub fn end_of_names(epoch: u64) -> u64 {
     end_of_ids(epoch) - IDS_LEFT
 }

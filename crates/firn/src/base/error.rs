@@ -30,7 +30,8 @@ pub enum ErrorKind {
     LockTimeout,
     /// Another transaction holds the lock, and the caller asked not to wait.
     LockNotAvailable,
-    /// Waiting would close a cycle; this transaction is the victim and must roll back.
+    /// A wait for the lock would close a cycle of waiting transactions. This transaction is the
+    /// victim and must roll back.
     Deadlock,
     /// The caller's session was killed.
     Interrupted,
@@ -38,6 +39,8 @@ pub enum ErrorKind {
     TableDefChanged,
     /// A table's rows or keys are stored under another definition than the given one.
     DefinitionDiffers,
+    /// A callback of the host failed. The host has told its session why.
+    HostFailed,
     /// A row or a definition breaks a rule of foreign keys.
     ForeignKey(Box<ForeignKeyError>),
     /// The named object does not exist.
@@ -60,12 +63,14 @@ pub enum ErrorKind {
 /// manifest, or their directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailureClass {
-    /// The call did not begin, since its file could not be opened. The statement that needed it is
-    /// refused; all others go on.
+    /// The file could not be opened, so nothing was written. The statement that needed the call
+    /// fails; all others go on.
     NoEffect,
-    /// The device has no room. What was written is void, and the same work is tried again.
+    /// The device has no room. The engine ignores the bytes that the call has written, and tries
+    /// the same work again.
     Retry,
-    /// Nobody knows which bytes the device has. Writes stop until the database is opened again.
+    /// The call may or may not have reached the device. The engine refuses writes until the
+    /// database is opened again.
     Poison,
 }
 
@@ -100,9 +105,9 @@ impl Error {
     }
 
     /// The error of an I/O operation; `what` describes the operation. `ENOSPC` and `EDQUOT` become
-    /// [`ErrorKind::NoSpace`], `ENFILE` and `EMFILE`, which only a call that opens a file returns,
-    /// [`ErrorKind::NoDescriptor`], a missing file [`ErrorKind::NotFound`], all others
-    /// [`ErrorKind::Io`].
+    /// [`ErrorKind::NoSpace`]. `ENFILE` and `EMFILE`, which only calls that open a file return,
+    /// become [`ErrorKind::NoDescriptor`]. A missing file becomes [`ErrorKind::NotFound`], and all
+    /// other errors become [`ErrorKind::Io`].
     pub fn io(error: &std::io::Error, what: impl fmt::Display) -> Self {
         const ENFILE: i32 = 23;
         const EMFILE: i32 = 24;
@@ -119,8 +124,8 @@ impl Error {
     }
 
     /// As [`Self::io`], for the call that opens a file. `ENOMEM` becomes
-    /// [`ErrorKind::NoDescriptor`], too: of an open it says that nothing has happened, of a write
-    /// or a sync it does not.
+    /// [`ErrorKind::NoDescriptor`], too: an open that fails with it had no effect, whereas a write
+    /// or a sync may have had one.
     pub fn open(error: &std::io::Error, what: impl fmt::Display) -> Self {
         const ENOMEM: i32 = 12;
         match error.raw_os_error() {
@@ -168,8 +173,8 @@ impl Error {
         matches!(self.kind, ErrorKind::Corruption { .. })
     }
 
-    /// Whether this version does not know what it found: a newer one does, so nothing of it is
-    /// lost.
+    /// Whether the error is of kind `Unsupported`: the stored bytes are intact, but only a newer
+    /// version of Firn can read them. Repair and salvage must not drop them as damaged.
     pub fn is_unsupported(&self) -> bool {
         self.kind == ErrorKind::Unsupported
     }
@@ -207,6 +212,7 @@ impl ErrorKind {
             Self::Interrupted => "interrupted",
             Self::TableDefChanged => "table definition changed",
             Self::DefinitionDiffers => "table definition differs",
+            Self::HostFailed => "a callback failed",
             Self::ForeignKey(_) => "foreign key",
             Self::NotFound => "not found",
             Self::AlreadyExists => "already exists",

@@ -16,6 +16,8 @@ pub enum ForeignKeyViolation {
     TableIsReferenced,
     /// Another foreign key of the database has the name.
     NameIsTaken,
+    /// The statement gives two new foreign keys the name.
+    NameGivenTwice,
     /// A foreign key needs the index to drop. The name in the error is that of the index.
     IndexIsNeeded,
     /// The referencing table has no index that begins with the columns.

@@ -1,6 +1,6 @@
 //! The iterator contract of all sorted sources.
 
-use super::{InternalKey, Result, Seqno, Value};
+use super::{InternalKey, Kind, Result, Seqno, Value};
 
 /// A cursor over internal keys in internal order (user key ascending, seqno descending).
 ///
@@ -26,10 +26,10 @@ pub trait InternalIterator {
     fn next(&mut self) -> Result<bool>;
     /// Moves backward. Requires a position.
     fn prev(&mut self) -> Result<bool>;
-    /// A lower bound for the number of simple rows ahead: entries that the next calls of `next`
-    /// reach, each a put committed at or before `snapshot`, with a user key below `limit` that
-    /// differs from the previous entry's. Counts only loaded data and reads nothing. Requires a
-    /// position.
+    /// A lower bound for the number of simple rows directly ahead, which the caller may visit with
+    /// [`Self::next_unchecked`]. An entry is a simple row if it is a put committed at or before
+    /// `snapshot`, and its user key is below `limit` and differs from the key of the entry before
+    /// it. Counts only loaded blocks and reads nothing. Requires a position.
     fn rows_ahead(&mut self, limit: Option<&[u8]>, snapshot: Seqno) -> u32 {
         let _ = (limit, snapshot);
         0
@@ -39,13 +39,29 @@ pub trait InternalIterator {
         let moved = self.next();
         debug_assert!(matches!(moved, Ok(true)));
     }
-    /// Passes the user keys of up to `count` following puts to `show`, from loaded data only. A
-    /// hint of what a scan reaches next: some may be invisible, some missing.
+    /// As `rows` calls of [`Self::next_unchecked`]; at least one, and all of them counted.
+    fn skip_unchecked(&mut self, rows: u32) {
+        for _ in 0..rows {
+            self.next_unchecked();
+        }
+    }
+    /// As [`Self::next_unchecked`], and returns kind and value of the entry. [`Self::key`] may not
+    /// be called until [`Self::land`] or another move. A scan that needs no key saves the work of
+    /// assembling it.
+    fn glide(&mut self) -> (Kind, Value<'_>) {
+        self.next_unchecked();
+        (self.key().kind, self.value())
+    }
+    /// Makes [`Self::key`] that of the entry under the cursor, after [`Self::glide`].
+    fn land(&mut self) {}
+    /// Passes the user keys of up to `count` puts after the position to `show`, as far as their
+    /// blocks are loaded. A prefetch uses them as a hint of the entries that a scan reaches next:
+    /// some of these puts may be invisible to the scan, and others may be missing.
     fn peek(&self, count: usize, show: &mut dyn FnMut(&[u8])) {
         let _ = (count, show);
     }
-    /// Whether a seek of `user_key` must read something that is not in memory. With `begin`, starts
-    /// that read without waiting. A hint: it moves nothing and never fails.
+    /// Whether a seek of `user_key` must read a block that is not in memory. With `begin`, starts
+    /// that read and does not wait for it. A hint: it moves nothing and never fails.
     fn prefetch_seek(&self, user_key: &[u8], begin: bool) -> bool {
         let _ = (user_key, begin);
         false
@@ -56,7 +72,8 @@ pub trait InternalIterator {
     fn key(&self) -> InternalKey<'_>;
     /// The value under the cursor.
     fn value(&self) -> Value<'_>;
-    /// Whether the entry under the cursor lies in a block that readers brought into the cache.
+    /// Whether the entry under the cursor lies in a cached block. A compaction asks for this: it
+    /// loads the blocks of its outputs into the cache if the entries in them were cached before.
     fn is_cached(&self) -> bool {
         false
     }
@@ -86,6 +103,15 @@ impl<T: InternalIterator + ?Sized> InternalIterator for Box<T> {
     }
     fn next_unchecked(&mut self) {
         (**self).next_unchecked();
+    }
+    fn skip_unchecked(&mut self, rows: u32) {
+        (**self).skip_unchecked(rows);
+    }
+    fn glide(&mut self) -> (Kind, Value<'_>) {
+        (**self).glide()
+    }
+    fn land(&mut self) {
+        (**self).land();
     }
     fn peek(&self, count: usize, show: &mut dyn FnMut(&[u8])) {
         (**self).peek(count, show);

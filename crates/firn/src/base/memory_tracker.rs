@@ -1,4 +1,4 @@
-//! A sum of bytes over many holders.
+//! Counts the bytes of memory that many holders use together.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -6,11 +6,11 @@ use std::sync::{Arc, OnceLock};
 /// Charges are rounded up to a multiple of this number of bytes.
 const STEP: u64 = 4 << 10;
 
-/// The sum, and an observer of its changes.
+/// The sum of all [charges](MemoryCharge), and an observer of its changes.
 #[derive(Default)]
 pub struct MemoryTracker {
     sum: AtomicU64,
-    /// A step in bytes, and the observer to call when the sum crosses a multiple of it.
+    /// A number of bytes, and the observer to call when the sum crosses a multiple of it.
     observer: OnceLock<(u64, Observer)>,
 }
 

@@ -26,11 +26,12 @@ pub struct MutableOptions {
     flush_mode: AtomicU8,
     /// The active memtable freezes at this size.
     pub memtable_size: AtomicU64,
-    /// Upper limit for the size at which the active memtable freezes, bytes. The memory arbiter
-    /// sets it; it is not an option.
+    /// Upper limit for the size at which the active memtable freezes, bytes. The engine derives it
+    /// from [`Self::memory_limit`]; users cannot set it.
     pub memtable_cap: AtomicU64,
-    /// Memory for caches, memtables, indexes and write sets together; 0 for none. Under a limit the
-    /// sizes of the caches follow from it; without one each part has its own size.
+    /// Memory for caches, memtables, index partitions and write sets together; 0 for no limit.
+    /// Under a limit the engine derives the sizes of both caches from it; without one, each has its
+    /// own option.
     pub memory_limit: AtomicU64,
     /// Memory that a transaction's write set may take; the rest spills to files. The server sets it
     /// from `firn_txn_memory_limit`.
@@ -42,13 +43,15 @@ pub struct MutableOptions {
     /// Largest length of an entry, at most [`ENTRY_BYTES_MAX`]. Longer entries are refused. Tests
     /// set smaller values.
     pub entry_bytes_max: AtomicU64,
-    /// The log that a recovery would replay is kept at about this many bytes of segment files at
-    /// most: a memtable that needs half of it freezes, and transactions that have been prepared for
-    /// so much log are logged again.
+    /// About the largest size of the log that a recovery would replay, in bytes of segment files. A
+    /// memtable freezes when the log since its first entry is longer than half of this. If a
+    /// prepared transaction keeps more than half of this, its prepare record is written again at
+    /// the end of the log, and the old segments are released.
     pub max_wal_size: AtomicU64,
-    /// The active memtable freezes when its entries refer to this many bytes of blobs: the blobs
-    /// that they replace can only be found to be garbage after a flush and compactions. Follows the
-    /// live blob bytes; it is not an option.
+    /// The active memtable freezes when its entries refer to this many bytes of blobs. An old blob
+    /// becomes garbage only when a compaction meets the entry that replaces it, and entries in a
+    /// memtable are not compacted. The engine sets this to a share of the live blob bytes; users
+    /// cannot set it.
     pub blob_freeze_at: AtomicU64,
     /// While the log is archived, a segment is closed after this time in use, microseconds.
     pub log_archive_timeout_us: AtomicU64,
@@ -59,11 +62,12 @@ pub struct MutableOptions {
     pub snapshot_age_warning_s: AtomicU64,
 }
 
-/// Upper bound of a load's memory. More would make fewer sorted runs, but nothing faster.
+/// Upper bound of a load's memory. With more memory a load writes fewer sorted runs, but it is not
+/// faster.
 const LOAD_MEMORY_MAX: u64 = 64 << 20;
 /// The smallest size at which a memtable freezes.
 pub const MEMTABLE_MIN: u64 = 64 << 10;
-/// Lower bound of a load's memory: each index takes some KiB.
+/// Lower bound of a load's memory: the sorter of each index needs some KiB.
 const LOAD_MEMORY_MIN: u64 = 64 << 10;
 
 impl MutableOptions {
@@ -82,21 +86,21 @@ impl MutableOptions {
         self.memtable_size.load(Ordering::Relaxed).min(cap)
     }
 
-    /// The active memtable freezes when so many bytes of log lie behind the first segment that it
-    /// needs.
+    /// The active memtable freezes when the log is longer than this, in bytes from the first
+    /// segment that has an entry of the memtable.
     pub fn wal_freeze_at(&self) -> u64 {
         self.max_wal_size.load(Ordering::Relaxed) / 2
     }
 
-    /// Memory that a load may take for entries on their way into files: a transaction's limit,
-    /// within bounds.
+    /// Memory in which a load may sort entries before it writes them to files: the memory limit of
+    /// a transaction, but no less than `LOAD_MEMORY_MIN` and no more than `LOAD_MEMORY_MAX`.
     pub fn load_memory(&self) -> u64 {
         let limit = self.txn_memory_limit.load(Ordering::Relaxed);
         limit.clamp(LOAD_MEMORY_MIN, LOAD_MEMORY_MAX)
     }
 
-    /// Takes over the options of the database beside which an ephemeral one stands. Under a memory
-    /// limit its memtables get a quarter of the size.
+    /// Copies the options of `host`, the database that this ephemeral database belongs to. Under a
+    /// memory limit, memtables here freeze at a quarter of the host's size.
     pub fn follow(&self, host: &Self) {
         let take = |cell: &AtomicU64, from: &AtomicU64| {
             cell.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -120,7 +124,7 @@ impl MutableOptions {
     }
 }
 
-/// The default was measured; see `docs/benchmarks.md`.
+/// The default is the result of a measurement in `docs/benchmarks.md`.
 const BLOB_THRESHOLD: u64 = 4 << 10;
 
 impl Default for MutableOptions {
@@ -160,23 +164,26 @@ pub struct Options {
     pub block_size: usize,
     /// Target size of an SST, for flushes and compactions.
     pub target_file_size: u64,
-    /// Largest size of a blob file; files are smaller while few bytes have been written in all.
+    /// Largest size of a blob file. While few blob bytes have been written since the open, a blob
+    /// file is sealed at a smaller size, so that it can lose its garbage sooner.
     pub blob_file_size: u64,
-    /// Bytes of blobs below which no memtable is frozen, and no file is compacted, to find garbage
-    /// blobs.
+    /// Bytes of blobs that are worth work to find garbage blobs. A memtable that refers to fewer is
+    /// not frozen for that purpose, and if all levels above the last one refer to fewer, they are
+    /// not compacted for it.
     pub blob_garbage_min: u64,
-    /// Number of L0 runs over one key that starts a compaction.
+    /// A compaction of L0 begins when this many of its runs overlap at one key.
     pub l0_compaction_runs: usize,
-    /// Number of L0 runs over one key that stops writers.
+    /// Writers stop when this many L0 runs overlap at one key.
     pub l0_stop_runs: usize,
-    /// Number of frozen memtables that stops writers.
+    /// Writers stop when this many frozen memtables wait for a flush.
     pub frozen_memtables_max: usize,
     /// Least target size of the first non-empty level below L0.
     pub base_level_size: u64,
     /// Number of compaction threads; with 0 there are no background threads, and the caller drives
     /// all background work.
     pub background_jobs: usize,
-    /// Whether compactions copy unchanged blocks as they are stored. `false` is for comparisons.
+    /// Whether compactions copy unchanged blocks as they are stored. Benchmarks set `false` to
+    /// measure the gain.
     pub block_reuse: bool,
     /// Row locks per transaction that have an entry of their own in the lock table; further ones
     /// merge into sorted sets. Tests set small values; 0 merges every lock.

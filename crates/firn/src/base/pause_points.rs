@@ -5,7 +5,7 @@
 //! empty function, so the engine that users run has none.
 //!
 //! ```text
-//! pause::on_this_thread(move |point| {
+//! pause_points::on_this_thread(move |point| {
 //!     if point == PausePoint::Pinned { other.commit().unwrap(); }
 //! });
 //! ```
@@ -50,7 +50,7 @@ pub enum PausePoint {
     BeforePublish,
     /// A commit is visible; its row locks are still held.
     Published,
-    /// A thread is about to take an obsolete file, to delete it.
+    /// A thread is about to take a file from the list of obsolete files, and deletes it next.
     ObsoleteWanted,
     /// The files of old prepared transactions are linked for the log archive; the transactions are
     /// not logged again yet.
@@ -86,7 +86,8 @@ mod handler {
 
     /// The thread passes `point`.
     pub fn at(point: PausePoint) {
-        // A thread that ends may pass points after its thread-local storage is destroyed.
+        // A thread that ends may pass points after its thread-local storage is destroyed: it then
+        // has no handler, so ignore the point.
         let taken = HANDLER.try_with(RefCell::take).ok().flatten();
         if let Some(mut handler) = taken {
             handler(point);

@@ -1,5 +1,5 @@
-//! Boundaries of key parts. The layer that encodes keys knows them; the layers that write files ask
-//! for them.
+//! Boundaries of key parts. The layer that encodes keys implements these traits; the layers that
+//! write files call them, for example to count distinct values of a prefix.
 
 use super::IndexId;
 use std::sync::Arc;
@@ -7,7 +7,8 @@ use std::sync::Arc;
 /// The key layout of one index. Methods may be called from any thread.
 pub trait PrefixExtractor: Send + Sync {
     /// Number of prefixes whose distinct values are worth counting: the first part alone, the first
-    /// two, and so on. Fewer than the parts where the whole key is unique anyway.
+    /// two parts, and so on. The whole key of a unique index is not counted, since it has one value
+    /// per row.
     fn prefixes(&self) -> usize;
 
     /// Length of part `part` (from 0) in bytes, if it is the same in all keys.

@@ -121,7 +121,15 @@ impl Pad {
     }
 
     /// Fills `room` with padding.
+    #[inline]
     pub fn fill(&self, room: &mut [u8]) {
+        match self.len {
+            1 if room.len() < 16 => fill_short(room, self.bytes[0]),
+            _ => self.fill_long(room),
+        }
+    }
+
+    fn fill_long(&self, room: &mut [u8]) {
         if self.len == 1 {
             room.fill(self.bytes[0]);
         } else {
@@ -130,6 +138,25 @@ impl Pad {
             }
         }
     }
+}
+
+/// Fills fewer than 16 bytes. Two stores that overlap are cheaper than a call.
+#[inline]
+fn fill_short(room: &mut [u8], byte: u8) {
+    fn ends<const N: usize>(room: &mut [u8], byte: u8) -> bool {
+        let Some(first) = room.first_chunk_mut::<N>() else {
+            return false;
+        };
+        *first = [byte; N];
+        if let Some(last) = room.last_chunk_mut::<N>() {
+            *last = [byte; N];
+        }
+        true
+    }
+    let _ = ends::<8>(room, byte)
+        || ends::<4>(room, byte)
+        || ends::<2>(room, byte)
+        || ends::<1>(room, byte);
 }
 
 #[cfg(test)]

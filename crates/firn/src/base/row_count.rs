@@ -34,12 +34,14 @@ impl RowCount {
         self.counted.fetch_add(net, Ordering::Relaxed);
     }
 
-    /// The sum of all differences so far, for [`Self::set`].
+    /// The sum of all differences so far. A caller reads it before it counts the rows, and passes
+    /// it to [`Self::set`]: the number of rows then includes commits during the count.
     pub fn counted(&self) -> i64 {
         self.counted.load(Ordering::Relaxed)
     }
 
-    /// Sets the number: there were `rows` rows when the sum of differences was `counted`.
+    /// Sets the number of rows: the table had `rows` rows when [`Self::counted`] returned
+    /// `counted`.
     pub fn set(&self, rows: u64, counted: i64) {
         let rows = i64::try_from(rows).unwrap_or(i64::MAX);
         let base = rows.saturating_sub(counted).max(UNKNOWN + 1);

@@ -15,9 +15,9 @@ const DENSE_LEN: usize = REGISTERS * RANK_BITS / 8;
 
 /// Counts distinct values: a HyperLogLog of 256 registers.
 ///
-/// The estimate has a standard error of 6.5 %; for few values it is nearly exact (for ten, but for
-/// rounding). Adding a value twice changes nothing, and merging two sketches gives the sketch of
-/// the union of their values. So the sketches of several files can be merged.
+/// The estimate has a standard error of 6.5 %; for few values it is nearly exact (ten values are
+/// estimated as ten after rounding). Adding a value twice changes nothing, and merging two sketches
+/// gives the sketch of the union of their values. So the sketches of several files can be merged.
 ///
 /// The estimator is Ertl's (2017), which has no bias over the whole range. Rejected: HyperLogLog++
 /// with its tables of measured biases (the same error); the k smallest hashes (twice the error in
@@ -46,7 +46,7 @@ impl Sketch {
     #[inline]
     pub fn add(&mut self, hash: u64) {
         let register = &mut self.registers[(hash >> (64 - BITS)) as usize];
-        // The bit set behind the hash bits limits the count of leading zeros.
+        // The added bit, one place below the bits of the hash, limits the count of leading zeros.
         let rank = (hash << BITS | 1 << (BITS - 1)).leading_zeros() as u8 + 1;
         *register = (*register).max(rank);
     }
@@ -185,7 +185,7 @@ fn common_prefix(a: &[u8], b: &[u8]) -> usize {
 /// for prefixes that change.
 pub struct PrefixSketcher {
     prefix_extractor: Arc<dyn PrefixExtractor>,
-    /// The fixed lengths of the parts; 0 for parts without one.
+    /// For each part its length, if that is the same in all keys; 0 for parts of variable length.
     fixed: Vec<usize>,
     /// The last key, up to the end of its last prefix.
     last: Vec<u8>,

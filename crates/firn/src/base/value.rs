@@ -2,8 +2,9 @@
 
 use super::error::{Error, ErrorKind, Result};
 
-/// The longest entry, key and value together, in bytes. It must fit a block of an SST twice over,
-/// and a group of the log several times.
+/// The longest entry, key and value together, in bytes: half of the largest data block of an SST,
+/// and half of the largest append to the log. Both are limited to 1 GiB, so a single entry fits
+/// with all headers.
 pub const ENTRY_BYTES_MAX: u64 = 512 << 20;
 
 /// Checks that an entry of `bytes` bytes, key and value together, is not longer than `bytes_max`.

@@ -15,8 +15,20 @@ pub fn put_u64(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// Takes a number from the front of `input`.
+/// Takes a number from the front of `input`. Nearly all numbers fit one byte, so that case is
+/// inlined.
+#[inline]
 pub fn take_u64(input: &mut &[u8]) -> Option<u64> {
+    match input.split_first() {
+        Some((&first, rest)) if first < 0x80 => {
+            *input = rest;
+            Some(u64::from(first))
+        }
+        _ => take_long(input),
+    }
+}
+
+fn take_long(input: &mut &[u8]) -> Option<u64> {
     let mut value = 0u64;
     for (i, &byte) in input.iter().enumerate().take(MAX_LEN) {
         if i == MAX_LEN - 1 && byte > 1 {
@@ -32,6 +44,7 @@ pub fn take_u64(input: &mut &[u8]) -> Option<u64> {
 }
 
 /// Takes a number that must fit 32 bits.
+#[inline]
 pub fn take_u32(input: &mut &[u8]) -> Option<u32> {
     take_u64(input)?.try_into().ok()
 }

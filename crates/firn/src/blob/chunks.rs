@@ -49,7 +49,8 @@ pub(super) fn split(
 pub(super) struct Chunk<'a> {
     /// Range of the chunk in the value.
     pub(super) place: Range<usize>,
-    /// Stored bytes of the chunk: plain if they are as long as the range, otherwise compressed.
+    /// Stored bytes of the chunk: the plain bytes if there are as many as `place` is long,
+    /// otherwise compressed ones.
     pub(super) stored: &'a [u8],
 }
 
@@ -72,10 +73,10 @@ impl Chunk<'_> {
     }
 }
 
-/// Compares the chunks of the first `len` bytes of a value with the checksums in `table`, and calls
-/// `f` with each. `body` has the stored chunks that were read. Returns the number of stored bytes
-/// of these chunks, or as an error the offset in `body` of the first damaged chunk, or of one for
-/// which `f` returned false.
+/// Verifies the chunks that hold the first `len` bytes of a value against the checksums in `table`,
+/// and calls `f` with each. `body` has the stored bytes from the first chunk on. Returns the number
+/// of stored bytes of these chunks. If a chunk is damaged or `f` returns false for it, the error is
+/// the offset of that chunk in `body`.
 pub(super) fn for_each(
     table: &[u8],
     body: &[u8],
@@ -103,7 +104,7 @@ pub(super) fn for_each(
     Ok(at)
 }
 
-/// The part of a blob that must be read for a prefix of its value.
+/// The part of a blob that a reader must read to get a prefix of the value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct BlobReadExtent {
     /// Length of the table of chunks in bytes; 0 for a blob without chunks.

@@ -1,4 +1,5 @@
-//! Compresses and decompresses values and chunks; what would shrink too little stays plain.
+//! Compresses and decompresses values and chunks. A value or chunk that would shrink by less than
+//! an eighth stays plain.
 
 use std::cell::RefCell;
 use zstd::bulk::{Compressor, Decompressor};
@@ -6,7 +7,7 @@ use zstd::bulk::{Compressor, Decompressor};
 /// The fastest regular level, because a statement waits while its values are compressed.
 const LEVEL: i32 = 1;
 
-/// Bytes are stored compressed if that saves at least one part in this many.
+/// A value or chunk is stored compressed only if that saves at least 1/8 of its bytes.
 const SAVES: usize = 8;
 
 thread_local! {
@@ -16,8 +17,8 @@ thread_local! {
 
 /// Compresses `bytes`; `None` if they shrink too little.
 pub(super) fn compress(bytes: &[u8]) -> Option<Vec<u8>> {
-    // At least one byte must be saved: the reader takes stored bytes that are as long as the value
-    // for the plain value.
+    // Save at least one byte: if there are as many stored bytes as the value has, the reader takes
+    // them for the plain value.
     let room = bytes.len().saturating_sub((bytes.len() / SAVES).max(1));
     COMPRESSOR.with_borrow_mut(|slot| {
         if slot.is_none() {

@@ -21,8 +21,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// While this value exists, no blob file is cut, punched, replaced or removed, so the holder can
-/// safely make hard links to blob files.
+/// While this value exists, no sealed blob file is cut, and no blob file is punched, replaced or
+/// removed. So the holder can safely make hard links to blob files.
 pub struct LinkHold<'a>(#[allow(dead_code)] pub(super) RwLockReadGuard<'a, ()>);
 
 /// Up to this many stored bytes, the header and the blob are written with one call.
@@ -152,8 +152,8 @@ impl BlobFile {
         self.store.blob_usage(self.physical_id())
     }
 
-    /// The first offset that is not reserved; 0 for a file created before the last open of the
-    /// database.
+    /// The first offset that is not reserved for a span; 0 for a file created before the last open
+    /// of the database.
     pub fn written(&self) -> u64 {
         self.end.load(Ordering::Relaxed)
     }
@@ -212,9 +212,10 @@ impl BlobFile {
         Some(offset)
     }
 
-    /// Writes zeros to a range behind all reserved spans. An error is ignored and only ends the
-    /// zero fill of this file. A failing device will also fail the writes of blobs, which report
-    /// it; and on a full disk, the remaining space is better used for blobs.
+    /// Writes zeros to a range behind all reserved spans. An error only ends the zero fill of this
+    /// file, and the zeros that this call has written are cut off. If the device fails, the writes
+    /// of blobs fail too and report it; and on a full disk, the remaining space is better used for
+    /// blobs.
     fn fill(&self, Range { start, end }: Range<u64>) {
         let filled = self.spans().and_then(|spans| {
             let mut at = start;
@@ -234,9 +235,9 @@ impl BlobFile {
 
     /// Seals the file, so that it takes no more blobs. The caller holds the store's `active` mutex.
     pub(super) fn seal(&self) {
-        // From now on, open the file as one that no longer grows, past the page cache. Store this
-        // before `grows` is cleared: once it is cleared, the blob gc may replace the physical file,
-        // and a later store would undo that.
+        // From now on, a reader opens the file as one that no longer grows, that is, past the page
+        // cache. Store the new `physical` before `grows` is cleared: once `grows` is cleared, the
+        // blob gc may replace the physical file, and a later store here would undo that.
         self.physical
             .store(Arc::new(PhysicalBlobFile::new(self.id, false)));
         reached(BlobPausePoint::Sealing);
@@ -381,8 +382,8 @@ impl BlobFile {
             if opened.is_ok() {
                 return opened;
             }
-            // If the physical file was replaced meanwhile, the name that this thread tried may be
-            // removed already. Try the new physical file.
+            // If the blob gc has replaced the physical file meanwhile, it may already have removed
+            // the file that this thread tried to open. Try the new physical file.
             let now = self.physical.load_full();
             if Arc::ptr_eq(&physical, &now) {
                 return opened;

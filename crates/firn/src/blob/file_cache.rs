@@ -40,14 +40,15 @@ impl BlobFileCache {
     fn admit(&self, opened: &Arc<PhysicalBlobFile>) {
         let mut queue = self.queue.lock();
         queue.push_back(Arc::downgrade(opened));
-        // Give each file one more turn at most, which clears its mark of use. After that, close the
+        // A file that was read since its last turn loses its mark of use and goes to the end of the
+        // queue, but no more often than the queue had files at the start. After that, close the
         // file at the front even if it was read meanwhile.
         let mut spared = queue.len();
         while queue.len() > self.max {
             let Some(oldest) = queue.pop_front() else {
                 return;
             };
-            // The physical file was replaced or removed, which closed it.
+            // The physical file was replaced or removed, and its handle is closed with it.
             let Some(physical) = oldest.upgrade() else {
                 continue;
             };
@@ -181,8 +182,9 @@ impl OpenBlobFile {
         }
     }
 
-    /// As [`Self::check_span`] for the part that `extent` describes, but only if that is long. The
-    /// caller allocates memory for it next.
+    /// Returns `Corruption` if the file is too short for the part of a blob that `extent`
+    /// describes. The caller allocates memory for that part next, so only parts of more than
+    /// [`TRUSTED_LEN`] bytes are checked.
     pub(super) fn check_len(&self, at: u64, extent: &BlobReadExtent) -> Result<()> {
         if extent.len as u64 > TRUSTED_LEN && self.ends_before(at, extent.stored)? {
             return Err(self.too_short(at));
@@ -199,8 +201,9 @@ impl OpenBlobFile {
         Error::corruption(&self.name, at, "the file ends before a blob")
     }
 
-    /// Reads stored bytes of the blob whose header lies at `at`, and verifies the checksum in the
-    /// reference. With chunks, that checksum covers only the table.
+    /// Fills `stored` with the first stored bytes of the blob whose header lies at `at`, and
+    /// verifies the checksum in the reference. If the blob has chunks, that checksum covers only
+    /// their table.
     pub(super) fn read(&self, at: u64, blob: &BlobRef, stored: &mut [u8]) -> Result<()> {
         if let Err(error) = self.file.read_exact_at(at + BLOB_HEADER_LEN, stored) {
             let cut = self.ends_before(at, stored.len() as u64)?;

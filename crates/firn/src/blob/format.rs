@@ -31,7 +31,7 @@ pub(super) const PLACE_LEN: usize = 16;
 
 /// Blobs of at least this many stored bytes begin at a block of the file system. So all whole
 /// blocks of such a blob can be punched when it is garbage, and reading it touches no block that
-/// also holds the blob before it. For smaller blobs, the alignment would waste more than an eighth.
+/// also holds the blob before it. For smaller blobs, the alignment could waste more than an eighth.
 pub(super) const ALIGNED_FROM: u64 = 32 << 10;
 
 /// Size in bytes of a file system block.

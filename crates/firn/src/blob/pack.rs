@@ -6,8 +6,8 @@ use crate::base::blob_ref::BlobCodec;
 use crate::base::checksum;
 use std::borrow::Cow;
 
-/// For values of more bytes than this, a sample is compressed first. If the sample does not shrink,
-/// no compression of the whole value is tried.
+/// For a value of more bytes than this, a sample of it is compressed first. If the sample does not
+/// shrink, the value is stored plain.
 const TRIED_WHOLE: usize = 64 << 10;
 const PIECES: usize = 4;
 const PIECE: usize = 4 << 10;

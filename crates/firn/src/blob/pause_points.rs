@@ -1,7 +1,8 @@
 //! Points in the code between two steps, where another thread may act. A test can run code at such
 //! a point, to force that interleaving.
 
-/// A point between two steps, of which other threads can see the first without the second.
+/// A point between two steps of one thread, at which other threads see the effect of the first step
+/// but not yet that of the second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BlobPausePoint {
     /// A thread that seals a file has already changed how the file is opened, but `grows` is still

@@ -19,10 +19,11 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A blob file is full when it holds 1/32 of all blob bytes written since the database was opened,
-/// within the limits of `FILE_MIN_SHARE` and the maximal size.
+/// A blob file is full when its size reaches 1/32 of all blob bytes written since the database was
+/// opened, but not before `FILE_MIN_SHARE` of the maximal size, and at the latest at the maximal
+/// size.
 const FILE_SHARE: u64 = 32;
-/// A blob file is never full below 1/8 of the maximal size.
+/// A blob file below 1/8 of the maximal size is never full.
 const FILE_MIN_SHARE: u64 = 8;
 
 /// Largest number of blob files that are open for reading at the same time.
@@ -47,7 +48,8 @@ pub struct BlobStats {
     pub removed_files: AtomicU64,
 }
 
-/// A file with the live blobs of a logical file, which does not replace the old physical file yet.
+/// A new physical file with copies of the live blobs of a logical file. It does not replace the old
+/// physical file before [`BlobStore::install`].
 pub struct RewrittenBlobFile {
     /// Logical id, which references have.
     pub logical: u64,
@@ -71,8 +73,8 @@ type NewId = Box<dyn Fn() -> u64 + Send + Sync>;
 /// and its blobs would be needed.
 ///
 /// Locks, in this order: `active`, then `linking`, then `known` or `moved`. `linking` is
-/// read-locked while hard links to blob files are made, and write-locked while blob files are cut,
-/// punched, replaced or removed.
+/// read-locked while hard links to blob files are made. It is write-locked while a sealed blob file
+/// is cut, or a blob file is punched, replaced or removed.
 pub struct BlobStore {
     files: FileStore,
     new_id: Option<NewId>,
@@ -152,9 +154,9 @@ impl BlobStore {
         &self.stats
     }
 
-    /// Prevents blob files from being cut, punched, replaced or removed while the result exists.
-    /// For callers that make hard links to the files. A file with a second link is not punched
-    /// later either, because the link shares its content.
+    /// While the result exists, no sealed blob file is cut, and no blob file is punched, replaced
+    /// or removed. For callers that make hard links to the files. A file with a second link is not
+    /// cut or punched later either, because the link shares its content.
     pub fn hold_links(&self) -> LinkHold<'_> {
         LinkHold(self.linking.read())
     }
@@ -208,7 +210,7 @@ impl BlobStore {
         match file.write(offset, &header, &packed) {
             Ok(ticket) => session.wrote(&file, ticket),
             Err(error) => {
-                // The disk is full. Keep the file active: it takes blobs again when there is space.
+                // On a full disk, keep the file active: it takes blobs again when there is space.
                 if *error.kind() != ErrorKind::NoSpace {
                     self.give_up(&file);
                 }
@@ -293,8 +295,8 @@ impl BlobStore {
         self.trim(file);
     }
 
-    /// Cuts off the zeros behind the last spans of sealed files, for the files where that was not
-    /// possible when they were sealed.
+    /// Cuts off the zeros behind the last spans of sealed files. When such a file was sealed, this
+    /// may have been impossible, for example because a checkpoint was making links.
     pub fn trim_sealed(&self) {
         let files = self.all();
         files.iter().for_each(|file| self.trim(file));
@@ -319,7 +321,8 @@ impl BlobStore {
         }
     }
 
-    /// Whether no transaction writes to the file with this logical id, and none will.
+    /// Whether the file with this logical id is sealed and no transaction holds it, so that no
+    /// further blob gets into it.
     pub fn is_quiet(&self, id: u64) -> bool {
         let _active = self.active.lock();
         let known = self.known.read();
@@ -358,8 +361,9 @@ impl BlobStore {
         Ok(&bytes[..bytes.len().min(wanted)])
     }
 
-    /// Begins prefetches of these values, each up to the given number of bytes, all at the same
-    /// time. Does nothing for a single value, which the caller will read at once.
+    /// Begins prefetches of several values at the same time, of each up to the given number of
+    /// bytes. Does nothing for a single value: the caller will read it at once, so a prefetch gains
+    /// nothing.
     pub fn prefetch<'a>(&self, blobs: impl Iterator<Item = (&'a BlobRef, u64)> + Clone) {
         if blobs.clone().nth(1).is_none() {
             return;
@@ -444,7 +448,7 @@ impl BlobStore {
         let mut here = Vec::with_capacity(live.len());
         for span in live {
             let offset = file.locate(span.offset)?;
-            // The blob may lie anywhere in the file, so no hole is safe.
+            // No hole is safe, because the live blob may lie anywhere in the file.
             let Some(offset) = offset else {
                 return Ok(None);
             };
@@ -474,8 +478,8 @@ impl BlobStore {
         Ok(Some(given))
     }
 
-    /// Copies the live blobs of `file` to a new file and makes that durable. [`Self::install`] lets
-    /// the new file replace the old one, after the manifest has recorded the new physical id.
+    /// Copies the live blobs of `file` to a new file and syncs the new file. [`Self::install`] lets
+    /// it replace the old one, after the manifest has recorded the new physical id.
     ///
     /// # Errors
     /// `Corruption` of a blob; `Unsupported` for an encrypted one, or in a read-only store;

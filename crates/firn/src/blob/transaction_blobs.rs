@@ -24,7 +24,8 @@ impl TransactionBlobs {
     }
 
     /// Holds `file`. The caller has locked the store's `active` mutex. Otherwise another thread
-    /// could seal the file before it is held, and then see it as ready for collection.
+    /// could seal the file before this transaction holds it, and the blob gc would take it for a
+    /// file that it may collect.
     pub(super) fn hold(&mut self, file: &Arc<BlobFile>) {
         if !self.held.iter().any(|(held, _)| Arc::ptr_eq(held, file)) {
             file.pin();

@@ -15,25 +15,28 @@ use crate::env::BLOCK;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// No zeros are written if the average sync carries more bytes than this.
+/// No zeros are written if [`ZeroFill::sync_bytes`] is above this.
 const SYNC_BYTES_MAX: u64 = 48 << 10;
 
-/// The zeros written at once suffice for about this many syncs, of which one waits for the journal.
+/// Each fill writes zeros for about this many syncs of average size. The first of these syncs waits
+/// for the journal, the others do not.
 const SYNCS_AHEAD: u64 = 32;
 
 /// The state of the zero fill of one file.
 ///
 /// Rejected: `fallocate`. In measurements, syncs still waited for the journal, though fewer bytes
 /// went there.
-/// Rejected: a thread that writes the zeros, as for the log. A file gets at most 1.5 MiB of zeros
-/// at once, and they go only to the page cache.
-/// Rejected: new blobs in the space of garbage. A torn write to a span is harmless only because
-/// each span is written once.
+/// Rejected: a thread of its own that writes the zeros, as the log has one. A file gets at most 1.5
+/// MiB of zeros at once, and they go only to the page cache, so a writer of blobs hardly waits for
+/// them.
+/// Rejected: to write new blobs over garbage, in blocks that were written before. A write that a
+/// crash tears is harmless only because each span is written once.
 #[derive(Default)]
 pub(super) struct ZeroFill {
     /// Offset where the zeros end; 0 if there are none.
     zeroed: AtomicU64,
-    /// Moving average of the bytes that one sync carries; 0 before the first sync.
+    /// Moving average of the bytes that one sync of the file makes durable; the latest sync has a
+    /// weight of 1/4. 0 before the first sync.
     sync_bytes: AtomicU64,
     /// Writing zeros has failed, for example on a full disk, and is not tried again.
     given_up: AtomicBool,

@@ -11,20 +11,22 @@ type Resize = Box<dyn Fn(u64) + Send + Sync>;
 ///
 /// There are two kinds of pins. Memory that a reader cannot do without is *charged*, whatever the
 /// limit is. Memory with content that the reader could load on demand instead (index partitions) is
-/// *granted*, but only within the limit. The last quarter of the limit is for files of the upper
-/// levels, which are small and young, and which every read searches.
+/// *granted*, but only while the sum of all pins stays within the limit. Files of the last level
+/// get grants only up to three quarters of the limit: the rest is for files of the levels above,
+/// which are small and young, and which every read searches.
 ///
-/// Pins are either counted apart from the capacity of the block cache, or share a number of bytes
-/// with it. If they share, the capacity is reduced before a pin is returned. It changes in steps,
-/// because each change resizes every shard of the cache and must not happen whenever a file is
-/// opened.
+/// The block cache may have a capacity of its own, or pins and block cache may share a number of
+/// bytes. If they share, [`Self::charge`] and [`Self::grant`] reduce the capacity of the block
+/// cache before they return the pin. The capacity changes in steps, because each change resizes
+/// every shard of the cache, which must not happen whenever a file is opened.
 ///
 /// Lock: `room` is held while the block cache is resized, so that concurrent resizes take effect in
 /// order.
 pub struct PinBudget {
     limit: AtomicU64,
     used: AtomicU64,
-    /// The bytes that pins and the block cache share; `None` if they do not share.
+    /// The bytes that pins and the block cache share; `None` while the block cache has a capacity
+    /// of its own.
     room: Mutex<Option<SharedBudget>>,
     resize: Resize,
 }
@@ -35,9 +37,10 @@ struct SharedBudget {
     capacity: u64,
 }
 
-/// The capacity is reduced at once, but is raised only by at least 1/8 of its value.
+/// The capacity of the block cache is reduced at once, but is raised only if it grows by more than
+/// 1/8.
 const GROWTH_MIN: u64 = 8;
-/// The capacity changes in steps of 1/128 of the shared bytes.
+/// The pins count in steps of 1/128 of the shared bytes, rounded up.
 const STEPS: u64 = 128;
 /// The block cache keeps at least 1/16 of the shared bytes.
 const CACHE_SHARE_MIN: u64 = 16;
@@ -63,8 +66,8 @@ impl PinBudget {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Bytes by which the pins exceed the limit. They do if the limit was lowered or charges have
-    /// grown.
+    /// Bytes by which the pins exceed the limit: because the limit was lowered, or because more was
+    /// charged than granted pins had left.
     pub fn excess(&self) -> u64 {
         self.used()
             .saturating_sub(self.limit.load(Ordering::Relaxed))
@@ -74,7 +77,8 @@ impl PinBudget {
         self.limit.store(bytes, Ordering::Relaxed);
     }
 
-    /// Makes pins and the block cache share `bytes`; with `None` they no longer share.
+    /// Makes pins and the block cache share `bytes`. With `None` they no longer share, and the
+    /// block cache keeps its capacity.
     pub(super) fn set_room(&self, bytes: Option<u64>) {
         *self.room.lock() = bytes.map(|bytes| SharedBudget {
             bytes,
@@ -90,8 +94,8 @@ impl PinBudget {
         self.used().saturating_add(bytes) <= limit
     }
 
-    /// Takes `bytes` if the limit allows it. Two concurrent calls together may exceed the limit,
-    /// because both may be granted.
+    /// Takes `bytes` if the limit allows it. Two concurrent calls may together exceed the limit,
+    /// because each checks it before either takes its bytes.
     pub fn grant(self: &Arc<Self>, bytes: u64, upper_level: bool) -> Option<Pin> {
         self.has_room(bytes, upper_level)
             .then(|| self.charge(bytes))
@@ -114,7 +118,7 @@ impl PinBudget {
             let pinned = self.used().next_multiple_of(step);
             let least = room.bytes / CACHE_SHARE_MIN;
             let capacity = room.bytes.saturating_sub(pinned).max(least);
-            // Resizing makes the block cache forget some of its statistics of use, so raise its
+            // A resize makes the block cache forget a part of its usage statistics, so raise the
             // capacity seldom.
             let worth_it = room.capacity.saturating_add(room.capacity / GROWTH_MIN);
             if capacity < room.capacity || capacity > worth_it {

@@ -36,7 +36,8 @@ impl KeyHash {
     }
 }
 
-/// The state of the memtables at the moment when a reader's super version was made.
+/// The memtables that were frozen and complete when a reader's super version was made; see
+/// [`RowCache`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SealPoint {
     /// All memtables up to this number were frozen and complete when the super version was made.
@@ -77,12 +78,11 @@ pub struct SealPoint {
 /// ones search memtable f first.
 ///
 /// A hit must also be visible to its reader. Three rules ensure that:
-/// - A row is returned to reads at its own seqno or later.
 /// - A row is returned only to reads at the seqno of the row or a later one.
-/// - In the last level, a compaction sets the seqno of versions that everybody sees to 0. A
-///   statement with an older super version and an older seqno, which is in no snapshot list, must
-///   not take such a row for old. So a row with seqno 0 counts as being as new as the newest commit
-///   in the memtables that were sealed when it was cached.
+/// - In the last level, a compaction sets the seqno of versions that everybody sees to 0. But a
+///   statement that still has an older super version reads at an older seqno, which is in no
+///   snapshot list, and the row may be newer than that. So a row with seqno 0 counts as being as
+///   new as the newest commit in the memtables that were sealed when it was cached.
 /// - A statement pins its super version and reads the visible seqno after that. If a memtable
 ///   freezes in between, commits in the next memtable are visible by their seqno but missing in the
 ///   super version. The statement sees the state before them, so it must not find one of them in
@@ -92,10 +92,10 @@ pub struct SealPoint {
 /// Tombstones and missing keys are not cached, because filters answer for most missing keys without
 /// reading a block. Dropping an index needs no erasure, because index ids are never reused.
 ///
-/// While there is room, a row is cached at its first use, and later at its second use (see
-/// [`Admission`]). Caching a row costs one allocation. A hit costs a hash, a shared lock and a
-/// reference count. The caller reads the row after the lock is released, so it may use the cache
-/// again meanwhile.
+/// While there is room, a row is cached at its first use. Once the cache is full, a row is cached
+/// at its second use (see [`Admission`]). Caching a row costs one allocation. A hit costs a hash, a
+/// shared lock and a reference count. The caller reads the row after the lock is released, so it
+/// may use the cache again meanwhile.
 ///
 /// Lock: each shard has its own; no thread holds two at once.
 ///
@@ -116,17 +116,17 @@ pub struct RowCache {
 }
 
 const SHARDS_PER_CORE: u64 = 16;
-/// The capacity is reduced at once, but is raised only by at least 1/8 of its value; see
-/// [`RowCache::set_room`].
+/// The capacity is reduced at once, but [`RowCache::set_room`] raises it only if it grows by more
+/// than 1/8.
 const GROWTH_MIN: u64 = 8;
-/// Capacity in bytes for which the tables of a cache with capacity 0 are sized, because it may be
-/// given capacity later.
+/// A cache that is created with capacity 0 sizes its shards and its admission table for this
+/// capacity in bytes, because it may be given capacity later.
 const LATER_CAPACITY: u64 = 64 << 20;
 /// Smallest capacity of a shard in bytes; a smaller one would refuse ordinary rows.
 const SHARD_MIN: u64 = 64 << 10;
 /// A row may take at most 1/16 of the capacity of its shard.
 const HEAVIEST_SHARE: u64 = 16;
-/// The cache counts as full when 1/16 of its capacity is left.
+/// The cache counts as full when less than 1/16 of its capacity is free.
 const FULL_SHARE: u64 = 16;
 
 impl RowCache {
@@ -246,8 +246,8 @@ impl RowCache {
         on.map(drop)
     }
 
-    /// As [`Self::retire`], for an ingested run, whose files are written already and have too many
-    /// keys to erase one by one: erases the rows of all keys for which `named` returns true.
+    /// As [`Self::retire`], for the commit of an ingested run. Its files have too many keys to
+    /// erase one by one, so this erases the rows of all cached keys for which `named` returns true.
     pub fn retire_where(&self, number: u64, named: impl Fn(&[u8]) -> bool) {
         shard::raise(&self.shards, number);
         for shard in &self.shards {
@@ -296,8 +296,9 @@ impl RowCache {
     }
 }
 
-/// Bytes of rows that may still be cached at their first use. One sixteenth of the capacity is kept
-/// for rows used twice, because some shards fill before others.
+/// Bytes of rows that may still be cached at their first use, of a cache that holds `held` bytes.
+/// One sixteenth of the capacity is left for rows at their second use: keys are not spread evenly,
+/// so some shards are full before others and would evict rows.
 fn spare(capacity: u64, held: u64) -> i64 {
     (capacity - capacity / FULL_SHARE) as i64 - held as i64
 }

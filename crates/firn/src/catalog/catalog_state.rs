@@ -2,6 +2,7 @@
 
 use super::CATALOG_INDEX;
 use super::foreign_key::{ForeignKey, database_of, is_copy};
+use super::index_owners::IndexOwners;
 use super::object_image::{self, OBJECT, ObjectImage, PARTITIONING, ServerObjectKind};
 use super::references::{References, id_of};
 use super::table_entry::TableEntry;
@@ -19,7 +20,7 @@ pub(super) const RETIRED: u8 = 2;
 /// The contents of the catalog at one read point.
 #[derive(Debug, Clone, Default)]
 pub struct CatalogState {
-    /// Tables by name.
+    /// Tables by name. Only `insert_table` and `take_table` change them, because `owners` follows.
     pub tables: BTreeMap<String, Arc<TableEntry>>,
     /// Retired indexes of which files may still hold entries, with the seqno of their retirement.
     pub retired: BTreeMap<IndexId, Seqno>,
@@ -27,6 +28,7 @@ pub struct CatalogState {
     pub objects: BTreeMap<(ServerObjectKind, String), ObjectImage>,
     /// The server's `.par` images, by table.
     pub partitionings: BTreeMap<String, ObjectImage>,
+    pub(super) owners: IndexOwners,
     /// Which tables refer to which.
     pub(super) references: References,
 }
@@ -55,7 +57,7 @@ impl CatalogState {
         Ok(known)
     }
 
-    /// Adds the entry with `key`, which is without the index id.
+    /// Adds the catalog entry with `key`, from which the caller has cut the index id.
     ///
     /// # Errors
     /// `Corruption` of the entry; `Unsupported` for newer formats.
@@ -121,7 +123,7 @@ impl CatalogState {
     /// Adds a table, or replaces the one of its name.
     pub(super) fn put_table(&mut self, entry: Arc<TableEntry>) {
         let name = entry.name.clone();
-        let old = self.tables.insert(name.clone(), Arc::clone(&entry));
+        let old = self.insert_table(&entry);
         if is_copy(&name) {
             return;
         }
@@ -134,7 +136,7 @@ impl CatalogState {
 
     /// Removes a table.
     pub(super) fn remove_table(&mut self, name: &str) {
-        let Some(entry) = self.tables.remove(name) else {
+        let Some(entry) = self.take_table(name) else {
             return;
         };
         if !is_copy(name) {
@@ -144,29 +146,33 @@ impl CatalogState {
         self.references.drop_swapped(entry.clustered.id);
     }
 
-    /// Removes the table from its name, which a copying ALTER is about to give to another table.
+    /// Takes the name from the table called `name`, because a copying ALTER is about to give it to
+    /// another table. [`Self::swapped_out`] still finds the old table by the name.
     pub(super) fn swap_out(&mut self, name: &str) {
-        if let Some(entry) = self.tables.remove(name) {
+        if let Some(entry) = self.take_table(name) {
             self.references.swap_out(name, entry);
         }
     }
 
-    /// The table whose name is free for a moment, because a copying ALTER replaces it.
+    /// The old table called `name`, between the two steps of a copying ALTER: it has lost the name,
+    /// and the new table does not have it yet.
     pub fn swapped_out(&self, name: &str) -> Option<&Arc<TableEntry>> {
         self.references.swapped_out(name)
     }
 
-    /// The table called `name`, also while a copying ALTER replaces it.
+    /// The table called `name`; while a copying ALTER replaces it, the old table.
     pub fn table_or_swapped(&self, name: &str) -> Option<&Arc<TableEntry>> {
         self.tables.get(name).or_else(|| self.swapped_out(name))
     }
 
-    /// Forgets which tables the foreign keys of a table refer to, because the table loses its name.
+    /// Removes the foreign keys of `entry` from the map that [`Self::referencing`] looks them up
+    /// in, because the table gets another name.
     pub(super) fn forget_references(&mut self, entry: &TableEntry) {
         self.references.remove(entry);
     }
 
-    /// The foreign keys that refer to `parent`, by their ids, each with its table.
+    /// The foreign keys that refer to `parent`, in the order of their ids, each with the
+    /// referencing table.
     pub fn referencing(&self, parent: &str) -> Vec<(Arc<TableEntry>, ForeignKey)> {
         let all = self
             .references

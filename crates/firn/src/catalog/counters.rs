@@ -1,10 +1,11 @@
 //! Persisted counters: auto-increment values, hidden row ids, index ids.
 //!
 //! A counter is persisted by its value, in a log record of the commit that used it and in the
-//! manifest edit of each flush. The largest value holds, so no order of commits moves it back. A
-//! value that was reserved but never committed may be given out again after a crash; nothing was
-//! stored under it. Setting a counter to a smaller value begins a new generation, which is larger
-//! than all values of the generations before ([`CounterValue`]).
+//! manifest edit of each flush. Recovery takes the largest persisted value, so it does not matter
+//! in which order commits persist theirs. A value that was reserved but never committed may be
+//! given out again after a crash; nothing was stored under it. Setting a counter to a smaller value
+//! begins a new generation, which is larger than all values of the generations before
+//! ([`CounterValue`]).
 
 use crate::base::row_count::RowCount;
 use crate::base::{CounterValue, IndexId};
@@ -13,15 +14,16 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The counter of index ids.
+/// The number of the counter for index ids. The counter holds the last id given out.
 pub const INDEX_IDS: u64 = 0;
 
-/// The counter of a table's AUTO_INCREMENT column: the largest value used.
+/// The number of the counter for a table's AUTO_INCREMENT column. The counter holds the largest
+/// value used.
 pub fn autoincrement_counter(clustered: IndexId) -> u64 {
     u64::from(clustered) << 1
 }
 
-/// The counter of a table's hidden row ids: the largest id used.
+/// The number of the counter for a table's hidden row ids. The counter holds the largest id used.
 pub fn hidden_row_counter(clustered: IndexId) -> u64 {
     u64::from(clustered) << 1 | 1
 }
@@ -39,9 +41,9 @@ impl Counter {
         &self.value
     }
 
-    /// Generation and value. While another thread sets the counter, this may be the old generation
-    /// with the new value, which is below the new state. It is never the new generation with the
-    /// old value.
+    /// Generation and value. While another thread sets the counter, the result may be the old
+    /// generation with the new value. That is harmless: it compares below the new generation, so it
+    /// never takes precedence. The new generation is never read with the old value.
     pub fn read(&self) -> CounterValue {
         CounterValue {
             generation: self.generation.load(Ordering::Acquire),
@@ -49,7 +51,8 @@ impl Counter {
         }
     }
 
-    /// Raises the value to at least `value`. Returns the generation with `value`, to be persisted.
+    /// Raises the value to at least `value`. Returns `value` with the current generation; the
+    /// caller persists it.
     pub fn raise(&self, value: u64) -> CounterValue {
         self.value.fetch_max(value, Ordering::Relaxed);
         CounterValue {
@@ -85,7 +88,7 @@ impl Counters {
         Arc::clone(self.values.write().entry(counter).or_default())
     }
 
-    /// Raises a counter to at least `value`. Returns the value to be persisted.
+    /// As [`Counter::raise`], for the counter with the number `counter`.
     pub fn raise(&self, counter: u64, value: u64) -> CounterValue {
         self.cell(counter).raise(value)
     }
@@ -117,9 +120,9 @@ impl Counters {
         values.remove(&hidden_row_counter(clustered));
     }
 
-    /// Removes the counters of all tables but those with these clustered indexes. The log and the
-    /// manifest name counters of tables that were dropped since. Ids that were not given out yet
-    /// belong to no dropped table: their counters stay.
+    /// Removes the counters of all tables but those with these clustered indexes: the log and the
+    /// manifest may still name counters of dropped tables. An index id above the last one given out
+    /// belongs to no dropped table, so its counter stays.
     pub(super) fn keep_only(&self, clustered: &HashSet<IndexId>) {
         let given = self.cell(INDEX_IDS).read().value;
         let mut values = self.values.write();

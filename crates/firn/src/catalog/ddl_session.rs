@@ -1,19 +1,20 @@
-//! The session of a DDL statement, and the names that a rename needs.
+//! The properties of a session that matter to DDL, and the names that a rename needs.
 
 use crate::txn::LockOwner;
 
-/// The session of a DDL statement.
+/// Properties of the session that runs a DDL statement.
 #[derive(Default, Clone, Copy)]
 pub struct DdlSession<'a> {
-    /// It checks foreign keys.
+    /// Whether the session checks foreign keys.
     pub checks: bool,
-    /// The owner whose interruption ends waits. `None` means that DDL does not wait.
+    /// The lock owner of the session: a kill of the session ends the waits of the statement. With
+    /// `None` the statement fails where it would have to wait.
     pub owner: Option<&'a LockOwner>,
     /// Limit of a wait, microseconds.
     pub lock_timeout_us: u64,
 }
 
-/// Facts about the two names that a rename needs.
+/// The session and the two names of a rename.
 #[derive(Default, Clone, Copy)]
 pub struct TableRename<'a> {
     /// The session.

@@ -5,10 +5,10 @@ use crate::base::varint::{put_bytes, put_u64, take_bytes, take_u8, take_u32};
 /// The action on referencing rows when the referenced row is deleted or gets another key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ReferentialAction {
-    /// The change is refused. Definitions without an action have this one.
+    /// The change is refused. This is the action of definitions that name none.
     #[default]
     Restrict,
-    /// As [`Self::Restrict`]; the definition names it.
+    /// As [`Self::Restrict`], for definitions that say NO ACTION.
     NoAction,
     /// The rows are deleted or get the new key.
     Cascade,
@@ -46,8 +46,9 @@ pub struct ForeignKeyColumn {
     pub chars: u32,
 }
 
-/// A foreign key. The entry of the referencing table has it; the referenced table is known by name,
-/// because it may be created later, or be replaced by another one.
+/// A foreign key. It is stored in the catalog entry of the referencing table. It names the
+/// referenced table instead of pointing to it, because that table may be created later, or be
+/// replaced by another one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ForeignKey {
     /// Name of the foreign key, which is unique in the database of the referencing table.
@@ -60,8 +61,9 @@ pub struct ForeignKey {
     pub on_delete: ReferentialAction,
     /// The action that follows when a referenced row gets another key.
     pub on_update: ReferentialAction,
-    /// Whether the table is a copy that will replace another table, which has the same foreign key.
-    /// Its rows are not checked then. The flag is cleared when the copy takes over the name.
+    /// Whether the referencing table is a copy that will replace another table, and that table has
+    /// the same foreign key. Rows of the copy are then not checked, because they were checked in
+    /// the old table. The flag is cleared when the copy takes over the name.
     pub inherited: bool,
 }
 

@@ -10,25 +10,27 @@ use crate::txn::LockOwner;
 use std::sync::Arc;
 
 impl Catalog {
-    /// The foreign keys that refer to `parent`, by their ids, each with its table.
+    /// The foreign keys that refer to `parent`, in the order of their ids, each with the
+    /// referencing table.
     pub fn referencing(&self, parent: &str) -> Vec<(Arc<TableEntry>, ForeignKey)> {
         self.entries().read().referencing(parent)
     }
 
-    /// Returns the table called `name`, also while a copying ALTER replaces it, and whether an
-    /// ALTER is replacing it.
+    /// Returns the table called `name`, and whether a copying ALTER is replacing it; if so, the
+    /// table is the old one.
     pub fn table_or_swapped(&self, name: &str) -> Option<(Arc<TableEntry>, bool)> {
         let known = self.entries().read();
         let entry = known.table_or_swapped(name)?;
         Some((Arc::clone(entry), known.swapped_out(name).is_some()))
     }
 
-    /// Keeps transactions from relying on the indexes of the table and waits for those that do.
-    /// Returns the id to open again.
+    /// Closes the indexes of the table for foreign key checks of other sessions, and waits until
+    /// the transactions end that have used them for such a check. The caller changes the indexes,
+    /// and then opens the returned id again in [`ReferencedTables`](crate::txn::ReferencedTables).
     ///
-    /// It does so even if no foreign key refers to the table: another session may add one at any
-    /// moment, because that locks nothing of the referenced table, and transactions may rely on the
-    /// table from then on.
+    /// This happens even if no foreign key refers to the table: another session may add one at any
+    /// moment without a lock on the referenced table, and checks use the table's indexes from then
+    /// on.
     pub(super) fn close_indexes(&self, name: &str, session: &DdlSession<'_>) -> Result<IndexId> {
         let id = self.get(name)?.clustered.id;
         let referenced = self.referenced();
@@ -50,7 +52,8 @@ impl Catalog {
     }
 
     /// Drops a table, unless a foreign key of another one refers to it and the session checks
-    /// foreign keys. `database`: the whole database is dropped, so foreign keys of it do not count.
+    /// foreign keys. With `database` the whole database is being dropped, so foreign keys of its
+    /// other tables do not count.
     ///
     /// # Errors
     /// Those of [`Self::drop_table`]; `ForeignKey`.
@@ -80,7 +83,8 @@ impl Catalog {
         })
     }
 
-    /// As [`Self::truncate`], for a table that foreign keys may refer to.
+    /// As [`Self::truncate`], for a table that foreign keys may refer to: it waits for transactions
+    /// that have checked a reference to the table.
     ///
     /// # Errors
     /// Those of [`Self::truncate`]; `LockTimeout` and `Interrupted` while transactions rely on the

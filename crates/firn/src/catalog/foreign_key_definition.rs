@@ -1,8 +1,9 @@
 //! New foreign keys: whether they are allowed, and what they are called.
 //!
 //! The rules, their order and the texts are InnoDB's, so that a client sees no difference. One rule
-//! is stricter: equal values of both columns must have equal bytes in keys, so that one table's
-//! entries give the other one's keys. InnoDB also accepts pairs such as BINARY and VARBINARY.
+//! is stricter: equal values of the two columns must have equal bytes in keys, so that the key of
+//! an entry in one table can be searched in the other one without the server. InnoDB also accepts
+//! pairs such as BINARY and VARBINARY.
 
 use super::catalog_state::CatalogState;
 use super::ddl_session::TableRename;
@@ -18,7 +19,7 @@ use std::sync::Arc;
 pub struct NewForeignKey {
     /// Name of the foreign key; `None` if the catalog chooses the name.
     pub name: Option<String>,
-    /// Its name or columns, for messages.
+    /// The name or the columns of the foreign key, for messages.
     pub label: String,
     /// The columns.
     pub columns: Vec<ForeignKeyColumn>,
@@ -30,8 +31,8 @@ pub struct NewForeignKey {
     pub on_delete: ReferentialAction,
     /// The action that follows when a referenced row gets another key.
     pub on_update: ReferentialAction,
-    /// Whether the table to be replaced has the same foreign key, which was checked when it was
-    /// added.
+    /// Whether the table that is being replaced has the same foreign key. The new one is then taken
+    /// over without checks, since the old one was checked when it was added.
     pub inherited: bool,
     /// Whether a stored generated column is computed from one of the columns.
     pub on_generated_base: bool,
@@ -42,20 +43,21 @@ pub struct NewForeignKey {
 pub struct ForeignKeyRequest {
     /// The foreign keys to add.
     pub added: Vec<NewForeignKey>,
-    /// Names of those to drop.
+    /// Names of the foreign keys to drop.
     pub dropped: Vec<String>,
     /// The statement in words, for messages: `Create ` or `Alter `.
     pub operation: &'static str,
     /// The table as SQL names it, for messages.
     pub table_label: String,
-    /// The table's own name as SQL has it: names that the catalog chooses begin with it.
+    /// The table's own name as SQL has it. Foreign key names that the catalog chooses begin with
+    /// it.
     pub table_text: String,
-    /// The table that the new one replaces, `database/table`: names that the catalog chooses
-    /// continue the numbers in the names of its foreign keys.
+    /// The table that the new one replaces, `database/table`. The numbers in the foreign key names
+    /// that the catalog chooses continue those of that table.
     pub replaces: Option<String>,
-    /// The session checks foreign keys.
+    /// Whether the session checks foreign keys.
     pub checks: bool,
-    /// The session's mode is strict.
+    /// Whether the session's SQL mode is strict.
     pub strict: bool,
 }
 
@@ -84,7 +86,7 @@ impl CatalogState {
     /// The foreign keys of the new table `table`, by name.
     ///
     /// # Errors
-    /// `ForeignKey`, with InnoDB's text or none.
+    /// `ForeignKey`; the message is InnoDB's, or empty where InnoDB gives none.
     pub(super) fn foreign_keys_of(
         &self,
         table: &str,
@@ -130,13 +132,14 @@ impl CatalogState {
         let mut number = largest;
         let stays = keys.len();
         for new in &request.added {
-            // A name that the request gives twice is found before other faults of the second key.
+            // As in InnoDB, look for a name that the request uses twice before all other faults of
+            // the second foreign key.
             let mut earlier = keys[stays..].iter().filter(|other| !other.inherited);
             if let Some(name) =
                 earlier.find_map(|other| new.name.as_ref().filter(|name| **name == other.name))
             {
                 return Err(broken(
-                    ForeignKeyViolation::Definition,
+                    ForeignKeyViolation::NameGivenTwice,
                     table,
                     name,
                     String::new(),
@@ -158,7 +161,7 @@ impl CatalogState {
             if let Some(at) = keys.iter().position(|other| other.name == key.name) {
                 let violation = match at < stays || keys[at].inherited {
                     true => ForeignKeyViolation::NameIsTaken,
-                    false => ForeignKeyViolation::Definition,
+                    false => ForeignKeyViolation::NameGivenTwice,
                 };
                 return Err(broken(violation, table, &key.name, String::new()));
             }
@@ -180,7 +183,7 @@ impl CatalogState {
 
     /// Refuses a foreign key if one of its two tables is optimistic. Transactions in an optimistic
     /// table lock nothing, so a writer of a referencing row and a deleter of the referenced row
-    /// would not meet.
+    /// would not wait for each other, and both could commit.
     fn refuse_optimistic(
         &self,
         table: &str,
@@ -225,7 +228,10 @@ impl CatalogState {
                 true => schema,
                 false => &child.schema,
             };
-            if child.name != parent {
+            // A foreign key without an index of its own, dropped without checks, restricts nothing.
+            // The change of the referenced table leaves it so.
+            let is_usable = leading_index(child_schema, &key.column_names(), None).is_ok();
+            if child.name != parent && is_usable {
                 fits(&child.name, child_schema, &key, Some(schema))?;
             }
         }
@@ -251,12 +257,13 @@ impl CatalogState {
                     .map(|parent| &parent.schema),
             };
             fits(&renamed.name, &renamed.schema, key, parent)?;
+            refuse_not_null(renamed, key)?;
         }
         self.check_referencing(&renamed.name, &renamed.schema, checks)
     }
 
-    /// Adapts the foreign keys of a table that is renamed from `from`. Returns the other tables
-    /// that refer to it, with the new name.
+    /// Adapts the foreign keys of a table that is renamed from `from`. Returns the entries of the
+    /// other tables that refer to it, changed so that they name the new table name.
     pub(super) fn follow_rename(
         &self,
         from: &str,
@@ -297,7 +304,8 @@ impl CatalogState {
         following
     }
 
-    /// The other tables whose foreign keys name columns of `old` that have another name in `new`.
+    /// The entries of the other tables whose foreign keys refer to columns of `old` that `new`
+    /// renames, changed so that they have the new column names.
     pub(super) fn follow_columns(&self, old: &TableEntry, new: &TableSchema) -> Vec<TableEntry> {
         let mut following: Vec<TableEntry> = Vec::new();
         for (child, _) in self.referencing(&old.name) {
@@ -318,11 +326,11 @@ impl CatalogState {
         following
     }
 
-    /// Checks that the foreign keys that found an index in `old` find one in the changed table
-    /// `new`.
+    /// Checks that each foreign key that finds an index in `old` still finds one in the changed
+    /// table `new`, both as the referencing and as the referenced table.
     ///
     /// # Errors
-    /// `ForeignKey`, which names the index that is missed.
+    /// `ForeignKey`; it names the index of `old` that a foreign key needs.
     pub(super) fn check_needed_indexes(&self, old: &TableEntry, new: &TableEntry) -> Result<()> {
         let needed = |number: usize| {
             let index = &old.schema.indexes[number].name;
@@ -365,8 +373,9 @@ impl CatalogState {
     }
 }
 
-/// The columns of a foreign key after columns of `old` got the names that they have in `new`.
-/// `referenced`: the referenced columns are those of the table; self-references have both.
+/// The columns of a foreign key after ALTER has renamed columns of `old` to those of `new`. With
+/// `referenced` the altered table is the referenced one, otherwise it is the referencing one; of a
+/// self-reference each call renames one side only.
 fn renamed_columns(
     columns: &[ForeignKeyColumn],
     old: &TableSchema,
@@ -391,7 +400,8 @@ fn renamed_columns(
     columns.collect()
 }
 
-/// Checks that both tables of a foreign key have the indexes that it needs.
+/// Checks that both tables of a foreign key have an index that begins with its columns. A missing
+/// referenced table (`parent` is `None`) is no error.
 fn fits(
     table: &str,
     schema: &TableSchema,
@@ -410,6 +420,21 @@ fn fits(
     if let Some(parent) = parent {
         let like = Some((schema, own));
         leading_index(parent, &key.parent_column_names(), like).map_err(|_| bad())?;
+    }
+    Ok(())
+}
+
+/// Refuses a foreign key that sets a column to NULL which is NOT NULL: a copying ALTER has changed
+/// the column.
+fn refuse_not_null(table: &TableEntry, key: &ForeignKey) -> Result<()> {
+    let is_not_null = |name: &&str| {
+        let column = table.schema.find_column(name);
+        column.is_some_and(|column| table.schema.columns[column].column.null.is_none())
+    };
+    let sets_null = [key.on_delete, key.on_update].contains(&ReferentialAction::SetNull);
+    if sets_null && key.column_names().iter().any(is_not_null) {
+        let violation = ForeignKeyViolation::Definition;
+        return Err(broken(violation, &table.name, &key.name, String::new()));
     }
     Ok(())
 }
@@ -443,15 +468,16 @@ fn is_versioned(frm: &[u8]) -> bool {
     false
 }
 
-/// A new foreign key in its surroundings.
+/// A new foreign key, and all that the checks of its definition look at.
 struct Definition<'a> {
     known: &'a CatalogState,
     table: &'a str,
     schema: &'a TableSchema,
     request: &'a ForeignKeyRequest,
     new: &'a NewForeignKey,
-    /// Numbers of the indexes that the same statement creates. A search takes them last, as in
-    /// InnoDB, where new indexes follow all others.
+    /// Numbers of the indexes that the same statement creates. The search for an index of the
+    /// referencing columns takes them last, as in InnoDB, where new indexes follow all others. The
+    /// referenced index of a self-reference cannot be one of them.
     fresh: &'a [usize],
 }
 
@@ -478,20 +504,19 @@ impl Definition<'_> {
             let missing = ForeignKeyViolation::Definition;
             column.name = self.column(self.schema, &column.name, missing)?;
         }
-        self.check_virtual(&key)?;
         if new.inherited {
             return Ok(key);
         }
         let own = self.own_index(&key)?;
-        // If the referenced table is the one that the copy replaces, its old indexes count, as in
-        // InnoDB.
+        // If the referenced table is the one that the copy replaces, look for the index in its old
+        // definition, as InnoDB does.
         let is_self = new.parent == self.table;
         let stored: Option<Arc<TableEntry>> = match is_self {
             true => None,
             false => self.known.table_or_swapped(&new.parent).cloned(),
         };
         let parent = match (&stored, is_self) {
-            // If the table refers to itself, its new definition counts.
+            // If the table refers to itself, look for the index in its new definition.
             (_, true) => Some(self.schema),
             (Some(entry), false) => Some(&entry.schema),
             (None, false) => None,
@@ -580,29 +605,6 @@ impl Definition<'_> {
             }
         };
         self.fails(violation, &what)
-    }
-
-    /// Rows of a table with an index on a virtual column cannot change in a cascade: only the
-    /// server computes such a column.
-    fn check_virtual(&self, key: &ForeignKey) -> Result<()> {
-        if !key.on_delete.changes_rows() && !key.on_update.changes_rows() {
-            return Ok(());
-        }
-        let is_virtual = |index: usize| {
-            let mut parts = self.schema.indexes[index].parts.iter();
-            parts.any(|part| !self.schema.columns[part.column as usize].column.stored)
-        };
-        if let Some(index) = (0..self.schema.indexes.len()).find(|index| is_virtual(*index)) {
-            let index = &self.schema.indexes[index].name;
-            return Err(self.fails(
-                ForeignKeyViolation::Definition,
-                &format!(
-                    "with foreign key {{}} constraint failed. FIRN does not cascade into tables with an index on a \
-                     virtual column, such as {index}."
-                ),
-            ));
-        }
-        Ok(())
     }
 
     fn check_actions(&self, key: &ForeignKey, parent: Option<&TableSchema>) -> Result<()> {

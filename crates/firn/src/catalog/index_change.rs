@@ -1,9 +1,9 @@
-//! Changes the indexes of a table: fills new ones first, then names them in one commit with
-//! everything else.
+//! Changes the indexes of a table. The new indexes are filled first. Then one commit puts them into
+//! the catalog, together with all other changes of the definition.
 //!
-//! Ids of indexes that are being filled are recorded as retired from the beginning, on disk but not
-//! in memory. So if the engine dies, the next start treats their entries as garbage. The commit
-//! that names the indexes deletes these records.
+//! From the beginning, the ids of indexes that are being filled are recorded as retired on disk,
+//! but not in memory. So if the engine dies, the next start treats their entries as garbage. The
+//! commit that puts the indexes into the catalog deletes these records.
 
 use super::counters::autoincrement_counter;
 use super::ddl_session::DdlSession;
@@ -34,17 +34,17 @@ pub struct IndexChange<'a> {
     pub schema: TableSchema,
     /// Origins of the new definition's indexes, in order.
     pub indexes: Vec<IndexOrigin>,
-    /// The value of the table's AUTO_INCREMENT counter, if that is to change. It goes back only
-    /// if no prepared transaction has changed the table.
+    /// The new value of the table's AUTO_INCREMENT counter, or `None` to keep it. If a prepared
+    /// transaction has changed the table, the counter may rise but not fall.
     pub autoincrement: Option<u64>,
-    /// Foreign keys that come and go.
+    /// The foreign keys to add and to drop.
     pub foreign_keys: &'a ForeignKeyRequest,
 }
 
 impl Catalog {
-    /// Takes ids for the indexes with these numbers of `schema`, which will be filled. Durable on
-    /// return. Then either [`Self::change_indexes`] names them, or [`Self::give_up_indexes`] gives
-    /// them up.
+    /// Takes ids for new indexes, which the caller is about to fill; `numbers` are the numbers of
+    /// these indexes in `schema`. Durable on return. The caller must then pass the ids to
+    /// [`Self::change_indexes`] or to [`Self::give_up_indexes`].
     ///
     /// # Errors
     /// `Unsupported` if the ids are used up; `InvalidArgument` if there is no such index; those of
@@ -68,8 +68,8 @@ impl Catalog {
 
     /// Changes the indexes of tables, those parts of their definitions on which no stored bytes
     /// depend, and their AUTO_INCREMENT counters, in one commit. Durable on return. `frm` and
-    /// `version` are the server's new ones. Indexes of the old definition that are no origin are
-    /// retired.
+    /// `version` are the server's new definition image and its version. An old index that is the
+    /// [origin](IndexOrigin::Old) of no index in the new definition is retired.
     ///
     /// # Errors
     /// `NotFound` if there is no such table; `InvalidArgument` if a change does not fit its table;
@@ -116,7 +116,8 @@ impl Catalog {
         if checks {
             known.check_needed_indexes(old, entry)?;
         }
-        // Self-references name columns on both sides.
+        // A self-reference names columns of this table on both sides. Only the referencing side has
+        // the new names so far.
         let (name, new) = (entry.name.clone(), &entry.schema);
         for key in entry
             .foreign_keys
@@ -225,7 +226,7 @@ impl Catalog {
         self.retire_known(&ids, 0);
     }
 
-    /// The key shape of an index that is being filled.
+    /// The key layout of an index that is being filled.
     pub(super) fn filling_prefix_extractor(
         &self,
         index: IndexId,

@@ -5,14 +5,14 @@ use super::schema::{IndexPart, PartSchema, TableSchema};
 use crate::rowcode::ColumnKind;
 
 /// The reason why a table has no index for a foreign key. If several indexes fail for different
-/// reasons, it is the last one.
+/// reasons, it is the reason of the last of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum IndexTrouble {
     /// No index begins with the columns.
     Missing,
-    /// An index begins with the prefix of a column.
+    /// An index begins with the columns, but contains only a prefix of one of them.
     Prefix,
-    /// The column at this position has another type than the one that refers to it.
+    /// The referenced column at this position has another type than the referencing one.
     Differs {
         /// Position in the list of columns.
         at: usize,
@@ -21,9 +21,9 @@ pub(super) enum IndexTrouble {
     },
 }
 
-/// The first index of `schema` that begins with `columns`, by its number. If `like` is given, the
-/// keys of this index of another table must have the same bytes for the same values, apart from
-/// NULL markers and the order of parts.
+/// The number of the first index of `schema` that begins with `columns`. `like` is an index of
+/// another table: if it is given, equal values in these columns must have equal bytes in the keys
+/// of both indexes, apart from NULL markers and from the inversion of descending parts.
 pub(super) fn leading_index(
     schema: &TableSchema,
     columns: &[&str],
@@ -114,8 +114,9 @@ fn same_bytes(a_of: &TableSchema, a: &IndexPart, b_of: &TableSchema, b: &IndexPa
             match (is_char(a_kind), is_char(b_kind)) {
                 (true, true) => !a.spec.char_filled || a_chars == b_chars,
                 (false, false) => true,
-                // A CHAR part compares as if spaces followed, unless the collation has
-                // `char_filled`. So does a VARCHAR part if no level of the collation is NO PAD.
+                // A CHAR and a VARCHAR part have equal bytes only if both compare as if spaces
+                // followed the text. A CHAR part does unless the collation has `char_filled`; a
+                // VARCHAR part does if no level of the collation is NO PAD.
                 _ => !a.spec.char_filled && a.spec.levels.iter().all(|level| !level.no_pad),
             }
         }
@@ -134,8 +135,9 @@ impl TableSchema {
         parts
     }
 
-    /// The first index that begins with `columns`, by its number. If `like` is given, its keys have
-    /// the same bytes for the same values as those of this index of another table.
+    /// The number of the first index that begins with `columns`. `like` is an index of another
+    /// table: if it is given, equal values in these columns have equal bytes in the keys of both
+    /// indexes.
     pub fn leading_index(
         &self,
         columns: &[&str],
@@ -144,12 +146,12 @@ impl TableSchema {
         leading_index(self, columns, like).ok()
     }
 
-    /// The column called `name`, by its position.
+    /// The position of the column called `name`.
     pub fn column_called(&self, name: &str) -> Option<usize> {
         self.find_column(name)
     }
 
-    /// The column called `name`, by its position.
+    /// The position of the column called `name`.
     pub(super) fn find_column(&self, name: &str) -> Option<usize> {
         self.columns
             .iter()

@@ -8,7 +8,6 @@ use super::tables::Catalog;
 use crate::base::IndexId;
 use crate::base::key::{INDEX_ID_LEN, index_id_of};
 use std::fmt::Write;
-use std::sync::Arc;
 
 /// A key in words.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -84,17 +83,14 @@ impl CatalogState {
     /// The table that has the index, and the index's number; no number for a hidden clustered
     /// index.
     fn owner_of(&self, index: IndexId) -> Option<IndexOwner> {
-        self.tables.values().find_map(|table| {
-            let number = table.indexes.iter().position(|one| one.id == index);
-            let found = number.is_some() || table.clustered.id == index;
-            found.then(|| (Arc::clone(table), number))
-        })
+        self.owner(index).cloned()
     }
 }
 
-/// The values of a key behind its index id, as far as the definition tells them: integers, and
-/// text whose stored bytes are printable. Text appears with its collation weights: under a
-/// collation that ignores case, in capital letters. Other parts appear as stored bytes.
+/// The values of a key behind its index id. Integers are decoded, and text is shown if its stored
+/// bytes are printable; all other parts appear as stored bytes in hexadecimal. A key stores
+/// collation weights instead of text, so text under a collation that ignores case appears in
+/// capital letters.
 pub(super) fn key_values(owner: Option<&IndexOwner>, key: &[u8]) -> Vec<String> {
     let mut rest = key;
     let mut values = Vec::new();
@@ -130,7 +126,8 @@ fn take_row_id(rest: &mut &[u8], values: &mut Vec<String>) {
     }
 }
 
-/// Takes the parts of a key in index `number`. Returns whether it has taken all.
+/// Decodes the parts of a key of index `number` from the front of `rest`. Returns false if a part
+/// cannot be decoded; the values of the parts before it are in `values` then.
 fn take_values(
     table: &TableEntry,
     number: usize,
@@ -177,7 +174,8 @@ fn integer(bytes: &[u8], signed: bool) -> i128 {
     })
 }
 
-/// Returns the text in quotes, if all bytes except those that mark its end can be printed.
+/// Returns the text in quotes if all bytes before its end mark are printable, otherwise the bytes
+/// in hexadecimal.
 fn text_of(bytes: &[u8]) -> String {
     let end = bytes.iter().rposition(|byte| *byte > b' ');
     let front = &bytes[..end.map_or(0, |end| end + 1)];

@@ -11,8 +11,7 @@ use std::sync::Arc;
 impl Catalog {
     /// The table that has `index`, and the index's number.
     pub(super) fn owner(&self, index: IndexId) -> Option<IndexOwner> {
-        let mut owners = self.owners().lock();
-        owners.find(index, self.generation(), || self.list(""))
+        self.entries().read().owner(index).cloned()
     }
 
     /// As [`Self::owner`]; `None` for a hidden clustered index.
@@ -21,11 +20,12 @@ impl Catalog {
         Some((table, number?))
     }
 
-    /// Finds the end of the declared parts in entries of `index`, if it is a unique secondary
-    /// index: these prefixes are locked as keys of their own.
+    /// Finds the end of the declared parts in entries of `index` if that is a unique secondary
+    /// index, otherwise `None`. Transactions lock the declared parts of such an entry like a key of
+    /// their own.
     ///
     /// # Errors
-    /// Those of [`TableSchema::key_prefix_extractor`](super::TableSchema::key_ends).
+    /// Those of [`TableSchema::key_prefix_extractor`](super::TableSchema::key_prefix_extractor).
     pub fn unique_prefix_extractor(&self, index: IndexId) -> Result<Option<KeyPrefixExtractor>> {
         let owner = self.declared_owner(index).filter(|(table, number)| {
             index != table.clustered.id && table.schema.indexes[*number].unique

@@ -11,12 +11,13 @@ use crate::base::IndexId;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// For each referenced table: the names of referencing tables by the id of the foreign key,
-/// `database/name`.
+/// For each referenced table, the foreign keys that refer to it. Maps the id of each foreign key,
+/// `database/name`, to the name of the referencing table.
 #[derive(Debug, Clone, Default)]
 pub(super) struct References {
     by_parent: HashMap<String, BTreeMap<String, String>>,
-    /// Tables whose name is free for a moment, by this name.
+    /// The old tables that copying ALTERs are replacing, by the name that they had and that no
+    /// table has now.
     swapped_out: BTreeMap<String, Arc<TableEntry>>,
 }
 
@@ -34,8 +35,8 @@ impl References {
         }
     }
 
-    /// Forgets the keys of `entry`, unless another table has taken over their names: a copying
-    /// ALTER that renames installs the new table before it drops the old one.
+    /// Forgets the foreign keys of `entry`, except those whose ids belong to another table by now:
+    /// a copying ALTER that renames the table installs the new table before it drops the old one.
     pub(super) fn remove(&mut self, entry: &TableEntry) {
         for key in &entry.foreign_keys {
             if let Some(children) = self.by_parent.get_mut(&key.parent) {
@@ -55,12 +56,12 @@ impl References {
         self.swapped_out.insert(name.to_owned(), entry);
     }
 
-    /// The table whose name is free for a moment.
+    /// The old table that had `name`, while a copying ALTER gives that to another table.
     pub(super) fn swapped_out(&self, name: &str) -> Option<&Arc<TableEntry>> {
         self.swapped_out.get(name)
     }
 
-    /// Ends the time in which `name` is free, and returns the table that had it.
+    /// Forgets the old table that had `name`, because another table gets the name, and returns it.
     pub(super) fn end_swap(&mut self, name: &str) -> Option<Arc<TableEntry>> {
         self.swapped_out.remove(name)
     }

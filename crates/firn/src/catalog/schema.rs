@@ -26,8 +26,9 @@ pub struct ColumnSchema {
     pub type_code: u32,
     /// Number of characters of a CHAR column; otherwise 0.
     pub chars: u32,
-    /// Checksum of the attributes by which the server interprets the bytes of a value: sign,
-    /// decimals, character set, members; 0 if unknown. No stored bytes depend on it.
+    /// Checksum of the attributes by which the server interprets the bytes of a value: sign, number
+    /// of decimals, character set, members of ENUM or SET; 0 if unknown. Only comparisons of
+    /// definitions use it; no stored bytes depend on it.
     pub interpretation: u32,
     /// Position and encoding in row and record.
     pub column: Column,
@@ -36,7 +37,7 @@ pub struct ColumnSchema {
 /// The collation of a text part. A definition from the catalog has no collator.
 #[derive(Debug, Clone)]
 pub struct CollationSchema {
-    /// The description.
+    /// The properties of the collation that the bytes of keys depend on.
     pub spec: CollationSpec,
     /// Computes the weights.
     pub collator: Option<Arc<dyn Collator>>,
@@ -71,7 +72,7 @@ pub enum PartSchema {
 pub struct IndexPart {
     /// Position of the column in [`TableSchema::columns`].
     pub column: u32,
-    /// How values compare.
+    /// Encoding of the values in the key.
     pub kind: PartSchema,
     /// Whether larger values come first.
     pub desc: bool,
@@ -84,21 +85,22 @@ pub struct IndexPart {
 /// An index.
 #[derive(Debug, Clone)]
 pub struct IndexSchema {
-    /// Its name.
+    /// Name of the index.
     pub name: String,
     /// Whether no two rows may agree in all parts, unless one part is NULL.
     pub unique: bool,
-    /// Its parts, at least one.
+    /// The declared parts, at least one.
     pub parts: Vec<IndexPart>,
 }
 
-/// How transactions that change a table keep out of each other's way.
+/// How transactions that change the same rows of a table are kept apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TableLocking {
     /// Transactions lock rows before they change them, and wait for each other.
     #[default]
     Pessimistic,
-    /// Transactions lock nothing. A commit fails if another transaction was first.
+    /// Transactions lock nothing. A commit fails if another transaction has changed the same rows
+    /// and committed first.
     Optimistic,
 }
 
@@ -119,7 +121,7 @@ pub struct TableSchema {
     pub primary: Option<u32>,
     /// Position of the AUTO_INCREMENT column.
     pub auto_increment: Option<u32>,
-    /// How transactions keep out of each other's way. No stored bytes depend on it.
+    /// How transactions that change the same rows are kept apart. No stored bytes depend on it.
     pub locking: TableLocking,
 }
 
@@ -160,8 +162,9 @@ impl TableSchema {
         Ok(())
     }
 
-    /// A copy with a stand-in for each missing collator. With it, operations that need no weights
-    /// work on a definition from the catalog, such as finding the ends of parts in a stored key.
+    /// A copy with a stand-in for each missing collator. The copy of a definition from the catalog
+    /// can do all that needs no collation weights, such as finding the ends of parts in a stored
+    /// key.
     pub fn with_any_collator(&self) -> Self {
         let mut schema = self.clone();
         let parts = schema.indexes.iter_mut().flat_map(|index| &mut index.parts);
@@ -188,8 +191,8 @@ impl TableSchema {
         Ok(schema)
     }
 
-    /// The codec of the first `parts` parts of the keys of entries in index `number`. It finds the
-    /// ends of parts and encodes no text.
+    /// A codec for the first `parts` parts of the keys in index `number`. It only finds the ends of
+    /// parts: without collators it cannot encode text.
     ///
     /// # Errors
     /// `InvalidArgument` if the index has fewer parts.

@@ -7,7 +7,7 @@ use crate::base::varint::{put_bytes, put_u64, take_bytes, take_u8, take_u32, tak
 use crate::base::{Error, IndexId, Result, Seqno};
 
 const FORMAT: u8 = 1;
-/// Fields with tags follow the creation time.
+/// Format in which fields with tags follow the creation time.
 const FORMAT_WITH_FIELDS: u8 = 2;
 
 /// Tag of the foreign keys.
@@ -56,13 +56,23 @@ impl TableEntry {
         ids
     }
 
-    /// Whether a cascade may change one of the columns called `columns`: a foreign key of the table
-    /// has an action that changes it. The deletion of a row can so lead to updates of this table.
+    /// Whether a cascade may update one of the columns called `columns` in this table, because a
+    /// foreign key of the table contains the column and has an action that updates it. The deletion
+    /// of a referenced row can cause such an update, too (SET NULL).
+    /// The core does not know from which columns a virtual column is computed, so any change may
+    /// change it.
     pub fn cascades_change(&self, columns: &[&str]) -> bool {
         let updates = |key: &&ForeignKey| {
             key.on_update.changes_rows() || key.on_delete == ReferentialAction::SetNull
         };
         let mut changed = self.foreign_keys.iter().filter(updates);
+        let is_virtual = |name: &&str| {
+            let column = self.schema.find_column(name);
+            column.is_some_and(|column| !self.schema.columns[column].column.stored)
+        };
+        if columns.iter().any(is_virtual) {
+            return changed.next().is_some();
+        }
         changed.any(|key| {
             let mut own = key.columns.iter();
             own.any(|own| columns.iter().any(|other| same_name(&own.name, other)))
@@ -70,8 +80,8 @@ impl TableEntry {
     }
 
     /// Encodes the entry without its name, which is the key. Indexes in `new` are created by the
-    /// commit that writes this entry: they are stored with seqno 0, which decodes as the entry's
-    /// own.
+    /// commit that writes this entry, whose seqno is not known yet: 0 is stored as their creation
+    /// seqno, and [`Self::decode`] replaces it by the seqno of the entry.
     pub fn encode(&self, new: &[IndexId]) -> Vec<u8> {
         let plain = self.foreign_keys.is_empty();
         let mut out = vec![if plain { FORMAT } else { FORMAT_WITH_FIELDS }];

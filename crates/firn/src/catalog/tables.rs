@@ -10,11 +10,12 @@ use super::counters::{Counter, Counters, INDEX_IDS, autoincrement_counter};
 use super::ddl_session::TableRename;
 use super::foreign_key::is_copy;
 use super::foreign_key_definition::ForeignKeyRequest;
-use super::index_owners::IndexOwners;
 use super::metadata_locks::MetadataLocks;
 use super::schema::{Collations, TableSchema};
 use super::table_entry::{IndexEntry, TableEntry};
+use super::virtual_columns::VirtualColumns;
 use crate::base::key::index_prefix;
+use crate::base::work_count;
 use crate::base::{CounterValue, Error, ErrorKind, IndexId, Kind, Result, Seqno, Value};
 use crate::keycode::KeyPrefixExtractor;
 use crate::read::ReadPoint;
@@ -38,8 +39,8 @@ pub struct NewTable<'a> {
     pub created_micros: u64,
 }
 
-/// Tables that the layer above has opened by their stored definitions, as of one generation of the
-/// catalog.
+/// Open tables, which the layer above has made from stored definitions. They are valid for one
+/// generation of the catalog, and dropped when the generation changes.
 #[derive(Default)]
 struct OpenedTables {
     generation: u64,
@@ -52,7 +53,7 @@ struct OpenedTables {
 /// is durable, then updates `known` and the generation. Readers take `known` for moments only. The
 /// server's metadata locks keep users of a table away while it changes.
 ///
-/// Lock order: `changing`, then `owners` or `filling`, then `known`. The commit pipeline runs under
+/// Lock order: `changing`, then `filling`, then `known`. The commit pipeline runs under
 /// `changing` alone.
 pub struct Catalog {
     pipeline: Arc<Pipeline>,
@@ -61,6 +62,7 @@ pub struct Catalog {
     /// The host's collations, for tables that the host has not opened.
     collations: OnceLock<Arc<dyn Collations>>,
     metadata_locks: OnceLock<Arc<dyn MetadataLocks>>,
+    virtual_columns: OnceLock<Arc<dyn VirtualColumns>>,
     counters: Arc<Counters>,
     known: RwLock<CatalogState>,
     /// Grows with every change.
@@ -68,16 +70,16 @@ pub struct Catalog {
     /// Serializes changes.
     changing: Mutex<()>,
     opened: Mutex<OpenedTables>,
-    /// Index owners, for [`crate::base::prefix_extractor::KeyShapes`].
-    owners: Mutex<IndexOwners>,
-    /// Indexes that are being filled, and the ends of their key parts.
+    /// Indexes that are being filled, each with a prefix extractor for its keys.
     filling: Mutex<BTreeMap<IndexId, KeyPrefixExtractor>>,
-    /// Retired indexes that must not be forgotten, because an open transaction has entries of them.
+    /// Indexes that must stay known as retired once they are, because an open transaction has
+    /// entries of them; see [`Catalog::keep_retired`].
     kept: Mutex<BTreeSet<IndexId>>,
 }
 
-/// A counter that was set in memory and is about to be logged. It is set in memory first: a flush
-/// that releases the log record then has the value in its edit.
+/// A counter that was set in memory and is about to be logged. Memory comes first: a flush may make
+/// the log record superfluous right after it was written, and then the edit of the flush must have
+/// the new value.
 pub(super) struct SetCounter {
     counter: u64,
     cell: Arc<Counter>,
@@ -99,13 +101,14 @@ impl SetCounter {
         }
     }
 
-    /// For the log record.
+    /// The counter's number and new value, for the log record.
     pub(super) fn to_log(&self) -> (u64, CounterValue) {
         (self.counter, self.set)
     }
 
-    /// Sets the old value again, since the log does not have the new one. A flush may have
-    /// persisted the new value, so the old value begins another generation, which takes precedence.
+    /// Sets the old value again, because the log record of the new value could not be written. A
+    /// flush may have persisted the new value meanwhile, so the old value begins another
+    /// generation, which takes precedence over it.
     pub(super) fn undo(&self) {
         self.cell.set(self.before.value);
     }
@@ -140,18 +143,43 @@ impl Catalog {
         let _ = self.metadata_locks.set(locks);
     }
 
-    /// As [`MetadataLocks::is_held`]; true if there is no host, or no session of it.
+    /// As [`MetadataLocks::is_held`]; true if there is no host, or if the caller is no session of
+    /// the host (`host` is 0).
     pub(crate) fn is_metadata_locked(&self, host: u64, table: &str, writes: bool) -> bool {
         match self.metadata_locks.get() {
             Some(locks) if host != 0 => locks.is_held(host, table, writes),
             _ => true,
         }
     }
+
+    /// Makes the host's virtual columns known. Further calls have no effect.
+    pub fn set_virtual_columns(&self, columns: Arc<dyn VirtualColumns>) {
+        let _ = self.virtual_columns.set(columns);
+    }
+
+    /// As [`VirtualColumns::compute`].
+    ///
+    /// # Errors
+    /// `HostFailed` if a column has no value; `Unsupported` if no host computes it.
+    pub(crate) fn compute_virtual(&self, host: u64, table: &str, record: &mut [u8]) -> Result<()> {
+        match self.virtual_columns.get() {
+            Some(columns) if host != 0 => match columns.compute(host, table, record) {
+                true => Ok(()),
+                false => Err(Error::new(
+                    ErrorKind::HostFailed,
+                    format!("a virtual column of {table} has no value"),
+                )),
+            },
+            _ => Err(Error::unsupported(format!(
+                "nobody computes the virtual columns of {table}"
+            ))),
+        }
+    }
 }
 
 impl Catalog {
-    /// Reads the catalog at `point`, raises the counter of index ids above all that it names, and
-    /// forgets the counters of other tables.
+    /// Reads the catalog at `point`. Raises the counter of index ids to the largest id in the
+    /// catalog, and forgets the counters of tables that are not in the catalog.
     ///
     /// # Errors
     /// Those of [`CatalogState::read`].
@@ -172,12 +200,12 @@ impl Catalog {
             referenced,
             collations: OnceLock::new(),
             metadata_locks: OnceLock::new(),
+            virtual_columns: OnceLock::new(),
             counters,
             known: RwLock::new(known),
             generation: AtomicU64::new(0),
             changing: Mutex::new(()),
             opened: Mutex::default(),
-            owners: Mutex::default(),
             filling: Mutex::default(),
             kept: Mutex::default(),
         })
@@ -200,14 +228,17 @@ impl Catalog {
     pub fn list(&self, prefix: &str) -> Vec<Arc<TableEntry>> {
         let known = self.known.read();
         let from = known.tables.range(prefix.to_owned()..);
-        from.take_while(|(name, _)| name.starts_with(prefix))
-            .map(|(_, t)| Arc::clone(t))
-            .collect()
+        let from = from.take_while(|(name, _)| name.starts_with(prefix));
+        let tables: Vec<_> = from.map(|(_, table)| Arc::clone(table)).collect();
+        work_count::tables_seen(tables.len());
+        tables
     }
 
     /// A copy of the current contents.
     pub fn known(&self) -> CatalogState {
-        self.known.read().clone()
+        let known = self.known.read().clone();
+        work_count::tables_seen(known.tables.len());
+        known
     }
 
     /// Retired indexes of which files may still hold entries, with the seqno of their retirement.
@@ -259,8 +290,9 @@ impl Catalog {
         self.log_counters(&self.counters.snapshot())
     }
 
-    /// The table called `name`, if no prepared transaction has changed it. For changes that would
-    /// leave the transaction's rows behind, or move them to another name.
+    /// The table called `name`, if no prepared transaction has changed it. Drop, truncate and
+    /// rename use this: otherwise the transaction might commit rows of a table that is gone or has
+    /// another name.
     ///
     /// # Errors
     /// `NotFound`; `LockTimeout` if a prepared transaction has changed the table.
@@ -286,7 +318,8 @@ impl Catalog {
         &self.referenced
     }
 
-    /// The table called `name` as `open` has opened it in this generation of the catalog.
+    /// The open table called `name`. Calls `open` only if no table of this name was opened since
+    /// the catalog changed last.
     ///
     /// # Errors
     /// Those of `open`.
@@ -343,10 +376,6 @@ impl Catalog {
     pub(super) fn retire_known(&self, ids: &[IndexId], seqno: Seqno) {
         let retired = ids.iter().map(|id| (*id, seqno));
         self.known.write().retired.extend(retired);
-    }
-
-    pub(super) fn owners(&self) -> &Mutex<IndexOwners> {
-        &self.owners
     }
 
     /// The counters.
@@ -433,13 +462,15 @@ impl Catalog {
         let seqno = self.write_retirement(&batch, &format!("drop table {name}"))?;
         let mut known = self.known.write();
         known.remove_table(name);
+        known.check_owners();
         known
             .retired
             .extend(entry.index_ids().into_iter().map(|id| (id, seqno)));
         self.counters.forget(entry.clustered.id);
         self.generation.fetch_add(1, Ordering::Release);
         drop(known);
-        // A copying ALTER may have closed the table when it swapped it out.
+        // A copying ALTER that swapped the table out has closed its indexes for foreign key checks.
+        // Open them, so that nobody waits for them for ever.
         self.referenced.open(entry.clustered.id);
         Ok(())
     }
@@ -452,8 +483,8 @@ impl Catalog {
         self.rename_referencing(from, to, &TableRename::default())
     }
 
-    /// Renames a table with its foreign keys, and makes those that refer to it follow, unless it is
-    /// swapped out for a copy.
+    /// Renames a table. Foreign keys that refer to the table get its new name, unless a copying
+    /// ALTER swaps the table out: then they will refer to the copy that gets the old name.
     ///
     /// # Errors
     /// Those of [`Self::rename`]; `ForeignKey` if the table is a copy and does not fit the foreign
@@ -468,16 +499,16 @@ impl Catalog {
         let renamed = self.rename_now(from, to, rename, swap_out);
         match (&renamed, closed) {
             (Err(_), Some(closed)) => self.referenced.open(closed),
-            // The table is in its place again, or another table is: transactions may rely on its
-            // indexes from now on.
+            // The name `to` has a table again: the copy, or the old table if the ALTER has failed.
+            // So foreign key checks no longer need to wait for the old table's indexes.
             (Ok(Some(swapped)), _) => self.referenced.open(*swapped),
             _ => {}
         }
         renamed.map(|_| ())
     }
 
-    /// Renames the table. Returns the clustered index of the table that had been swapped out of the
-    /// name `to`.
+    /// Renames the table. If a copying ALTER had taken the name `to` from a table, returns the
+    /// clustered index of that table.
     fn rename_now(
         &self,
         from: &str,
@@ -496,8 +527,9 @@ impl Catalog {
             ..(*entry).clone()
         };
         if is_partition(from) != is_partition(to) {
-            // A partition becomes a table, or a table becomes a partition. The server's definition
-            // of it is another one then, which the server does not pass here.
+            // A partition becomes a table, or a table becomes a partition. The stored definition
+            // image is wrong from now on, and the server does not pass the new one here, so store
+            // none.
             renamed.frm.clear();
             renamed.version.clear();
         }
@@ -522,7 +554,7 @@ impl Catalog {
         match swap_out {
             true => known.swap_out(from),
             false => {
-                known.tables.remove(from);
+                known.take_table(from);
                 known.forget_references(&entry);
             }
         }
@@ -530,6 +562,7 @@ impl Catalog {
             known.put_table(Arc::new(table));
         }
         known.put_table(Arc::new(renamed));
+        known.check_owners();
         self.generation.fetch_add(1, Ordering::Release);
         Ok(swapped)
     }
@@ -562,8 +595,9 @@ impl Catalog {
         Ok(self.install(entry, &new, seqno))
     }
 
-    /// Ends a bulk load that committed its rows in pieces. Sets the creation seqno of the indexes
-    /// to this commit, so that no snapshot sees a part of the rows.
+    /// Ends a bulk load, whose rows are all stored by now. The indexes get the seqno of this commit
+    /// as their creation seqno. Older snapshots cannot use them, so no snapshot sees only a part of
+    /// the rows.
     ///
     /// # Errors
     /// `NotFound`; those of a commit (`NoSpace`, `Poisoned`, `ShutDown`, `Io`).
@@ -605,9 +639,9 @@ impl Catalog {
         self.kept.lock().clone()
     }
 
-    /// Keeps indexes from being [forgotten](Self::forget_retired) once they are retired, because a
-    /// transaction may yet commit entries of them: these are garbage only as long as the index is
-    /// known to be retired.
+    /// Keeps these indexes known as retired once they are, even if no file has entries of them:
+    /// they are not [forgotten](Self::forget_retired). A transaction may still commit entries of
+    /// them, and compactions drop such entries only while the index is known to be retired.
     pub fn keep_retired(&self, ids: &[IndexId]) {
         self.kept.lock().extend(ids);
     }
@@ -676,7 +710,7 @@ impl Catalog {
     }
 
     /// As [`Self::write`], for batches that retire or forget indexes: on a full disk they may use
-    /// the reserve.
+    /// the disk reserve, because they lead to free space.
     pub(super) fn write_retirement(&self, batch: &Batch, description: &str) -> Result<Seqno> {
         self.write_change(CommitRecord::Retirement(description.as_bytes()), batch, &[])
     }
@@ -708,7 +742,10 @@ impl Catalog {
             index.created = seqno;
         }
         let entry = Arc::new(entry);
-        self.known.write().put_table(Arc::clone(&entry));
+        let mut known = self.known.write();
+        known.put_table(Arc::clone(&entry));
+        known.check_owners();
+        drop(known);
         self.generation.fetch_add(1, Ordering::Release);
         entry
     }

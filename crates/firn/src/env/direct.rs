@@ -1,9 +1,9 @@
 //! Reads that bypass the page cache.
 //!
-//! The caches above hold decoded blocks. The page cache would hold their stored form as well, in
+//! The block cache holds decoded blocks. The page cache would hold their stored form as well, in
 //! memory that the engine's limits do not count. Direct I/O needs aligned memory, offsets and
 //! lengths, so a read goes into a buffer of the thread and is copied out, which costs little beside
-//! the read. Announced reads are in progress already (`prefetched`).
+//! the read. If a read was announced, [`Prefetcher`] has begun it already and holds its bytes.
 
 use super::prefetch::{PrefetchBatch, Prefetcher, fill};
 use super::{AlignedBuf, BLOCK, ReadFile};

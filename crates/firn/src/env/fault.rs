@@ -16,7 +16,7 @@ use std::time::Duration;
 pub enum CallClass {
     /// Opening for reading, listing, and reading.
     Read = 0,
-    /// Calls that write durably or not, preallocate, punch holes or truncate.
+    /// All writes, durable or not, and calls that preallocate, punch holes or truncate.
     Write = 1,
     /// Syncs of a file or a directory, also the sync in a durable write and in a preallocation.
     Sync = 2,
@@ -27,8 +27,9 @@ pub enum CallClass {
     /// Removing.
     Remove = 5,
     /// Calls that open a file or a directory, for whatever purpose, including the sync of a
-    /// directory that is not [kept open](Env::keep_dir_open). A call that does not fail in this
-    /// class counts in its other class, too.
+    /// directory that is not [kept open](Env::keep_dir_open). Such a call is counted here first. If
+    /// it does not fail here, it is also counted in the class that its purpose belongs to, such as
+    /// [`Self::Read`].
     Open = 6,
 }
 
@@ -191,7 +192,7 @@ impl FaultEnv {
     }
 }
 
-/// A path and its environment: consults the plan for the calls of one open file.
+/// The path of one open file, and the environment that decides which calls on the file fail.
 struct FaultyFile {
     env: FaultEnv,
     path: PathBuf,

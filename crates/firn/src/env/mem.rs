@@ -70,7 +70,7 @@ struct MemEnvState {
     capacity: Option<usize>,
     /// Number of calls that needed more space.
     growths: u64,
-    /// Number of the call, as `growths` counts them, from which on the disk is full.
+    /// The disk becomes full at the call that raises `growths` to this number.
     full_at: Option<u64>,
 }
 
@@ -101,8 +101,8 @@ impl MemEnvState {
         }
     }
 
-    /// Checks that the disk has room for the file to reach up to `end`, by bytes or by reserved
-    /// space.
+    /// Checks that the disk has room for the file to grow up to offset `end`, whether by a write or
+    /// by a reservation of space.
     fn grow(&mut self, inode: &Mutex<Inode>, end: usize, what: &str, path: &Path) -> Result<()> {
         let blocks = inode.lock().blocks_to_reach(end);
         self.take(blocks, what, path)
@@ -151,9 +151,9 @@ impl MemEnv {
         self.state().sync_points
     }
 
-    /// Dies when the `n`-th sync point begins, counted from the start of the environment. That call
-    /// and all later calls that change something fail with an `Io` error. Its changes may survive
-    /// the crash.
+    /// Lets the environment die when the `n`-th sync point begins, counted from its start. That
+    /// call, and all later calls that change something, fail with an `Io` error. A following
+    /// [`Self::crash`] may still keep the changes that the sync point was to make durable.
     pub fn crash_at_sync(&self, n: u64) {
         self.state().crash_at = Some(n);
     }
@@ -215,15 +215,16 @@ impl MemEnv {
         self.state().dead
     }
 
-    /// The environment after a power cut now. Seed 0 keeps only synced changes; other seeds choose
-    /// which unsynced changes survive too. This environment dies.
+    /// The environment as it would be after a power cut at this moment. Seed 0 keeps only synced
+    /// changes; other seeds choose which unsynced changes survive too. This environment dies.
     pub fn crash(&self, seed: u64) -> Self {
         let mut rng = Rng::new(seed);
         self.reboot(|disk| disk.after_power_cut(seed, &mut rng))
     }
 
-    /// The environment after the process was killed now: all writes are there, and survive a power
-    /// cut only once synced. This environment dies.
+    /// The environment as it would be after a kill of the process at this moment: all writes are
+    /// there, but those that were not synced may still be lost in a later power cut. This
+    /// environment dies.
     pub fn kill(&self) -> Self {
         self.reboot(|disk| disk.deep_copy())
     }

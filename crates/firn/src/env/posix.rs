@@ -22,7 +22,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 pub struct PosixEnv {
     start: Instant,
     ring: bool,
-    /// Created with the first file opened for direct reads.
+    /// Created when the first file is opened for direct reads.
     prefetched: OnceLock<Arc<Prefetcher>>,
     /// Directories that [`Env::keep_dir_open`] has opened, by their paths.
     dirs: Mutex<Vec<(PathBuf, Arc<File>)>>,
@@ -52,8 +52,8 @@ impl PosixEnv {
         self.prefetched.get_or_init(|| Prefetcher::new(self.ring))
     }
 
-    /// A handle of the directory that `path` names now, if one is kept open. The directory may have
-    /// been replaced under its path: then the handle is of no use.
+    /// The handle that [`Env::keep_dir_open`] keeps for `path`. `None` if there is none, or if
+    /// `path` names another directory by now.
     fn kept_dir(&self, path: &Path) -> Option<Arc<File>> {
         let dirs = self.dirs.lock();
         let (_, dir) = dirs.iter().find(|(kept, _)| kept == path)?;
@@ -131,7 +131,7 @@ impl Env for PosixEnv {
         let before = taken(&file);
         let can = fallocate(&file, FallocateFlags::KEEP_SIZE, 0, bytes, path);
         if is_new && !matches!(can, Ok(true)) {
-            // The file is empty, so it does no harm if the removal fails.
+            // Ignore an error of the removal: the file is empty, so it does no harm.
             let _ = fs::remove_file(path);
         } else if taken(&file) != before {
             at(path, "sync", file.sync_all())?;
@@ -142,8 +142,8 @@ impl Env for PosixEnv {
     fn create_from_allocated(&self, aside: &Path, path: &Path) -> Result<Box<dyn AppendFile>> {
         let file = opened(aside, "open", File::options().write(true).open(aside))?;
         // A power cut may have undone an earlier rename but kept the bytes, or an unfinished file
-        // was given back. Emptying the file frees its space, so take the space again at once.
-        // Somebody else may be faster: then later writes find no space.
+        // was renamed back. To empty the file frees its space, so reserve the space again at once.
+        // If another file takes the space in between, later writes may find the disk full.
         let before = at(aside, "stat", file.metadata())?;
         if before.len() > 0 {
             at(aside, "truncate", file.set_len(0))?;
@@ -170,7 +170,8 @@ impl Env for PosixEnv {
                 path,
                 self.prefetched(),
             ))),
-            // Some file systems (tmpfs before Linux 6.6) refuse direct I/O.
+            // Some file systems (tmpfs before Linux 6.6) refuse direct I/O: read through the page
+            // cache.
             Err(rustix::io::Errno::INVAL) => self.open(path),
             Err(e) => {
                 let what = format_args!("open {}", path.display());
@@ -190,7 +191,8 @@ impl Env for PosixEnv {
             rustix::fs::open(path, flags, Mode::from_raw_mode(0o660)).map(File::from)
         };
         let first = if create { base | OFlags::CREATE } else { base };
-        // Some file systems (tmpfs before Linux 6.6) refuse direct I/O: fall back to the cache.
+        // Some file systems (tmpfs before Linux 6.6) refuse direct I/O: write through the page
+        // cache.
         let (file, extra) = match direct.then(|| open(first | OFlags::DIRECT)) {
             Some(Ok(file)) => (file, OFlags::DIRECT),
             Some(Err(rustix::io::Errno::INVAL)) | None => (
@@ -418,9 +420,9 @@ impl ReadFile for PosixRead {
     }
 }
 
-/// The unit of direct writes to this file, bytes. It is no smaller than the device's atomic write
-/// size, so a power cut damages nothing beside a write: a disk that accepts 512 bytes may store
-/// 4096 as a whole and rewrite the neighbours. [`BLOCK`] if the system does not report the
+/// The unit of direct writes to this file, bytes. It is no smaller than the block that the device
+/// writes as a whole: a disk that accepts 512 bytes may rewrite 4096 for them, and a power cut
+/// could then damage the bytes beside the write. [`BLOCK`] if the system does not report the
 /// alignment.
 fn direct_unit(file: &File) -> usize {
     let told = statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN);
@@ -444,7 +446,8 @@ fn physical_block(file: &File) -> Option<usize> {
     let device = rustix::fs::fstat(file).ok()?.st_dev;
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
     let sys = format!("/sys/dev/block/{major}:{minor}");
-    // A partition has no queue of its own; its parent is the disk.
+    // In `/sys`, only a disk has a directory `queue`; for a partition, look in its parent, which is
+    // the disk.
     let queue = [format!("{sys}/queue"), format!("{sys}/../queue")];
     let told = queue
         .iter()
@@ -457,9 +460,9 @@ struct PosixLog {
     file: File,
     unit: usize,
     durable: File,
-    /// A third descriptor, set if the other two bypass the page cache. Unsynced writes go through
-    /// it and the page cache, so the device sees a block once, however often it is rewritten before
-    /// the sync.
+    /// A third descriptor, set if the other two bypass the page cache. Writes that need no sync of
+    /// their own go through it and the page cache. So the device writes a block once, however often
+    /// the log rewrites it before the next sync.
     cached: Option<File>,
     name: String,
 }
@@ -500,7 +503,7 @@ impl LogFile for PosixLog {
 
     fn reserve(&self, len: u64) -> Result<()> {
         let path = Path::new(&self.name);
-        // Not every file system supports allocation.
+        // Write zeros if the file system does not support allocation.
         if !fallocate(&self.file, FallocateFlags::empty(), 0, len, path)? {
             return self.preallocate(len);
         }

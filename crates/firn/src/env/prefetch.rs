@@ -63,7 +63,8 @@ pub struct PrefetchStats {
 
 /// Largest number of reads in one submission. A longer list becomes several submissions.
 const READS_MAX: usize = 32;
-/// Longest announced read, bytes. Longer ones are not announced, and joins stop at this length.
+/// Longest read that is started ahead, bytes. Announcements of longer reads are ignored, and ranges
+/// are not joined beyond this length.
 const PIECE_MAX: u64 = 1 << 20;
 
 /// Two announced ranges with at most this many bytes between them become one read.
@@ -74,7 +75,8 @@ const GAP: u64 = 16 << 10;
 struct PrefetchExtent {
     file: Arc<File>,
     bytes: Range<u64>,
-    /// Announced bytes in the range, without the gaps between them.
+    /// Number of bytes in the range that callers have announced; the gaps between joined ranges do
+    /// not count.
     wanted: u64,
 }
 
@@ -163,7 +165,8 @@ impl PrefetchBatch {
     }
 }
 
-/// `None` if the range is empty, or too far out for any file.
+/// The extent of a range; `None` if the range is empty, or ends beyond the largest offset of a
+/// file.
 fn place(file: &Arc<File>, offset: u64, len: u64) -> Option<PrefetchExtent> {
     let end = offset.checked_add(len)?;
     (len > 0 && end <= i64::MAX as u64 - BLOCK as u64).then(|| PrefetchExtent {
@@ -181,8 +184,9 @@ enum SubmittedReads {
 }
 
 impl SubmittedReads {
-    /// Waits for read `number` and copies its bytes from `skip` on. `false` if it found fewer
-    /// bytes, failed, or has not begun.
+    /// Waits for read `number` and copies its bytes from `skip` on. Returns false if the read has
+    /// not begun, has failed, or has found too few bytes; the caller must then read the file
+    /// itself.
     fn copy(&self, number: usize, skip: usize, out: &mut [u8]) -> bool {
         match self {
             Self::Ring(reads) => reads.copy(number, skip, out),
@@ -201,8 +205,9 @@ fn copy_from(buf: &AlignedBuf, found: usize, skip: usize, out: &mut [u8]) -> boo
     }
 }
 
-/// Fills `buf` with the bytes from `start` on, up to the end of the file; returns their number.
-/// `start` and the length of `buf` are multiples of [`BLOCK`].
+/// Fills `buf` with the bytes of the file from `start` on, and returns their number; they are fewer
+/// than the buffer takes if the file ends before. `start` and the length of `buf` are multiples of
+/// [`BLOCK`].
 pub(super) fn fill(file: &File, start: u64, buf: &mut [u8]) -> std::io::Result<usize> {
     let mut done = 0;
     while done < buf.len() {

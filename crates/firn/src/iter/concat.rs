@@ -1,6 +1,6 @@
 //! Concatenates sorted sources, such as the files of a level.
 
-use crate::base::{InternalIterator, InternalKey, Result, Seqno, Value};
+use crate::base::{InternalIterator, InternalKey, Kind, Result, Seqno, Value};
 use std::ops::Range;
 
 /// An ordered list of sources that share no user key. They are opened when needed.
@@ -102,8 +102,8 @@ impl<O: ChildOpener> ConcatIter<O> {
         &mut self.open.as_mut().expect("positioned").1
     }
 
-    /// Moves the open source forward with `f`, which returns whether that source stands on an entry
-    /// then. Returns whether the concatenation does. Only when positioned.
+    /// Moves the open source forward with `f`, which returns whether that source now stands on an
+    /// entry. Returns whether the concatenation stands on an entry. Only when positioned.
     ///
     /// # Errors
     /// Those of `f`, and those of opening and reading the next source.
@@ -150,7 +150,8 @@ impl<O: ChildOpener> ConcatIter<O> {
     }
 }
 
-/// The first index of `range` for which `below` is false; the range is sorted by it.
+/// The first index of `range` for which `below` is false, or the end of `range`. `below` must not
+/// turn from false to true within `range`.
 fn partition(range: Range<usize>, below: impl Fn(usize) -> bool) -> usize {
     let (mut low, mut high) = (range.start, range.end);
     while low < high {
@@ -240,6 +241,21 @@ impl<O: ChildOpener> InternalIterator for ConcatIter<O> {
         debug_assert!(self.positioned);
         let (_, child) = self.open.as_mut().expect("positioned");
         child.next_unchecked();
+    }
+
+    fn skip_unchecked(&mut self, rows: u32) {
+        self.source_mut().skip_unchecked(rows);
+    }
+
+    #[inline]
+    fn glide(&mut self) -> (Kind, Value<'_>) {
+        debug_assert!(self.positioned);
+        let (_, child) = self.open.as_mut().expect("positioned");
+        child.glide()
+    }
+
+    fn land(&mut self) {
+        self.source_mut().land();
     }
 
     fn peek(&self, count: usize, show: &mut dyn FnMut(&[u8])) {

@@ -31,6 +31,16 @@ macro_rules! iterator_of_variants {
             fn next_unchecked(&mut self) {
                 match self { $(Self::$variant(iter) => iter.next_unchecked(),)+ }
             }
+            fn skip_unchecked(&mut self, rows: u32) {
+                match self { $(Self::$variant(iter) => iter.skip_unchecked(rows),)+ }
+            }
+            #[inline]
+            fn glide(&mut self) -> ($crate::base::Kind, $crate::base::Value<'_>) {
+                match self { $(Self::$variant(iter) => iter.glide(),)+ }
+            }
+            fn land(&mut self) {
+                match self { $(Self::$variant(iter) => iter.land(),)+ }
+            }
             fn peek(&self, count: usize, show: &mut dyn FnMut(&[u8])) {
                 match self { $(Self::$variant(iter) => iter.peek(count, show),)+ }
             }

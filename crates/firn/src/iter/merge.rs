@@ -94,8 +94,8 @@ impl<I: InternalIterator> MergeIter<I> {
         self.current.expect("positioned")
     }
 
-    /// The smallest user key of the other sources; `None` if they are exhausted. Only when
-    /// positioned, moving forwards.
+    /// The smallest user key of the sources that are not in front; `None` if they are all
+    /// exhausted. Only when positioned, moving forwards.
     pub fn rival(&self) -> Option<&[u8]> {
         debug_assert!(!self.backward);
         let top = self.rest.first()?;
@@ -110,8 +110,9 @@ impl<I: InternalIterator> MergeIter<I> {
         &mut self.children[self.current.expect("positioned")]
     }
 
-    /// Moves the source in front forward with `f`, which returns whether that source stands on an
-    /// entry then. Returns whether the merge does. Only when positioned, moving forwards.
+    /// Moves the source in front forward with `f`, which returns whether that source now stands on
+    /// an entry. Returns whether the merge stands on an entry. Only when positioned, moving
+    /// forwards.
     ///
     /// # Errors
     /// Those of `f`.
@@ -224,9 +225,10 @@ impl<I: InternalIterator> MergeIter<I> {
         Ok(self.rebuild(backward))
     }
 
-    /// Continues a scan after some sources may have gained entries. `replace` seeks these next to a
-    /// position, in direction `backward`, and leaves the other sources in place. `backward` must be
-    /// the direction of the last move.
+    /// Continues a scan after some sources may have gained entries. Calls `replace` with each
+    /// source. `replace` seeks a source that may have gained entries to the scan's next entry in
+    /// direction `backward`, and does not move the others. `backward` must be the direction of the
+    /// last move.
     ///
     /// # Errors
     /// Those of `replace`.
@@ -243,9 +245,9 @@ impl<I: InternalIterator> MergeIter<I> {
         Ok(self.rebuild(backward))
     }
 
-    /// Starts the reads that a seek needs in all sources, before it waits for the first. If the
-    /// last source, which is the largest, has its part in memory, the range is in use and nothing
-    /// is announced.
+    /// Begins the reads that a seek of `user_key` needs in all sources, before the seek waits for
+    /// the first of them. Begins none if the last source, which is the largest, needs no read: then
+    /// the range is probably in use, so that the other sources need no read either.
     fn prefetch(&self, user_key: &[u8]) {
         let Some((last, others)) = self.children.split_last() else {
             return;
@@ -292,7 +294,7 @@ impl<I: InternalIterator> MergeIter<I> {
                 (false, true) => child.seek_to_last()?,
                 (false, false) => child.seek_to_first()?,
             };
-            // This loop repeats only for entries that were added meanwhile.
+            // It takes more than one step only if the source has gained entries meanwhile.
             while on {
                 let order = child.key().cmp(&pivot).then(i.cmp(&current));
                 match (backward, order) {
@@ -365,6 +367,19 @@ impl<I: InternalIterator> InternalIterator for MergeIter<I> {
     fn next_unchecked(&mut self) {
         let current = self.current.expect("positioned");
         self.children[current].next_unchecked();
+    }
+
+    fn skip_unchecked(&mut self, rows: u32) {
+        self.front_mut().skip_unchecked(rows);
+    }
+
+    #[inline]
+    fn glide(&mut self) -> (Kind, Value<'_>) {
+        self.front_mut().glide()
+    }
+
+    fn land(&mut self) {
+        self.front_mut().land();
     }
 
     fn peek(&self, count: usize, show: &mut dyn FnMut(&[u8])) {

@@ -17,11 +17,12 @@ const SKIPS_BEFORE_SEEK: u32 = 8;
 /// Number of skipped entries after which a cursor calls its interrupt function.
 const SKIPS_BETWEEN_CHECKS: u64 = 1024;
 
-/// Number of rows ahead below which it costs more to find them than moving without checks saves.
+/// A cursor uses rows ahead only if there are at least this many. To find fewer costs more than the
+/// moves without checks save.
 const AHEAD_MIN: u32 = 4;
 
-/// Number of keys that a cursor passes, after it has found too few rows ahead, before it asks
-/// again. Each failure doubles the number.
+/// A cursor that has found fewer than [`AHEAD_MIN`] rows ahead passes this many keys before it asks
+/// again. Each further failure in a row doubles the number, up to [`PAUSE_MAX`].
 const PAUSE_MIN: u32 = 4;
 /// Largest number of keys that a cursor passes before it asks for rows ahead again.
 const PAUSE_MAX: u32 = 64;
@@ -63,13 +64,14 @@ impl ReadAt {
     }
 
     /// The seqno of a seek that finds the newest visible own write or, without one, the newest
-    /// committed version.
+    /// committed version, be it visible or not.
     fn newest_own(&self) -> Seqno {
         self.own_bound.max(SEQNO_COMMITTED_MAX)
     }
 
-    /// The seqno of a seek that skips invisible versions and no others: the invisible own writes if
-    /// `seqno` is that of an own write, otherwise the invisible committed versions.
+    /// The seqno of a seek that goes on from an invisible version with seqno `seqno`. From an own
+    /// write, the seek skips all invisible own writes; from a committed version, all committed
+    /// versions above the snapshot. It skips no visible version.
     fn past_invisible(&self, seqno: Seqno) -> Seqno {
         if seqno & UNCOMMITTED_BIT != 0 {
             self.newest_own()
@@ -123,7 +125,10 @@ pub struct MvccIter<I> {
     position: Position,
     /// Number of rows ahead that the cursor has not passed yet.
     ahead: u32,
-    /// Keys that pass before the cursor asks for rows ahead again.
+    /// Whether the cursor has glided, so that the inner iterator has no key. Only with
+    /// `Position::Inner`.
+    gliding: bool,
+    /// Number of keys that the cursor still passes before it asks for rows ahead again.
     pause: u32,
     pause_next: u32,
     /// In a forward move, the user key whose older versions are skipped.
@@ -148,6 +153,7 @@ impl<I: InternalIterator> MvccIter<I> {
             tombstone_reports: None,
             position: Position::Nowhere,
             ahead: 0,
+            gliding: false,
             pause: 0,
             pause_next: PAUSE_MIN,
             skip: Vec::new(),
@@ -158,29 +164,35 @@ impl<I: InternalIterator> MvccIter<I> {
         }
     }
 
-    /// Sets the bounds on user keys, `lower` inclusive and `upper` exclusive. Moves end there and
-    /// read no further. Unpositions.
-    pub fn set_bounds(&mut self, lower: Option<&[u8]>, upper: Option<&[u8]>) {
+    /// Gives the position up.
+    fn leave(&mut self) {
         self.position = Position::Nowhere;
         self.ahead = 0;
+        self.gliding = false;
+    }
+
+    /// Sets the bounds on user keys, `lower` inclusive and `upper` exclusive. Moves end there and
+    /// read no further. The cursor has no position afterwards.
+    pub fn set_bounds(&mut self, lower: Option<&[u8]>, upper: Option<&[u8]>) {
+        self.leave();
         copy_bound(&mut self.lower, lower);
         copy_bound(&mut self.upper, upper);
     }
 
-    /// Sets the interrupt, called every 1024 skipped entries.
+    /// Sets the interrupt, which the cursor calls after every 1024 skipped entries.
     pub fn set_interrupt(&mut self, interrupt: Option<Interrupt>) {
         self.interrupt = interrupt;
     }
 
-    /// Sets the collector of ranges in which a single move skips a thousand entries.
+    /// Sets the collector of tombstone reports. If a single move skips more than a thousand
+    /// entries, the cursor reports keys among them.
     pub fn set_tombstone_reports(&mut self, tombstone_reports: Option<Arc<TombstoneReports>>) {
         self.tombstone_reports = tombstone_reports;
     }
 
-    /// Changes the visible versions. Unpositions.
+    /// Changes the visible versions. The cursor has no position afterwards.
     pub fn set_read_at(&mut self, read_at: ReadAt) {
-        self.position = Position::Nowhere;
-        self.ahead = 0;
+        self.leave();
         self.read_at = read_at;
     }
 
@@ -194,10 +206,9 @@ impl<I: InternalIterator> MvccIter<I> {
         &self.inner
     }
 
-    /// The inner iterator, for a move or an exchange. Unpositions.
+    /// The inner iterator, for a move or an exchange. The cursor has no position afterwards.
     pub fn inner_mut(&mut self) -> &mut I {
-        self.position = Position::Nowhere;
-        self.ahead = 0;
+        self.leave();
         &mut self.inner
     }
 
@@ -216,15 +227,18 @@ impl<I: InternalIterator> MvccIter<I> {
         self.position != Position::Nowhere
     }
 
-    /// The user key under the cursor. Only when positioned.
+    /// The user key under the cursor. Only when positioned, and not between [`Self::glide`] and
+    /// [`Self::land`].
     pub fn user_key(&self) -> &[u8] {
+        debug_assert!(!self.gliding);
         match self.position {
             Position::Saved => self.saved.user_key(),
             _ => self.inner.key().user_key,
         }
     }
 
-    /// The seqno under the cursor, committed or of an own write. Only when positioned.
+    /// The seqno under the cursor, committed or of an own write. Only when positioned, and not
+    /// between [`Self::glide`] and [`Self::land`].
     pub fn seqno(&self) -> Seqno {
         match self.position {
             Position::Saved => self.saved.seqno(),
@@ -232,7 +246,8 @@ impl<I: InternalIterator> MvccIter<I> {
         }
     }
 
-    /// The kind under the cursor, one of the put kinds. Only when positioned.
+    /// The kind under the cursor, one of the put kinds. Only when positioned, and not between
+    /// [`Self::glide`] and [`Self::land`].
     pub fn kind(&self) -> Kind {
         match self.position {
             Position::Saved => self.saved.kind(),
@@ -254,8 +269,7 @@ impl<I: InternalIterator> MvccIter<I> {
     /// Those of the inner iterator (`Corruption`, `Io`); `Interrupted` if the interrupt returns
     /// `true`; `Unsupported` for a range deletion.
     pub fn first(&mut self) -> Result<bool> {
-        self.position = Position::Nowhere;
-        self.ahead = 0;
+        self.leave();
         let on = match &self.lower {
             Some(lower) => self.inner.seek(lower, SEQNO_MAX)?,
             None => self.inner.seek_to_first()?,
@@ -268,8 +282,7 @@ impl<I: InternalIterator> MvccIter<I> {
     /// # Errors
     /// As [`Self::first`].
     pub fn last(&mut self) -> Result<bool> {
-        self.position = Position::Nowhere;
-        self.ahead = 0;
+        self.leave();
         let on = match &self.upper {
             Some(upper) => self.inner.seek_before(upper)?,
             None => self.inner.seek_to_last()?,
@@ -282,8 +295,7 @@ impl<I: InternalIterator> MvccIter<I> {
     /// # Errors
     /// As [`Self::first`].
     pub fn seek_ge(&mut self, user_key: &[u8]) -> Result<bool> {
-        self.position = Position::Nowhere;
-        self.ahead = 0;
+        self.leave();
         if self.above_upper(user_key) {
             return Ok(false);
         }
@@ -299,8 +311,7 @@ impl<I: InternalIterator> MvccIter<I> {
     /// # Errors
     /// As [`Self::first`].
     pub fn seek_lt(&mut self, user_key: &[u8]) -> Result<bool> {
-        self.position = Position::Nowhere;
-        self.ahead = 0;
+        self.leave();
         if self.lower.as_deref().is_some_and(|lower| user_key <= lower) {
             return Ok(false);
         }
@@ -318,13 +329,14 @@ impl<I: InternalIterator> MvccIter<I> {
     ///
     /// # Panics
     /// If not positioned.
-    // A cursor moves both ways and lends its entry, which `Iterator` cannot express.
+    // `Iterator::next` cannot replace this: a cursor also moves backwards, and lends its entry.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Result<bool> {
         if self.rows_ahead() {
             self.next_unchecked();
             return Ok(true);
         }
+        self.land();
         let position = std::mem::replace(&mut self.position, Position::Nowhere);
         match position {
             Position::Nowhere => panic!("next on a cursor that stands nowhere"),
@@ -351,8 +363,9 @@ impl<I: InternalIterator> MvccIter<I> {
     /// # Panics
     /// If not positioned.
     pub fn prev(&mut self) -> Result<bool> {
-        let position = std::mem::replace(&mut self.position, Position::Nowhere);
-        self.ahead = 0;
+        self.land();
+        let position = self.position;
+        self.leave();
         match position {
             Position::Nowhere => panic!("prev on a cursor that stands nowhere"),
             Position::Inner => {
@@ -375,7 +388,44 @@ impl<I: InternalIterator> MvccIter<I> {
     #[inline]
     pub fn next_unchecked(&mut self) {
         self.ahead -= 1;
+        self.gliding = false;
         self.inner.next_unchecked();
+    }
+
+    /// Number of rows ahead that are known already: so many calls of [`Self::glide`] may follow.
+    #[inline]
+    pub fn known_ahead(&self) -> u32 {
+        self.ahead
+    }
+
+    /// Moves to the next key, and returns kind and value of its entry. Only after
+    /// [`Self::rows_ahead`] returned `true`. The key is not available until [`Self::land`] or
+    /// another move.
+    #[inline]
+    pub fn glide(&mut self) -> (Kind, Value<'_>) {
+        self.ahead -= 1;
+        self.gliding = true;
+        self.inner.glide()
+    }
+
+    /// Makes the key available again after [`Self::glide`]; the cursor does not move.
+    pub fn land(&mut self) {
+        if std::mem::take(&mut self.gliding) {
+            self.inner.land();
+        }
+    }
+
+    /// Passes up to `most` rows at once, all but the last of them unread. Returns how many it has
+    /// passed: 0 if it knows of no rows ahead, and then it does not move.
+    pub fn pass_rows(&mut self, most: u64) -> u32 {
+        if most == 0 || !self.rows_ahead() {
+            return 0;
+        }
+        let rows = self.ahead.min(u32::try_from(most).unwrap_or(u32::MAX));
+        self.ahead -= rows;
+        self.gliding = false;
+        self.inner.skip_unchecked(rows);
+        rows
     }
 
     /// [`InternalIterator::peek`], limited by the upper bound.
@@ -569,9 +619,9 @@ impl<I: InternalIterator> MvccIter<I> {
 }
 
 impl<I: InternalIterator> MvccIter<MergeIter<I>> {
-    /// As [`Self::next`] or, if `backward`, [`Self::prev`], and raises the snapshot to `snapshot`
-    /// with the move. `grown` tells which sources may have gained entries since the last move; only
-    /// these are sought again, unless the direction changes.
+    /// Raises the snapshot to `snapshot`, then moves as [`Self::next`] or, if `backward`, as
+    /// [`Self::prev`]. `grown` tells which sources may have gained entries since the last move.
+    /// Only these sources are sought again, unless the direction changes: then all are.
     ///
     /// # Errors
     /// As [`Self::first`].
@@ -584,8 +634,9 @@ impl<I: InternalIterator> MvccIter<MergeIter<I>> {
         backward: bool,
         grown: impl Fn(&I) -> bool,
     ) -> Result<bool> {
-        let position = std::mem::replace(&mut self.position, Position::Nowhere);
-        self.ahead = 0;
+        self.land();
+        let position = self.position;
+        self.leave();
         self.read_at.snapshot = snapshot;
         self.skip.clear();
         match position {
@@ -620,7 +671,8 @@ impl<I: InternalIterator> MvccIter<MergeIter<I>> {
             Ok(())
         });
         self.skip.pop();
-        // The source that was in front still stands on a version of the last key: skip it.
+        // The source that was in front, unless sought again, still stands on a version of the key
+        // that the cursor leaves, so skip that key.
         self.forward(on?, true)
     }
 }

@@ -13,9 +13,9 @@ const RANGES_MAX: usize = 16;
 /// without a row in between. (Old versions between rows are ordinary under updates and not urgent.)
 ///
 /// A range is open until the picker finds no more work for it; then it is closed. Reports of a
-/// closed range are ignored while the oldest read stays at the same seqno: the entries still
-/// skipped there must stay for that read. So a long snapshot does not cause rewrites of the same
-/// range again and again.
+/// closed range are ignored until the oldest read, that at the lowest seqno, ends: compactions must
+/// keep the entries that scans still skip there for that read. So a long snapshot does not cause
+/// rewrites of the same range again and again.
 #[derive(Debug, Default)]
 pub struct TombstoneReports {
     state: Mutex<ReportedRanges>,
@@ -24,7 +24,7 @@ pub struct TombstoneReports {
 #[derive(Debug, Default)]
 struct ReportedRanges {
     open: Vec<KeyRange>,
-    /// Closed ranges, each with the seqno of the oldest read when it was closed.
+    /// Closed ranges, each with the seqno of the oldest read at the time when the range was closed.
     closed: Vec<(KeyRange, Seqno)>,
 }
 
@@ -44,7 +44,7 @@ impl TombstoneReports {
         true
     }
 
-    /// The open ranges. `oldest` is the seqno of the oldest read now.
+    /// The open ranges. `oldest` is the seqno of the oldest read that goes on now.
     pub fn open(&self, oldest: Seqno) -> Vec<KeyRange> {
         let mut state = self.state.lock();
         let ReportedRanges { open, closed } = &mut *state;
@@ -53,8 +53,8 @@ impl TombstoneReports {
         open.clone()
     }
 
-    /// Closes `ranges`: the picker found no more work for them while the oldest read was at
-    /// `oldest`.
+    /// Closes `ranges`, because the picker found no more work for them. `oldest` is the seqno of
+    /// the oldest read that went on at that time.
     pub fn close(&self, ranges: &[KeyRange], oldest: Seqno) {
         let mut state = self.state.lock();
         state.open.retain(|open| !ranges.contains(open));

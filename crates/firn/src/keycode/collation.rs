@@ -58,14 +58,15 @@ pub struct CollationSpec {
     pub levels: Vec<CollationLevel>,
     /// Number of bytes of one weight: 1, 2 or 3.
     pub weight_len: u8,
-    /// A table of weights of single bytes: text whose bytes are all below the length of the table
-    /// has, on its only level, the table's weight for each byte. Empty if there is no such
-    /// shortcut.
+    /// The weights of single bytes, a shortcut that needs no collator; empty if the collation has
+    /// none. If all bytes of a text are below the length of this table, the text has, on the only
+    /// level of the collation, the table's weight for each of its bytes.
     pub simple: Vec<u8>,
     /// Whether the text can be decoded from its weights.
     pub form: TextForm,
-    /// Whether CHAR values compare with their padding and as NO PAD. Collations do that which are
-    /// NO PAD and ignore characters. In all other collations, CHAR compares as PAD SPACE.
+    /// Whether a CHAR value compares together with the spaces that fill it, as NO PAD. The server
+    /// does this in NO PAD collations that give some characters no weight. In all other collations,
+    /// CHAR compares as PAD SPACE.
     pub char_filled: bool,
 }
 
@@ -89,8 +90,8 @@ impl Collation {
             _ => return Err(Error::invalid("weights have 1 to 3 bytes")),
         };
         let spaces_fit = spec.levels.iter().all(|level| level.space < limit);
-        // With weights of two or three bytes, each weight is encoded as a unit. Only weights below
-        // 0x80 are their own unit.
+        // Weights of two or three bytes are encoded as units, but the weights of the table `simple`
+        // as single bytes. The two encodings agree only for weights below 0x80.
         let simple_fits = spec.weight_len == 1 || spec.simple.iter().all(|&w| w < 0x80);
         let one_level = spec.levels.len() == 1;
         let simple_good = spec.simple.is_empty()

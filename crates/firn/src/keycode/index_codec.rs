@@ -9,9 +9,10 @@ use crate::base::{Error, Result};
 /// Encodes and decodes the entries of one index.
 ///
 /// The key of a secondary entry is the declared parts followed by the whole primary key, even if
-/// both have a column in common. So the primary key can be cut out of it and need not be put
-/// together. The value has the bytes that the key does not give back, for all columns of which the
-/// key has more than a prefix. So the index covers these columns.
+/// both have a column in common. So a reader gets the primary key as the rest of the entry's key,
+/// and need not put it together from columns. For each column that the key has as a whole, and not
+/// only a prefix of it, the value has the bytes that the key cannot give back. So the index covers
+/// these columns.
 ///
 /// Example: an index on `name VARCHAR(9) COLLATE latin1_swedish_ci` of a table with primary key
 /// `id`. The entry of the row (5, 'Ab') has the key `'AB'`, `5` and the value `Ab`. A covering scan
@@ -21,8 +22,9 @@ pub struct IndexCodec {
     record_len: u32,
     declared: KeyCodec,
     primary: Option<KeyCodec>,
-    /// For each part, the declared ones first: the unpack info that the value has for it, and
-    /// whether decoding takes the column from this part.
+    /// For each part of the key, first the declared parts and then those of the primary key: the
+    /// unpack info that the value has for the part, and whether decoding takes its column from this
+    /// part.
     items: Vec<(UnpackInfo, bool)>,
 }
 
@@ -52,8 +54,8 @@ impl IndexCodec {
         let items = (0..parts.len())
             .map(|at| {
                 let same = || (0..parts.len()).filter(|&i| parts[i].column == parts[at].column);
-                // Take the column from the first part that gives it back without unpack info, or
-                // else from the first part that has the whole column.
+                // Several parts may have the same column. Decode it from the first part that needs
+                // no unpack info for this, or else from the first part that has the whole column.
                 let source = same()
                     .find(|&i| gives(i))
                     .or_else(|| same().find(|&i| parts[i].is_whole()));

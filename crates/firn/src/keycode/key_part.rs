@@ -202,7 +202,7 @@ impl KeyPart {
         }
     }
 
-    /// The part of `value` that the key has: all of it, or a prefix.
+    /// The bytes of `value` that go into the key: all of them, or a prefix.
     pub(super) fn counting<'a>(&self, value: &'a [u8]) -> &'a [u8] {
         match (&self.kind, self.prefix) {
             (_, None) => value,
@@ -277,7 +277,7 @@ impl KeyPart {
         Ok(false)
     }
 
-    /// Length in bytes of the encoded part, if all values have the same.
+    /// Length in bytes of the encoded part, if it is the same for all values.
     pub(super) fn fixed_len(&self) -> Option<usize> {
         match self.kind {
             PartKind::Int { .. } | PartKind::Float | PartKind::Fixed if self.null.is_none() => {
@@ -315,7 +315,8 @@ impl KeyPart {
         Some(usize::from(self.null.is_some()) + value)
     }
 
-    /// Whether the key has the whole value, be it as collation weights, and not only a prefix.
+    /// Whether the key has the whole value (its bytes or its collation weights), and not only a
+    /// prefix.
     pub(super) fn is_whole(&self) -> bool {
         self.prefix.is_none()
     }

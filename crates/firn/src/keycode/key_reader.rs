@@ -20,7 +20,7 @@ impl<'a> KeyReader<'a> {
         self.mask = if desc { 0xff } else { 0 };
     }
 
-    /// The bytes that are not read yet, without the mask.
+    /// The bytes that are not read yet; the mask is not applied.
     pub(super) fn rest(&self) -> &'a [u8] {
         self.rest
     }
@@ -34,7 +34,7 @@ impl<'a> KeyReader<'a> {
         Ok(first ^ self.mask)
     }
 
-    /// The next `len` bytes, without the mask.
+    /// Reads the next `len` bytes; the mask is not applied.
     pub(super) fn raw(&mut self, len: usize) -> Result<&'a [u8]> {
         let (front, rest) = self
             .rest
@@ -44,7 +44,7 @@ impl<'a> KeyReader<'a> {
         Ok(front)
     }
 
-    /// Reads as many bytes as `room` has, with the mask, into `room`.
+    /// Fills `room` with the next bytes and applies the mask to them.
     pub(super) fn fill(&mut self, room: &mut [u8]) -> Result<()> {
         let raw = self.raw(room.len())?;
         for (to, from) in room.iter_mut().zip(raw) {
@@ -53,8 +53,8 @@ impl<'a> KeyReader<'a> {
         Ok(())
     }
 
-    /// Reads the bytes before the next `stop` and skips `stop`. Returns these bytes without the
-    /// mask, and the mask that the caller must apply.
+    /// Reads the bytes before the next `stop` and skips `stop`. Returns these bytes as they are in
+    /// the key, and the mask that the caller must apply to them.
     pub(super) fn until(&mut self, stop: u8) -> Result<(&'a [u8], u8)> {
         let stop = stop ^ self.mask;
         let at = self

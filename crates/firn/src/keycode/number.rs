@@ -41,8 +41,8 @@ pub(super) fn encode_float(out: &mut Vec<u8>, little: &[u8]) {
     }
 }
 
-/// Decodes a float. If `negative_zero` is set, which the unpack info says, the number is -0.0 and
-/// not 0.0.
+/// Decodes a float. The key has the same bytes for -0.0 and 0.0; `negative_zero`, from the unpack
+/// info, tells that the number is -0.0.
 pub(super) fn decode_float(
     reader: &mut KeyReader<'_>,
     room: &mut [u8],

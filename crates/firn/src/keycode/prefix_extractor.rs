@@ -7,8 +7,8 @@ use crate::base::Result;
 use crate::base::key::INDEX_ID_LEN;
 use crate::base::prefix_extractor::PrefixExtractor;
 
-/// Stands for a collator where text is never encoded. To find the end of a text part, no weights
-/// must be computed.
+/// A collator for codecs that never encode text. To find where a text part ends takes no weights,
+/// so this collator computes none.
 #[derive(Debug, Clone, Copy)]
 pub struct NoCollator;
 
@@ -37,7 +37,7 @@ pub struct KeyPrefixExtractor {
 impl KeyPrefixExtractor {
     /// The prefix extractor for keys of `codec`, whose collators may be [`NoCollator`]. `unique`
     /// says that no two keys have the same values in all parts. Then the prefix of all parts needs
-    /// no sketch.
+    /// no sketch, because it has as many distinct values as there are keys.
     pub fn new(codec: KeyCodec, unique: bool) -> Self {
         let parts = codec.parts().len();
         Self {
@@ -58,8 +58,8 @@ impl KeyPrefixExtractor {
         Ok((INDEX_ID_LEN + len, self.codec.has_null(rest, parts)?))
     }
 
-    /// Length of the part number `part` at the start of `rest`, bytes; `None` if the bytes are no
-    /// such part.
+    /// Length in bytes of part number `part`, which begins at the start of `rest`; `None` if the
+    /// bytes are no such part.
     pub fn part_len(&self, rest: &[u8], part: usize) -> Option<usize> {
         let len = self.skip(rest, part).ok()?;
         (len > 0).then_some(len)

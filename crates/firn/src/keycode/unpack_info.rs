@@ -24,8 +24,7 @@ pub(super) enum UnpackInfo {
 }
 
 impl UnpackInfo {
-    /// The item that is needed for a part with the whole value of its column, so that the value can
-    /// be decoded.
+    /// The item that decoding needs besides `part`, which has the whole value of its column.
     pub(super) fn of(part: &KeyPart) -> Self {
         match &part.kind {
             PartKind::Float => Self::NegativeZero,

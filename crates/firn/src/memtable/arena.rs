@@ -62,8 +62,9 @@ impl Chunk {
     }
 
     fn take(&self, size: usize) -> Option<NonNull<u8>> {
-        // Failed adds increase the counter by at most `PIECE_MAX` each, and the chunk is replaced
-        // after each of them, so the counter cannot overflow.
+        // An add that fails still increases the counter, by at most `PIECE_MAX`. The thread then
+        // replaces the chunk, so each thread fails at most once on a chunk, and the counter cannot
+        // overflow.
         let at = self.used.fetch_add(size, Ordering::Relaxed);
         // SAFETY: `at + size <= len`, so the piece lies inside the chunk's allocation.
         (at + size <= self.len).then(|| unsafe { self.base.add(at) })

@@ -6,8 +6,8 @@ pub(super) use loom::sync::atomic::{AtomicPtr, AtomicUsize};
 #[cfg(not(loom))]
 pub(super) use std::sync::atomic::{AtomicPtr, AtomicUsize};
 
-/// Stands for the plain bytes of a node in a model, which fails if a thread reads them and nothing
-/// orders the read after another thread's write. Empty outside a model.
+/// Stands for the plain bytes of a node while a model checks the skiplist. The model fails if a
+/// thread reads them and nothing orders the read after another thread's write. Empty otherwise.
 #[derive(Default)]
 pub(super) struct Witness {
     #[cfg(loom)]

@@ -42,7 +42,8 @@ impl<'a> Inserter<'a> {
         }
     }
 
-    /// Adds a version. An existing entry with this (user key, seqno) stays unchanged.
+    /// Adds a version. If there is an entry with this user key, seqno and kind, it stays and
+    /// nothing is added.
     ///
     /// # Panics
     /// If the seqno is not a committed one.

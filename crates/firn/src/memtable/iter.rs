@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// seqno that was visible before it created the iterator sees a fixed state. `next` follows one
 /// pointer; `prev` walks forward from a hint.
 pub struct MemtableIter {
-    // Declared before the memtable, because fields are dropped in order.
+    // Declared before the memtable, into which it points: fields are dropped in this order.
     cursor: Option<SkiplistIter<'static>>,
     memtable: Arc<Memtable>,
 }

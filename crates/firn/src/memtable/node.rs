@@ -275,7 +275,8 @@ impl<'a> NodeRef<'a> {
                 Self::to_ptr(after),
                 node.node.as_ptr(),
                 Release,
-                // After a failure the caller walks again, with Acquire loads.
+                // The value loaded on failure is not used: the caller walks again, with Acquire
+                // loads.
                 Relaxed,
             )
             .is_ok()

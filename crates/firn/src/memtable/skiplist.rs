@@ -58,8 +58,8 @@ pub(super) struct Splice<'a> {
 }
 
 impl<'a> Splice<'a> {
-    /// The lowest level whose pair encloses `probe` without any node in between (other writers may
-    /// have linked some meanwhile). `height` if there is none.
+    /// The lowest level whose pair encloses `probe` and has no node in between (other writers may
+    /// have linked some). `height` if there is no such level.
     fn lowest_around(&self, head: NodeRef<'a>, probe: &Probe<'_>) -> usize {
         // Neighbouring levels often share a node: compare it once.
         let (mut too_high, mut too_low) = (None, None);
@@ -162,8 +162,8 @@ impl Skiplist {
                 // `before`.
                 let found = walk(before, level, &probe);
                 (splice.before[level], splice.after[level]) = found;
-                // That node may lie before the `after` of the level below, so the pairs may no
-                // longer nest.
+                // The new node may lie before the `after` of the level below, so the pair of this
+                // level may no longer enclose that of the level below.
                 nested &= level == 0;
                 if level == 0 && found.1.is_some_and(|after| after.is(&probe)) {
                     return None;
@@ -191,8 +191,9 @@ impl Skiplist {
         height.max(now)
     }
 
-    /// Moves the splice around `probe`: to its exact neighbours at the level it starts from and all
-    /// levels below, which it searches, and to enclosing nodes at the levels above.
+    /// Moves the splice to `probe`. At the level where the search starts and at all levels below,
+    /// the pair becomes the exact neighbours of `probe`. At the levels above, the pair encloses
+    /// `probe`, but other nodes may lie in between.
     fn find<'a>(&'a self, splice: &mut Splice<'a>, height: usize, probe: &Probe<'_>) {
         let mut from = splice.lowest_around(self.head, probe);
         if from == splice.height {
@@ -274,7 +275,7 @@ impl Skiplist {
 }
 
 /// Walks at one level from `before`, which sorts before `probe`. Returns the last node before
-/// `probe` and the one after it.
+/// `probe`, and the node behind that one.
 #[inline]
 fn walk<'a>(
     mut before: NodeRef<'a>,
@@ -304,8 +305,8 @@ impl<'a> SkiplistIter<'a> {
     #[inline]
     pub(super) fn next(&self) -> Option<Self> {
         let (node, head) = (self.node.next(0)?, self.head);
-        // Prefetch the next node now: a merge reads rows of other sources before it needs that
-        // node, so the prefetch has time.
+        // Prefetch the node behind this one now: a merge reads rows of other sources before it
+        // moves on to it, so the prefetch has time.
         node.prefetch_following();
         Some(Self { node, head })
     }

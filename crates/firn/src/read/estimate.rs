@@ -15,13 +15,15 @@ pub const EXACT_ROWS: u64 = 100;
 /// Number of rows from which on an estimate reads no block, if the file indexes are precise enough.
 const READ_ROWS: u64 = 4 * EXACT_ROWS;
 
-/// Before any block is read, bounds are close enough if they differ by at most this factor: their
-/// geometric mean is wrong by at most its square root.
+/// Before any block is read, the lower and upper bound on the number of rows are close enough if
+/// they differ by at most this factor. The estimate is their geometric mean, which is wrong by at
+/// most the square root of the factor.
 const FACTOR_UNREAD: f64 = 1.5;
 /// As [`FACTOR_UNREAD`], after the blocks at both ends of the range were read.
 const FACTOR_READ: f64 = 2.0;
 
-/// Estimated number of hidden versions and deletions that the first dive skips before it gives up.
+/// A dive counts the rows from the start of the range on. The first dive gives up after about this
+/// many hidden versions and deletions.
 const DIVE_SKIPS: u64 = 8 * EXACT_ROWS;
 
 /// Ranges of at most this many entries, and at most [`READ_BYTES`], are read as a whole, since
@@ -33,8 +35,8 @@ const READ_BYTES: u64 = 2 << 20;
 /// of one row, which the cursor skips with a seek.
 const MEMTABLE_ENTRIES: u64 = 4;
 
-/// Number of hidden versions and deletions that a second dive skips, if there seem to be few rows
-/// among them.
+/// If the samples indicate few rows among many hidden versions and deletions, a second dive counts
+/// the rows. It gives up after about this many hidden versions and deletions.
 const DEEP_DIVE_SKIPS: u64 = 32 << 10;
 
 /// Estimates the rows of a range of one index: exact up to [`EXACT_ROWS`], within a factor of 1.5

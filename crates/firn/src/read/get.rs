@@ -104,9 +104,9 @@ pub fn range_changed_since(
 }
 
 /// Whether a commit after `since`, up to `seqno`, may have written or deleted `user_key`. Both
-/// seqnos must have been visible while `super_version` was current. Then such a commit is in its
-/// memtables, unless it was in a file before it became visible. Files are not searched: if they may
-/// hold a later commit, the answer is `true`.
+/// seqnos must have been visible while `super_version` was current. Then the memtables have all
+/// such commits, except for ingested runs, which are files before their commit becomes visible.
+/// Files are not searched: if they may hold a commit after `since`, the answer is `true`.
 pub fn changed_since(
     super_version: &SuperVersion,
     user_key: &[u8],

@@ -46,7 +46,8 @@ pub fn prefetch_blocks(super_version: &SuperVersion, keys: &[&[u8]], seqno: Seqn
     blocks
 }
 
-/// The key's hash; `None` if a memtable (by its filter) or the row cache has the key.
+/// The key's hash; `None` if a memtable may have the key, according to its filter, or if the row
+/// cache has it.
 fn hash_unless_in_memory(
     super_version: &SuperVersion,
     key: &[u8],

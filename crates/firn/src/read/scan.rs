@@ -88,9 +88,10 @@ impl ScanSource {
     }
 }
 
-/// Whether `sources`, opened from `super_version` for one index, still cover all entries of the
-/// index there. A memtable without entries of the index was left out and may have gained some after
-/// `seqno`. A later commit may also be in a file that was read before the commit was visible.
+/// Whether `sources`, which were opened from `super_version` for one index, can also serve reads
+/// that see commits after `seqno`. They cannot if a memtable has gained its first entries of the
+/// index since: it was left out. Nor can they if a file may hold such a commit, because they may
+/// have passed its entries before the commit was visible.
 pub fn still_complete(
     super_version: &SuperVersion,
     index: IndexId,

@@ -3,11 +3,12 @@
 //! Order of a statement's read: pin the super version, *then* read the visible seqno. In the
 //! reverse order, a flush and a compaction between the two could drop versions that the older seqno
 //! needs. A snapshot that outlives its statement is registered first (see `txn`), then the super
-//! version is pinned: a super version older than the snapshot would hide writes that the next
-//! statement shows.
+//! version is pinned. In the reverse order, the super version could be older than the snapshot. The
+//! first statement would then miss commits of the snapshot that the next statement, with a newer
+//! super version, shows.
 
-use crate::base::Seqno;
 use crate::base::pause_points::{self, PausePoint};
+use crate::base::{IndexId, Seqno};
 use crate::blob::BlobStore;
 use crate::cache::{RowCache, SealPoint};
 use crate::memtable::Memtable;
@@ -52,8 +53,8 @@ impl SuperVersion {
         queued.chain(&self.version.l0).chain(&self.version.levels)
     }
 
-    /// Whether files, those of ingested runs included, may hold commits after `seqno`. A commit
-    /// gets there at the earliest a moment before it becomes visible.
+    /// Whether files, those of ingested runs included, may hold commits after `seqno`. An ingested
+    /// run is among the files from shortly before its commit becomes visible.
     pub fn has_files_after(&self, seqno: Seqno) -> bool {
         let newer = |frozen: &Flushable| frozen.run().is_some() && frozen.newest() > Some(seqno);
         self.sealed.seqno > seqno || self.frozen.iter().any(newer)
@@ -62,6 +63,14 @@ impl SuperVersion {
     /// The files, those of ingested runs that wait for their edit included.
     pub fn files(&self) -> impl Iterator<Item = &Arc<FileHandle>> {
         self.runs().flat_map(|run| &run.files)
+    }
+
+    /// The files with entries of `index`, those of ingested runs that wait for their edit included.
+    pub fn files_of_index(&self, index: IndexId) -> impl Iterator<Item = &Arc<FileHandle>> {
+        let queued = self.frozen.iter().filter_map(Flushable::run);
+        let queued = queued.flat_map(|run| &run.run().files);
+        let queued = queued.filter(move |file| file.index(index).is_some());
+        queued.chain(self.version.files_of_index(index))
     }
 
     /// A copy of this super version with other memtables.
@@ -95,9 +104,9 @@ pub enum Freshness {
     /// Commits up to this seqno have become visible. The super version of the read point has all of
     /// them.
     Newer(Seqno),
-    /// Another super version is current. The read point's own may lack commits, even some up to the
-    /// point's seqno: a commit that replaces the memtable can come between the two loads that take
-    /// a point.
+    /// Another super version is current. That of the read point may lack commits, even some up to
+    /// the point's seqno: a commit that replaces the memtable can come after the point's super
+    /// version is pinned and before its seqno is loaded.
     Replaced,
 }
 

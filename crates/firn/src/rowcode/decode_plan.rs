@@ -61,12 +61,21 @@ impl DecodePlan {
     }
 
     /// The program for the schema version in the row's head. Also checks the length of `record`.
+    #[inline]
     fn program(&self, value: Value<'_>, record: &[u8]) -> Result<&DecodeProgram> {
         if record.len() < self.record_len {
             return Err(Error::invalid("record buffer too short"));
         }
         let mut head = value.head;
         let version = varint::take_u32(&mut head).ok_or_else(|| damaged("no schema version"))?;
+        match self.programs.first() {
+            Some((newest, program)) if *newest == version => Ok(program),
+            _ => self.older_program(version),
+        }
+    }
+
+    #[cold]
+    fn older_program(&self, version: u32) -> Result<&DecodeProgram> {
         let known = self.programs.iter().find(|(of, _)| *of == version);
         match known {
             Some((_, program)) => Ok(program),

@@ -234,6 +234,7 @@ impl DecodeProgram {
 
     /// Decodes a row that has no blob references. `record` has at least the length of the newest
     /// layout.
+    #[inline]
     pub(super) fn run(
         &self,
         value: Value<'_>,
@@ -244,7 +245,10 @@ impl DecodeProgram {
         if !self.vars.is_empty() {
             self.run_vars(value.tail, record, blobs, |_, _| false)?;
         }
-        self.run_constants(record, blobs)
+        match self.constants.is_empty() {
+            true => Ok(()),
+            false => self.run_constants(record, blobs),
+        }
     }
 
     /// Decodes a row some of whose columns are in blob files, as `refs` says. The wanted columns
@@ -272,6 +276,7 @@ impl DecodeProgram {
         self.run_constants(record, blobs)
     }
 
+    #[inline]
     fn run_head(&self, head: &[u8], record: &mut [u8]) -> Result<()> {
         if head.len() != self.head_len {
             return Err(damaged("length of the fixed columns"));
@@ -290,7 +295,7 @@ impl DecodeProgram {
         }
         for run in &self.runs {
             let (to, from, len) = (run.record as usize, run.row as usize, run.len as usize);
-            record[to..to + len].copy_from_slice(&fixed[from..from + len]);
+            copy_field(&mut record[to..to + len], &fixed[from..from + len]);
         }
         Ok(())
     }
@@ -344,13 +349,21 @@ impl DecodeProgram {
     }
 }
 
-fn take_len(lengths: &mut &[u8]) -> Result<usize> {
-    if let Some((&first, rest)) = lengths.split_first()
-        && first < 0x80
-    {
-        *lengths = rest;
-        return Ok(usize::from(first));
+/// Copies `from` to `to`, which is as long. Most runs are single integers, for which a call would
+/// cost more than the copy.
+#[inline]
+fn copy_field(to: &mut [u8], from: &[u8]) {
+    if let (Ok(to), Ok(from)) = (<&mut [u8; 4]>::try_from(&mut *to), from.try_into()) {
+        *to = from;
+    } else if let (Ok(to), Ok(from)) = (<&mut [u8; 8]>::try_from(&mut *to), from.try_into()) {
+        *to = from;
+    } else {
+        to.copy_from_slice(from);
     }
+}
+
+#[inline]
+fn take_len(lengths: &mut &[u8]) -> Result<usize> {
     varint::take_u64(lengths)
         .and_then(|len| usize::try_from(len).ok())
         .ok_or_else(|| damaged("length of a variable column"))
@@ -359,6 +372,7 @@ fn take_len(lengths: &mut &[u8]) -> Result<usize> {
 impl ColumnTarget {
     /// Writes `value` to its field in `record`. For a blob column, `keep` returns an address at
     /// which the bytes stay, and the field gets that address.
+    #[inline]
     fn write(
         &self,
         value: &[u8],

@@ -25,9 +25,10 @@ impl RowFormat {
     /// offsets in older layouts are not used.
     ///
     /// # Errors
-    /// `InvalidArgument` or `Unsupported` if two layouts have the same version or an older one is
-    /// not older, or if older rows cannot be read with the current layout: a fixed column has
-    /// another length, a variable column became fixed, or a new column has no default.
+    /// `InvalidArgument` or `Unsupported` if two layouts have the same version, or one in `older`
+    /// has a higher version than `current`, or if older rows cannot be read with the current
+    /// layout: a fixed column has another length, a variable column became fixed, or a new column
+    /// has no default.
     pub fn new(current: RowLayout, mut older: Vec<RowLayout>) -> Result<Self> {
         older.sort_by_key(|layout| std::cmp::Reverse(layout.version()));
         let mut last = current.version();

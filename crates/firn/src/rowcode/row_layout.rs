@@ -314,6 +314,7 @@ impl RowLayout {
 ///
 /// # Errors
 /// `Corruption`, without file name, if the tail is malformed.
+#[inline]
 pub fn split_tail(tail: &[u8]) -> Result<(&[u8], &[u8])> {
     if tail.is_empty() {
         return Ok((tail, tail));

@@ -8,8 +8,8 @@
 //! In a sectioned block, keys of one length (integers, most often) are an array behind their common
 //! prefix and are searched directly; keys of other lengths are prefix-compressed.
 //!
-//! If all entries of a sectioned block have the same trailer, head length or tail length, it is
-//! stored once.
+//! If all entries of a block have the same trailer, head length or tail length, the header has it
+//! and the entries do not.
 //! A block has a read form, which the block cache holds, and a stored form. The stored form has
 //! arrays as byte planes where that compresses better (`plane_layout`); loading the block turns
 //! them back into arrays.
@@ -137,8 +137,8 @@ impl Block {
     }
 
     fn slice(&self, (start, end): ByteSpan) -> &[u8] {
-        // The span was checked against this block's size when it was computed, so the default is
-        // not reached.
+        // The code that computed the span has compared it with the size of this block, so the bytes
+        // exist.
         self.bytes.get(start as usize..end as usize).unwrap_or(&[])
     }
 

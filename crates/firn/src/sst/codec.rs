@@ -51,8 +51,8 @@ impl StoredCodec {
     }
 }
 
-/// How the blocks of a file are prepared for ZSTD. The writer finds the best values by a trial with
-/// the first blocks of each file.
+/// How the writer prepares the blocks of a file for ZSTD. It chooses by a trial with the first
+/// blocks of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Tuning {
     pub(super) plane_layout: PlaneLayout,
@@ -107,7 +107,9 @@ pub(super) type Payload<'a> = (StoredCodec, u32, &'a [u8]);
 
 const LONG_MATCH: u32 = 7;
 const LONG_MATCH_LEVEL: i32 = 1;
-/// Bytes of head or tails below which separate entropy tables take more bytes than they save.
+/// The value tails and all that precedes them in a block get entropy tables of their own only if
+/// each of the two parts has at least this many bytes. Otherwise the tables take more bytes than
+/// they save.
 const CUT_MIN: usize = 128;
 
 fn zstd_context(level: i32, long_matches: bool) -> CCtx<'static> {
@@ -176,8 +178,8 @@ impl Compressor {
         choose(codec, id, raw, &self.out, len)
     }
 
-    /// The payload to store for a block that is no data block (index, filter, properties); never
-    /// with a dictionary.
+    /// The payload to store for a block that is compressed without a dictionary: an index block or
+    /// a dictionary and, unless the codec is ZSTD, a data block.
     pub(super) fn other<'a>(&'a mut self, raw: &'a [u8]) -> Payload<'a> {
         let (codec, len) = match (self.codec, &mut self.plain) {
             (Codec::Lz4, _) => {

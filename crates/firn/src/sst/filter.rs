@@ -63,7 +63,7 @@ impl Filter {
         })
     }
 
-    /// Whether the partition may hold the key with this hash; `false` is certain.
+    /// Whether the partition may hold a key with this hash; `false` means that it does not.
     #[inline]
     pub(super) fn may_contain(&self, hash: u64) -> bool {
         let line = &self.lines[line_of(hash, self.lines.len())];

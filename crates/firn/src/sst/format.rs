@@ -96,8 +96,7 @@ impl Handle {
 /// blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Footer {
-    /// First byte after the data blocks. From here to the end is the tail, which a reader keeps in
-    /// memory.
+    /// Offset of the first byte after the data blocks, where the tail begins.
     pub(super) meta_offset: u64,
     pub(super) top_index: Handle,
     pub(super) properties: Handle,

@@ -14,7 +14,7 @@ pub struct IndexStats {
     /// Bytes of user keys and values before compression.
     pub raw_bytes: u64,
     /// Bytes of data blocks after compression. The bytes of a block that several indexes share are
-    /// divided between them in proportion.
+    /// divided between them in proportion to their raw bytes in it.
     pub stored_bytes: u64,
 }
 

@@ -7,7 +7,7 @@ use super::index::{BlockPosition, Partition};
 use super::reader::{BlockInfo, SstReader};
 use super::stored_block::StoredBlock;
 use crate::base::key::{SEQNO_MAX, UNCOMMITTED_BIT};
-use crate::base::{Error, InternalIterator, InternalKey, Result, Seqno, Value};
+use crate::base::{Error, InternalIterator, InternalKey, Kind, Result, Seqno, Value};
 use crate::env::PrefetchBatch;
 use std::ops::Range;
 use std::sync::Arc;
@@ -31,8 +31,8 @@ pub struct SstIter {
     external: Option<Seqno>,
     fill_cache: bool,
     spot: Option<BlockPosition>,
-    /// The index partition of the position, with its number. It is kept when the position is given
-    /// up.
+    /// The index partition used last, with its number. It is kept even when the iterator loses its
+    /// position.
     partition: Option<(u32, Arc<Partition>)>,
     cursor: BlockIter,
     /// Whether the current block was found in the cache. Set only without `fill_cache`.
@@ -69,7 +69,7 @@ impl SstIter {
         &self.reader
     }
 
-    /// Enters the block of `spot`, unless the cursor is in it already.
+    /// Moves the cursor into the block at `spot`, unless it is there already.
     fn enter(&mut self, spot: BlockPosition) -> Result<()> {
         if self.spot != Some(spot) {
             // Leave the old block first: after an error the iterator must have no position.
@@ -96,8 +96,8 @@ impl SstIter {
         Ok(())
     }
 
-    /// The data block at `handle`, from the block cache or into it. If blocks are entered in a row,
-    /// forwards, readahead reads several blocks at once.
+    /// The data block at `handle`, which stays in the block cache. If the iterator enters blocks in
+    /// a row, forwards, readahead reads several blocks at once.
     fn filling(&mut self, handle: Handle) -> Result<Arc<Block>> {
         self.in_a_row = match self.next_offset == handle.offset {
             true => self.in_a_row.saturating_add(1),
@@ -114,7 +114,7 @@ impl SstIter {
         })
     }
 
-    /// Index partition `number`; that used last needs no lookup.
+    /// Index partition `number`. Needs no lookup in the block cache if the iterator used it last.
     fn partition(&mut self, number: u32) -> Result<&Arc<Partition>> {
         if self.partition.as_ref().is_none_or(|(at, _)| *at != number) {
             let piece = self.reader.partition(number, self.fill_cache)?;
@@ -128,8 +128,8 @@ impl SstIter {
         self.spot = None;
     }
 
-    /// Returns the outcome of a move inside the block. An error gets the file's name and the
-    /// block's offset, and ends the position.
+    /// Returns the result of a move inside the block. If it is an error, adds the file's name and
+    /// the block's offset to it, and the iterator has no position afterwards.
     #[inline]
     fn checked(&mut self, moved: Decoded<bool>) -> Result<bool> {
         let damage = match moved {
@@ -144,7 +144,8 @@ impl SstIter {
         Err(self.reader.damaged(damage, handle))
     }
 
-    /// Moves to the first entry of the block at `spot`; no position if `spot` is `None`.
+    /// Moves to the first entry of the block at `spot`. If `spot` is `None`, the iterator has no
+    /// position afterwards.
     fn first_from(&mut self, spot: Option<BlockPosition>) -> Result<bool> {
         let Some(spot) = spot else {
             self.leave();
@@ -155,7 +156,8 @@ impl SstIter {
         self.checked(moved)
     }
 
-    /// Moves to the last entry of the block at `spot`; no position if `spot` is `None`.
+    /// Moves to the last entry of the block at `spot`. If `spot` is `None`, the iterator has no
+    /// position afterwards.
     fn last_until(&mut self, spot: Option<BlockPosition>) -> Result<bool> {
         let Some(spot) = spot else {
             self.leave();
@@ -216,9 +218,9 @@ impl SstIter {
         }
     }
 
-    /// A lower bound of the stored bytes of the blocks from the current one up to, but without, the
-    /// block where `limit` lies (`None`: to the end). Uses only the top index and the current
-    /// partition, and reads nothing. 0 without a position.
+    /// A lower bound of the stored bytes of the blocks from the current one up to the block where
+    /// `limit` lies, which is not counted (`None`: up to the end of the file). Takes only the top
+    /// index and the current partition, and reads nothing. 0 if the iterator has no position.
     pub fn bytes_ahead(&self, limit: Option<&[u8]>) -> u64 {
         let (Some(spot), Some((_, partition))) = (self.spot, self.partition.as_ref()) else {
             return 0;
@@ -260,18 +262,6 @@ impl SstIter {
     pub fn next_block(&mut self) -> Result<bool> {
         let next = self.spot.and_then(|spot| self.reader.index().next(spot));
         self.first_from(next)
-    }
-
-    /// Seeks the first entry at or above `user_key`. Returns the number of entries in the blocks
-    /// before that entry's block, and the number of the entry in its block.
-    pub(super) fn seek_ranked(&mut self, user_key: &[u8]) -> Result<Option<(u64, u32)>> {
-        if !self.seek(user_key, SEQNO_MAX)? {
-            return Ok(None);
-        }
-        let spot = self.spot.expect("positioned");
-        let before = self.reader.index().entries_before_partition(spot.partition);
-        let inside = self.partition(spot.partition)?.entries_before(spot.block);
-        Ok(Some((before + inside, self.cursor.ordinal())))
     }
 }
 
@@ -339,6 +329,19 @@ impl InternalIterator for SstIter {
     #[inline]
     fn next_unchecked(&mut self) {
         self.cursor.next_unchecked();
+    }
+
+    fn skip_unchecked(&mut self, rows: u32) {
+        self.cursor.skip_unchecked(rows);
+    }
+
+    #[inline]
+    fn glide(&mut self) -> (Kind, Value<'_>) {
+        self.cursor.glide()
+    }
+
+    fn land(&mut self) {
+        self.cursor.land();
     }
 
     fn peek(&self, count: usize, show: &mut dyn FnMut(&[u8])) {

@@ -36,8 +36,8 @@ const ZSTD_LEVEL: i32 = 3;
 
 /// How densely a file is written. This is the policy that assigns codecs to levels.
 ///
-/// A dense file takes a third of the bytes, but more time to write and to search. So it is worth it
-/// only where data stays.
+/// A dense file takes a third of the bytes of a light one, but more time to write and to search. So
+/// it is worth it only where data stays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Density {
     /// For data that compactions soon rewrite: files above the last level that are not at rest, and

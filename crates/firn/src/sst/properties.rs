@@ -18,8 +18,8 @@ pub struct Properties {
     pub entries: u64,
     /// Number of entries that are tombstones.
     pub deletes: u64,
-    /// Number of tombstones in data blocks of which they are at least three quarters of the
-    /// entries. Files of older writers have 0.
+    /// Number of tombstones in those data blocks in which at least three quarters of the entries
+    /// are tombstones. Files of older writers have 0.
     pub dense_deletes: u64,
     /// Bytes of all user keys before compression.
     pub raw_key_bytes: u64,
@@ -60,7 +60,8 @@ pub struct Properties {
     /// Values that higher layers store in the file, by name.
     pub user: BTreeMap<String, Vec<u8>>,
     pub(super) dictionaries: Vec<(u32, Handle)>,
-    /// The tuning that the writer used for ZSTD, if trials with enough blocks chose it.
+    /// The tuning that the writer used for ZSTD, if a trial with enough raw bytes chose it or it
+    /// came with copied blocks. Block reuse copies no block of a ZSTD file without a tuning.
     pub(super) tuning: Option<Tuning>,
 }
 

@@ -404,7 +404,7 @@ impl SstReader {
         self.file.prefetch(bytes.start, len, reads);
     }
 
-    /// Whether the file may hold `user_key`, according to the filter; `false` is certain. Reads no
+    /// Whether the filter admits `user_key`; `false` means that the file does not hold it. Reads no
     /// data block.
     ///
     /// # Errors
@@ -432,16 +432,22 @@ impl SstReader {
         Ok((before, before + partition.block(at).stats.entries))
     }
 
-    /// Number of entries whose user key lies before `user_key`, exactly; reads up to one block.
+    /// Number of entries whose user key lies before `user_key`, exactly. Reads one data block, or
+    /// none if the key lies behind all keys of the file.
     ///
     /// # Errors
     /// Those of reading an index partition and a data block: `Corruption`, `Unsupported`, `Io`.
-    pub fn rank(self: &Arc<Self>, user_key: &[u8]) -> Result<u64> {
-        let mut iter = self.iter(true);
-        Ok(match iter.seek_ranked(user_key)? {
-            Some((before, ordinal)) => before + u64::from(ordinal),
-            None => self.index.entries(),
-        })
+    pub fn rank(&self, user_key: &[u8]) -> Result<u64> {
+        let Some(number) = self.index.partition_of(user_key) else {
+            return Ok(self.index.entries());
+        };
+        let partition = self.partition(number, true)?;
+        let at = partition.find(user_key);
+        let handle = partition.block(at).handle;
+        let inside = self.block(handle, true)?.rank(user_key);
+        let inside = inside.map_err(|damage| self.damaged(damage, handle))?;
+        let before = self.index.entries_before_partition(number) + partition.entries_before(at);
+        Ok(before + u64::from(inside))
     }
 
     /// The data blocks as the index describes them; no block is read.

@@ -25,8 +25,9 @@ use xxhash_rust::xxh3::Xxh3;
 /// Bytes of one read.
 const READ_SIZE: usize = 1 << 20;
 
-/// Longest compressed block that is searched for without an index. Without this limit, bytes of a
-/// damaged block that look like a block header would be tried with millions of lengths.
+/// Length in bytes of the longest compressed block that is found without an index. Bytes of a
+/// damaged block may look like a block header; without this limit, millions of lengths would be
+/// tried there.
 const COMPRESSED_MAX: usize = 1 << 20;
 
 /// Entries that are lost because a part of a file is damaged.
@@ -36,10 +37,12 @@ pub struct LostRange {
     pub error: Error,
     /// Number of lost entries, if the index has it.
     pub entries: Option<u64>,
-    /// A key at or below all lost entries: the file's smallest key, or the separator or last key of
-    /// the intact block before. None if that is not known.
+    /// A key at or below all lost entries. With the index: the separator of the block before, or
+    /// the file's smallest key. Without it: the last key of the intact block before. `None` if
+    /// there is no such block.
     pub from: Option<Vec<u8>>,
-    /// A key at or above all lost entries. None if no intact block follows.
+    /// A key at or above all lost entries. With the index: the separator of the lost block. Without
+    /// it: the first key of the next intact block, or `None` if none follows.
     pub upto: Option<Vec<u8>>,
 }
 
@@ -80,8 +83,8 @@ pub struct Salvage {
 }
 
 impl Salvage {
-    /// Finds the data blocks of `file`. Damage of other blocks is passed to `lost`; [`Self::lost`]
-    /// returns the losses of entries.
+    /// Finds the data blocks of `file`. Calls `lost` with the damage of the tail and with read
+    /// errors. The entries that are lost with damaged data blocks are in [`Self::lost`].
     ///
     /// # Errors
     /// Those of the file system that concern the whole file. `Unsupported` if a newer version wrote
@@ -114,8 +117,8 @@ impl Salvage {
         Ok(Arc::new(salvage))
     }
 
-    /// Takes the blocks from the index. An error if the index cannot be read, or if this version
-    /// cannot read one of the blocks.
+    /// Takes the locations of the data blocks from the index. An error if the index cannot be read,
+    /// or if this version cannot read one of the blocks.
     fn take_indexed(&mut self, reader: &SstReader) -> Result<()> {
         let index = reader.whole_index()?;
         self.dictionaries = reader.dictionaries().to_vec();

@@ -36,8 +36,8 @@ pub struct StoredBlock<'a> {
 }
 
 impl<'a> StoredBlock<'a> {
-    /// Checks the checksum of a block. `bytes` is what the file has at `handle`, `block` the same
-    /// decoded.
+    /// Verifies the checksum of a block. `bytes` are the stored bytes that the file has at
+    /// `handle`, and `block` is the decoded form of that block.
     pub(super) fn new(
         reader: &'a SstReader,
         handle: Handle,

@@ -75,8 +75,8 @@ impl SstReader {
         };
         match self.whole_index() {
             Ok(index) => self.survey_blocks(&index, &mut seen, &mut report, &mut broken),
-            // To check the counts and separators of blocks needs all partitions. Check what can be
-            // checked without.
+            // Without all partitions, the counts and separators of the blocks cannot be checked.
+            // Check the partitions and blocks that can be read.
             Err(error) => self.survey_partitions(error, &mut broken),
         }
         report.entries = seen.stats.entries;
@@ -117,9 +117,9 @@ impl SstReader {
     }
 
     /// Checks each index partition by itself, and the checksums of the blocks that it locates.
-    /// `first` is the error of loading the whole index, and is reported once, at the beginning. The
-    /// partition with that error may be skipped or, if the block cache has an intact copy of it,
-    /// still be used.
+    /// `first` is the error of loading the whole index. It is reported at the beginning, and not
+    /// again for its partition. If the block cache has an intact copy of that partition, its blocks
+    /// are checked too.
     fn survey_partitions(&self, first: Error, broken: &mut dyn FnMut(Error)) {
         let reported = first.to_string();
         broken(first);

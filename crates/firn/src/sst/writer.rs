@@ -48,7 +48,8 @@ pub struct SstSummary {
     pub entries: u64,
     /// Number of entries that are tombstones.
     pub deletes: u64,
-    /// Number of tombstones in blocks of which they are at least three quarters of the entries.
+    /// Number of tombstones in those data blocks in which at least three quarters of the entries
+    /// are tombstones.
     pub dense_deletes: u64,
     /// Bytes of user keys and values.
     pub raw_bytes: u64,
@@ -89,7 +90,8 @@ pub struct SstWriter {
     buffered: Option<BufferedBlocks>,
     /// The block copied last, kept until the next key is known.
     copied: Option<BufferedBlock>,
-    /// Tuning and dictionary of the block copied last, if its file has a tuning.
+    /// Tuning and dictionary of the compressed block that was copied last, if its file has a
+    /// tuning.
     recipe: Option<(Tuning, Option<Arc<Dictionary>>)>,
     /// All dictionaries that blocks of the file need.
     dictionaries: Vec<Arc<Dictionary>>,
@@ -250,6 +252,11 @@ impl SstWriter {
         all.last_mut().expect("just pushed")
     }
 
+    /// Number of blob files to which the entries refer.
+    pub fn blob_files(&self) -> usize {
+        self.blobs.files()
+    }
+
     /// Approximate size in bytes that the file would have if it were finished now.
     pub fn estimated_size(&self) -> u64 {
         let waiting = self
@@ -276,8 +283,9 @@ impl SstWriter {
         self.hand_on(block, next)
     }
 
-    /// Gives `block`, whose last key is the key added last, its separator and appends it or lets it
-    /// wait; `next` is the user key that follows it (`None`: the file ends).
+    /// Sets the separator of a complete block, and appends the block to the file or lets it wait.
+    /// The last key of `block` is the key added last. `next` is the user key that follows (`None`:
+    /// the file ends).
     fn hand_on(&mut self, mut block: BufferedBlock, next: Option<&[u8]>) -> Result<()> {
         block.separator = match next {
             Some(next) => separator(self.block.last_key(), next),

@@ -1,4 +1,5 @@
-//! AUTO_INCREMENT: values are handed out in intervals, and only an ALTER can lower the counter.
+//! AUTO_INCREMENT: a statement reserves values in intervals, and only an ALTER can lower the
+//! counter.
 
 use super::Table;
 use crate::base::Result;
@@ -16,9 +17,9 @@ impl Table {
         let mut last = used.load(Ordering::Relaxed);
         loop {
             let first = next_in_series(last, offset, increment)?;
-            // Reserve all values up to the next member of the series, as InnoDB does: a session
-            // with a smaller increment continues there. Saturate, because the end may lie beyond
-            // the largest number.
+            // Also reserve the values between the last one returned and the next member of the
+            // series, as InnoDB does, so that a session with a smaller increment continues behind
+            // them. Saturate, because the next member may lie beyond the largest number.
             let taken = first.saturating_add(increment.saturating_mul(count.max(1)) - 1);
             match used.compare_exchange_weak(last, taken, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => return Some(first),

@@ -17,8 +17,8 @@ use std::sync::atomic::Ordering;
 /// save too little.
 const VARCHAR_MIN: u32 = 256;
 
-/// A value of at least so many bytes goes out of line whatever the threshold, because the row must
-/// fit into one entry.
+/// A value of at least so many bytes goes out of line, however large the threshold is, because the
+/// row must fit into one entry.
 const INLINE_BYTES_MAX: u64 = 16 << 20;
 
 /// Numbers of the columns whose values may go out of line. Columns of the primary key do not,
@@ -83,10 +83,11 @@ impl Table {
         Ok(large)
     }
 
-    /// Ids of the columns that `old` and `new` may lack, because the cursor does not read columns
-    /// that the statement does not use. The blob pointers of such a column point to the same zeros
-    /// in both records. If the stored row has the column's value out of line, the update keeps the
-    /// reference to it, whatever the threshold is now. Otherwise the zeros are the value.
+    /// Ids of the columns whose values may be missing in `old` and `new`: the cursor does not read
+    /// an out-of-line value of a column that the statement does not use, and points both records to
+    /// the same zeros. Equal pointers to zeros may also be the value itself. If the stored row has
+    /// the column's value out of line, the update keeps the reference to it, whatever the threshold
+    /// is now; otherwise the zeros are the value.
     ///
     /// # Safety
     /// Blob columns of `old` and `new` point to their bytes.
@@ -105,9 +106,9 @@ impl Table {
         Ok(unread)
     }
 
-    /// Adds the row in `record` to the transaction's writes, its large values out of line. For a
-    /// large value that a blob file already has, `kept` returns the reference; all others are
-    /// written to a blob file.
+    /// Adds the row in `record` to the transaction's writes, its large values out of line. If the
+    /// stored row already refers to the same value, `kept` returns this reference; all other large
+    /// values are written to a blob file.
     ///
     /// # Safety
     /// Blob columns of `record` point to their bytes.
@@ -134,8 +135,8 @@ impl Table {
         }
     }
 
-    /// Encodes the row in `record`, with the references of its large values, which `write` returns.
-    /// Returns the kind of the row's entry.
+    /// Encodes the row in `record`. In place of the values `large` the row has the references that
+    /// `write` returns for them. Returns the kind of the row's entry.
     ///
     /// # Safety
     /// Blob columns of `record` point to their bytes.
@@ -162,8 +163,8 @@ impl Table {
         Ok(Kind::PutBlobs)
     }
 
-    /// The blob references of the row at `point`. The caller changes the row, and has locked it or
-    /// will validate it.
+    /// The blob references that the row has at `point`. The caller is about to change the row; it
+    /// has locked the row, or its commit will validate the row.
     pub(super) fn stored_refs(
         &self,
         txn: &Transaction,
@@ -179,11 +180,12 @@ impl Table {
     }
 }
 
-/// The reference by which the stored row has the value of `new`, or `None` if that value has
-/// changed. It has not if `old`, the values before the update, has the same bytes for this column.
+/// Returns the stored row's reference to the large value `new` if the update does not change that
+/// value, otherwise `None`. `old` has the large values before the update, and `stored` all
+/// references of the stored row.
 ///
-/// Rejected: comparing length and checksum with those of the stored value. `old` has the bytes at
-/// hand, and equal checksums do not prove equal bytes.
+/// Rejected: to compare length and checksum with those of the stored value. Equal checksums do not
+/// prove equal bytes, and the old bytes are in memory anyway.
 pub(super) fn unchanged(
     new: &LargeValue<'_>,
     old: &[LargeValue<'_>],
@@ -215,7 +217,7 @@ pub struct PartialColumn {
     pub length: bool,
 }
 
-/// The part that suffices of one column.
+/// The part of one column's out-of-line value that suffices.
 struct WantedPart {
     /// Id of the column.
     column: u32,
@@ -240,8 +242,8 @@ impl ValueNeed {
             Some(part) if part.prefix < column.blob.len => match (part.prefix, part.length) {
                 (0, true) => Self::Length,
                 (wanted, false) => Self::Prefix(wanted),
-                // The record holds this value itself, so it is shorter than a chunk of a blob file,
-                // and reading a part of it saves nothing.
+                // The value is copied into the record, as a VARCHAR is. So it is shorter than a
+                // chunk of a blob file, and to read a part of it saves nothing.
                 _ if column.is_copied() => Self::All,
                 (wanted, true) => Self::PrefixAndLength(wanted),
             },
@@ -287,7 +289,7 @@ impl RowReader {
         self.plan = format.plan(columns);
     }
 
-    /// From now on, reads only these parts of their columns.
+    /// From now on, reads only these parts of the out-of-line values of these columns.
     pub(super) fn set_parts(&mut self, format: &RowFormat, parts: &[PartialColumn]) -> Result<()> {
         self.parts.clear();
         for &part in parts {
@@ -302,15 +304,16 @@ impl RowReader {
         Ok(())
     }
 
-    /// From now on, reads values whole, because the row may be updated. The exception is a BLOB of
-    /// which only the length is wanted: [`Table::update`] keeps the stored reference to its value.
+    /// From now on, reads out-of-line values whole, because the row may be updated. The exception
+    /// is a BLOB of which only the length is wanted: the record gets zeros for it, and
+    /// [`Table::update`] keeps the stored reference to its value.
     pub(super) fn keep_unread(&mut self) {
         self.parts
             .retain(|of| of.is_blob && of.part.prefix == 0 && of.part.length);
     }
 
-    /// Decodes the values that the entry itself holds. [`Self::complete`] must follow and does I/O,
-    /// so the caller first releases locks that other threads wait for.
+    /// Decodes the values that the entry itself holds. [`Self::complete`] must follow. It does I/O,
+    /// so between the two calls the caller releases locks that other threads wait for.
     #[inline]
     pub(super) fn decode(
         &mut self,
@@ -391,6 +394,7 @@ impl RowReader {
     }
 
     /// [`Self::decode`] and [`Self::complete`] together.
+    #[inline]
     pub(super) fn read(
         &mut self,
         store: &BlobStore,

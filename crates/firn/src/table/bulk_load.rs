@@ -56,9 +56,9 @@ struct SortedLoad {
 }
 
 impl BulkLoad {
-    /// Begins to load `table`, for a session that has `others` other loads. Without `one_by_one`, a
-    /// duplicate may be reported only at the end of the load; with it, each row is accepted or
-    /// refused at once.
+    /// Begins to load `table` in a session in which `others` more loads are open. With
+    /// `one_by_one`, each row is accepted or refused at once; without it, a duplicate may be
+    /// reported only at the end of the load.
     ///
     /// # Errors
     /// If the system has no thread left.
@@ -89,8 +89,8 @@ impl BulkLoad {
     }
 
     /// Inserts a row. [`WriteOutcome::Duplicate`] means that this row, or one before it, has the
-    /// same key as another row. The load is over then, and [`Self::duplicate_row`] gives one of the
-    /// two rows.
+    /// same key as another row. The load is over then, and [`Self::duplicate_row`] returns one of
+    /// these two rows.
     ///
     /// # Safety
     /// Blob columns of `record` point to their bytes.
@@ -144,8 +144,8 @@ impl BulkLoad {
         Ok(WriteOutcome::Done { row_id: None })
     }
 
-    /// Decodes the second row of the duplicate that ended the load into `record`, and its blobs
-    /// into `blobs`.
+    /// Of the two rows whose equal keys ended the load, decodes the second one into `record`, and
+    /// its blobs into `blobs`.
     ///
     /// # Errors
     /// `InvalidArgument` if no duplicate ended the load; those of reading blobs.

@@ -268,8 +268,8 @@ impl CheckedTable<'_> {
         Ok(wanted)
     }
 
-    /// Whether the index has exactly the entries that the rows require. If its keys cannot be
-    /// computed, whether its entries name exactly the rows.
+    /// Returns whether the index has exactly the entries that the rows require. If the keys of the
+    /// index cannot be computed, returns whether its entries name exactly the rows of the table.
     fn scan_entries(
         &self,
         secondary: &Secondary<'_>,
@@ -286,7 +286,8 @@ impl CheckedTable<'_> {
             }
             let key = entries.user_key();
             seen.add(key);
-            // An entry with a malformed key names no row: the hashes will differ.
+            // An entry with a malformed key names no row, so the two hashes will differ, and the
+            // entry is reported.
             if let Ok(declared) = index.declared_len(key) {
                 named.add(&key[declared..]);
             }

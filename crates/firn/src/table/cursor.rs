@@ -83,20 +83,30 @@ pub struct Cursor {
     /// Forward scans end before this key; empty for no end.
     end: Vec<u8>,
     seeks: u32,
-    /// Where the last seek began: forward at this key, backward below it, or at the end if it is
-    /// empty.
+    /// The key at which the last seek began. A forward seek begins at this key, and a backward seek
+    /// below it. If it is empty, the place is the end of the index: a backward seek begins at the
+    /// last entry.
     sought: Vec<u8>,
     /// Whether the scan has passed no entry since the last seek.
     at_start: bool,
-    /// Whether the last seek found no row, so that the position lies where it began, or the last
-    /// move found none, so that it lies beyond that end of the index; `sought` has it. The next
-    /// move goes on from there, as in InnoDB; HANDLER … READ does so.
+    /// Whether the last seek or move found no row. The cursor then stands at `sought`: the key of
+    /// the seek, or the end of the index that the move has reached. The next move goes on from
+    /// there, as in InnoDB; HANDLER … READ needs this.
     missed: bool,
     /// Whether [`Self::park`] has closed the scan. The next move opens the scan again, after (or
     /// before) the last entry.
     parked: bool,
+    /// Whether [`Self::glide`] may follow as long as the scan knows of rows ahead: the cursor reads
+    /// rows of the clustered index without locks, and nothing but glides has happened since it was
+    /// set.
+    glides: bool,
+    /// Whether the cursor has glided since `fetch` got a key, so that the key of the row last read
+    /// is under the scan alone.
+    key_behind: bool,
     ahead: RowPrefetch,
     /// Whether the last seek was [`SeekMode::AtOrAfter`] with a whole key of the clustered index.
+    /// If it finds a row with this key, a locking scan does not lock the gap before the row, as in
+    /// InnoDB.
     finds_row_key: bool,
     gaps: GapScan,
 }
@@ -115,6 +125,8 @@ impl Cursor {
             at_start: true,
             missed: false,
             parked: false,
+            glides: false,
+            key_behind: false,
             ahead: RowPrefetch::new(),
             finds_row_key: false,
             gaps: GapScan::new(),
@@ -127,6 +139,8 @@ impl Cursor {
     /// # Errors
     /// `InvalidArgument` if there is no such index.
     pub fn reset(&mut self, index: Option<usize>, mode: ReadMode, wait: LockWait) -> Result<()> {
+        self.glides = false;
+        self.key_behind = false;
         self.scan.close();
         self.gaps.close();
         self.end.clear();
@@ -137,9 +151,9 @@ impl Cursor {
     }
 
     /// Turns semi-consistent reading on or off, for updates and deletes that release the locks of
-    /// rows that do not match. A semi-consistent read returns a row that another transaction has
-    /// locked as the row was last committed. If that row matches, the caller moves on as usual: the
-    /// move returns the same row again, after it has waited for the lock.
+    /// rows that do not match. If another transaction has locked a row, a semi-consistent read does
+    /// not wait, and returns the row as it was last committed. If that row matches, the caller
+    /// moves on as usual: the move returns the same row again, after it has waited for the lock.
     pub fn set_semi_consistent(&mut self, on: bool) {
         self.fetch.lock_mut().set_semi_consistent(on);
     }
@@ -156,6 +170,7 @@ impl Cursor {
 
     /// Releases all resources of the statement, and keeps the key of the last entry.
     pub fn park(&mut self) {
+        self.land();
         self.scan.close();
         self.gaps.close();
         self.end.clear();
@@ -166,6 +181,7 @@ impl Cursor {
 
     /// Goes on from the key kept by [`Self::park`].
     pub fn resume(&mut self, mode: ReadMode, wait: LockWait) {
+        self.land();
         self.fetch.set_mode(mode, wait);
     }
 
@@ -195,6 +211,7 @@ impl Cursor {
     /// # Errors
     /// `InvalidArgument` if the key image is not one of the index.
     pub fn set_end_range(&mut self, key: Option<KeyImage<'_>>, included: bool) -> Result<()> {
+        self.land();
         self.end.clear();
         if let Some(key) = key {
             let encoded = self.fetch.index().seek_prefix(key.image, &mut self.end);
@@ -252,6 +269,7 @@ impl Cursor {
         mode: SeekMode,
         record: &mut [u8],
     ) -> Result<bool> {
+        self.land();
         self.parked = false;
         let complete = self.set_prefix(key)?;
         if complete && mode == SeekMode::Exact && self.fetch.on_clustered() {
@@ -296,6 +314,7 @@ impl Cursor {
     /// # Errors
     /// Those of [`Self::seek`].
     pub fn first(&mut self, txn: &mut Transaction, record: &mut [u8]) -> Result<bool> {
+        self.land();
         self.parked = false;
         self.finds_row_key = false;
         self.bound_to_index();
@@ -303,6 +322,10 @@ impl Cursor {
         copy(&mut self.sought, &index_prefix(self.fetch.index().id()));
         let found = self.begin(txn, true, false, record)?;
         self.missed = !found;
+        if !found {
+            // The scan has come to the end, so the position lies there, as in InnoDB.
+            self.sought.clear();
+        }
         Ok(found)
     }
 
@@ -311,6 +334,7 @@ impl Cursor {
     /// # Errors
     /// Those of [`Self::seek`].
     pub fn last(&mut self, txn: &mut Transaction, record: &mut [u8]) -> Result<bool> {
+        self.land();
         self.parked = false;
         self.finds_row_key = false;
         self.bound_to_index();
@@ -318,6 +342,10 @@ impl Cursor {
         self.sought.clear();
         let found = self.begin(txn, false, false, record)?;
         self.missed = !found;
+        if !found {
+            // The scan has come to the beginning, so the position lies there, as in InnoDB.
+            copy(&mut self.sought, &index_prefix(self.fetch.index().id()));
+        }
         Ok(found)
     }
 
@@ -326,16 +354,15 @@ impl Cursor {
     /// # Errors
     /// Those of [`Self::seek`].
     pub fn next(&mut self, txn: &mut Transaction, record: &mut [u8]) -> Result<bool> {
-        let glides = self.fetch.is_plain()
+        self.glides = self.fetch.is_plain()
             && !self.missed
             && self.scan.reaches_on()
             && self.scan.entries_mut().rows_ahead();
-        if glides {
-            self.scan.entries_mut().next_unchecked();
-            self.fetch
-                .plain_row(self.scan.point(), self.scan.entries(), record)?;
+        if self.glides {
+            self.glide(record)?;
             return Ok(true);
         }
+        self.land();
         let found = match self.has_shown() {
             true => self.again(txn, true)?,
             false => self.step(txn, true)?,
@@ -349,11 +376,43 @@ impl Cursor {
         Ok(found)
     }
 
+    /// Whether [`Self::glide`] may be called instead of [`Self::next`].
+    #[inline]
+    pub fn can_glide(&self) -> bool {
+        self.glides && self.scan.entries().known_ahead() > 0
+    }
+
+    /// Reads the row of the next entry, as [`Self::next`] does, without the transaction: the scan
+    /// has found before that the next entries are rows, and that the snapshot sees them. Only if
+    /// [`Self::can_glide`]. It leaves the key of the entry where it is, because nearly no scan asks
+    /// for it.
+    ///
+    /// # Errors
+    /// Those of [`Self::seek`].
+    #[inline]
+    pub fn glide(&mut self, record: &mut [u8]) -> Result<()> {
+        debug_assert!(self.can_glide() && self.fetch.is_plain());
+        debug_assert!(!self.missed && self.scan.reaches_on());
+        self.key_behind = true;
+        let (point, kind, value) = self.scan.glide();
+        self.fetch.plain_row(point, kind, value, record)
+    }
+
+    /// Ends gliding: `fetch` gets the key of the row last read.
+    fn land(&mut self) {
+        self.glides = false;
+        if std::mem::take(&mut self.key_behind) {
+            self.scan.entries_mut().land();
+            self.fetch.keep_key(self.scan.entries().user_key());
+        }
+    }
+
     /// Reads the row of the previous entry.
     ///
     /// # Errors
     /// Those of [`Self::seek`].
     pub fn prev(&mut self, txn: &mut Transaction, record: &mut [u8]) -> Result<bool> {
+        self.land();
         let found = match self.has_shown() {
             true => self.again(txn, false)?,
             false => self.step(txn, false)?,
@@ -377,6 +436,7 @@ impl Cursor {
         key: KeyImage<'_>,
         record: &mut [u8],
     ) -> Result<bool> {
+        self.land();
         self.set_prefix(key)?;
         let found = if self.has_shown() {
             self.again(txn, true)?
@@ -402,6 +462,7 @@ impl Cursor {
         key: KeyImage<'_>,
         record: &mut [u8],
     ) -> Result<bool> {
+        self.land();
         if self.fetch.on_clustered() {
             self.fetch.row_key_of(key.image)?;
             let found = self.row(txn, true, record)?;
@@ -425,6 +486,7 @@ impl Cursor {
         reference: KeyImage<'_>,
         record: &mut [u8],
     ) -> Result<bool> {
+        self.land();
         self.fetch.row_key_of(reference.image)?;
         self.row(txn, false, record)
     }
@@ -433,23 +495,27 @@ impl Cursor {
     ///
     /// # Errors
     /// `InvalidArgument` if the table has a primary key, or no row was read.
-    pub fn hidden_row_id(&self) -> Result<u64> {
+    pub fn hidden_row_id(&mut self) -> Result<u64> {
+        self.land();
         self.fetch.hidden_row_id()
     }
 
     /// Releases the lock of the row last read, if reading it took the lock.
     pub fn unlock_row(&mut self, txn: &Transaction) {
+        self.land();
         self.fetch.unlock_row(txn);
     }
 
     /// Removes the row last read from the validation set, if reading the row has added it, because
     /// the row does not match. Has no effect on locks.
     pub fn forget_row(&mut self, txn: &mut Transaction) {
+        self.land();
         self.fetch.forget_row(txn);
     }
 
-    /// Reads the row whose key was passed to `fetch` before. `sought` says that the key comes from
-    /// the statement: a locking read then locks the gap around this key if there is no row.
+    /// Reads the row whose key the caller has set in `fetch`. `sought` says that the statement
+    /// looks for this key itself, rather than for a row reference: if there is no row, a locking
+    /// read then locks the gap around the key.
     fn row(&mut self, txn: &mut Transaction, sought: bool, record: &mut [u8]) -> Result<bool> {
         if !self.fetch.is_locking() {
             self.pin(txn)?;
@@ -508,7 +574,7 @@ impl Cursor {
         Ok(())
     }
 
-    /// The position at which the last seek begins, by direction.
+    /// The position at which a seek of `sought` in this direction begins.
     fn start(sought: &[u8], forward: bool) -> Resume<'_> {
         match (forward, sought) {
             (true, key) => Resume::From(key),
@@ -564,8 +630,7 @@ impl Cursor {
         })
     }
 
-    /// Moves to the first entry at which a scan in this direction from the place of the last seek
-    /// begins.
+    /// Moves on from the place `sought`, because the last seek or move has found no row there.
     #[cold]
     fn step_from_sought(&mut self, txn: &mut Transaction, forward: bool) -> Result<bool> {
         self.at_start = true;
@@ -587,7 +652,7 @@ impl Cursor {
     }
 
     /// Moves again to the entry whose row was shown without its lock. If that entry is gone, moves
-    /// to the first entry after the one that was passed before it.
+    /// to the entry that now follows the one passed before it.
     fn again(&mut self, txn: &Transaction, forward: bool) -> Result<bool> {
         self.fetch.read_in_place();
         if self.scan.entries().valid() && !self.is_outdated(txn) {
@@ -622,8 +687,8 @@ impl Cursor {
         self.scan.resume(txn, at)
     }
 
-    /// Reads the row of the entry under the scan. Moves on past entries that have no row for this
-    /// reader. On an error, gives the gap lock back.
+    /// Reads the row of the entry under the scan. If this reader cannot see a row there, moves on
+    /// to the next entry that has one. On an error, releases the gap lock of the last step.
     fn settle(
         &mut self,
         txn: &mut Transaction,
@@ -678,7 +743,8 @@ impl Cursor {
                 self.ahead.pass(&self.fetch, entries, point);
             }
             // If the row was shown without its lock before, the scan does not go back after the
-            // wait for this lock: it counts as having passed all keys before the row, as in InnoDB.
+            // wait for this lock. As in InnoDB, it counts as having passed all keys before the row
+            // when it showed the row.
             let shown = self.fetch.lock().has_shown();
             let behind = self.scan.is_behind(txn);
             let read = self.fetch.entry(txn, point, entries, behind, record)?;
@@ -688,8 +754,8 @@ impl Cursor {
             if (waited || gone) && self.is_outdated(txn) {
                 found = self.go_back(txn, forward)?;
                 if has_row && found && self.scan.entries().user_key() == self.fetch.last_entry() {
-                    // No transaction has committed an entry between the entry passed before and
-                    // this one.
+                    // The scan has gone back and has met the same entry, so no transaction has
+                    // committed an entry between the entry passed before and this one.
                     return Ok(true);
                 }
                 if has_row {

@@ -9,14 +9,15 @@
 //! 2. The deleter searches the index of the referencing table, also among the uncommitted new keys
 //!    of others ([`crate::txn::ActiveInserts`]), and waits for the rows that it finds.
 //!
-//! Each side locks first and reads afterwards, at the latest commit and with its own writes. The
-//! first place makes readers of a missing value wait for its deleter, the second one protects rows
-//! of transactions without that lock: those that did not check, and prepared ones, whose shared
-//! locks are released. [`ReferencedTables`](crate::txn::ReferencedTables) keeps DDL from replacing
-//! an index between lock and write.
+//! Each side locks first and reads afterwards, at the latest commit and with its own writes. In the
+//! first place, a writer that would refer to a value waits for a transaction that is deleting the
+//! value. The second place protects rows of transactions that do not hold that lock: those that did
+//! not check foreign keys, and prepared ones, whose shared locks are released.
+//! [`ReferencedTables`](crate::txn::ReferencedTables) keeps DDL from replacing an index between
+//! lock and write.
 //!
 //! The order of checks among the indexes of a row is InnoDB's, because the client sees which error
-//! comes first, and whether a row that refers to itself can go.
+//! comes first, and because it decides whether a row that refers to itself can be deleted.
 
 mod cascade;
 mod check_stored_rows;
@@ -24,6 +25,7 @@ mod child_rows;
 mod column_values;
 mod key_map;
 mod parent_row;
+mod virtual_columns;
 
 pub(super) use cascade::{CascadeLink, CascadeStep};
 pub use check_stored_rows::check_foreign_keys;
@@ -39,8 +41,8 @@ use key_map::KeyMap;
 use std::sync::Arc;
 
 /// The foreign keys of an open table, both those of which it is the referencing table and those
-/// that refer to it. They are resolved with the ids of the table, again for each generation of the
-/// catalog.
+/// that refer to it. They are resolved to indexes of the tables whenever the ids of the table are
+/// read, which happens once for each generation of the catalog.
 pub(crate) struct ForeignKeys {
     /// Foreign keys of which the table is the referencing one, by name.
     own: Vec<OwnKey>,
@@ -48,8 +50,9 @@ pub(crate) struct ForeignKeys {
     referencing: Vec<ReferencingKey>,
     /// Whether a foreign key refers to the table, even if the table has no index for it.
     is_referenced: bool,
-    /// Why the foreign keys could not be resolved. Writes that would have to look at them fail:
-    /// those of an earlier generation may lead to indexes that are gone.
+    /// Why the foreign keys could not be resolved. Writes that must check foreign keys then fail
+    /// with this error, because foreign keys resolved for an earlier generation may lead to indexes
+    /// that are gone.
     failure: Option<Error>,
 }
 
@@ -91,14 +94,14 @@ enum Identity {
     Row,
     /// The declared columns of a unique index.
     Unique,
-    /// The beginning of keys.
+    /// The beginning of the index keys, which several rows may share.
     Prefix,
 }
 
 struct ReferencedIndex {
     other: OtherIndex,
     identity: Identity,
-    /// From keys of the own index.
+    /// Turns keys of the referencing table's index into keys of the referenced index.
     map: KeyMap,
 }
 
@@ -117,7 +120,7 @@ struct ReferencingKey {
 
 struct ChildIndex {
     other: OtherIndex,
-    /// From keys of the referenced index.
+    /// Turns keys of the referenced index into keys of the referencing table's index.
     map: KeyMap,
     /// Number of the referencing table's index.
     number: usize,

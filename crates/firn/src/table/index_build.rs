@@ -36,8 +36,9 @@ const PACE: u64 = 1024;
 /// that change together. The server keeps writers away from the first read of the rows to the
 /// commit, and all other sessions during the commit.
 ///
-/// Invariant: if it is dropped before its commit, or the server crashes, at most garbage remains.
-/// Its index ids are not in the catalog, so it is removed like the entries of a dropped table.
+/// Invariant: if an `IndexBuild` is dropped before its commit, or the server crashes, only garbage
+/// entries remain. No table in the catalog has their index ids, so compactions remove them like the
+/// entries of a dropped table.
 pub struct IndexBuild {
     table: Arc<Table>,
     cx: Arc<TransactionContext>,
@@ -54,8 +55,9 @@ pub struct IndexBuild {
 }
 
 impl IndexBuild {
-    /// Plans the change of the definition of `table` to `schema`. `from` has for each index of
-    /// `schema` the number of the table's index that it is, or `None` if it is new.
+    /// Plans the change of the definition of `table` to `schema`. For each index of `schema`,
+    /// `from` has the number that the same index has in the current definition, or `None` for a new
+    /// index.
     ///
     /// # Errors
     /// `Unsupported`, with the reason in words, if the change takes more than a change of secondary

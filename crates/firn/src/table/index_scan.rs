@@ -4,7 +4,7 @@
 use super::read_mode::Entries;
 use crate::base::key::index_prefix;
 use crate::base::key_range::{make_successor, prefix_successor};
-use crate::base::{IndexId, InternalIterator, Result, Seqno};
+use crate::base::{IndexId, InternalIterator, Kind, Result, Seqno, Value};
 use crate::iter::{MergeIter, MvccIter, ReadAt};
 use crate::read::{Freshness, ReadPoint, push_sources, still_complete};
 use crate::txn::{LockOwner, Savepoint, Transaction};
@@ -50,12 +50,12 @@ pub(super) struct IndexScan {
     /// Has no sources while `opened` is `None`.
     entries: Entries,
     opened: Option<OpenSources>,
-    /// The owner whose interruption ends the scan.
+    /// The lock owner of the session that scans. A kill of the session ends the scan.
     owner: Option<Arc<LockOwner>>,
     lower: Vec<u8>,
     /// Empty for no bound.
     upper: Vec<u8>,
-    /// The sources cover keys below this one; empty if they cover all keys.
+    /// The sources cover the keys of the index below this one; empty if they cover all of them.
     covered: Vec<u8>,
     /// The bounds reach beyond the keys that the sources cover, so the next move must open other
     /// sources.
@@ -184,7 +184,9 @@ impl IndexScan {
         self.put_bounds_in_force();
     }
 
-    /// Whether a seek at `point` can use the open sources.
+    /// Whether a seek at `point` can use the open sources, if they cover its bounds: they were not
+    /// opened for one prefix only, have the same super version, and miss neither a commit up to
+    /// `point` nor own writes.
     fn serves(&self, txn: &Transaction, point: &ReadPoint, narrow: bool) -> bool {
         self.opened.as_ref().is_some_and(|opened| {
             let own_missing = || !opened.with_own && txn.writes_touch(opened.index);
@@ -253,6 +255,15 @@ impl IndexScan {
             let tombstone_reports = Arc::clone(&txn.context().tombstone_reports);
             self.entries.set_tombstone_reports(Some(tombstone_reports));
         }
+    }
+
+    /// Moves to the next of the rows ahead, and returns the read point of the scan, and kind and
+    /// value of the row's entry. Only if rows ahead are known.
+    #[inline]
+    pub(super) fn glide(&mut self) -> (&ReadPoint, Kind, Value<'_>) {
+        let opened = self.opened.as_ref().expect("only an open scan knows rows");
+        let (kind, value) = self.entries.glide();
+        (&opened.point, kind, value)
     }
 
     /// Moves one entry on in the open sources, at their read point.

@@ -16,7 +16,8 @@ pub(super) fn after(key: &[u8]) -> Vec<u8> {
     next
 }
 
-/// The smallest key that an index can have, and the first key beyond the index.
+/// The bounds of all keys of an index: the smallest possible key, and the first key beyond the
+/// index.
 pub(super) fn index_bounds(index: IndexId) -> (Vec<u8>, Vec<u8>) {
     let first = index_prefix(index).to_vec();
     let mut end = first.clone();
@@ -53,7 +54,8 @@ impl Neighbours {
         Ok(found.then(|| scan.entries().user_key().to_vec()))
     }
 
-    /// The first key above the last entry below `key`.
+    /// The lower end of the gap below `key`: the first key above the last entry that lies below
+    /// `key`, or the first key of the index.
     pub(super) fn gap_below(
         &mut self,
         txn: &Transaction,
@@ -64,7 +66,8 @@ impl Neighbours {
         Ok(below.map_or_else(|| index_bounds(index).0, |entry| after(&entry)))
     }
 
-    /// The first entry at or above `key`, or the end of the index.
+    /// The upper end of the gap above `key`: the key of the first entry at or above `key`, or the
+    /// end of the index.
     pub(super) fn gap_above(
         &mut self,
         txn: &Transaction,
@@ -80,9 +83,9 @@ impl Neighbours {
         txn.context().super_versions.freshness(self.scan.point()) == Freshness::Latest
     }
 
-    /// Locks the gap that contains the keys from `from` to below `to`. These keys have no entry, or
-    /// none of another transaction. The gap ends at uncommitted keys of other transactions as it
-    /// does at entries.
+    /// Locks the gap that contains the keys from `from` to below `to`. No other transaction has an
+    /// entry in that range. Uncommitted keys of other transactions bound the gap just as committed
+    /// entries do.
     pub(super) fn lock_gap_around(
         &mut self,
         txn: &Transaction,

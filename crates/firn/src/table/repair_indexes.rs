@@ -15,9 +15,9 @@ use std::sync::Arc;
 /// A change that repairs an index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IndexFix<'a> {
-    /// The entry with this key has no row, or its row requires another entry.
+    /// Remove the entry with this key: it has no row, or its row requires another entry.
     Remove(&'a [u8]),
-    /// A row requires this entry.
+    /// Add the entry with this key and value, which a row requires.
     Add(&'a [u8], &'a [u8]),
 }
 

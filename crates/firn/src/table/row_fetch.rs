@@ -28,7 +28,7 @@ use super::row_lock::{LockOutcome, RowLock};
 use super::{Table, TableIds, corrupt};
 use crate::base::blob_buf::BlobBuf;
 use crate::base::key::{INDEX_ID_LEN, UNCOMMITTED_BIT};
-use crate::base::{Error, Result, Seqno};
+use crate::base::{Error, Kind, Result, Seqno, Value};
 use crate::blob::BlobStore;
 use crate::keycode::IndexDecodePlan;
 use crate::read::{Freshness, ReadPoint, changed_since};
@@ -224,26 +224,35 @@ impl RowFetch {
         Ok(())
     }
 
-    /// Whether an entry of the index is a row that needs no lock, so that reading it is decoding
-    /// it.
+    /// Whether the entries of the index are the rows themselves and need neither a lock nor a note,
+    /// so that to read a row is only to decode the entry.
     #[inline]
     pub(super) fn is_plain(&self) -> bool {
         self.clustered && !self.may_change_rows()
     }
 
-    /// Decodes the row at the position of `entries`, which scans the clustered index.
+    /// Decodes the row of an entry of the clustered index. Only if [`Self::is_plain`]. The caller
+    /// passes the key of the entry to [`Self::keep_key`] before it needs it.
     #[inline]
     pub(super) fn plain_row(
         &mut self,
         point: &ReadPoint,
-        entries: &Entries,
+        kind: Kind,
+        value: Value<'_>,
         record: &mut [u8],
     ) -> Result<()> {
+        debug_assert!(self.is_plain());
         self.blobs.clear();
-        self.entry_is_row = true;
-        self.row_key.clear();
-        self.row_key.extend_from_slice(entries.user_key());
-        self.decode_row(&point.super_version.blobs, entries, record)
+        let store = &point.super_version.blobs;
+        let decoded = self
+            .reader
+            .read(store, kind, value, record, &mut self.blobs);
+        decoded.map_err(|e| self.table.of_table(e))
+    }
+
+    /// Makes `key` the key of the entry last read, which is a row.
+    pub(super) fn keep_key(&mut self, key: &[u8]) {
+        self.set_row_key(key);
     }
 
     /// Whether the row of each entry must be looked up in the clustered index.
@@ -432,10 +441,10 @@ impl RowFetch {
         if found {
             return Ok(FetchOutcome::Row);
         }
-        // Keep the lock in this case: a scan of the clustered index that begins with this key has
-        // not locked the gap around it, and the lock keeps others from inserting the key again, as
-        // the lock of a deleted row does in InnoDB. In a secondary index the gap lock covers the
-        // entry.
+        // A scan of the clustered index that locks gaps keeps the row's lock: if the scan begins
+        // with this key, it has not locked the gap around it, and the lock keeps others from
+        // inserting the key again, as the lock of a deleted row does in InnoDB. In a secondary
+        // index the gap lock covers the entry, so release the row.
         if !(self.clustered && txn.locks_gaps()) {
             self.unlock_row(txn);
         }
@@ -506,7 +515,8 @@ impl RowFetch {
         self.blobs.clear();
         if !self.is_locking() {
             let found = self.row_at(txn, txn.pinned(), record)?;
-            // A missing row is noted as well: nobody may insert it before the commit.
+            // Note a missing row as well: the validation fails if another transaction inserts the
+            // row before the commit.
             self.lock.note(txn, &self.row_key);
             return Ok(found);
         }

@@ -83,8 +83,9 @@ impl RowLock {
         self.ahead.push(key.to_vec());
     }
 
-    /// Whether `key` was locked newly when the scan met it before. A row that the statement has
-    /// written meanwhile, by a trigger or a cascade, stays locked, and so does its entry.
+    /// Whether the scan has locked `key` newly when it met it before, so that the lock may be
+    /// released if the row does not match. False if the statement has written the row meanwhile, by
+    /// a trigger or a cascade: then the locks of the row and of its entry must stay.
     fn was_ahead(&mut self, txn: &Transaction, key: &[u8], row_key: &[u8]) -> Result<bool> {
         let Some(at) = self.ahead.iter().position(|other| other == key) else {
             return Ok(false);

@@ -33,7 +33,8 @@ impl IndexSums {
         Self::with_files(super_version, &super_version.version.index_stats(index))
     }
 
-    /// The sums for an index in `super_version`, whose files have `files` of it.
+    /// The sums for an index in `super_version`. `files` has the sums of the index over the files
+    /// of that super version.
     fn with_files(super_version: &SuperVersion, files: &IndexStats) -> Self {
         let index = files.index;
         let mut sums = Self {
@@ -54,8 +55,8 @@ impl IndexSums {
         sums
     }
 
-    /// Bytes in files, and the bytes of entries that are not in files yet at their raw size. The
-    /// files have `files` of the index.
+    /// Bytes of the index in files, plus the uncompressed bytes of its entries that are only in
+    /// memtables. `files` has the sums of the index over the files.
     fn size(&self, files: &IndexStats) -> u64 {
         self.stored_bytes + self.raw_bytes - files.raw_bytes.min(self.raw_bytes)
     }
@@ -80,8 +81,8 @@ impl IndexSums {
     }
 }
 
-/// The number of rows in index `clustered` without those of open transactions, kept in `counter`;
-/// and the read point of the count.
+/// The number of rows in index `clustered`, which `counter` keeps, and the read point at which it
+/// holds. Rows of open transactions do not count.
 ///
 /// Cheap, except for the first call after the database was opened: it estimates the number with
 /// [`estimate_rows`], which reads a few dozen blocks, and later commits add to this estimate. Once
@@ -106,8 +107,8 @@ pub fn live_rows(
 }
 
 /// The number of rows if it is known without reading: `counter` has it, or all entries lie in one
-/// run without old versions. `counted` was read before `super_version` was pinned; `files` and
-/// `sums` are of the clustered index in it.
+/// run without old versions. The caller has read `counted` from `counter` before it pinned
+/// `super_version`. `files` and `sums` are the sums of the clustered index in that super version.
 fn known_rows(
     counter: &RowCount,
     counted: i64,
@@ -200,7 +201,7 @@ impl Table {
     pub fn size(&self, super_versions: &SuperVersions) -> TableSize {
         let current = self.current();
         let counter = &current.live_rows;
-        // As in `live_rows`, read the counter before taking the super version.
+        // As in `live_rows`, read the counter before pinning the super version.
         let counted = counter.counted();
         let known = super_versions.with_current(|super_version| {
             let files = super_version.version.index_stats(current.clustered.id());
@@ -218,8 +219,8 @@ impl Table {
         })
     }
 
-    /// The size of the table if it has `rows` rows. `files` and `sums` are of its clustered index
-    /// in `super_version`.
+    /// The size of the table if it has `rows` rows. `files` and `sums` are the sums of its
+    /// clustered index in `super_version`.
     fn size_of_rows(
         &self,
         super_version: &SuperVersion,
@@ -302,7 +303,7 @@ impl Table {
 }
 
 fn bound(info: &IndexInfo, end: RangeEnd<'_>) -> Result<Option<Vec<u8>>> {
-    // Room for an encoded key of some numbers: most keys of ranges are short.
+    // Room for a key of a few numbers: most bounds of ranges are that short.
     let mut key = Vec::with_capacity(64);
     info.seek_prefix(end.key.image, &mut key)?;
     Ok(if end.after {

@@ -10,8 +10,8 @@ pub struct WriteFlags {
     pub private: bool,
     /// The caller guarantees that keys of unique secondary indexes are unique.
     pub skip_unique_secondary: bool,
-    /// Whether the commit validates the write, which then locks nothing. [`Table`] sets the flag in
-    /// its own copy.
+    /// Whether the commit validates the write, which then locks nothing. The caller's value is
+    /// ignored: [`Table`] sets the flag itself.
     pub validated: bool,
     /// Foreign keys are neither checked nor followed.
     pub skip_foreign_keys: bool,

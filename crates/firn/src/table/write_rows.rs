@@ -1,11 +1,11 @@
 //! Writes rows: inserts, updates and deletes in the clustered and all secondary indexes.
 //!
 //! Order within a row: the clustered index, then the others, in ascending order; in each, locks and
-//! unique check first, then the entry goes to the write set. A new key waits for gap locks of
-//! others before it is written, without the lock of the key. If a row fails half way, its writes
-//! are rolled back to a savepoint. Unique checks lock the declared columns of the key, so that two
-//! transactions that insert the same value meet, whatever their primary keys. Maintenance of
-//! non-unique indexes reads nothing.
+//! unique check first, then the entry goes to the write set. Before a new key is written, the
+//! transaction waits for gap locks of others; meanwhile it does not hold the lock of the key. If a
+//! row fails half way, its writes are rolled back to a savepoint. Unique checks lock the declared
+//! columns of the key, so that two transactions that insert the same value wait for each other,
+//! whatever their primary keys. Maintenance of non-unique indexes reads nothing.
 //!
 //! In an optimistic table nothing is locked: rows and unique keys are looked up at the statement's
 //! read point, and noted for the validation of the commit.
@@ -48,8 +48,9 @@ impl Table {
         }
     }
 
-    /// If the row to change was committed after the transaction's snapshot, hides the version that
-    /// the snapshot sees. Returns whether it was.
+    /// If the row to change was committed after the transaction's snapshot, hides the older
+    /// version, which the snapshot still shows, from the transaction's own reads. Returns whether
+    /// the row is newer than the snapshot.
     fn hide_if_newer(&self, txn: &mut Transaction, row_key: &[u8]) -> Result<bool> {
         let Some(snapshot) = txn.snapshot_seqno() else {
             return Ok(false);

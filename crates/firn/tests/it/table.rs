@@ -1,6 +1,7 @@
 //! Tables and cursors, compared with a model.
 
 mod gaps;
+mod gliding;
 mod guard;
 mod locking;
 mod unique_locks;

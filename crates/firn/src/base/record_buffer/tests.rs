@@ -12,6 +12,22 @@ fn padding_is_whole_spaces() {
 }
 
 #[test]
+fn padding_fills_its_room_and_nothing_beside_it() {
+    for pad in [Pad::SPACE, Pad::new(&[0, b' ']).unwrap()] {
+        let spaces = pad.as_bytes();
+        for len in 0..40 {
+            let mut bytes = [b'x'; 60];
+            pad.fill(&mut bytes[10..10 + len]);
+            for (i, &byte) in bytes.iter().enumerate() {
+                let inside = i.checked_sub(10).filter(|&at| at < len);
+                let expected = inside.map_or(b'x', |at| spaces[at % spaces.len()]);
+                assert_eq!(byte, expected, "byte {i} of a room of {len}");
+            }
+        }
+    }
+}
+
+#[test]
 fn blobs_are_followed_unless_empty() {
     let bytes = b"hello";
     let mut field = vec![5u8, 0];

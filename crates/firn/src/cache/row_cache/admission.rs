@@ -19,7 +19,7 @@ impl Admission {
         Self((0..places).map(|_| AtomicU16::new(0)).collect())
     }
 
-    /// Whether a use of this row is still remembered. Remembers the use if not.
+    /// Whether an earlier use of the row with this hash is remembered. If not, remembers this use.
     #[inline]
     pub(super) fn admits(&self, hash: u64) -> bool {
         let place = &self.0[hash as usize & (self.0.len() - 1)];

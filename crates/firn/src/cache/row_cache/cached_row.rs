@@ -4,8 +4,8 @@ use crate::base::{InternalKey, Kind, Seqno, Value};
 use std::cell::RefCell;
 use std::sync::Arc;
 
-/// Length in bytes of seqno, the two fields of [`RowVisibility`], key length, head length and kind.
-/// Key, head and tail follow.
+/// Length in bytes of the header of a cached row: seqno, the two fields of [`RowVisibility`], key
+/// length, head length, kind. The user key, the value head and the value tail follow.
 const HEADER_LEN: usize = 8 + 8 + 8 + 4 + 4 + 1;
 
 /// The condition under which a read may get a row; [`super::RowCache`] explains it.
@@ -69,7 +69,8 @@ impl CachedRow {
         &self.0[HEADER_LEN..HEADER_LEN + self.length(24)]
     }
 
-    /// The internal key as it was read from the file, with the stored seqno.
+    /// The internal key with the seqno that the file has for the version, which a compaction may
+    /// have set to 0.
     pub(super) fn key(&self) -> InternalKey<'_> {
         let kind = Kind::from_u8(self.0[32]).expect("written by `new`");
         InternalKey::new(self.user_key(), self.number(0), kind)

@@ -13,8 +13,8 @@ use std::hash::{BuildHasherDefault, Hasher};
 /// of the ghost entries, reference counts, allocator header.
 pub(super) const ENTRY_OVERHEAD: u64 = 128;
 
-/// Bytes that an ordinary row takes in the cache. From this the expected number of rows is
-/// computed.
+/// Bytes that an average row takes in the cache. The expected number of rows is the capacity
+/// divided by this.
 pub(super) const AVERAGE_ENTRY: u64 = 256;
 
 #[derive(Clone)]
@@ -50,8 +50,8 @@ type RowMap = Cache<
     DefaultLifecycle<u64, CachedRow>,
 >;
 
-/// The rows of one shard by the hash of their user key. Two keys with the same hash displace each
-/// other.
+/// The rows of one shard, by the hash of their user key. A row displaces another row whose key has
+/// the same hash.
 pub(super) struct Shard {
     /// A fill is refused if the reader's super version is sealed below this memtable number.
     floor: u64,
@@ -76,8 +76,8 @@ impl Shard {
         }
     }
 
-    /// The row of `user_key`, if a read at `seqno` may get it whose super version has memtables up
-    /// to the number `newest_memtable`.
+    /// The row of `user_key`, if it is cached and a read may get it. The read is at `seqno`, and
+    /// `newest_memtable` is the number of the active memtable of its super version.
     #[inline]
     pub(super) fn get(
         &self,
@@ -141,8 +141,8 @@ pub(super) trait ShardLock {
     fn with_mut<R>(&self, f: impl FnOnce(&mut Shard) -> R) -> R;
 }
 
-/// The shard of a hash. Uses bits of the hash that neither the buckets nor the tags of the shard's
-/// hash table use.
+/// The shard of a hash. It depends on bits of the hash that the hash table inside the shard uses
+/// neither to choose a bucket nor as a tag.
 pub(super) fn shard_of<L>(shards: &[L], hash: u64) -> &L {
     &shards[(((hash >> 24) & 0xffff_ffff) % shards.len() as u64) as usize]
 }

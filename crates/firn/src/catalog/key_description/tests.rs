@@ -102,12 +102,14 @@ fn known() -> CatalogState {
         },
         ..table.clone()
     };
-    let tables = [table, hidden].map(|table| (table.name.clone(), Arc::new(table)));
-    CatalogState {
-        tables: tables.into(),
+    let mut known = CatalogState {
         retired: [(10, 5)].into(),
         ..CatalogState::default()
+    };
+    for table in [table, hidden] {
+        known.put_table(Arc::new(table));
     }
+    known
 }
 
 fn text(id: IndexId, rest: &[u8]) -> String {
@@ -127,10 +129,12 @@ fn entries_are_named_by_table_index_and_integers() {
     ] {
         assert_eq!(text(7, rest), what);
     }
-    // The first part is descending, so inverted; the part behind it is not.
+    // The bytes of the first part are inverted, because it is descending; those of the parts behind
+    // it are not.
     let descending = [&[0xfe, 0xff, 0xfa, 0x61, 0x62][..], b"de\0"].concat();
     assert_eq!(text(8, &descending), "d/t.k (k = 5, c = 0x6162, b = 'de')");
-    // Behind it, add the row's key and one more byte, as in the smallest key above the entry.
+    // Append the row's key, and for `next` one more byte: the result is the smallest key above the
+    // entry.
     let whole = [&descending[..], &[0x80, 0, 0, 7]].concat();
     assert_eq!(
         text(8, &whole),

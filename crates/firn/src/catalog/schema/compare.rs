@@ -1,8 +1,8 @@
 //! Compares two table definitions: do rows and keys have the same bytes in both?
 //!
-//! The server's definition and the catalog's must agree in everything that rows and keys are
-//! encoded by; otherwise rows would be decoded wrongly. Other differences are harmless: codecs are
-//! made from the server's definition and still read and write the same bytes.
+//! The server's definition and the catalog's must agree in everything that the encoding of rows and
+//! keys depends on; otherwise stored rows would be decoded wrongly. Other differences are harmless:
+//! codecs are made from the server's definition, and read and write the same bytes.
 
 use super::{ColumnSchema, IndexPart, IndexSchema, PartSchema, TableSchema};
 use crate::keycode::CollationSpec;
@@ -18,9 +18,10 @@ pub enum Difference {
 }
 
 impl TableSchema {
-    /// How `given`, the server's definition, differs from this one, which the stored rows and keys
-    /// follow; `None` if it does not. Column ids, versions, values for old rows, and names are not
-    /// compared: the server does not know the first three, and may rename.
+    /// How `given`, the server's definition, differs from this stored one, by which rows and keys
+    /// were encoded; `None` if they agree. Column ids, schema versions and the defaults of
+    /// instantly added columns are not compared, because the server does not know them; names are
+    /// not, because the server may rename columns and indexes.
     pub fn difference(&self, given: &TableSchema) -> Option<Difference> {
         let stored = self
             .difference_of_rows(given)
@@ -31,7 +32,7 @@ impl TableSchema {
         self.difference_of_records(given).map(Difference::Harmless)
     }
 
-    /// The first difference on which the bytes of rows depend.
+    /// The first difference that matters to stored rows, in words.
     fn difference_of_rows(&self, given: &TableSchema) -> Option<String> {
         if self.columns.len() != given.columns.len() {
             let (own, others) = (self.columns.len(), given.columns.len());
@@ -49,7 +50,7 @@ impl TableSchema {
         })
     }
 
-    /// The first difference on which the bytes of keys depend.
+    /// The first difference that matters to stored keys, in words.
     fn difference_of_indexes(&self, given: &TableSchema) -> Option<String> {
         if self.indexes.len() != given.indexes.len() {
             let (own, others) = (self.indexes.len(), given.indexes.len());
@@ -70,7 +71,7 @@ impl TableSchema {
         })
     }
 
-    /// The first difference on which neither rows nor keys depend.
+    /// The first harmless difference, in words: it matters to neither stored rows nor stored keys.
     fn difference_of_records(&self, given: &TableSchema) -> Option<String> {
         if self.locking != given.locking {
             let (own, others) = (self.locking, given.locking);
@@ -112,8 +113,8 @@ impl TableSchema {
     }
 
     /// The reason, in words, why `new` cannot be made from this definition by changing secondary
-    /// indexes alone; `None` if it can. `from` has for each index of `new` the number of the same
-    /// index here, under whatever name, or `None` for a new one.
+    /// indexes alone; `None` if it can. For each index of `new`, `from` has the number that the
+    /// same index has in this definition, whatever its name there, or `None` for a new index.
     pub fn index_change_trouble(
         &self,
         new: &TableSchema,
@@ -180,8 +181,9 @@ impl TableSchema {
 }
 
 impl ColumnSchema {
-    /// Whether a stored value of this column decodes to the same value as a column `given`,
-    /// wherever the record has it.
+    /// Whether a value that was stored for this column decodes to the same value if the column is
+    /// defined as `given`. `given` may have a larger maximum length, and may lie at another offset
+    /// in the record buffer. Two virtual columns always match, since no value of them is stored.
     fn is_read_as(&self, given: &Self) -> bool {
         let (own, other) = (&self.column, &given.column);
         if !own.stored && !other.stored {
@@ -199,7 +201,7 @@ impl ColumnSchema {
             && (self.chars, self.type_code) == (given.chars, given.type_code)
     }
 
-    /// Whether records hold both columns in the same way.
+    /// Whether both columns have the same place and form in the record buffer.
     fn is_same(&self, given: &Self) -> bool {
         let (own, other) = (&self.column, &given.column);
         (own.kind, own.offset, own.null, own.stored)
@@ -207,8 +209,9 @@ impl ColumnSchema {
             && (self.chars, self.type_code) == (given.chars, given.type_code)
     }
 
-    /// Whether the server reads the same value from the same bytes. A definition from before format
-    /// 2 does not say.
+    /// Whether the server reads the same value from the same bytes under both definitions. A
+    /// definition in a format before 2 has no checksum of the interpretation (0), so it counts as
+    /// the same.
     fn is_interpreted_as(&self, given: &Self) -> bool {
         let (own, other) = (self.interpretation, given.interpretation);
         own == other || own == 0 || other == 0
@@ -250,8 +253,8 @@ impl IndexPart {
     }
 }
 
-/// Whether two collations encode to the same bytes. The table of simple weights does not count,
-/// since it is only a shortcut.
+/// Whether text has the same key bytes under both collations. The table of simple weights is not
+/// compared: it only speeds up the encoding, and does not change its result.
 pub(super) fn same_format(a: &CollationSpec, b: &CollationSpec) -> bool {
     (a.id, &a.name, a.pad, &a.levels) == (b.id, &b.name, b.pad, &b.levels)
         && (a.weight_len, a.form, a.char_filled) == (b.weight_len, b.form, b.char_filled)

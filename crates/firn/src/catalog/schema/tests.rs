@@ -261,7 +261,8 @@ fn what_rows_and_keys_do_not_depend_on_is_harmless() {
         let same: Vec<_> = (0..schema().indexes.len()).map(Some).collect();
         assert_eq!(schema().index_change_trouble(&changed, &same), None);
     }
-    // The stored column may hold values that the server's shorter column cannot.
+    // Stored values of the longer column may not fit into the shorter one of the server's
+    // definition.
     let mut changed = schema();
     longer(&mut changed);
     assert!(matches!(

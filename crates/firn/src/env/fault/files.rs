@@ -96,8 +96,9 @@ impl LogFile for FaultLog {
     fn write_durable_at(&self, offset: u64, blocks: &AlignedBuf) -> Result<()> {
         self.handle.pass(CallClass::Write, "write")?;
         if let Err(error) = self.handle.pass(CallClass::Sync, "sync") {
-            // The wrapped environment's `write_at` takes whole blocks only. A smaller write is made
-            // durably instead, so it survives although it reports an error.
+            // Write the bytes without making them durable. `write_at` takes whole blocks only, so a
+            // smaller write is made durably: it survives a power cut, although this call returns an
+            // error.
             match offset.is_multiple_of(BLOCK as u64) && blocks.len().is_multiple_of(BLOCK) {
                 true => self.file.write_at(offset, blocks)?,
                 false => self.file.write_durable_at(offset, blocks)?,

@@ -62,7 +62,8 @@ impl Survival {
         }
     }
 
-    /// Which of `count` ordered changes survive, at least in part.
+    /// Chooses which of `count` changes, in the order of their calls, survive a power cut at least
+    /// in part.
     fn pick(self, count: usize, rng: &mut Rng) -> Vec<bool> {
         let prefix = rng.below(count as u64 + 1) as usize;
         (0..count)
@@ -93,7 +94,7 @@ pub(super) struct Inode {
     /// Shortest length that the file was cut to since the last sync. The cut comes before all
     /// pending writes.
     cut: Option<usize>,
-    /// Offset up to which disk space is reserved, whatever the length.
+    /// Offset up to which disk space is reserved; it may lie beyond the end of the file.
     aside: usize,
 }
 
@@ -174,7 +175,8 @@ impl Inode {
     pub(super) fn write_durable(&mut self, offset: usize, bytes: &[u8]) {
         write_at(&mut self.live, offset, bytes);
         write_at(&mut self.stored, offset, bytes);
-        // An older unsynced write to the same bytes must not overwrite this one later.
+        // A later sync applies the unsynced writes in order. Change older ones to the same bytes,
+        // so that they do not overwrite this write then.
         for older in &mut self.pending {
             let from = offset.max(older.offset);
             let to = (offset + bytes.len()).min(older.offset + older.bytes.len());

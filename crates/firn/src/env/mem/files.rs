@@ -28,7 +28,8 @@ impl MemAppend {
 
 impl AppendFile for MemAppend {
     fn append(&mut self, bytes: &[u8]) -> Result<()> {
-        // The lock is held over the change, so a crash on another thread comes before or after it.
+        // Hold the lock of the environment during the whole change, so that a crash on another
+        // thread comes either before or after it.
         let mut state = self.env.state();
         state.alive("write", &self.path)?;
         let end = self.len as usize + bytes.len();

@@ -6,8 +6,8 @@ use std::fs::File;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Most memory that announced reads may take until their bytes are taken, bytes. The oldest reads
-/// are dropped first.
+/// Memory, in bytes, that all announced reads may take together until callers have taken their
+/// bytes. Beyond that, the oldest reads are dropped.
 pub(super) const BYTES_MAX: u64 = 16 << 20;
 const PIECES_MAX: usize = 1024;
 

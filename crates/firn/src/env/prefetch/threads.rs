@@ -16,7 +16,8 @@ enum QueuedReadState {
     /// The buffer and the number of bytes read.
     Done(AlignedBuf, usize),
     Failed,
-    /// No thread begins the read any more, because the caller reads by itself.
+    /// A caller wanted the bytes before a thread had begun the read. It reads the file itself, and
+    /// no thread begins the read any more.
     Left,
 }
 
@@ -69,7 +70,8 @@ impl QueuedRead {
 }
 
 impl ThreadReads {
-    /// See [`super::SubmittedReads::copy`]. It does not wait for a read that no thread has begun.
+    /// As [`super::SubmittedReads::copy`]. If no thread has begun the read, it returns false at
+    /// once.
     pub(super) fn copy(&self, number: usize, skip: usize, out: &mut [u8]) -> bool {
         let slot = &self.slots[number];
         let mut state = slot.state.lock();

@@ -31,6 +31,8 @@ pub fn random_key(rng: &mut StdRng, space: u32) -> Vec<u8> {
 pub struct VecIter {
     entries: Vec<Entry>,
     at: Option<usize>,
+    /// The last move was a glide, after which nobody may ask for the key.
+    key_behind: bool,
     fail_in: Rc<Cell<Option<u32>>>,
 }
 
@@ -40,6 +42,7 @@ impl VecIter {
         Self {
             entries,
             at: None,
+            key_behind: false,
             fail_in: Rc::default(),
         }
     }
@@ -60,6 +63,7 @@ impl VecIter {
             }
             self.fail_in.set(Some(left - 1));
         }
+        self.key_behind = false;
         self.at = at.filter(|&at| at < self.entries.len());
         Ok(self.at.is_some())
     }
@@ -99,10 +103,19 @@ impl InternalIterator for VecIter {
         // A source may report fewer rows than it has.
         rows.count() as u32 / (1 + at as u32 % 3)
     }
+    fn glide(&mut self) -> (Kind, Value<'_>) {
+        self.next_unchecked();
+        self.key_behind = true;
+        (self.entries[self.at.unwrap()].2, self.value())
+    }
+    fn land(&mut self) {
+        self.key_behind = false;
+    }
     fn valid(&self) -> bool {
         self.at.is_some()
     }
     fn key(&self) -> InternalKey<'_> {
+        assert!(!self.key_behind, "the key after a glide");
         let (key, seqno, kind, _) = &self.entries[self.at.unwrap()];
         InternalKey::new(key, *seqno, *kind)
     }

@@ -61,7 +61,7 @@ fn extended_images_reach_into_the_primary_key() {
         let table = random_table(&mut rng);
         let all: Vec<usize> = (0..table.columns.len()).collect();
         let primary = table.random_key(&mut rng, &[0, 1], false);
-        // The server extends no key that has prefix parts, so there are none here.
+        // The server passes no extended image for an index that has prefix parts, so use none here.
         let declared = table.random_key(&mut rng, &all, false);
         let index =
             IndexCodec::secondary(table.record_len, declared.clone(), Some(primary.clone()));

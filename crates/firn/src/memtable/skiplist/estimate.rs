@@ -14,11 +14,12 @@ pub struct RangeEntries {
     pub exact: bool,
 }
 
-/// The standard error may be the result divided by this.
+/// An estimate is precise enough if its standard error is at most the estimated sum divided by
+/// this.
 const PRECISION: u64 = 8;
 
-/// Once a level had about this many visited nodes per requested key, the search does not go further
-/// down.
+/// The search for split keys ends at the first level on which it visits at least this many nodes
+/// per requested key.
 const VISITS_A_KEY: usize = 16;
 
 impl Skiplist {
@@ -27,9 +28,9 @@ impl Skiplist {
     /// Each level holds about a quarter of the nodes of the level below. So count at the highest
     /// level, then one level down, until the count is precise enough, or the bottom is reached and
     /// the count is exact. A count n at level l stands for n · 4^l entries with a standard error of
-    /// √n · 4^l. That is precise enough if it is an eighth of the sum of the result and `others`
-    /// (which the caller adds). Alone, this takes about 66 nodes in the range; beside a larger
-    /// `others`, fewer.
+    /// √n · 4^l. The caller adds the result to `others`, so the count is precise enough if that
+    /// error is at most an eighth of the sum of both. If `others` is 0, this takes a level with
+    /// about 66 nodes in the range; the larger `others`, the fewer nodes suffice.
     pub(in crate::memtable) fn estimate(
         &self,
         lo: &[u8],
@@ -69,10 +70,10 @@ impl Skiplist {
         }
     }
 
-    /// At least `count` user keys with `lo ≤ key < hi`, if there are that many, ascending, with
-    /// about equally many entries between neighbours: the nodes of the highest level that has
-    /// enough of them. Returns fewer if keys have very many versions, since `count` bounds the
-    /// cost.
+    /// User keys with `lo ≤ key < hi`, ascending, with about equally many entries between
+    /// neighbours: those of the highest level that has at least `count` of them. Returns fewer if
+    /// the range has fewer, or if keys have very many versions: the number of visited nodes is
+    /// bounded by `count`.
     pub(in crate::memtable) fn split_keys(
         &self,
         lo: &[u8],
@@ -107,7 +108,8 @@ impl Skiplist {
                 at = node.next(level);
             }
             all += visited;
-            // Few keys with many versions: the levels below only have more versions of them.
+            // If many nodes have few keys, the keys have many versions, and the levels below would
+            // mostly add versions. So stop.
             if keys.len() >= count || visited >= VISITS_A_KEY * count {
                 break;
             }

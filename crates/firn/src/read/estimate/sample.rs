@@ -14,7 +14,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const PARTS: usize = 32;
 /// Most rows read in each part.
 const PART_ROWS: u64 = 48;
-/// Estimated number of entries that are skipped at most in each part.
+/// The sample of a part ends at the first row behind more than this many skipped entries. If no row
+/// comes, it ends when the cursor next calls its interrupt function.
 const PART_SKIPS: u64 = 256;
 /// Number of skipped entries after which a cursor calls its interrupt function.
 const SKIPS_A_CHECK: u64 = 1024;
@@ -25,7 +26,8 @@ pub(super) enum SampleEnd {
     All(u64),
     /// The sample ended at the row with this key, which is not counted.
     Until { rows: u64, key: Vec<u8> },
-    /// The sample ended among entries that are not rows, after `passed` of them.
+    /// The sample ended among entries that are not rows. It passed `passed` entries in all, `rows`
+    /// of them rows.
     Amid { rows: u64, passed: u64 },
 }
 
@@ -80,8 +82,18 @@ impl SampleReader {
                 let key = self.entries.user_key().to_vec();
                 return Ok(SampleEnd::Until { rows, key });
             }
-            rows += 1;
-            found = self.entries.next();
+            // Count rows ahead without reading them. `to` would end the reading among them.
+            let passed = match to {
+                None => self.entries.pass_rows(rows_max - rows),
+                Some(_) => 0,
+            };
+            if passed > 0 {
+                rows += u64::from(passed);
+                found = Ok(true);
+            } else {
+                rows += 1;
+                found = self.entries.next();
+            }
         }
     }
 
@@ -133,7 +145,8 @@ pub(super) fn sampled_rows(reading: &mut SampleReader, sources: &RangeSources<'_
     Ok(rows.round() as u64)
 }
 
-/// A key and its weight: the number of entries near it that no other candidate represents.
+/// A candidate for the start of a part: a key and its weight, the number of entries for which it
+/// stands.
 type Weighted = (Vec<u8>, f64);
 
 /// The start keys of the parts. The first is the start of the range.

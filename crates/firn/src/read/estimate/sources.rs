@@ -6,7 +6,7 @@ use crate::memtable::{IndexCounts, Memtable};
 use crate::read::scan::ScanRange;
 use crate::read::super_version::SuperVersion;
 use crate::sst::SstReader;
-use crate::version::{FileHandle, Run};
+use crate::version::{FileHandle, FileSpan, Run};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -39,12 +39,12 @@ struct BoundaryFile<'a> {
     entries: CountBounds,
 }
 
-/// The lower end of the range, if it is above the file's smallest key.
+/// The lower end of the range, if it lies in the file: above the file's smallest key.
 fn lower_in<'a>(file: &FileHandle, range: &'a ScanRange) -> Option<&'a [u8]> {
     (file.smallest < range.lower).then_some(&range.lower)
 }
 
-/// The upper end of the range, if it is at or below the file's largest key.
+/// The upper end of the range, if it lies in the file: at or below the file's largest key.
 fn upper_in<'a>(file: &FileHandle, range: &'a ScanRange) -> Option<&'a [u8]> {
     let upper = range.upper.as_deref()?;
     (upper <= file.largest.as_slice()).then_some(upper)
@@ -52,14 +52,14 @@ fn upper_in<'a>(file: &FileHandle, range: &'a ScanRange) -> Option<&'a [u8]> {
 
 /// The files of a run that may hold keys of the range.
 pub(super) struct RunInRange<'a> {
-    pub(super) files: &'a [Arc<FileHandle>],
+    pub(super) files: FileSpan<'a>,
     /// Number of entries of the files before each one.
     before: Vec<u64>,
     /// Number of entries of the files that lie wholly in the range.
     whole: u64,
     cuts: Vec<BoundaryFile<'a>>,
     deletes: CountBounds,
-    /// Upper bound of the superseded entries in the range.
+    /// Upper bound of the number of entries in the range that have a newer version in the run.
     superseded: u64,
 }
 
@@ -155,8 +155,8 @@ impl<'a> RunInRange<'a> {
         last.map_or(0, |(before, file)| before + file.entries)
     }
 
-    /// Whether each entry of the run in the range is a row, because the run has no deletions and no
-    /// superseded versions there.
+    /// Whether each entry of the run in the range is a row. This is so if the run has no deletions
+    /// in the range, and its files have no two versions of a key.
     fn is_clean(&self) -> bool {
         self.deletes.most == 0 && self.superseded == 0
     }
@@ -183,7 +183,8 @@ impl<'a> MemtableInRange<'a> {
         others: u64,
     ) -> Self {
         let found = memtable.estimate_range(&range.lower, range.upper.as_deref(), others);
-        // The standard error of an estimate is an eighth of the sum; allow three of them.
+        // Allow for an error of three standard errors, each an eighth of the sum of the estimate
+        // and `others`.
         let most = match found.exact {
             true => found.entries,
             false => found.entries + 3 * (found.entries + others) / 8,
@@ -242,8 +243,8 @@ impl<'a> RangeSources<'a> {
         self.runs.iter_mut().try_for_each(|run| run.count(range))
     }
 
-    /// The number of rows, if a single run without deletions and old versions holds the range. Call
-    /// it after [`Self::count`].
+    /// The number of rows, if a single run holds all entries of the range and has neither deletions
+    /// nor old versions there. Call it after [`Self::count`].
     pub(super) fn plain_rows(&self) -> Option<u64> {
         if !self.memtables.is_empty() {
             return None;
@@ -256,12 +257,13 @@ impl<'a> RangeSources<'a> {
         }
     }
 
-    /// Bounds on the rows from the counts of entries and deletions, except for errors in the
-    /// estimates of memtables.
+    /// Lower and upper bound of the number of rows, from the counts of entries and deletions. They
+    /// hold as far as the estimates for the memtables are right.
     ///
     /// Upper bound: each row has a put entry. Lower bound: a run proves one row for each of its put
     /// entries, minus those with a newer version in the run, minus all deletions of newer sources;
-    /// the best run counts. Memtables prove no row, since they do not know their old versions.
+    /// the run that proves most rows counts. Memtables prove no row, since they do not know how
+    /// many of their entries are old versions.
     ///
     /// Example: a newer run with 10 puts and 5 deletions over a run with 100 puts gives at most 110
     /// rows and at least 95.
@@ -282,7 +284,7 @@ impl<'a> RangeSources<'a> {
         rows
     }
 
-    /// Estimated number of entries of all kinds, in files and in memtables.
+    /// Estimated number of entries of all kinds: the number in files, and the number in memtables.
     pub(super) fn entries(&self) -> (u64, u64) {
         let files = self.runs.iter().map(|run| run.entries());
         let files = files.map(|e| e.least + (e.most - e.least) / 2);

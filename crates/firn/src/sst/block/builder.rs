@@ -173,8 +173,8 @@ impl BlockBuilder {
     fn put_fixed_keys(&self, header: &BlockHeader, body: &mut Vec<u8>) {
         let prefix = header.prefix_len as usize;
         body.extend_from_slice(&self.keys[..prefix]);
-        // The suffixes may have no bytes: then all entries are versions of one key, which is the
-        // prefix. Hence cut by the whole key's length, which is never 0.
+        // Split `keys` by the length of a whole key, which is never 0. The suffixes may be empty:
+        // if all entries are versions of one key, the common prefix is the whole key.
         let len = self.added[0].key_len as usize;
         for key in self.keys.chunks_exact(len) {
             body.extend_from_slice(&key[prefix..]);
@@ -252,8 +252,8 @@ impl BlockBuilder {
             let restart = (i / RESTART_INTERVAL) as u8;
             let at = bucket_of(a.hash, buckets.len());
             let bucket = &mut buckets[at];
-            // A key whose versions lie on both sides of a restart gets two restart numbers, and so
-            // a collision.
+            // A bucket with a second restart number is marked as a collision, even if both are of
+            // one key whose versions lie on both sides of a restart.
             *bucket = match *bucket {
                 BUCKET_ABSENT => restart,
                 same if same == restart => restart,

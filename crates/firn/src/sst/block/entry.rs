@@ -17,18 +17,6 @@ pub(super) struct RawEntry {
     pub(super) next: u32,
 }
 
-/// Takes a varint from the front of `input`. Nearly all fit one byte, so that case is inlined.
-#[inline(always)]
-fn small(input: &mut &[u8]) -> Option<u32> {
-    match input.split_first() {
-        Some((&byte, rest)) if byte < 0x80 => {
-            *input = rest;
-            Some(u32::from(byte))
-        }
-        _ => varint::take_u32(input),
-    }
-}
-
 impl Block {
     /// Decodes entry number `ordinal`, whose key lies at offset `at`. `None` if the entry reaches
     /// beyond its section.
@@ -36,8 +24,8 @@ impl Block {
     pub(super) fn entry(&self, at: u32, ordinal: u32) -> Option<RawEntry> {
         let (_, keys_end) = self.span(BlockSection::Keys);
         let mut input = self.bytes.get(at as usize..keys_end as usize)?;
-        let shared = small(&mut input)?;
-        let suffix_len = small(&mut input)?;
+        let shared = varint::take_u32(&mut input)?;
+        let suffix_len = varint::take_u32(&mut input)?;
         if self.header.sectioned {
             let start = keys_end - input.len() as u32;
             let end = start.checked_add(suffix_len).filter(|e| *e <= keys_end)?;
@@ -60,7 +48,7 @@ impl Block {
             if header.has(same) {
                 Some(len)
             } else {
-                small(&mut input)
+                varint::take_u32(&mut input)
             }
         };
         let head_len = length(HEAD_LEN_SAME, header.head_len)?;

@@ -112,8 +112,8 @@ impl BlockHeader {
         varint::put_u64(out, self.trailer_base);
     }
 
-    /// Calls `f` for each 32-bit field in stored order, with whether the flags say that the field
-    /// is stored, and its value.
+    /// Calls `f` for each 32-bit field, in stored order. The arguments are whether the flags say
+    /// that the field is stored, and the field's value.
     fn fields(&self, mut f: impl FnMut(bool, u32)) {
         let mut copy = *self;
         copy.fields_mut(|present, value| {

@@ -27,7 +27,12 @@ struct IterPosition {
     entry: RawEntry,
     seqno: Seqno,
     kind: Option<Kind>,
+    /// In a block with keys of one length it may be that of an earlier entry: see `key_behind`.
     key: KeyBuf,
+    /// Whether the cursor has glided on from the entry whose key is in `key`. Kept to check that
+    /// nobody uses that key.
+    #[cfg(debug_assertions)]
+    key_behind: bool,
 }
 
 /// A cursor over one block at a time. Its buffers are reused from block to block.
@@ -71,6 +76,8 @@ impl BlockIter {
     pub(in crate::sst) fn key(&self) -> InternalKey<'_> {
         debug_assert!(self.valid);
         let at = &self.at;
+        #[cfg(debug_assertions)]
+        assert!(!at.key_behind, "the key after a glide");
         InternalKey::new(at.key.as_slice(), at.seqno, at.kind.unwrap_or(Kind::Delete))
     }
 
@@ -94,9 +101,8 @@ impl BlockIter {
         self.at.ordinal
     }
 
-    /// See [`crate::base::InternalIterator::rows_ahead`]; `sees` is given stored seqnos. It counts
-    /// only in blocks with keys of one length, which nearly all blocks have; in others it returns
-    /// 0.
+    /// See [`crate::base::InternalIterator::rows_ahead`]. `sees` gets stored seqnos, not the
+    /// external one. Returns 0 in blocks with keys of different lengths, which are rare.
     pub(in crate::sst) fn rows_ahead(
         &self,
         limit: Option<&[u8]>,
@@ -116,6 +122,36 @@ impl BlockIter {
     pub(in crate::sst) fn next_unchecked(&mut self) {
         if let Some(block) = &self.block {
             self.at.next_unchecked(block);
+        }
+    }
+
+    /// As `rows` calls of [`Self::next_unchecked`].
+    pub(in crate::sst) fn skip_unchecked(&mut self, rows: u32) {
+        debug_assert!(rows > 0);
+        if let Some(block) = &self.block {
+            self.at.ordinal += rows - 1;
+            self.at.next_unchecked(block);
+        }
+    }
+
+    /// As [`Self::next_unchecked`], but leaves the key behind until [`Self::land`]. Returns kind
+    /// and value of the entry.
+    #[inline]
+    pub(in crate::sst) fn glide(&mut self) -> (Kind, Value<'_>) {
+        match &self.block {
+            Some(block) => {
+                let kind = self.at.glide(block);
+                let entry = &self.at.entry;
+                (kind, block.value(entry.head, entry.tail))
+            }
+            None => (Kind::Delete, Value::EMPTY),
+        }
+    }
+
+    /// Assembles the key of the entry under the cursor, after [`Self::glide`].
+    pub(in crate::sst) fn land(&mut self) {
+        if let Some(block) = self.block.as_ref().filter(|block| block.is_fixed()) {
+            self.at.assemble_fixed_key(block);
         }
     }
 
@@ -229,6 +265,7 @@ impl IterPosition {
         }
         self.key.truncate(entry.shared as usize);
         self.key.extend(block.slice(entry.suffix));
+        self.key_is_current();
         self.stand_on(entry)
     }
 
@@ -237,8 +274,7 @@ impl IterPosition {
     #[inline]
     fn load_fixed(&mut self, block: &Block) -> Decoded<bool> {
         let (trailer, head, tail) = block.parts(self.ordinal).ok_or(DAMAGED_ENTRY)?;
-        self.key.truncate(block.header.prefix_len as usize);
-        self.key.extend(block.fixed_suffix(self.ordinal));
+        self.assemble_fixed_key(block);
         self.stand_on(RawEntry {
             trailer,
             head,
@@ -251,18 +287,45 @@ impl IterPosition {
     /// `rows_ahead` has checked that its trailer is that of a put.
     #[inline]
     fn next_unchecked(&mut self, block: &Block) {
+        self.glide(block);
+        self.assemble_fixed_key(block);
+    }
+
+    /// As [`Self::next_unchecked`], but leaves the key behind. Returns the kind.
+    #[inline]
+    fn glide(&mut self, block: &Block) -> Kind {
         self.ordinal += 1;
-        self.key.truncate(block.header.prefix_len as usize);
-        self.key.extend(block.fixed_suffix(self.ordinal));
+        #[cfg(debug_assertions)]
+        {
+            self.key_behind = true;
+        }
+        let mut kind = Kind::Put;
         if let Some((trailer, head, tail)) = block.parts(self.ordinal) {
             self.entry.head = head;
             self.entry.tail = tail;
             self.seqno = trailer >> 8;
             if trailer as u8 != Kind::Put as u8 {
-                self.kind = Some(Kind::PutBlobs);
-            } else {
-                self.kind = Some(Kind::Put);
+                kind = Kind::PutBlobs;
             }
+        }
+        self.kind = Some(kind);
+        kind
+    }
+
+    /// Makes `key` that of entry `self.ordinal` of a block with keys of one length; it already
+    /// starts with the common prefix.
+    #[inline]
+    fn assemble_fixed_key(&mut self, block: &Block) {
+        self.key.truncate(block.header.prefix_len as usize);
+        self.key.extend(block.fixed_suffix(self.ordinal));
+        self.key_is_current();
+    }
+
+    #[inline]
+    fn key_is_current(&mut self) {
+        #[cfg(debug_assertions)]
+        {
+            self.key_behind = false;
         }
     }
 
@@ -305,6 +368,7 @@ impl IterPosition {
         let (entry, key_end) = kept.entries[index];
         self.key.truncate(0);
         self.key.extend(&kept.keys[start..key_end]);
+        self.key_is_current();
         self.stand_on(entry)
     }
 }

@@ -65,8 +65,8 @@ impl Block {
             .ok_or(DAMAGED_ENTRY)?;
         let mut at = self.restart(restart).ok_or(DAMAGED_ENTRY)?;
         // Number of leading bytes that `user_key` and the previous key have in common. The previous
-        // key lies below `user_key`. So a key that shares more bytes with the previous key than
-        // this lies below `user_key` too, and a key that shares fewer lies above it.
+        // key lies at or below `user_key`. So an entry's key that shares more bytes than this with
+        // the previous key lies below `user_key` too, and one that shares fewer lies above it.
         let mut matched = 0;
         while ordinal < self.header.entries {
             let entry = self.entry(at, ordinal).ok_or(DAMAGED_ENTRY)?;
@@ -136,6 +136,27 @@ impl Block {
             }
         }
         Ok(low)
+    }
+
+    /// Number of entries whose user key lies before `user_key`.
+    pub(in crate::sst) fn rank(&self, user_key: &[u8]) -> Decoded<u32> {
+        if self.is_fixed() {
+            return self.fixed_lower_bound(user_key, SEQNO_MAX);
+        }
+        let restart = self.restart_before(user_key, SEQNO_MAX)?;
+        let first = restart.checked_mul(self.header.restart_interval);
+        let mut ordinal = first.ok_or(DAMAGED_ENTRY)?;
+        let mut at = self.restart(restart).ok_or(DAMAGED_ENTRY)?;
+        let mut matched = 0;
+        while ordinal < self.header.entries {
+            let entry = self.entry(at, ordinal).ok_or(DAMAGED_ENTRY)?;
+            if self.compare_suffix(&entry, user_key, &mut matched)? != Ordering::Less {
+                break;
+            }
+            at = entry.next;
+            ordinal += 1;
+        }
+        Ok(ordinal)
     }
 
     /// In a block with keys of one length: the number of consecutive entries after `ordinal` that

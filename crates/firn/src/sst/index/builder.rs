@@ -73,8 +73,9 @@ impl IndexBuilder {
         self.size_done + self.entries.len() + filter
     }
 
-    /// Adds the next data block. `separator` is at or above the last key of the block, and below
-    /// the first key of the block after it or equal to both.
+    /// Adds the next data block. `separator` is at or above the last key of the block and below the
+    /// first key of the next block. If both blocks have versions of one key, `separator` is that
+    /// key.
     pub(in crate::sst) fn add(&mut self, separator: &[u8], entry: BlockEntry, hashes: &[u64]) {
         let first = self.blocks == 0;
         let pairs = self.last_separator.iter().zip(separator);

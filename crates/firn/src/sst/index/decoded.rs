@@ -160,8 +160,8 @@ impl Index {
         Some(BlockPosition { partition, block })
     }
 
-    /// Whether the filter of the partition of `spot` admits a key with this hash; `false` is
-    /// certain.
+    /// Whether the filter of the partition in which `spot` lies admits a key with this hash;
+    /// `false` means that the partition does not have the key.
     pub(in crate::sst) fn may_contain(&self, spot: BlockPosition, hash: u64) -> bool {
         self.of(spot).may_contain(hash)
     }
@@ -227,7 +227,8 @@ impl Index {
         self.top.entries
     }
 
-    /// First byte after the last data block of the partitions in memory; 0 if there are none.
+    /// Offset of the first byte after the data blocks of the partitions in memory; 0 if no
+    /// partition is in memory.
     pub(in crate::sst) fn data_end(&self) -> u64 {
         self.partitions.last().map_or(0, |p| p.data_end())
     }

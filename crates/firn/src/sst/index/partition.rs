@@ -114,7 +114,8 @@ impl Partition {
         self.separators.lower_bound(user_key) as u32
     }
 
-    /// Whether a block of the partition may hold a key with this hash; `false` is certain.
+    /// Whether a block of the partition may hold a key with this hash; `false` means that none
+    /// does.
     #[inline]
     pub(in crate::sst) fn may_contain(&self, hash: u64) -> bool {
         self.filter.as_ref().is_none_or(|f| f.may_contain(hash))
@@ -139,7 +140,7 @@ impl Partition {
         self.entries_before[block as usize]
     }
 
-    /// First byte after the last data block of the partition.
+    /// Offset of the first byte after the last data block of the partition.
     pub(in crate::sst) fn data_end(&self) -> u64 {
         self.blocks.last().map_or(0, |block| block.handle.end())
     }

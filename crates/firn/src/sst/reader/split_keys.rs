@@ -1,11 +1,12 @@
-//! Keys that divide a file into parts of about the same size, and bounds of the tombstones in a key
-//! range; both from the index alone.
+//! Answers from the index of a file alone, without reading a data block: keys that divide a key
+//! range into parts of about the same number of blocks, and a lower and an upper bound of the
+//! number of tombstones in a key range.
 
 use super::SstReader;
 use crate::base::Result;
 
-/// If more index partitions than this would have to be loaded, the split keys are taken from the
-/// top index instead.
+/// If more index partitions than this lie in the range and the reader does not keep them, the split
+/// keys are the separators of partitions, which the top index has, and no partition is loaded.
 const LOADS_MAX: usize = 4;
 
 impl SstReader {

@@ -120,7 +120,8 @@ fn check_gets(model: &Model, reader: &SstReader, rng: &mut SmallRng, context: &s
 }
 
 /// Asks for the number of rows ahead of the entry `from`, and passes some of them by
-/// `next_unchecked`. Returns how many it passed.
+/// `next_unchecked`, `skip_unchecked` and `glide`, which leaves the key behind. Returns how many
+/// it passed.
 fn next_unchecked(
     model: &Model,
     iter: &mut SstIter,
@@ -132,15 +133,38 @@ fn next_unchecked(
     let snapshot = some_seqno(rng);
     let rows = iter.rows_ahead(limit.as_deref(), snapshot);
     let rows = rng.random_range(0..=rows);
-    for _ in 0..rows {
-        iter.next_unchecked();
-        let (key, value) = current(iter);
+    let mut left = rows;
+    while left > 0 {
         let range = (Bound::Excluded(from.clone()), Bound::Unbounded);
-        let (next, expected) = model.range(range).next().expect("there is a row ahead");
+        let mut following = model.range(range);
+        let mut passed = 1;
+        let glides = rng.random_bool(0.6);
+        if glides {
+            let (kind, value) = iter.glide();
+            let (_, expected) = following.clone().next().expect("there is a row ahead");
+            assert_eq!(kind, expected.0, "{context}");
+            assert_eq!(value.head, expected.1.as_slice(), "{context}");
+            assert_eq!(value.tail, expected.2.as_slice(), "{context}");
+        } else if rng.random_bool(0.3) {
+            passed = rng.random_range(1..=left);
+            iter.skip_unchecked(passed);
+        } else {
+            iter.next_unchecked();
+        }
+        left -= passed;
+        let (next, expected) = following
+            .nth(passed as usize - 1)
+            .expect("there is a row ahead");
+        assert_ne!(next.0, from.0, "{context}");
+        assert!(expected.0.is_put() && next.1.0 <= snapshot, "{context}");
+        assert!(limit.as_ref().is_none_or(|l| next.0 < *l), "{context}");
+        if glides && left > 0 && rng.random_bool(0.5) {
+            *from = next.clone();
+            continue;
+        }
+        iter.land();
+        let (key, value) = current(iter);
         assert_eq!((&key, &value), (next, expected), "{context}");
-        assert_ne!(key.0, from.0, "{context}");
-        assert!(value.0.is_put() && key.1.0 <= snapshot, "{context}");
-        assert!(limit.as_ref().is_none_or(|l| key.0 < *l), "{context}");
         *from = key;
     }
     rows

@@ -11,26 +11,27 @@ use crate::sst::format::BlockKind;
 use crate::sst::stored_block::StoredBlock;
 use std::sync::Arc;
 
-/// A dictionary that the file does not have yet is copied with a block only if the block's file has
-/// at least this many stored bytes from the block on. So a dictionary adds at most a tenth to the
-/// file.
+/// A block whose dictionary this file does not have yet is copied only if the block's file has at
+/// least this many bytes of data blocks from that block on. The following blocks will probably be
+/// copied too, so the dictionary adds at most a tenth to the bytes copied.
 const BYTES_PER_DICTIONARY: u64 = 160 << 10;
 
-/// Blocks smaller than the block size divided by this are not reused, but merged with their
-/// neighbours.
+/// A block of fewer raw bytes than the block size divided by this is not reused, but merged with
+/// its neighbours.
 const PART_MIN: usize = 2;
 
-/// Reusing a block ends the unfinished block before it. If that block is still small, reuse must be
-/// worth it: at least this many times the bytes of the reused block may be reused from there on.
+/// To reuse a block, the writer must end its unfinished block. If that one is still small, the
+/// writer reuses the block only if it can probably reuse many blocks from there on: together at
+/// least this many times as long as the first.
 const BLOCKS_PER_SCRAP: u64 = 8;
 
 impl SstWriter {
-    /// Whether [`Self::copy`] may take `block`. The block must have the layout, codec and size of
-    /// this file's blocks; its dictionary must fit; and the unfinished block must not be small,
-    /// unless `ahead` is large. `ahead` is the number of stored bytes of blocks that may be reused
-    /// from here on.
-    /// Under ZSTD, the file of `block` must have a tuning. Small files are written without a trial,
-    /// and if their blocks were reused, they would never be tuned.
+    /// Whether [`Self::copy`] may take `block`. The block must have the layout, codec and block
+    /// size of this file, and must not be small. This file must have its dictionary already, or the
+    /// dictionary must be worth copying. The unfinished block must not be small, unless `ahead` is
+    /// large: the number of stored bytes of blocks that may be reused from here on. Under ZSTD, the
+    /// file of `block` must have a tuning. Small files are written without a trial, and if their
+    /// blocks were reused again and again, they would never be tuned.
     pub fn takes(&self, block: &StoredBlock<'_>, ahead: u64) -> bool {
         let kind = match self.options.layout {
             BlockLayout::RowWise => BlockKind::RowWise,
@@ -41,7 +42,8 @@ impl SstWriter {
             (Codec::Lz4, StoredCodec::Lz4) => true,
             (Codec::Zstd { .. }, StoredCodec::Zstd) => true,
             (Codec::Zstd { .. }, StoredCodec::ZstdDictionary) => {
-                // Keep room for the dictionary that this file may still train for itself.
+                // Leave one place free for the dictionary that this file may still train for
+                // itself.
                 let places = DICTIONARIES_MAX - usize::from(self.buffered.is_some());
                 let left = block.reader.data_end() - block.handle.offset;
                 block.dictionary.as_ref().is_some_and(|dictionary| {

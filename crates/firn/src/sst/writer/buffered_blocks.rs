@@ -81,8 +81,8 @@ const TUNING_BUFFER_BYTES: usize = 256 << 10;
 /// Raw bytes that a tuning must be based on before the file's properties store it, because block
 /// reuse passes a stored tuning on to other files.
 pub(super) const RECIPE_BYTES: usize = TUNING_BUFFER_BYTES;
-/// One in this many of the collected blocks is compressed at once, to estimate the stored size of
-/// all.
+/// Of the collected raw blocks, one in this many is compressed when it is added, to estimate the
+/// stored size of all.
 const TRIAL_STEP: usize = 16;
 
 /// Blocks that wait until a trial has shown how to compress them, and the copied blocks between

@@ -33,25 +33,26 @@ pub(super) struct GapScan {
     forward: bool,
     /// The open scan is a locking one.
     on: bool,
-    /// The range that the last step has locked newly, with the entry that it reads. If that entry's
-    /// row cannot be locked, the range is given back, as InnoDB locks both or neither.
+    /// The range of keys that the last step has locked newly: the gap, and the entry that the step
+    /// reads. If that entry's row cannot be locked, the range is released, too, since InnoDB locks
+    /// both or neither.
     newly: Option<(Vec<u8>, Vec<u8>)>,
     /// Looks for the entries beside a key.
     neighbours: Neighbours,
     vacant: VacantRange,
-    /// The beginning of the keys that [`Cursor::guard`] has locked; `None` if the scan guards no
+    /// [`Cursor::guard`] has locked all keys that begin with this; `None` if the scan guards no
     /// keys.
     guard: Option<Vec<u8>>,
 }
 
 /// The next step of a scan that has passed a gap.
 pub(super) enum GapStep {
-    /// Reads the entry that it stands on.
+    /// The scan reads the entry that it stands on.
     Read,
     /// The scan has moved to another position, because other transactions had keys before its
     /// entry. True if the scan stands on an entry there.
     Moved(bool),
-    /// Ends.
+    /// The scan ends.
     End,
 }
 
@@ -113,13 +114,13 @@ impl Cursor {
         self.fetch.is_locking() && txn.locks_gaps() && self.gaps.guard.is_none()
     }
 
-    /// Locks all keys that begin with `key` as one thing, exclusively and until the transaction
-    /// ends. The scan then reads these keys only, and locks no gaps: a writer that guards its keys
-    /// in the same way has to wait. It still waits for rows, and for keys that others have inserted
-    /// and not committed.
+    /// Takes one exclusive lock that stands for all keys that begin with `key`, until the
+    /// transaction ends. The scan then reads these keys only, and locks no gaps, since a writer
+    /// that guards its keys in the same way has to wait for this lock. The scan still waits for
+    /// locked rows, and for keys that others have inserted and not committed.
     ///
-    /// The guard has its own name in the lock table, `key` without the columns that follow, which
-    /// is no key of an entry. [`Cursor::reset`] ends its effect on the cursor.
+    /// In the lock table, the guard is a lock of the encoded `key`. Entries have more columns, so
+    /// it is never the lock of an entry. [`Cursor::reset`] ends its effect on the cursor.
     ///
     /// # Errors
     /// Those of lock waits. `InvalidArgument` if the key image is not one of the index.
@@ -132,7 +133,8 @@ impl Cursor {
         Ok(())
     }
 
-    /// Whether the scan reads the entry or key `key` at all.
+    /// Whether `key` is in the range of the scan: it begins with the sought prefix if the scan
+    /// stays within that, and with the guarded key if there is one.
     fn reads(&self, key: &[u8], within_prefix: bool) -> bool {
         (!within_prefix || key.starts_with(&self.prefix))
             && self
@@ -154,7 +156,8 @@ impl Cursor {
         self.fetch.index().id()
     }
 
-    /// Passes the gap between the last entry and the one that the scan stands on, if `found`.
+    /// Passes the gap between the last entry and the next one, on which the scan stands if `found`;
+    /// otherwise the gap reaches to the end of the index in the scan's direction.
     pub(super) fn pass_gap(
         &mut self,
         txn: &Transaction,
@@ -219,7 +222,7 @@ impl Cursor {
         }
         let lower = self.gaps.edge.clone();
         // If the scan has read no entry yet, the gap that it locks may begin below the key that it
-        // seeks; the scan reads only from that key on.
+        // seeks. It must not look for keys of others below that key, since it does not read there.
         let from = match self.at_start && lower < self.sought {
             true => self.sought.clone(),
             false => lower.clone(),
@@ -240,8 +243,8 @@ impl Cursor {
             false => self.gaps.vacant.first_key(txn, index, &from, &upper)?,
         };
         if let Some(key) = of_other {
-            // Keep the lock below the other transaction's key and give back the rest, the key
-            // included: its insert may still have to look for gap locks.
+            // Keep the lock below the other transaction's key and release the rest, from the key
+            // on: its insert may not have looked for gap locks yet, and must not find this one.
             if grant == GapGrant::Newly {
                 txn.unlock_gap(&key, &end);
                 self.gaps.newly = Some((lower, key.clone()));
@@ -414,9 +417,9 @@ impl Cursor {
             Some(declared) => self.fetch.lock().wait_for(txn, declared)?,
             None => None,
         };
-        // If the lock of the declared columns took a wait, the scan looks again. If it was granted
-        // at once, the other transaction has not locked these columns (it runs without unique
-        // checks, for example), so wait for the row instead.
+        // If the scan had to wait for the lock of the declared columns, it looks again. If the lock
+        // was granted at once, the other transaction has not locked these columns (it runs without
+        // unique checks, for example), so wait for the row instead.
         let (key_to_lock, lock) = match (declared, entry) {
             (Some(declared), None) => (declared.to_vec(), None),
             (Some(declared), Some(granted)) if granted.waited => (declared.to_vec(), Some(granted)),
@@ -427,7 +430,7 @@ impl Cursor {
             }
         };
         if lock.is_none() {
-            // Skipped: the scan passes it.
+            // The cursor skips locked rows, so the scan passes the key.
             let edge = if forward { after(key) } else { key.to_vec() };
             self.gaps.set_edge(&edge, forward);
         }
@@ -520,8 +523,8 @@ impl Cursor {
 
     /// Locks the first entry beyond the range, as InnoDB does: its declared columns in a unique
     /// index, and its row. Then ends the scan. Where gaps are not locked, a scan of the clustered
-    /// index unlocks the row again, because it does not match, and a semi-consistent one does not
-    /// wait for it.
+    /// index releases the row's lock again, because the row is outside the range. A semi-consistent
+    /// scan of the clustered index does not lock the row at all, so it does not wait for it either.
     fn lock_beyond(&mut self, txn: &Transaction, entry: &[u8]) -> Result<GapStep> {
         if self.passes_uncommitted() {
             return Ok(GapStep::End);

@@ -104,9 +104,10 @@ impl Table {
             if change.new.is_some_and(|new| !changes(new)) {
                 continue;
             }
-            // The foreign key itself leads the update here, from a row with the same value, whose
-            // referencing rows it visits all. So a row that refers to its own table by the same
-            // columns is not referenced by the others that are about to follow.
+            // A cascade along this same foreign key is updating this row, as in a table whose
+            // foreign key refers to its own columns. The cascade began at a row with the same
+            // value, and visits all rows that refer to the value. So rows that still have it do not
+            // forbid this update: the cascade changes them as well.
             if change.new.is_some() && link.follows(&key.name) {
                 continue;
             }
@@ -122,12 +123,12 @@ impl Table {
         Ok(())
     }
 
-    /// Makes sure that no DDL changes the referencing table while the statement uses it: its
-    /// session has locked the metadata of the table.
+    /// Makes sure that no DDL changes the referencing table while the statement uses it: checks
+    /// that the session of the statement has locked the metadata of that table.
     ///
-    /// The session has no such lock if another one has added the foreign key since the statement
-    /// began. DDL on the referencing table would not wait for this transaction then, and its new
-    /// indexes would lack what the transaction is about to write.
+    /// The session has no such lock if another session has added the foreign key since the
+    /// statement began. DDL on the referencing table would not wait for this transaction then, and
+    /// its new indexes would lack what the transaction is about to write.
     ///
     /// # Errors
     /// `TableDefChanged`.
@@ -143,9 +144,10 @@ impl Table {
         if *table == self.name || txn.statement_tables().allows(id, writes) {
             return Ok(());
         }
-        // The host locks the table that the copy is going to replace, and nobody knows the copy by
-        // name. Only its own session writes it, so that a cascade comes to the table and not to the
-        // copy.
+        // Statements have no metadata lock of the copy that an ALTER makes, since they do not know
+        // its name; the host has locked the table that the copy will replace. A check may read the
+        // copy without a lock. But only the session of the ALTER may write it: a cascade must
+        // change the old table, and fails if it leads to the copy.
         let is_read_copy = is_copy(table) && !writes;
         if !is_read_copy
             && !self
@@ -161,9 +163,10 @@ impl Table {
 
     /// Applies a foreign key to all rows of the referencing table that have the value.
     ///
-    /// The transaction locks the value in the index first, so no row gets it from REPEATABLE READ
-    /// on. It does not lock the gaps beside the value: to find where they end, it would have to
-    /// walk over the tombstones of all values that were deleted before this one.
+    /// At REPEATABLE READ and above, the transaction first locks the range of entries with the
+    /// value, so that no other row gets the value meanwhile. It does not lock the gaps beside the
+    /// value: to find where they end, it would have to walk over the tombstones of all values that
+    /// were deleted before this one.
     ///
     /// It searches the uncommitted keys of others before the committed rows: the rows of a
     /// transaction become visible before it leaves the list of uncommitted inserts, so one of the
@@ -186,7 +189,8 @@ impl Table {
             txn.lock_gap(prefix, &end);
         }
         loop {
-            // A transaction that did not lock the referenced value may have inserted this key.
+            // Another transaction may have inserted this key without a lock of the referenced
+            // value, for example if it does not check foreign keys.
             let uncommitted = txn.key_of_others(index, prefix, &end, Nearest::Smallest)?;
             self.visit_committed(txn, key, child, prefix, change, link)?;
             let Some(entry) = uncommitted else {
@@ -269,6 +273,7 @@ impl Table {
             // There is no row: a change earlier in this cascade is deleting it.
             return Ok(());
         }
+        table.compute_virtual(txn, &mut record, &mut blobs)?;
         let row_id = match table.has_hidden_key() {
             true => row_key[INDEX_ID_LEN..]
                 .try_into()
@@ -286,16 +291,19 @@ impl Table {
         };
         let mut scratch = RowScratch::default();
         if deletes {
-            // SAFETY: `read_row` succeeded, so blob columns of `record` point into `blobs`.
+            // SAFETY: `read_row` and `compute_virtual` succeeded, so blob columns of `record` point
+            // into `blobs`.
             return unsafe {
                 table.delete_by(txn, &record, row_id, flags, &mut scratch, Some(step))
             };
         }
-        let Some(changed) = self.changed(&table, key, child, &record, change) else {
+        let Some(mut changed) = self.changed(&table, key, child, &record, change) else {
             return Err(key.name.error(RowIsReferenced));
         };
-        // SAFETY: `read_row` succeeded, so blob columns of `record` point into `blobs`; those of
-        // `changed` are the same, because foreign keys have no blobs.
+        table.compute_virtual(txn, &mut changed, &mut blobs)?;
+        // SAFETY: `read_row` and `compute_virtual` succeeded, so blob columns of `record` point into
+        // `blobs`; so do those of `changed`: the stored ones are the same, because foreign keys have
+        // no blobs.
         let written = unsafe {
             table.update_by(
                 txn,

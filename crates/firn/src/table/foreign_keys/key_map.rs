@@ -16,12 +16,12 @@ struct PartForm {
     descending: bool,
 }
 
-/// Turns the first parts of the keys of one index into those of another one.
+/// Turns the first parts of keys of one index into the same parts of keys of another index.
 pub(super) struct KeyMap {
     /// Finds the ends of parts.
     from: KeyCodec,
     forms: Vec<(PartForm, PartForm)>,
-    /// The bytes are the same.
+    /// Whether the parts have the same bytes in both indexes.
     same: bool,
 }
 

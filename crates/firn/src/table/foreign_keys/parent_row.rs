@@ -12,22 +12,21 @@ use crate::table::neighbours::Neighbours;
 use crate::table::{Table, TableIds};
 use crate::txn::{LockMode, Nearest, Transaction};
 
-/// Number of times that a check looks for a referenced table which a copying ALTER is replacing.
-/// After that the table counts as missing. Each time, the check waits for the ALTER.
+/// A check that finds a copying ALTER replacing the referenced table waits for it and looks again,
+/// up to this number of times. After that the table counts as missing.
 const LOOKS_MAX: usize = 8;
 
 /// The new row whose references are checked.
 #[derive(Clone, Copy)]
 pub(in crate::table) struct NewReferences<'a> {
     pub(in crate::table) record: &'a [u8],
-    /// The record before an update, and whether the entry in the index has another key.
+    /// For an update, the record before it, and whether it gives the index entry another key.
     pub(in crate::table) old: Option<(&'a [u8], bool)>,
 }
 
 impl Table {
     /// Checks the foreign keys whose columns begin the index `number`, before the entry with the
-    /// key
-    /// `entry` is written. `None` stands for the clustered index if the primary key is hidden.
+    /// key `entry` is written. `None` stands for the clustered index if the primary key is hidden.
     ///
     /// # Errors
     /// `ForeignKey` if there is no referenced row; those of lock waits and of reading.
@@ -70,8 +69,10 @@ impl Table {
         Ok(())
     }
 
-    /// Whether an update writes other bytes into a column of a foreign key, on either side, whose
-    /// columns begin the index `number`. Equal text may have other bytes.
+    /// Whether an update from `old` to `new` changes the bytes of a foreign key column that the
+    /// index `number` begins with. Foreign keys of this table count as well as those that refer to
+    /// it. Text may change its bytes and still be equal by its collation, so the entry's key may be
+    /// the same.
     pub(in crate::table) fn rewrites_foreign_key(
         &self,
         current: &TableIds,
@@ -89,8 +90,9 @@ impl Table {
         columns.any(|&at| differs(&self.schema.columns[at], old, new))
     }
 
-    /// Checks one foreign key. The caller has resolved it before it relied on the referenced
-    /// table's indexes, so it is resolved again if the catalog has changed in between.
+    /// Checks one foreign key. `own` was resolved before the transaction began to rely on the
+    /// referenced table's indexes; if the catalog has changed in between, the check resolves the
+    /// foreign key again.
     fn check_reference(
         &self,
         txn: &mut Transaction,

@@ -1,4 +1,5 @@
-//! Locks of keys that a write claims: of new keys, of duplicates, of the row to change.
+//! Locks the keys that a write of a row claims: the key of the row to change, new keys, and
+//! duplicates that it finds.
 
 use crate::base::key_range::make_successor;
 use crate::base::{ErrorKind, IndexId, Result};
@@ -38,8 +39,9 @@ impl Table {
             return Ok(());
         }
         let newly = match flags.validated {
-            // Note the old value too: the validation then conflicts with readers that have locked
-            // only this value.
+            // Note the old value, too. A transaction that locks in optimistic tables may have read
+            // the row through a covering entry of this index: it has locked only this value, not
+            // the row, and the validation must conflict with it.
             true => txn.note_unique(declared),
             false => flags.locks() && txn.lock(declared, LockMode::Exclusive, None)?.newly,
         };
@@ -52,22 +54,29 @@ impl Table {
 
 /// The lock of a key that no row is supposed to have yet.
 pub(super) struct ClaimLock {
-    /// The lock was not held before.
+    /// Whether the transaction did not hold the lock before.
     pub(super) newly: bool,
-    /// It is exclusive.
+    /// Whether the lock is exclusive.
     pub(super) exclusive: bool,
 }
 
 /// Locks a key that no row is supposed to have yet. If other transactions hold the key, it takes
 /// only a shared lock, as InnoDB does: the key may turn out to be a duplicate, on which others hold
 /// shared locks. Inserts of one key that wait for the same transaction all go on when that ends. If
-/// it rolls back, they deadlock when they [make the lock exclusive](ClaimLock::make_exclusive), and
-/// one of them inserts.
+/// that transaction rolls back, they deadlock when they [make the lock
+/// exclusive](ClaimLock::make_exclusive); one of them survives and inserts.
 pub(super) fn claim_lock(txn: &Transaction, key: &[u8], flags: WriteFlags) -> Result<ClaimLock> {
     if flags.private {
         return Ok(ClaimLock {
             newly: false,
             exclusive: true,
+        });
+    }
+    // A shared lock that the transaction holds already would stay exclusive behind a duplicate.
+    if !flags.lock_duplicate_exclusive && txn.only_shares(key) {
+        return Ok(ClaimLock {
+            newly: false,
+            exclusive: false,
         });
     }
     let policy = match flags.lock_duplicate_exclusive {
@@ -98,9 +107,10 @@ impl ClaimLock {
     }
 }
 
-/// Locks the gaps beside the declared columns of a unique index that the transaction gives to
-/// another row: InnoDB finds the old entry, which is only marked as deleted, locks it as if it were
-/// a duplicate, and goes on to the next one. It does so at every isolation level.
+/// Locks the gaps on both sides of a value of a unique index, at every isolation level. The
+/// transaction gives the value to a row after it has deleted another row with the value, or changes
+/// the primary key of the row that has it. InnoDB then meets the old entry, which is only marked as
+/// deleted, locks it as if it were a duplicate, and goes on to the next entry.
 pub(super) fn lock_around_old_entry(
     txn: &Transaction,
     index: IndexId,
@@ -111,8 +121,8 @@ pub(super) fn lock_around_old_entry(
     Neighbours::new().lock_gap_around(txn, index, declared, &beyond)
 }
 
-/// A duplicate stays locked after the error as InnoDB locks it: shared, or exclusive for a
-/// statement that goes on to change it.
+/// Leaves a duplicate locked after the error, in the mode of InnoDB: exclusive if the statement
+/// goes on to change the duplicate row (REPLACE), otherwise shared.
 pub(super) fn keep_duplicate_lock(
     txn: &Transaction,
     key: &[u8],

@@ -25,11 +25,13 @@ impl Table {
         flags: WriteFlags,
         scratch: &mut RowScratch,
     ) -> Result<()> {
-        // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
+        // SAFETY: the caller promises that blob columns of `record` point to their bytes, and the
+        // callee needs no more.
         unsafe { self.delete_by(txn, record, row_id, flags, scratch, None) }
     }
 
-    /// As [`Self::delete`], by the statement or by a step of a cascade.
+    /// As [`Self::delete`]; `by` is the step of the cascade that deletes the row, or `None` if the
+    /// statement itself does.
     ///
     /// # Safety
     /// As for [`Self::delete`].
@@ -47,13 +49,15 @@ impl Table {
         let current = self.current();
         let flags = self.begin_write(txn, &current, flags);
         let mut row_key = Vec::with_capacity(32);
-        // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
+        // SAFETY: the caller promises that blob columns of `record` point to their bytes, and the
+        // callee needs no more.
         unsafe { current.clustered.row_key(record, row_id, &mut row_key) }?;
         claim_old_row(txn, &row_key, flags)?;
         let mark = txn.savepoint();
         scratch.claimed.clear();
         let link = CascadeLink::new(by, self.name(), true);
-        // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
+        // SAFETY: the caller promises that blob columns of `record` point to their bytes, and the
+        // callee needs no more.
         let done =
             unsafe { self.delete_at(txn, &current, record, &row_key, flags, scratch, &link) };
         if done.is_err() {
@@ -65,7 +69,8 @@ impl Table {
         done
     }
 
-    /// Deletes the row first, so that a cascade that comes back to it finds it gone.
+    /// Deletes the row before its index entries, so that a cascade that comes back to the row finds
+    /// it gone.
     #[allow(clippy::too_many_arguments)] // One row and all that belongs to it.
     unsafe fn delete_at(
         &self,
@@ -92,7 +97,8 @@ impl Table {
             self.check_referencing(txn, current, primary, row_key, change, link)?;
         }
         for (number, index) in Self::secondaries(current) {
-            // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
+            // SAFETY: the caller promises that blob columns of `record` point to their bytes, and
+            // the callee needs no more.
             let parts = unsafe { entry_key(index, record, row_key, &mut scratch.old_entry) }?;
             if index.unique {
                 let declared = &scratch.old_entry[..parts.declared_len];

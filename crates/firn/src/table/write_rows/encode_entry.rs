@@ -16,7 +16,11 @@ pub(super) struct EntryParts {
     pub(super) has_null: bool,
 }
 
-/// Writes index id, declared parts and primary key suffix of a secondary entry to `out`.
+/// Writes the key of the row's entry in a secondary index to `out`: the index id, the declared
+/// parts, and the key of the row without its index id.
+///
+/// # Safety
+/// Blob columns of `record` point to their bytes.
 pub(super) unsafe fn entry_key(
     index: &IndexInfo,
     record: &[u8],
@@ -24,7 +28,8 @@ pub(super) unsafe fn entry_key(
     out: &mut Vec<u8>,
 ) -> Result<EntryParts> {
     out.clear();
-    // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
+    // SAFETY: the caller promises that blob columns of `record` point to their bytes, and the
+    // callee needs no more.
     let has_null = unsafe { index.declared_key(record, out) }?;
     let declared_len = out.len();
     out.extend_from_slice(&row_key[INDEX_ID_LEN..]);
@@ -35,8 +40,8 @@ pub(super) unsafe fn entry_key(
 }
 
 impl Table {
-    /// The entry of the row in `record`, in buffers of `scratch`, for a load; large values are
-    /// written to `session`.
+    /// Encodes the row in `record` for a bulk load, into buffers of `scratch`. Large values go to
+    /// blob files, which `session` holds.
     ///
     /// # Safety
     /// Blob columns of `record` point to their bytes.
@@ -49,7 +54,8 @@ impl Table {
     ) -> Result<(Kind, Value<'a>)> {
         let (head, tail) = (&mut scratch.head, &mut scratch.tail);
         let write = |value: &LargeValue<'_>| cx.blobs.write(session, value.column, value.bytes);
-        // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
+        // SAFETY: the caller promises that blob columns of `record` point to their bytes, and the
+        // callee needs no more.
         let kind = unsafe {
             let large = self.large_values(&cx.mutable, record, &[])?;
             self.encode_with_large(record, &large, write, head, tail)
@@ -58,7 +64,7 @@ impl Table {
     }
 }
 
-/// The row's entry in a secondary index, for a load.
+/// Encodes the row's entry in a secondary index for a bulk load, into buffers of `scratch`.
 ///
 /// # Safety
 /// Blob columns of `record` point to their bytes.
@@ -69,10 +75,12 @@ pub(in crate::table) unsafe fn index_entry<'a>(
     flags: WriteFlags,
     scratch: &'a mut RowScratch,
 ) -> Result<LoadEntry<'a>> {
-    // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
+    // SAFETY: the caller promises that blob columns of `record` point to their bytes, and the
+    // callee needs no more.
     let parts = unsafe { entry_key(index, record, row_key, &mut scratch.new_entry) }?;
     scratch.new_value.clear();
-    // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
+    // SAFETY: the caller promises that blob columns of `record` point to their bytes, and the
+    // callee needs no more.
     unsafe { index.entry_value(record, &mut scratch.new_value) }?;
     let unique = index.unique && !parts.has_null && !flags.skip_unique_secondary;
     Ok(LoadEntry {

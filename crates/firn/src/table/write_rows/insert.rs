@@ -38,11 +38,13 @@ impl Table {
         let flags = self.begin_write(txn, &current, flags);
         let row_id = self.next_row_id(&current);
         let mut row_key = Vec::with_capacity(32);
-        // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
+        // SAFETY: the caller promises that blob columns of `record` point to their bytes, and the
+        // callee needs no more.
         unsafe { current.clustered.row_key(record, row_id, &mut row_key) }?;
         let mark = txn.savepoint();
         scratch.claimed.clear();
-        // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
+        // SAFETY: the caller promises that blob columns of `record` point to their bytes, and the
+        // callee needs no more.
         let done =
             unsafe { self.insert_at(txn, &current, record, &row_key, row_id, flags, scratch) };
         if !matches!(done, Ok(WriteOutcome::Done { .. })) {
@@ -77,7 +79,8 @@ impl Table {
         // Write the row before its index entries: while a unique check waits, other transactions
         // must meet the row in the clustered index.
         let new = NewRow { row_key, row_id };
-        // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
+        // SAFETY: the caller promises that blob columns of `record` point to their bytes, and the
+        // callee needs no more.
         let put = |txn: &mut Transaction, scratch: &mut RowScratch| unsafe {
             self.put_row(txn, record, row_key, scratch)
         };
@@ -85,10 +88,12 @@ impl Table {
             return Ok(WriteOutcome::Duplicate { index });
         }
         for (number, index) in Self::secondaries(current) {
-            // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
+            // SAFETY: the caller promises that blob columns of `record` point to their bytes, and
+            // the callee needs no more.
             let parts = unsafe { entry_key(index, record, row_key, &mut scratch.new_entry) }?;
             scratch.new_value.clear();
-            // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
+            // SAFETY: the caller promises that blob columns of `record` point to their bytes, and
+            // the callee needs no more.
             unsafe { index.entry_value(record, &mut scratch.new_value) }?;
             if current.has_foreign_keys(flags) {
                 let entry = &scratch.new_entry;
@@ -128,8 +133,9 @@ impl Table {
         }
         loop {
             let claim = match new.row_id {
-                // No other row has this new hidden id. Lock it for scans that lock gaps: they find
-                // the key before the commit, and wait for its lock.
+                // No other row has this new hidden id, so no check is needed. Lock the key
+                // nevertheless: locking scans of others find it before the commit, and wait for
+                // this lock.
                 Some(_) => RowClaim {
                     newly: txn.lock(new.row_key, LockMode::Exclusive, None)?.newly,
                     taken: None,
@@ -166,8 +172,8 @@ impl Table {
             && let Some(kind) = txn.get(txn.pinned(), new.row_key, kind)?
             && kind.is_put()
         {
-            // Note the duplicate row for the validation: it decides what the statement does, so the
-            // commit must find it unchanged.
+            // Note the duplicate row for the validation. The statement fails or updates because of
+            // this row, so the commit must find it unchanged.
             txn.note_read(new.row_key);
             return Ok(self.primary_number());
         }
@@ -237,7 +243,8 @@ impl Table {
         row_key: &[u8],
         scratch: &mut RowScratch,
     ) -> Result<()> {
-        // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
+        // SAFETY: the caller promises that blob columns of `record` point to their bytes, and the
+        // callee needs no more.
         unsafe {
             let large = self.large_values(&txn.context().mutable, record, &[])?;
             let row = (&mut scratch.head, &mut scratch.tail);

@@ -1,4 +1,5 @@
-//! Looks whether another row has a new row's key or the values of a unique index, under locks.
+//! Unique checks: locks the key of a new row, or its values in a unique index, and looks whether
+//! another row has them.
 
 use super::claim_locks::{claim_lock, keep_duplicate_lock, lock_around_old_entry};
 use crate::base::key::{INDEX_ID_LEN, UNCOMMITTED_BIT, index_id_of};
@@ -13,17 +14,17 @@ use crate::txn::Transaction;
 
 /// The outcome of claiming a row key.
 pub(super) struct RowClaim {
-    /// The lock was not held before.
+    /// Whether the transaction did not hold the lock before.
     pub(super) newly: bool,
-    /// Number of the index if a row has the key.
+    /// Number of the primary index if another row has the key, otherwise `None`.
     pub(super) taken: Option<usize>,
 }
 
 /// The outcome of claiming the declared columns of a unique index.
 pub(super) struct UniqueClaim {
-    /// The lock was not held before.
+    /// Whether the transaction did not hold the lock before.
     pub(super) newly: bool,
-    /// Another row has them.
+    /// Whether another row has the same values in these columns.
     pub(super) is_taken: bool,
 }
 
@@ -84,7 +85,8 @@ impl Table {
         }
         let index = index_id_of(declared).ok_or_else(|| corrupt(self, "a key without index"))?;
         if is_taken {
-            // Lock a duplicate together with the gap before it, at READ COMMITTED as well.
+            // Lock a duplicate together with the gap before it. InnoDB does so at READ COMMITTED,
+            // too.
             Neighbours::new().lock_gap_before(txn, index, declared)?;
             keep_duplicate_lock(txn, declared, &claim, flags)?;
             return Ok(UniqueClaim { newly, is_taken });
@@ -96,8 +98,8 @@ impl Table {
         Ok(UniqueClaim { newly, is_taken })
     }
 
-    /// The key, without index id, of a row other than `row_key` that has the declared columns at
-    /// `point`.
+    /// Looks at `point` for a row other than `row_key` whose entry in the unique index begins with
+    /// `declared`. Returns the key of that row, without its index id.
     pub(super) fn other_owner(
         &self,
         txn: &Transaction,

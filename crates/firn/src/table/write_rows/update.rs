@@ -12,21 +12,22 @@ use crate::table::write_options::{WriteFlags, WriteOutcome};
 use crate::table::{Table, TableIds};
 use crate::txn::Transaction;
 
-/// An update of a row, as its secondary indexes need it: records and row keys.
+/// An update of a row: the old and the new record, each with its row key.
 #[derive(Clone, Copy)]
 struct RowUpdate<'a> {
     old: (&'a [u8], &'a [u8]),
     new: (&'a [u8], &'a [u8]),
-    /// Whether the row is newer than the snapshot. Then each index gets an entry of the
-    /// transaction, even if it equals the stored one.
+    /// Whether the row was committed after the transaction's snapshot. The transaction then hides
+    /// the older version that its snapshot sees, and all index entries of the row, from its own
+    /// reads. So each index needs an entry in the write set, even an unchanged one.
     newer: bool,
     flags: WriteFlags,
     link: &'a CascadeLink<'a>,
 }
 
 impl Table {
-    /// Changes the row `old` into `new`. The caller has read `old` under an exclusive lock;
-    /// `row_id` names it if its key is hidden.
+    /// Changes the row `old` into `new`. The caller has read `old` under an exclusive lock.
+    /// `row_id` is the hidden id of the row, in a table without a primary key.
     ///
     /// # Safety
     /// Blob columns of both records point to their bytes.
@@ -42,11 +43,13 @@ impl Table {
         flags: WriteFlags,
         scratch: &mut RowScratch,
     ) -> Result<WriteOutcome> {
-        // SAFETY: blob columns of the records point to their bytes: the same promise, passed on.
+        // SAFETY: the caller promises that blob columns of both records point to their bytes, and
+        // the callee needs no more.
         unsafe { self.update_by(txn, old, new, row_id, flags, scratch, None) }
     }
 
-    /// As [`Self::update`], by the statement or by a step of a cascade.
+    /// As [`Self::update`]; `by` is the step of the cascade that changes the row, or `None` if the
+    /// statement itself does.
     ///
     /// # Safety
     /// As for [`Self::update`].
@@ -68,7 +71,8 @@ impl Table {
         let flags = self.begin_write(txn, &current, flags);
         let mut old_key = Vec::with_capacity(32);
         let mut new_key = Vec::with_capacity(32);
-        // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
+        // SAFETY: the caller promises that blob columns of both records point to their bytes, and
+        // the callee needs no more.
         unsafe {
             current.clustered.row_key(old, row_id, &mut old_key)?;
             current.clustered.row_key(new, row_id, &mut new_key)?;
@@ -77,7 +81,8 @@ impl Table {
         let keys = (&old_key[..], &new_key[..]);
         let link = CascadeLink::new(by, self.name(), false);
         scratch.claimed.clear();
-        // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
+        // SAFETY: the caller promises that blob columns of both records point to their bytes, and
+        // the callee needs no more.
         let done = unsafe { self.update_at(txn, &current, old, new, keys, flags, scratch, &link) };
         if matches!(done, Ok(WriteOutcome::Done { .. })) {
             scratch.claimed.keep(txn, flags);
@@ -101,7 +106,8 @@ impl Table {
         link: &CascadeLink<'_>,
     ) -> Result<WriteOutcome> {
         let live = &txn.context().mutable;
-        // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
+        // SAFETY: the caller promises that blob columns of both records point to their bytes, and
+        // the callee needs no more.
         let (mut old_large, mut new_large, unread) = unsafe {
             (
                 self.large_values(live, old, &[])?,
@@ -114,10 +120,11 @@ impl Table {
                 .iter()
                 .zip(&new_large)
                 .all(|(a, b)| a.column == b.column && same_bytes(a.bytes, b.bytes));
-        // Large values were just compared.
+        // The large values are equal: they were compared above.
         let large: Vec<u32> = new_large.iter().map(|value| value.column).collect();
         let layout = self.format().current();
-        // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
+        // SAFETY: the caller promises that blob columns of both records point to their bytes, and
+        // the callee needs no more.
         let same_row = same_large && unsafe { layout.is_same(old, new, &large) }?;
         if same_row && old_key == new_key {
             return Ok(WriteOutcome::Same);
@@ -139,7 +146,8 @@ impl Table {
                 .filter(|id| stored.iter().any(|blob| blob.column == *id))
                 .collect();
             let live = &txn.context().mutable;
-            // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
+            // SAFETY: the caller promises that blob columns of both records point to their bytes,
+            // and the callee needs no more.
             (old_large, new_large) = unsafe {
                 (
                     self.large_values(live, old, &stay)?,
@@ -173,7 +181,7 @@ impl Table {
             let put = |txn: &mut Transaction, scratch: &mut RowScratch| {
                 let buffers = (&mut scratch.head, &mut scratch.tail);
                 // SAFETY: the caller promises that blob columns of both records point to their
-                // bytes.
+                // bytes, and the callee needs no more.
                 unsafe {
                     self.put_with_large(
                         txn,
@@ -197,7 +205,8 @@ impl Table {
             link,
         };
         for (number, index) in Self::secondaries(current) {
-            // SAFETY: the caller promises that blob columns of both records point to their bytes.
+            // SAFETY: the caller promises that blob columns of both records point to their bytes,
+            // and the callee needs no more.
             let unique =
                 unsafe { self.update_entry(txn, current, (number, index), &update, scratch) }?;
             if !unique {
@@ -205,7 +214,8 @@ impl Table {
             }
         }
         if old_key == new_key {
-            // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
+            // SAFETY: the caller promises that blob columns of both records point to their bytes,
+            // and the callee needs no more.
             unsafe {
                 self.put_with_large(
                     txn,
@@ -221,8 +231,8 @@ impl Table {
         Ok(WriteOutcome::Done { row_id: None })
     }
 
-    /// Replaces the row's entry in a secondary index, if it changes. False: the index is unique,
-    /// and another row has the new key.
+    /// Replaces the row's entry in a secondary index, if it changes. Returns false if the index is
+    /// unique and another row has the new key.
     ///
     /// # Safety
     /// Blob columns of both records point to their bytes.
@@ -243,7 +253,8 @@ impl Table {
         } = *update;
         scratch.old_value.clear();
         scratch.new_value.clear();
-        // SAFETY: blob columns of the record point to their bytes: the same promise, passed on.
+        // SAFETY: the caller promises that blob columns of both records point to their bytes, and
+        // the callee needs no more.
         let (before, after) = unsafe {
             index.entry_value(old, &mut scratch.old_value)?;
             index.entry_value(new, &mut scratch.new_value)?;
@@ -266,8 +277,9 @@ impl Table {
         let rewrites =
             same_entry && follows && self.rewrites_foreign_key(current, number, old, new);
         if rewrites {
-            // As if the entry moved: a row that refers to itself neither keeps itself from changing
-            // nor is the row that its new value refers to.
+            // Delete the entry before the checks, as if it moved to another key. Otherwise a row
+            // that refers to itself would forbid its own change, or would count as the row that its
+            // new value refers to.
             txn.delete(&scratch.old_entry)?;
         }
         if same_entry && follows {

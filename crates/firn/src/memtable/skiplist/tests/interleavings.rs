@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom \
-//!     cargo test -p firn --lib --release memtable::list
+//!     cargo test -p firn --lib --release memtable::skiplist::tests
 //! ```
 
 use super::super::*;
