@@ -39,7 +39,10 @@ class Share : public Handler_share {
     it has seen none.
   */
   time_t updated() const { return updated_.load(std::memory_order_relaxed); }
-  void written(time_t now) { updated_.store(now, std::memory_order_relaxed); }
+  /* Stores each second once: all sessions that write to the table would else take the cache line from each other. */
+  void written(time_t now) {
+    if (updated_.load(std::memory_order_relaxed) != now) updated_.store(now, std::memory_order_relaxed);
+  }
 
   /*
     Whether the caller must make the estimates of rows per key again: there are none, or the table

@@ -42,10 +42,14 @@ WORKLOADS = [
 ]
 
 
-def options(engine: str, memory: int, direct: bool) -> list[str]:
+# Group commits with one sync of the binary log each, and one of the engine's log at prepare.
+BINLOG = ["--log-bin=binlog", "--sync-binlog=1", "--binlog-format=ROW", "--server-id=1"]
+
+
+def options(engine: str, memory: int, direct: bool, binlog: bool) -> list[str]:
     """Server options that give the engine `memory` bytes of cache and durable commits.
 
-    With `direct` the engine bypasses the page cache.
+    With `direct` the engine bypasses the page cache; with `binlog` the server writes a binary log.
     """
     # Keep the pool of an unused InnoDB small, so that it takes no memory from the tested engine.
     pool = memory if engine == "InnoDB" else 32 << 20
@@ -56,6 +60,7 @@ def options(engine: str, memory: int, direct: bool) -> list[str]:
         "--innodb-flush-method=O_DIRECT",
         "--max-prepared-stmt-count=100000",
         "--performance-schema=OFF",
+        *(BINLOG if binlog else []),
     ]
     if engine == "FIRN":
         return [
@@ -102,7 +107,7 @@ class Engine:
     def __init__(self, name: str, arguments: argparse.Namespace) -> None:
         self.name = name
         memory = arguments.memory << 20
-        self.server = Server(options(name, memory, arguments.direct), engine=name)
+        self.server = Server(options(name, memory, arguments.direct, arguments.binlog), engine=name)
         self.server.start()
         self.server.query("CREATE DATABASE sbtest")
         self.load = Load(self.server.socket, "sbtest", name, arguments.tables, arguments.rows)
@@ -270,6 +275,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--memory", type=int, default=2048, help="of each engine, MiB")
     parser.add_argument("--direct", action="store_true", help="read and write past the page cache")
+    parser.add_argument("--binlog", action="store_true", help="with a binary log, synced")
     parser.add_argument("--out", type=Path, help="also write the table here")
     return parser.parse_args()
 

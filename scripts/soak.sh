@@ -5,7 +5,8 @@
 # each, with kills of statements, sessions and servers; twice half of that with optimistic tables.
 # Then a primary and a replica are killed in turn. Then threads run through the C ABI with
 # pauses and simulated crashes, a third of that time. A judge checks the histories
-# (docs/internals/history.md). SEED repeats a run as far as thread scheduling allows.
+# (docs/internals/history.md). At last an invented database of 300,000 files is measured
+# (docs/internals/sim.md). SEED repeats a run as far as thread scheduling allows.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$FIRN_ROOT"
@@ -24,3 +25,5 @@ say "a primary and a replica with parallel apply, killed in turn, 20 rounds, see
 FIRN_TEST_REPLICATION_ROUNDS=20 PATH=$FIRN_ROOT/.venv/bin:$PATH tests/sql/run -rP test_replication.py -k kills
 say "threads through the C ABI, $((MINUTES * 20)) seconds, seed $FIRN_TEST_SEED"
 cargo run --quiet --release -p firn-sim -- concurrent --seconds $((MINUTES * 20)) --seed "$FIRN_TEST_SEED"
+say "300,000 invented files and 10,000 tables"
+cargo run --quiet --release -p firn-sim -- scale

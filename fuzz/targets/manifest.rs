@@ -47,7 +47,7 @@ pub fn run(data: &[u8]) {
         ),
         Ok(set) => {
             assert_eq!(set.current().check_all(), None);
-            set.current().all_index_stats();
+            set.current().index_stats(1);
             let found = summary(&set);
             drop(set);
             let again = match open(&env) {

@@ -193,12 +193,7 @@ fn report(
             }
         })
         .collect();
-    let of_all: u64 = tree
-        .version
-        .all_index_stats()
-        .values()
-        .map(|s| s.stored_bytes)
-        .sum();
+    let of_all: u64 = tree.version.all_index_stats().map(|s| s.stored_bytes).sum();
     let catalog = tree.version.index_stats(CATALOG_INDEX).stored_bytes;
     let of_tables: u64 = tables.iter().map(|t| t.stored_bytes).sum();
     let stored_bytes = tree.version.size();

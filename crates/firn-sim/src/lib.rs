@@ -20,6 +20,7 @@ pub mod failure;
 pub mod faults;
 pub mod model;
 pub mod point_in_time;
+pub mod scale;
 pub mod split_env;
 pub mod tiny_options;
 pub mod world;

@@ -14,18 +14,21 @@
 //!   judged by their history.
 //! - `compaction`: prints the costs of the picker's decisions, and the throughput and space that
 //!   writers at full speed see in `--seconds` (1200) of virtual time. It runs one seed.
+//! - `scale`: prints what control paths touch with `--files` (300000) invented files and `--tables`
+//!   (10000) tables. It fails if one touches more than its budget allows.
 
 use firn::env::{Env, PosixEnv};
 use firn_sim::bank::{self, BankStats};
 use firn_sim::bit_rot::{self, RotStats};
 use firn_sim::bulk_loads::{self, LoadStats};
 use firn_sim::concurrent::{self, ConcurrentStats};
+use firn_sim::scale::ScalePlan;
 use firn_sim::world::Stats;
-use firn_sim::{Failure, compaction, crash, faults, point_in_time};
+use firn_sim::{Failure, compaction, crash, faults, point_in_time, scale};
 use std::fmt::Debug;
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: firn-sim crash|sync|fault|rot|model|point|load|load-point|bank|concurrent|compaction [--runs N | --seconds S] [--seed N] [--steps N]";
+const USAGE: &str = "usage: firn-sim crash|sync|fault|rot|model|point|load|load-point|bank|concurrent|compaction|scale [--runs N | --seconds S] [--seed N] [--steps N] [--files N] [--tables N]";
 
 struct Args {
     kind: String,
@@ -33,6 +36,7 @@ struct Args {
     seed: u64,
     seconds: Option<u64>,
     steps: Option<u64>,
+    scale: ScalePlan,
 }
 
 fn parse(mut words: impl Iterator<Item = String>) -> Option<Args> {
@@ -42,6 +46,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Option<Args> {
         seed: 1,
         seconds: None,
         steps: None,
+        scale: ScalePlan::FULL,
     };
     while let Some(name) = words.next() {
         let value: u64 = words.next()?.parse().ok()?;
@@ -50,6 +55,8 @@ fn parse(mut words: impl Iterator<Item = String>) -> Option<Args> {
             "--seed" => args.seed = value,
             "--seconds" => args.seconds = Some(value),
             "--steps" => args.steps = Some(value),
+            "--files" => args.scale.files = value,
+            "--tables" => args.scale.tables = value.try_into().ok()?,
             _ => return None,
         }
     }
@@ -119,6 +126,11 @@ fn main() -> ExitCode {
             println!();
             compaction::print_closed(args.seed, args.seconds.unwrap_or(1200));
             ExitCode::SUCCESS
+        }
+        "scale" => {
+            let costs = scale::costs(args.scale);
+            costs.print();
+            ExitCode::from(u8::from(!costs.over_budget().is_empty()))
         }
         _ => {
             eprintln!("{USAGE}");

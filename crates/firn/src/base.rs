@@ -22,9 +22,11 @@ pub mod read_meter;
 pub mod record_buffer;
 pub mod row_count;
 pub mod sketch;
+pub mod summed_list;
 pub mod value;
 pub mod varint;
 pub mod wall_clock;
+pub mod work_count;
 
 pub use counter::CounterValue;
 pub use error::{Error, ErrorKind, FailureClass, Result};

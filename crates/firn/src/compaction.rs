@@ -30,8 +30,7 @@ pub use job_stats::JobStats;
 pub use level_targets::LevelTargets;
 pub use output::JobContext;
 pub use picker::{
-    PickerContext, RestGoal, RestOrder, bytes_not_at_rest, changes_at_rest, l0_depth, pick,
-    pick_within,
+    PickerContext, RestGoal, RestOrder, bytes_not_at_rest, changes_at_rest, pick, pick_within,
 };
 pub use rate_limiter::RateLimiter;
 pub use running_jobs::{Job, JobInput, JobKind, JobReason, RunningJobs};

@@ -9,18 +9,21 @@ mod delete_pacer;
 mod edit;
 mod file_handle;
 mod file_meta;
+mod file_sums;
 mod flushable;
 mod invariants;
 mod load_manifest;
 mod manifest;
 mod manifest_state;
 mod salvage;
+mod totals;
 mod tree;
 mod version_set;
 
 pub use edit::{DatabaseIdentity, DeferredDeletion, Edit};
 pub use file_handle::{FileHandle, FileSource, Run};
 pub use file_meta::{FileLocation, FileMeta};
+pub use file_sums::{DEAD_SHARES, FileList, FileSpan, FileSums, TOMBSTONE_SHARE, share_over};
 pub use flushable::{Flushable, IngestedRun};
 pub use load_manifest::{LoadedManifest, load, load_newest_manifest};
 pub use manifest::{
@@ -28,6 +31,7 @@ pub use manifest::{
 };
 pub use manifest_state::{ManifestState, PlacedFile};
 pub use salvage::{Salvaged, salvage};
+pub use totals::BlobTotals;
 pub use tree::{LAST_LEVEL, LEVELS, Version};
 pub use version_set::{FileDeletionHold, VersionSet, VersionSetContext};
 

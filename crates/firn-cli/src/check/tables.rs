@@ -84,11 +84,11 @@ fn warn_of_strangers(tree: &ReadOnlyTree, known: &CatalogState, findings: &mut F
     let mut ours: BTreeSet<IndexId> = known.retired.keys().copied().collect();
     ours.insert(CATALOG_INDEX);
     ours.extend(known.tables.values().flat_map(|entry| entry.index_ids()));
-    for (id, stats) in tree.version.all_index_stats() {
-        if !ours.contains(id) {
+    for stats in tree.version.all_index_stats() {
+        if !ours.contains(&stats.index) {
             let what = format!(
-                "{} entries of index {id}, which no table has",
-                stats.entries
+                "{} entries of index {}, which no table has",
+                stats.entries, stats.index
             );
             findings.warning("catalog", None, what);
         }

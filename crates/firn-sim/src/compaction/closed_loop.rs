@@ -16,7 +16,7 @@
 
 use super::tree::{Flight, Key, Tree};
 use firn::base::options::Options;
-use firn::compaction::{Backlog, JobKind, RestGoal, SpaceTracker, l0_depth};
+use firn::compaction::{Backlog, JobKind, RestGoal, SpaceTracker};
 use firn::env::MemEnv;
 use firn::version::LAST_LEVEL;
 use firn::write::{Pressure, StallGate};
@@ -288,7 +288,7 @@ impl Machine {
 
     fn stops(&self) -> bool {
         let backlog = Backlog {
-            l0: 2.0 * l0_depth(&self.tree.version) as f64 / self.tree.options.l0_stop_runs as f64,
+            l0: 2.0 * self.tree.version.l0_depth() as f64 / self.tree.options.l0_stop_runs as f64,
             ..Backlog::default()
         };
         let most = self.tree.options.frozen_memtables_max as f64;
@@ -467,7 +467,7 @@ impl Machine {
             if second >= self.plan.warm_up {
                 outcome.seconds.push(passed);
                 outcome.space.push(space);
-                let depth = l0_depth(&self.tree.version);
+                let depth = self.tree.version.l0_depth();
                 outcome.deepest = outcome.deepest.max(depth);
             }
         }

@@ -1,7 +1,7 @@
 use super::closed_loop::{Machine, MachinePlan};
 use super::plans;
 use super::workloads::{Batch, LOADS, Sim, costs};
-use firn::compaction::{RestGoal, l0_depth};
+use firn::compaction::RestGoal;
 use firn::version::LAST_LEVEL;
 use rand::Rng;
 
@@ -36,7 +36,7 @@ fn random_loads_keep_all_reads_and_come_to_rest() {
             if sim.tree.version.l0.len() > 8 {
                 sim.settle(RestGoal::No);
                 let version = &sim.tree.version;
-                assert!(l0_depth(version) < 4 && version.l0.len() < 16);
+                assert!(version.l0_depth() < 4 && version.l0.len() < 16);
             }
             if round % 20 == 19 {
                 sim.check_reads();

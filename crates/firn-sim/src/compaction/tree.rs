@@ -308,8 +308,8 @@ impl Tree {
             let inputs = files.collect();
             let level = job.output_level;
             let next = flight.version.levels.get(usize::from(level));
-            let boundaries = next.map_or(&[][..], |run| &run.files);
-            let boundaries = boundaries.iter().map(|f| f.smallest.clone()).collect();
+            let boundaries = next.into_iter().flat_map(|run| &run.files);
+            let boundaries = boundaries.map(|f| f.smallest.clone()).collect();
             let level_targets = LevelTargets::of(&flight.version, self.options.base_level_size);
             let size = level_targets.file_size(level, self.options.target_file_size);
             let splitter = Splitter::new(size, boundaries);

@@ -8,3 +8,4 @@ mod crash;
 mod faults;
 mod model;
 mod point_in_time;
+mod scale;

@@ -246,6 +246,11 @@ impl BlobUses {
         BlobUse { file, refs, bytes }
     }
 
+    /// Number of files with references.
+    pub fn files(&self) -> usize {
+        self.0.len()
+    }
+
     /// Sum of the bytes over all files.
     pub fn bytes(&self) -> u64 {
         let all = self.0.values().map(|&(_, bytes)| bytes);

@@ -52,6 +52,9 @@ pub enum PausePoint {
     Published,
     /// A thread is about to take a file from the list of obsolete files, and deletes it next.
     ObsoleteWanted,
+    /// The outcome of a prepared transaction has found no room in the log; the log's mutex is not
+    /// locked again yet.
+    NoRoomForOutcome,
 }
 
 #[cfg(any(test, feature = "pauses"))]

@@ -2,6 +2,7 @@
 
 use super::CATALOG_INDEX;
 use super::foreign_key::{ForeignKey, database_of, is_copy};
+use super::index_owners::IndexOwners;
 use super::object_image::{self, OBJECT, ObjectImage, PARTITIONING, ServerObjectKind};
 use super::references::{References, id_of};
 use super::table_entry::TableEntry;
@@ -19,7 +20,7 @@ pub(super) const RETIRED: u8 = 2;
 /// The contents of the catalog at one read point.
 #[derive(Debug, Clone, Default)]
 pub struct CatalogState {
-    /// Tables by name.
+    /// Tables by name. Only `insert_table` and `take_table` change them, because `owners` follows.
     pub tables: BTreeMap<String, Arc<TableEntry>>,
     /// Retired indexes of which files may still hold entries, with the seqno of their retirement.
     pub retired: BTreeMap<IndexId, Seqno>,
@@ -27,6 +28,7 @@ pub struct CatalogState {
     pub objects: BTreeMap<(ServerObjectKind, String), ObjectImage>,
     /// The server's `.par` images, by table.
     pub partitionings: BTreeMap<String, ObjectImage>,
+    pub(super) owners: IndexOwners,
     /// Which tables refer to which.
     pub(super) references: References,
 }
@@ -121,7 +123,7 @@ impl CatalogState {
     /// Adds a table, or replaces the one of its name.
     pub(super) fn put_table(&mut self, entry: Arc<TableEntry>) {
         let name = entry.name.clone();
-        let old = self.tables.insert(name.clone(), Arc::clone(&entry));
+        let old = self.insert_table(&entry);
         if is_copy(&name) {
             return;
         }
@@ -134,7 +136,7 @@ impl CatalogState {
 
     /// Removes a table.
     pub(super) fn remove_table(&mut self, name: &str) {
-        let Some(entry) = self.tables.remove(name) else {
+        let Some(entry) = self.take_table(name) else {
             return;
         };
         if !is_copy(name) {
@@ -147,7 +149,7 @@ impl CatalogState {
     /// Takes the name from the table called `name`, because a copying ALTER is about to give it to
     /// another table. [`Self::swapped_out`] still finds the old table by the name.
     pub(super) fn swap_out(&mut self, name: &str) {
-        if let Some(entry) = self.tables.remove(name) {
+        if let Some(entry) = self.take_table(name) {
             self.references.swap_out(name, entry);
         }
     }

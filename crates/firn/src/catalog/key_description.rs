@@ -8,7 +8,6 @@ use super::tables::Catalog;
 use crate::base::IndexId;
 use crate::base::key::{INDEX_ID_LEN, index_id_of};
 use std::fmt::Write;
-use std::sync::Arc;
 
 /// A key in words.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -84,11 +83,7 @@ impl CatalogState {
     /// The table that has the index, and the index's number; no number for a hidden clustered
     /// index.
     fn owner_of(&self, index: IndexId) -> Option<IndexOwner> {
-        self.tables.values().find_map(|table| {
-            let number = table.indexes.iter().position(|one| one.id == index);
-            let found = number.is_some() || table.clustered.id == index;
-            found.then(|| (Arc::clone(table), number))
-        })
+        self.owner(index).cloned()
     }
 }
 

@@ -11,8 +11,7 @@ use std::sync::Arc;
 impl Catalog {
     /// The table that has `index`, and the index's number.
     pub(super) fn owner(&self, index: IndexId) -> Option<IndexOwner> {
-        let mut owners = self.owners().lock();
-        owners.find(index, self.generation(), || self.list(""))
+        self.entries().read().owner(index).cloned()
     }
 
     /// As [`Self::owner`]; `None` for a hidden clustered index.

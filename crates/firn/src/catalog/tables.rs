@@ -10,12 +10,12 @@ use super::counters::{Counter, Counters, INDEX_IDS, autoincrement_counter};
 use super::ddl_session::TableRename;
 use super::foreign_key::is_copy;
 use super::foreign_key_definition::ForeignKeyRequest;
-use super::index_owners::IndexOwners;
 use super::metadata_locks::MetadataLocks;
 use super::schema::{Collations, TableSchema};
 use super::table_entry::{IndexEntry, TableEntry};
 use super::virtual_columns::VirtualColumns;
 use crate::base::key::index_prefix;
+use crate::base::work_count;
 use crate::base::{CounterValue, Error, ErrorKind, IndexId, Kind, Result, Seqno, Value};
 use crate::keycode::KeyPrefixExtractor;
 use crate::read::ReadPoint;
@@ -53,7 +53,7 @@ struct OpenedTables {
 /// is durable, then updates `known` and the generation. Readers take `known` for moments only. The
 /// server's metadata locks keep users of a table away while it changes.
 ///
-/// Lock order: `changing`, then `owners` or `filling`, then `known`. The commit pipeline runs under
+/// Lock order: `changing`, then `filling`, then `known`. The commit pipeline runs under
 /// `changing` alone.
 pub struct Catalog {
     pipeline: Arc<Pipeline>,
@@ -70,8 +70,6 @@ pub struct Catalog {
     /// Serializes changes.
     changing: Mutex<()>,
     opened: Mutex<OpenedTables>,
-    /// Finds the table of an index, for [`crate::base::prefix_extractor::PrefixExtractors`].
-    owners: Mutex<IndexOwners>,
     /// Indexes that are being filled, each with a prefix extractor for its keys.
     filling: Mutex<BTreeMap<IndexId, KeyPrefixExtractor>>,
     /// Indexes that must stay known as retired once they are, because an open transaction has
@@ -208,7 +206,6 @@ impl Catalog {
             generation: AtomicU64::new(0),
             changing: Mutex::new(()),
             opened: Mutex::default(),
-            owners: Mutex::default(),
             filling: Mutex::default(),
             kept: Mutex::default(),
         })
@@ -231,14 +228,17 @@ impl Catalog {
     pub fn list(&self, prefix: &str) -> Vec<Arc<TableEntry>> {
         let known = self.known.read();
         let from = known.tables.range(prefix.to_owned()..);
-        from.take_while(|(name, _)| name.starts_with(prefix))
-            .map(|(_, t)| Arc::clone(t))
-            .collect()
+        let from = from.take_while(|(name, _)| name.starts_with(prefix));
+        let tables: Vec<_> = from.map(|(_, table)| Arc::clone(table)).collect();
+        work_count::tables_seen(tables.len());
+        tables
     }
 
     /// A copy of the current contents.
     pub fn known(&self) -> CatalogState {
-        self.known.read().clone()
+        let known = self.known.read().clone();
+        work_count::tables_seen(known.tables.len());
+        known
     }
 
     /// Retired indexes of which files may still hold entries, with the seqno of their retirement.
@@ -378,10 +378,6 @@ impl Catalog {
         self.known.write().retired.extend(retired);
     }
 
-    pub(super) fn owners(&self) -> &Mutex<IndexOwners> {
-        &self.owners
-    }
-
     /// The counters.
     pub fn counters(&self) -> &Arc<Counters> {
         &self.counters
@@ -466,6 +462,7 @@ impl Catalog {
         let seqno = self.write_retirement(&batch, &format!("drop table {name}"))?;
         let mut known = self.known.write();
         known.remove_table(name);
+        known.check_owners();
         known
             .retired
             .extend(entry.index_ids().into_iter().map(|id| (id, seqno)));
@@ -557,7 +554,7 @@ impl Catalog {
         match swap_out {
             true => known.swap_out(from),
             false => {
-                known.tables.remove(from);
+                known.take_table(from);
                 known.forget_references(&entry);
             }
         }
@@ -565,6 +562,7 @@ impl Catalog {
             known.put_table(Arc::new(table));
         }
         known.put_table(Arc::new(renamed));
+        known.check_owners();
         self.generation.fetch_add(1, Ordering::Release);
         Ok(swapped)
     }
@@ -742,7 +740,10 @@ impl Catalog {
             index.created = seqno;
         }
         let entry = Arc::new(entry);
-        self.known.write().put_table(Arc::clone(&entry));
+        let mut known = self.known.write();
+        known.put_table(Arc::clone(&entry));
+        known.check_owners();
+        drop(known);
         self.generation.fetch_add(1, Ordering::Release);
         entry
     }

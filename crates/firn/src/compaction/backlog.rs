@@ -2,7 +2,6 @@
 //! only [`SpaceTracker`] has state.
 
 use super::level_targets::LevelTargets;
-use super::picker::l0_depth;
 use super::running_jobs::Job;
 use crate::base::options::Options;
 use crate::version::{LAST_LEVEL, Version};
@@ -39,7 +38,7 @@ impl Backlog {
     /// the space that the version does not show.
     pub fn of(version: &Version, options: &Options, memory: u64, extra: &SpaceTracker) -> Self {
         Self {
-            l0: 2.0 * l0_depth(version) as f64 / options.l0_stop_runs as f64,
+            l0: 2.0 * version.l0_depth() as f64 / options.l0_stop_runs as f64,
             debt: debt(version, options),
             space: space(version, memory as f64, extra),
         }

@@ -5,7 +5,7 @@ use crate::cache::BlockKey;
 use crate::version::Version;
 use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::ops::Range;
+use std::ops::{Bound, Range};
 
 /// The entries of one output file, by ordinal, that came from blocks in the block cache.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -86,7 +86,16 @@ impl CacheHandover {
     /// of the block gets them.
     pub fn complete(self, job: &Job, version: &Version) {
         let outputs = self.outputs.into_inner();
-        let live: HashMap<u64, _> = version.files().map(|(_, f)| (f.file_id, f)).collect();
+        // The files that the output level has over the keys of the job: its outputs, and those that
+        // it has moved.
+        let mut live: HashMap<u64, _> = HashMap::new();
+        for (_, input) in job.files() {
+            let upper = Bound::Included(input.largest.as_slice());
+            for run in version.runs(job.output_level) {
+                let files = run.overlapping(&input.smallest, upper).iter();
+                live.extend(files.map(|file| (file.file_id, file)));
+            }
+        }
         let gone: HashMap<u64, _> = job
             .files()
             // A moved file is still in the tree and keeps its cached blocks.

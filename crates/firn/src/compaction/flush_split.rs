@@ -1,7 +1,7 @@
 //! Chooses the keys at which a flush splits its run into files. This module does no I/O.
 
 use super::splitter::Splitter;
-use crate::version::{LAST_LEVEL, Run, Version};
+use crate::version::{FileSpan, LAST_LEVEL, Run, Version};
 
 /// Number of pieces (files) into which a flush aims to split its run. A job on the pieces of one
 /// key range then reads about a sixteenth of L0 and of the level below.
@@ -42,17 +42,14 @@ impl FlushSplits {
         let piece = memtable / (PRESSED * PIECES);
         let piece = piece.max(PIECE_MIN).min(file_size / 2).max(1);
         let below = &version.levels[LAST_LEVEL - 1].files;
-        let below: Vec<&[u8]> = below
-            .iter()
-            .map(|f| f.smallest.as_slice())
-            .skip(1)
-            .collect();
+        // The first file of the last level begins where nothing has to be split.
+        let below = below.range(below.len().min(1)..below.len());
         let Some(newest) = version.l0.first() else {
-            let keys = spread(&below, PIECES as usize - 1);
+            let keys = spread(below, PIECES as usize - 1);
             return Self { keys, piece };
         };
         Self {
-            keys: as_before(newest, &below, piece),
+            keys: as_before(newest, below, piece),
             piece,
         }
     }
@@ -65,38 +62,38 @@ impl FlushSplits {
     }
 }
 
-/// At most `count` of `keys`, evenly distributed.
-fn spread(keys: &[&[u8]], count: usize) -> Vec<Vec<u8>> {
-    let count = count.min(keys.len());
-    let at = |i: usize| keys[(2 * i + 1) * keys.len() / (2 * count)].to_vec();
-    (0..count).map(at).collect()
+/// The first keys of at most `count` of `files`, evenly distributed.
+fn spread(files: FileSpan<'_>, count: usize) -> Vec<Vec<u8>> {
+    let count = count.min(files.len());
+    let at = |i: usize| files.get((2 * i + 1) * files.len() / (2 * count));
+    let keys = (0..count).filter_map(at).map(|file| file.smallest.clone());
+    keys.collect()
 }
 
-/// The split keys for a run like `newest`, a subset of `below`. Of the keys in the gap before each
-/// file of `newest`, it has the first and the last; of those behind the last file, the first. In
-/// the range of a file larger than two pieces, it has further keys, spread evenly.
-fn as_before(newest: &Run, below: &[&[u8]], piece: u64) -> Vec<Vec<u8>> {
+/// The split keys for a run like `newest`: first keys of files in `below`. Of the files that begin
+/// in the gap before each file of `newest`, it has the first and the last; of those behind the last
+/// file, the first. In the range of a file larger than two pieces, it has further keys, spread
+/// evenly.
+fn as_before(newest: &Run, below: FileSpan<'_>, piece: u64) -> Vec<Vec<u8>> {
     let mut keys = Vec::new();
-    let mut left = below;
+    let mut from = 0;
+    let upto = |key: &[u8]| below.partition_point(|f| f.smallest.as_slice() <= key);
     for file in &newest.files {
-        let upto = |keys: &[&[u8]], key: &[u8]| keys.partition_point(|b| *b <= key);
-        let (gap, rest) = left.split_at(upto(left, &file.smallest));
-        let (inside, rest) = rest.split_at(upto(rest, &file.largest));
+        let (begin, end) = (upto(&file.smallest), upto(&file.largest));
         // Between two files of the newest run there may be a gap, because a compaction has taken
         // the file that was there. New data in the gap must not share a file with data of either
         // neighbour, so split at both ends of the gap.
-        match gap {
-            [] => {}
-            [only] => keys.push(only.to_vec()),
-            [first, .., last] => keys.extend([first.to_vec(), last.to_vec()]),
-        }
+        let gap = below.range(from..begin);
+        let ends = gap.first().into_iter();
+        let ends = ends.chain(gap.last().filter(|_| gap.len() > 1));
+        keys.extend(ends.map(|file| file.smallest.clone()));
         if file.size > 2 * piece {
             let parts = (file.size / piece) as usize;
-            keys.extend(spread(inside, parts - 1));
+            keys.extend(spread(below.range(begin..end), parts - 1));
         }
-        left = rest;
+        from = end;
     }
-    keys.extend(left.first().map(|key| key.to_vec()));
+    keys.extend(below.get(from).map(|file| file.smallest.clone()));
     keys
 }
 

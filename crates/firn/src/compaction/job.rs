@@ -55,9 +55,7 @@ pub fn run_job(
     let into_last = usize::from(job.output_level) == LAST_LEVEL;
     let mut rule = DropRule::new(snapshots, retired, into_last);
     let mut below = LevelsBelow::new(version, job.output_level);
-    let next = version.levels.get(usize::from(job.output_level));
-    let boundaries = next.map_or(&[][..], |run| &run.files);
-    let boundaries = boundaries.iter().map(|f| f.smallest.clone()).collect();
+    let boundaries = boundaries(version, job);
     let level_targets = LevelTargets::of(version, ctx.options.base_level_size);
     let file_size = level_targets.file_size(job.output_level, ctx.options.target_file_size);
     let splitter = Splitter::new(file_size, boundaries);
@@ -167,6 +165,23 @@ impl<F: FnMut(&JobStats) -> Result<()>> Paced<F> {
     }
 }
 
+/// The smallest keys of the files of the level below the output of `job`, from its first key on and
+/// up to the first one beyond its last key.
+fn boundaries(version: &Version, job: &Job) -> Vec<Vec<u8>> {
+    let Some(next) = version.levels.get(usize::from(job.output_level)) else {
+        return Vec::new();
+    };
+    let smallest = job.files().map(|(_, f)| &f.smallest).min();
+    let largest = job.files().map(|(_, f)| &f.largest).max();
+    let Some((smallest, largest)) = smallest.zip(largest) else {
+        return Vec::new();
+    };
+    let from = next.files.partition_point(|f| f.smallest < *smallest);
+    let to = next.files.partition_point(|f| f.smallest <= *largest) + 1;
+    let files = next.files.range(from..to.min(next.files.len()));
+    files.iter().map(|f| f.smallest.clone()).collect()
+}
+
 /// Says whether a file in a level below the output level may hold a user key. Consecutive keys must
 /// ascend.
 pub(super) struct LevelsBelow<'a> {
@@ -185,12 +200,22 @@ impl<'a> LevelsBelow<'a> {
 
     pub(super) fn is_empty(&mut self, user_key: &[u8]) -> bool {
         self.levels.iter_mut().all(|(run, at)| {
-            while run
+            if run
                 .files
                 .get(*at)
                 .is_some_and(|f| f.largest.as_slice() < user_key)
             {
                 *at += 1;
+                // The next file is the likely one. At the first key, and behind a gap, it is not.
+                if run
+                    .files
+                    .get(*at)
+                    .is_some_and(|f| f.largest.as_slice() < user_key)
+                {
+                    *at = run
+                        .files
+                        .partition_point(|f| f.largest.as_slice() < user_key);
+                }
             }
             run.files
                 .get(*at)

@@ -10,6 +10,14 @@ use crate::sst::{Density, SstOptions, SstWriter, StoredBlock};
 use crate::version::{FileMeta, LAST_LEVEL, VersionSet};
 use std::sync::Arc;
 
+/// An output file that refers to this many blob files counts as full. A file's entry in the manifest
+/// names them all, so without a bound an edit could grow with the database.
+///
+/// A lower bound would lengthen the manifest as a whole: large values that came in random order lie
+/// in all blob files, so each half of a file names nearly as many of them as the whole file. This
+/// bound is reached in databases with more than eight terabytes of large values.
+const BLOB_FILES_MAX: usize = 1 << 15;
+
 /// The engine parts that flushes and compactions use.
 #[derive(Clone, Copy)]
 pub struct JobContext<'a> {
@@ -80,7 +88,7 @@ impl<'a> Outputs<'a> {
             } else if self.splitter.should_split(
                 &self.last_key,
                 key.user_key,
-                writer.estimated_size(),
+                size_to_split(writer),
             ) {
                 self.close()?;
             }
@@ -123,7 +131,7 @@ impl<'a> Outputs<'a> {
             if !writer.takes(block, ahead) {
                 return Ok(None);
             }
-            let size = writer.estimated_size();
+            let size = size_to_split(writer);
             if self.splitter.should_split(&self.last_key, first, size) {
                 self.close()?;
             }
@@ -188,6 +196,14 @@ impl<'a> Outputs<'a> {
     }
 }
 
+/// The size of an unfinished file as the splitter sees it.
+fn size_to_split(writer: &SstWriter) -> u64 {
+    match writer.blob_files() < BLOB_FILES_MAX {
+        true => writer.estimated_size(),
+        false => u64::MAX,
+    }
+}
+
 impl Drop for Outputs<'_> {
     fn drop(&mut self) {
         self.writer = None;
@@ -203,3 +219,6 @@ impl Drop for Outputs<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,6 +8,7 @@
 //! The sequence of jobs ends if no data arrives: each job moves data strictly down, or rewrites a
 //! file of the last level for which [`changes_at_rest`] is true, and for its output it is false.
 
+mod candidates;
 mod l0;
 mod l0_overlap;
 mod within;
@@ -16,13 +17,14 @@ use super::drop_rule::{RetiredIndexes, droppable};
 use super::level_targets::LevelTargets;
 use super::running_jobs::{Job, JobInput, JobKind, JobReason, RunningJobs};
 use crate::base::key_range::KeyRange;
-use crate::base::{IndexId, Seqno, options::Options};
-use crate::version::{FileHandle, FileMeta, LAST_LEVEL, Version};
-use std::collections::BTreeMap;
+use crate::base::{Seqno, options::Options};
+use crate::version::{
+    DEAD_SHARES, FileHandle, FileList, FileMeta, FileSpan, LAST_LEVEL, LEVELS, Version, share_over,
+};
+use candidates::Wanted;
 use std::ops::Bound;
 use std::sync::Arc;
 
-pub use l0_overlap::l0_depth;
 pub use within::{RestOrder, bytes_not_at_rest, pick_within};
 
 const LAST: u8 = LAST_LEVEL as u8;
@@ -39,23 +41,23 @@ const JOB_SIZE_MAX: u64 = 16;
 /// overfull costs the fewest writes.
 const L0_DEPTH: f64 = 3.0;
 
-/// A file of the last level is rewritten if more than this share of its entries (percent) is
-/// garbage.
-const GARBAGE_SHARE: u64 = 10;
+/// A file of the last level is rewritten if more than this share of its entries is garbage.
+const GARBAGE: DeadShare = DeadShare(2);
 
-/// A file of an upper level is compacted early if more than this share of its entries (percent) is
-/// deletions. An update of a secondary key is a deletion and a put, so half is ordinary.
-const TOMBSTONE_SHARE: u64 = 50;
+/// Towards the resting state, a file of the last level is rewritten if more than this share of its
+/// entries is garbage: that of [`REST_SHARE`], or any.
+const GARBAGE_AT_REST: DeadShare = DeadShare(1);
+const ANY_GARBAGE: DeadShare = DeadShare(0);
 
-/// A file of an upper level is also compacted early if its dense deletions (deletions in blocks
-/// that hold little else) are more than this share of its entries, in percent, and at least
-/// [`DENSE_MIN`].
-const DENSE_SHARE: u64 = 10;
+/// A position in [`DEAD_SHARES`].
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct DeadShare(usize);
 
-/// [`DENSE_SHARE`] applies from this number of dense deletions on. A scan that skips as many at
-/// once reports the range, which makes a compaction due as well; this rule acts before any scan is
-/// slow.
-const DENSE_MIN: u64 = 1000;
+impl DeadShare {
+    fn percent(self) -> u64 {
+        DEAD_SHARES[self.0]
+    }
+}
 
 /// Files above the last level are compacted down when they refer to more than this share (percent)
 /// of all blob bytes.
@@ -95,7 +97,7 @@ pub enum RestGoal {
 /// Smallest share of its inputs, in percent, that a job towards the resting state must move or free
 /// under [`RestGoal::WhereItPays`]. The tree comes within about this share of its smallest size,
 /// and a few entries written now and then never rewrite the last level.
-const REST_SHARE: u64 = 2;
+const REST_SHARE: u64 = DEAD_SHARES[1];
 
 /// The next job, if one is due and no running job conflicts with it.
 pub fn pick(p: &PickerContext<'_>) -> Option<Job> {
@@ -121,7 +123,7 @@ pub fn changes_at_rest(file: &FileMeta, retired: &RetiredIndexes, oldest_read: S
 fn garbage(file: &FileMeta, retired: &RetiredIndexes, oldest_read: Seqno) -> u64 {
     // If some version is newer than the oldest read, a snapshot may need some of the old versions,
     // and the metadata do not tell which. Then count none as garbage.
-    let dead = file.deletes.max(file.superseded);
+    let dead = file.dead_entries();
     let dead = if file.max_seqno <= oldest_read {
         dead
     } else {
@@ -139,51 +141,9 @@ fn retired_entries(file: &FileMeta, retired: &RetiredIndexes, oldest_read: Seqno
     of.map(|s| s.entries).sum()
 }
 
-/// Estimates the bytes of the last level that deletions free when they arrive there.
-struct Reclaimable {
-    /// Average stored bytes of an entry in the last level, for each index, ascending by index.
-    entry_bytes: Vec<(IndexId, u64)>,
-}
-
-impl Reclaimable {
-    fn of(version: &Version) -> Self {
-        let mut sums: BTreeMap<IndexId, (u64, u64)> = BTreeMap::new();
-        let last = version.levels[LAST_LEVEL - 1].files.iter();
-        for stats in last.flat_map(|f| &f.per_index) {
-            let (bytes, entries) = sums.entry(stats.index).or_default();
-            *bytes += stats.stored_bytes;
-            *entries += stats.entries;
-        }
-        let of = |(index, (bytes, entries)): (_, (u64, u64))| (index, bytes / entries.max(1));
-        Self {
-            entry_bytes: sums.into_iter().map(of).collect(),
-        }
-    }
-
-    /// Bytes of the last level that the deletions in `file` will free.
-    fn by(&self, file: &FileMeta) -> u64 {
-        let one = |index| {
-            let at = self.entry_bytes.binary_search_by_key(&index, |e| e.0);
-            at.map_or(0, |at| self.entry_bytes[at].1)
-        };
-        let of = file.per_index.iter().filter(|s| s.deletes > 0);
-        of.map(|s| s.deletes * one(s.index)).sum()
-    }
-}
-
-fn share_over(part: u64, whole: u64, percent: u64) -> bool {
-    u128::from(part) * 100 > u128::from(whole) * u128::from(percent)
-}
-
 impl PickerContext<'_> {
     fn is_free(&self, file: &FileMeta) -> bool {
         !self.running.holds(file.file_id)
-    }
-
-    /// The files of a run that share a key with `range`.
-    fn overlap(&self, level: u8, range: &KeyRange) -> &[Arc<FileHandle>] {
-        let upper = Bound::Included(range.largest.as_slice());
-        self.version.levels[usize::from(level) - 1].overlapping(&range.smallest, upper)
     }
 
     fn unless_busy(&self, job: Job) -> Option<Job> {
@@ -195,10 +155,9 @@ impl PickerContext<'_> {
     /// Whether a job moves or frees at least [`REST_SHARE`] percent of its inputs. Jobs that
     /// rewrite nothing always pay.
     fn pays(&self, job: &Job) -> bool {
-        let reclaimable = Reclaimable::of(self.version);
         let gain = |(level, file): (u8, &Arc<FileHandle>)| {
             if level < job.output_level || !file.at_rest {
-                return file.size + reclaimable.by(file);
+                return file.size + self.version.reclaimable_by(file);
             }
             let dead = garbage(file, self.retired, self.oldest_read);
             let share = u128::from(file.size) * u128::from(dead) / u128::from(file.entries.max(1));
@@ -213,14 +172,26 @@ impl PickerContext<'_> {
         if self.retired.is_empty() {
             return None;
         }
+        let indexes = self.droppable_indexes();
+        if indexes.is_empty() {
+            return None;
+        }
         let mut inputs: Vec<JobInput> = Vec::new();
-        for (level, file) in self.version.files() {
-            let dead = retired_entries(file, self.retired, self.oldest_read) == file.entries;
-            if dead && self.is_free(file) {
-                inputs.push(JobInput {
-                    level,
-                    files: vec![file.clone()],
-                });
+        for level in 0..LEVELS as u8 {
+            for run in self.version.runs(level) {
+                let mut from = 0;
+                while let Some(at) = self.next_of_indexes(&run.files, from, &indexes) {
+                    from = at + 1;
+                    let file = &run.files[at];
+                    let dead =
+                        retired_entries(file, self.retired, self.oldest_read) == file.entries;
+                    if dead && self.is_free(file) {
+                        inputs.push(JobInput {
+                            level,
+                            files: vec![file.clone()],
+                        });
+                    }
+                }
             }
         }
         // Removing dead files disturbs no other job, so key ranges of running jobs do not matter.
@@ -235,11 +206,13 @@ impl PickerContext<'_> {
     /// A job on L0 or on a level over its target: the one that is fullest relative to the level
     /// below.
     fn by_size(&self, level_targets: &LevelTargets) -> Option<Job> {
-        let reclaimable = Reclaimable::of(self.version);
-        let size = |level: u8| -> u64 {
-            let files = self.version.levels[usize::from(level) - 1].files.iter();
-            let files = files.filter(|f| self.is_free(f));
-            files.map(|f| f.size + reclaimable.by(f)).sum()
+        let mut busy = [0_u64; LEVELS];
+        for (level, file) in self.running.files() {
+            busy[usize::from(level)] += file.size + self.version.reclaimable_by(file);
+        }
+        let size = |level: u8| {
+            let all = self.version.level_size(level) + self.version.reclaimable(level);
+            all.saturating_sub(busy[usize::from(level)])
         };
         let fill = |level: u8| match level {
             LAST => 1.0,
@@ -264,27 +237,28 @@ impl PickerContext<'_> {
                 let due = self.options.l0_compaction_runs.max(1);
                 self.sink_l0(level_targets, JobReason::Size, due, |_| true)
             }
-            level => self.sink(level_targets, level, JobReason::Size, |_| true),
+            level => self.sink(level_targets, level, JobReason::Size, Wanted::All),
         })
     }
 
     fn by_reported(&self, level_targets: &LevelTargets) -> Option<Job> {
         self.reported.iter().find_map(|range| {
-            let dead = |f: &FileMeta| {
-                (f.deletes > 0 || f.superseded > 0) && f.overlaps(&range.smallest, &range.largest)
-            };
-            let in_l0 = self
-                .version
-                .l0
-                .iter()
-                .any(|run| run.files.iter().any(|f| dead(f)));
+            let dead = Wanted::DeadIn(range);
+            let in_l0 = self.version.l0.iter().any(|run| {
+                let upper = Bound::Included(range.largest.as_slice());
+                let mut files = run.overlapping(&range.smallest, upper).iter();
+                files.any(|file| dead.accepts(file))
+            });
             in_l0
-                .then(|| self.sink_l0(level_targets, JobReason::Reported, 0, dead))
+                .then(|| {
+                    let wanted = |file: &FileMeta| dead.accepts(file);
+                    self.sink_l0(level_targets, JobReason::Reported, 0, wanted)
+                })
                 .flatten()
                 .or_else(|| {
                     (1..LAST).find_map(|l| self.sink(level_targets, l, JobReason::Reported, dead))
                 })
-                .or_else(|| self.in_place(JobReason::Reported, 0, dead))
+                .or_else(|| self.in_place(JobReason::Reported, ANY_GARBAGE, dead))
         })
     }
 
@@ -296,36 +270,37 @@ impl PickerContext<'_> {
         if uses.is_empty() {
             return None;
         }
-        let above = self.version.files().filter(|(level, _)| *level != LAST);
-        let above = above.fold(0_u64, |sum, (_, f)| sum.saturating_add(f.blob_bytes()));
+        let above = (0..LAST).map(|level| self.version.level_sums(level).blob_bytes);
+        let above = u64::try_from(above.sum::<u128>()).unwrap_or(u64::MAX);
         if above < self.options.blob_garbage_min || !share_over(above, uses.bytes(), BLOB_SHARE) {
             return None;
         }
-        let wanted = |f: &FileMeta| !f.blobs.is_empty();
+        let wanted = |file: &FileMeta| !file.blobs.is_empty();
         self.sink_l0(level_targets, JobReason::Garbage, 0, wanted)
             .or_else(|| {
-                (1..LAST).find_map(|l| self.sink(level_targets, l, JobReason::Garbage, wanted))
+                (1..LAST)
+                    .find_map(|l| self.sink(level_targets, l, JobReason::Garbage, Wanted::Blobs))
             })
     }
 
     fn by_garbage(&self, level_targets: &LevelTargets) -> Option<Job> {
-        let dense = |f: &FileMeta| {
-            let cluster = f.dense_deletes >= DENSE_MIN;
-            share_over(f.deletes, f.entries, TOMBSTONE_SHARE)
-                || (cluster && share_over(f.dense_deletes, f.entries, DENSE_SHARE))
-        };
-        self.in_place(JobReason::Garbage, GARBAGE_SHARE, |_| true)
+        self.in_place(JobReason::Garbage, GARBAGE, Wanted::All)
             .or_else(|| {
-                (1..LAST).find_map(|l| self.sink(level_targets, l, JobReason::Garbage, dense))
+                (1..LAST)
+                    .find_map(|l| self.sink(level_targets, l, JobReason::Garbage, Wanted::Dense))
             })
     }
 
     fn by_idleness(&self, level_targets: &LevelTargets) -> Option<Job> {
+        let share = match self.rest {
+            RestGoal::Complete => ANY_GARBAGE,
+            RestGoal::No | RestGoal::WhereItPays => GARBAGE_AT_REST,
+        };
         self.sink_l0(level_targets, JobReason::Idle, 0, |_| true)
             .or_else(|| {
-                (1..LAST).find_map(|l| self.sink(level_targets, l, JobReason::Idle, |_| true))
+                (1..LAST).find_map(|l| self.sink(level_targets, l, JobReason::Idle, Wanted::All))
             })
-            .or_else(|| self.in_place(JobReason::Idle, 0, |_| true))
+            .or_else(|| self.in_place(JobReason::Idle, share, Wanted::All))
     }
 
     /// The level that data of `level` is compacted into. No level above the base holds data, so
@@ -334,24 +309,23 @@ impl PickerContext<'_> {
         level_targets.base.max(level + 1)
     }
 
-    /// A job that moves a file of `level` (neither L0 nor the last) one level down: the one that
-    /// rewrites the fewest bytes per byte that it moves or frees.
+    /// A job that moves a file of `level` (neither L0 nor the last) one level down: of the
+    /// candidates, the one that rewrites the fewest bytes per byte that it moves or frees.
     fn sink(
         &self,
         level_targets: &LevelTargets,
         level: u8,
         reason: JobReason,
-        wanted: impl Fn(&FileMeta) -> bool,
+        wanted: Wanted<'_>,
     ) -> Option<Job> {
         let output = self.below(level_targets, level);
-        let files = &self.version.levels[usize::from(level) - 1].files;
-        let reclaimable = Reclaimable::of(self.version);
+        let files = self.files(level);
         let mut seeds: Vec<(f64, usize)> = Vec::new();
-        for (i, file) in files.iter().enumerate() {
-            if wanted(file) && self.is_free(file) {
-                let below = self.overlap(output, &file.range());
-                let overlap: u64 = below.iter().map(|f| f.size).sum();
-                let gain = file.size + reclaimable.by(file);
+        for i in self.candidates(level, output, wanted) {
+            let file = &files[i];
+            if self.is_free(file) {
+                let overlap = self.overlap(output, &file.range()).sum().size;
+                let gain = file.size + self.version.reclaimable_by(file);
                 seeds.push((overlap as f64 / gain.max(1) as f64, i));
             }
         }
@@ -369,21 +343,24 @@ impl PickerContext<'_> {
         level_targets: &LevelTargets,
         level: u8,
         output: u8,
-        files: &[Arc<FileHandle>],
+        files: &FileList,
         mut seed: std::ops::Range<usize>,
         reason: JobReason,
     ) -> Job {
-        let lower = self.overlap(output, &span(&files[seed.clone()]));
-        if lower.is_empty() && self.movable(&files[seed.clone()], output) {
-            return move_job(level, files[seed].to_vec(), output, reason);
+        let seeds = files.range(seed.clone()).to_vec();
+        let lower = self.overlap(output, &span(&seeds));
+        if lower.is_empty() && self.movable(&seeds, output) {
+            return move_job(level, seeds, output, reason);
         }
-        if !lower.is_empty() {
-            let all = lower.iter().chain(&files[seed.clone()]);
-            let mut size: u64 = all.map(|f| f.size).sum();
+        if let (Some(first), Some(last)) = (lower.first(), lower.last()) {
+            let mut size = lower.sum().size + files.range(seed.clone()).sum().size;
             let room = level_targets
                 .job_size(self.options.target_file_size)
                 .max(2 * size);
-            let bounds = span(lower);
+            let bounds = KeyRange {
+                smallest: first.smallest.clone(),
+                largest: last.largest.clone(),
+            };
             let mut fits = |file: &FileMeta| {
                 let fits = self.is_free(file)
                     && size + file.size <= room
@@ -401,7 +378,7 @@ impl PickerContext<'_> {
         }
         let upper = JobInput {
             level,
-            files: files[seed].to_vec(),
+            files: files.range(seed).to_vec(),
         };
         compact_job(vec![upper], output, lower, reason)
     }
@@ -415,40 +392,59 @@ impl PickerContext<'_> {
             if output == LAST {
                 return !changes_at_rest(file, self.retired, self.oldest_read);
             }
-            let below = self.overlap(output + 1, &file.range());
-            let overlap: u64 = below.iter().map(|f| f.size).sum();
+            let overlap = self.overlap(output + 1, &file.range()).sum().size;
             overlap <= MOVE_OVERLAP_MAX * self.options.target_file_size
         })
     }
 
     /// A rewrite of neighbouring files of the last level. Each of them would change, and garbage
-    /// takes more than `percent` of the entries of the first; with 0 any change is enough.
-    fn in_place(
-        &self,
-        reason: JobReason,
-        percent: u64,
-        wanted: impl Fn(&FileMeta) -> bool,
-    ) -> Option<Job> {
-        let files = &self.version.levels[LAST_LEVEL - 1].files;
+    /// takes more than `share` of the entries of the first. With any garbage, or towards the
+    /// resting state, a file that is not at rest is enough. Where a rewrite must pay, each file of
+    /// it does.
+    fn in_place(&self, reason: JobReason, share: DeadShare, wanted: Wanted<'_>) -> Option<Job> {
+        let files = self.files(LAST);
         let changes = |f: &FileMeta| {
-            self.is_free(f) && wanted(f) && changes_at_rest(f, self.retired, self.oldest_read)
+            self.is_free(f)
+                && wanted.accepts(f)
+                && changes_at_rest(f, self.retired, self.oldest_read)
         };
+        let unrested = share != GARBAGE;
         let worth = |f: &FileMeta| {
             let dead = garbage(f, self.retired, self.oldest_read);
-            changes(f) && (percent == 0 || share_over(dead, f.entries, percent))
+            let over = share_over(dead, f.entries, share.percent());
+            changes(f) && (over || (unrested && !f.at_rest))
         };
+        let goes_on = |f: &FileMeta| match share {
+            GARBAGE_AT_REST => worth(f),
+            _ => changes(f),
+        };
+        let retired = self.droppable_indexes();
         let room = JOB_SIZE_MAX * self.options.target_file_size;
-        (0..files.len())
-            .filter(|&i| worth(&files[i]))
-            .find_map(|i| {
-                let mut size = 0;
-                let mut end = i;
-                while end < files.len() && (end == i || changes(&files[end])) && size < room {
+        let next = |from: usize| {
+            let improvable = (self.version).improvable(from, share.0, unrested, self.oldest_read);
+            let retired = self.next_of_indexes(files, from, &retired);
+            improvable.into_iter().chain(retired).min()
+        };
+        let free = self.free_positions(LAST, LAST, wanted);
+        free.into_iter().find_map(|part| {
+            let mut from = part.start;
+            while let Some(i) = next(from).filter(|i| *i < part.end) {
+                from = i + 1;
+                if !worth(&files[i]) {
+                    continue;
+                }
+                let (mut size, mut end) = (files[i].size, i + 1);
+                while end < part.end && size < room && goes_on(&files[end]) {
                     size += files[end].size;
                     end += 1;
                 }
-                self.unless_busy(compact_job(Vec::new(), LAST, &files[i..end], reason))
-            })
+                let job = compact_job(Vec::new(), LAST, files.range(i..end), reason);
+                if let Some(job) = self.unless_busy(job) {
+                    return Some(job);
+                }
+            }
+            None
+        })
     }
 }
 
@@ -471,7 +467,7 @@ fn move_job(level: u8, files: Vec<Arc<FileHandle>>, output: u8, reason: JobReaso
 fn compact_job(
     mut inputs: Vec<JobInput>,
     output: u8,
-    lower: &[Arc<FileHandle>],
+    lower: FileSpan<'_>,
     reason: JobReason,
 ) -> Job {
     if !lower.is_empty() {

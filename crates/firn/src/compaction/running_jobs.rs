@@ -2,7 +2,8 @@
 
 use crate::base::key_range::KeyRange;
 use crate::version::{Edit, FileHandle, FileMeta};
-use std::collections::HashSet;
+use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// The input files of a job that belong to one run.
@@ -130,7 +131,9 @@ struct Zone {
 #[derive(Debug, Default)]
 pub struct RunningJobs {
     jobs: Vec<(u64, Zone)>,
-    files: HashSet<u64>,
+    /// The inputs, and the files in quarantine, with their levels. Metadata instead of handles: a
+    /// handle would keep a dropped file on disk.
+    files: HashMap<u64, (u8, Arc<FileMeta>)>,
     next: u64,
 }
 
@@ -143,7 +146,10 @@ impl RunningJobs {
     pub fn begin(&mut self, job: &Job) -> u64 {
         self.next += 1;
         self.jobs.extend(job.zone().map(|zone| (self.next, zone)));
-        self.files.extend(job.files().map(|(_, f)| f.file_id));
+        self.files.extend(
+            job.files()
+                .map(|(level, f)| (f.file_id, (level, f.meta().clone()))),
+        );
         self.next
     }
 
@@ -169,13 +175,24 @@ impl RunningJobs {
             bottom: level,
         };
         self.jobs.push((QUARANTINED, zone));
-        self.files.insert(file_id);
+        self.files.insert(file_id, (level, Arc::clone(file.meta())));
         true
     }
 
     /// Whether the file is an input of a running job, or in quarantine.
     pub fn holds(&self, file_id: u64) -> bool {
-        self.files.contains(&file_id)
+        self.files.contains_key(&file_id)
+    }
+
+    /// The inputs of all running jobs and the files in quarantine, with their levels.
+    pub(super) fn files(&self) -> impl Iterator<Item = (u8, &FileMeta)> {
+        self.files.values().map(|(level, file)| (*level, &**file))
+    }
+
+    /// The levels (both ends included) and the keys that a new job must keep away from.
+    pub(super) fn zones(&self) -> impl Iterator<Item = (Range<u8>, &KeyRange)> {
+        let zones = self.jobs.iter().map(|(_, zone)| zone);
+        zones.map(|zone| (zone.top..zone.bottom, &zone.range))
     }
 
     /// Whether a job is running.

@@ -58,7 +58,7 @@ use job_history::JobHistory;
 use parking_lot::{Condvar, Mutex};
 use prefix_extractors::LatePrefixExtractors;
 use pressure::pressure;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -304,7 +304,7 @@ impl BackgroundWork {
         };
         let named = |user_key: &[u8]| queued.run().find(user_key).is_some();
         super_version.rows.retire_where(queued.id(), named);
-        self.install(edit, &[queued.id()], files)
+        self.install(edit, &[queued.id()], &files.span().to_vec())
     }
 
     /// Flushes a memtable into the space that the disk reserve keeps for one SST. Returns `None` if
@@ -599,10 +599,10 @@ impl BackgroundWork {
 
     /// Closes the files that `choose` selects from the current version. Their next read opens them
     /// again.
-    pub(super) fn close_files(&self, choose: impl FnOnce(&Version) -> HashSet<u64>) {
+    pub(super) fn close_files(&self, choose: impl FnOnce(&Version) -> Vec<Arc<FileHandle>>) {
         let _in_order = self.install.lock();
-        let ids = choose(&self.versions.current());
-        let version = self.versions.close_files(&ids);
+        let files = choose(&self.versions.current());
+        let version = self.versions.close_files(&files);
         self.super_versions.installed(version, &[]);
     }
 
@@ -625,7 +625,7 @@ impl BackgroundWork {
             return Ok(());
         }
         let super_version = self.super_versions.pin();
-        let in_files = super_version.version.all_index_stats();
+        let in_files = |id| super_version.version.index_stats(id).entries;
         let in_memtables = |id: IndexId| {
             let mut queued = super_version.frozen.iter();
             super_version.active.index_counts(id).entries > 0
@@ -634,7 +634,7 @@ impl BackgroundWork {
         let gone: Vec<IndexId> = retired
             .keys()
             .copied()
-            .filter(|id| in_files.get(id).is_none_or(|s| s.entries == 0) && !in_memtables(*id))
+            .filter(|id| in_files(*id) == 0 && !in_memtables(*id))
             .collect();
         match self.catalog.get() {
             Some(catalog) => catalog.forget_retired(&gone),

@@ -201,14 +201,14 @@ impl Db {
         let shape = self.work.shape();
         let report = |level: u8| {
             let runs = version.runs(level);
-            let files = || runs.iter().flat_map(|run| &run.files);
+            let sums = version.level_sums(level);
             LevelReport {
                 level: u32::from(level),
                 runs: runs.iter().filter(|run| !run.files.is_empty()).count() as u64,
-                files: files().count() as u64,
-                stored_bytes: version.level_size(level),
-                entries: files().map(|f| f.entries).sum(),
-                deletes: files().map(|f| f.deletes).sum(),
+                files: sums.files,
+                stored_bytes: sums.size,
+                entries: sums.entries,
+                deletes: sums.deletes,
                 target_bytes: shape.targets[usize::from(level)],
             }
         };

@@ -209,7 +209,9 @@ impl ReadOnlyDb {
 
     fn files_named(&self, replayed: &Replayed) -> Vec<Arc<FileHandle>> {
         let queued = replayed.queue.iter().filter_map(Flushable::run);
-        let mut files: Vec<_> = queued.flat_map(|run| run.run().files.clone()).collect();
+        let mut files: Vec<_> = queued
+            .flat_map(|run| run.run().files.span().to_vec())
+            .collect();
         for changes in replayed.prepared.values() {
             // The transaction has no seqno yet, and any seqno serves to read its files.
             let metas = changes.files().iter();

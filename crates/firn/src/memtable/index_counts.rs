@@ -3,9 +3,15 @@
 use crate::base::IndexId;
 use parking_lot::Mutex;
 use std::collections::HashMap;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// Slots of the first table. Each further one has [`GROWTH`] times as many.
 const SLOTS: usize = 128;
+const GROWTH: usize = 8;
+/// Number of tables: the last one has 65,536 slots.
+const TABLES: usize = 4;
+/// Slots of each table in which an index may be.
 const PROBES: usize = 8;
 
 /// Number and size of a memtable's entries of one index.
@@ -30,7 +36,8 @@ impl IndexCounts {
     }
 }
 
-/// The counters of one index. `owner` is 0 while the slot is free, then the index id + 1 for good.
+/// The counters of one index; zero at first. `owner` is 0 while the slot is free, then the index id + 1 for good.
+#[derive(Default)]
 struct Slot {
     owner: AtomicU64,
     entries: AtomicU64,
@@ -39,26 +46,34 @@ struct Slot {
     blob_bytes: AtomicU64,
 }
 
-/// The counters of all indexes: a small open-addressed hash table without locks. Indexes that find
-/// no slot share a map under a mutex; a memtable with entries of more than a hundred indexes is
-/// rare.
+/// The counters of all indexes: open-addressed hash tables without locks.
+///
+/// An index that finds no slot in a table takes one of the next, larger table, which is allocated
+/// then. So the memory follows the number of indexes, and commits to ten thousand tables share no
+/// lock. The few indexes that find no slot in the last table share a map under a mutex.
 pub(super) struct IndexCountTable {
-    slots: Box<[Slot]>,
+    tables: [OnceLock<Box<[Slot]>>; TABLES],
     overflow: Mutex<HashMap<IndexId, IndexCounts>>,
+}
+
+fn slots(table: usize) -> Box<[Slot]> {
+    let slots = SLOTS * GROWTH.pow(table as u32);
+    (0..slots).map(|_| Slot::default()).collect()
+}
+
+/// Where an index finds its counters.
+enum Found<'a> {
+    Slot(&'a Slot),
+    /// Nowhere yet: a free slot among its candidates.
+    Free,
+    /// In the map, if anywhere: other indexes own all its candidates.
+    Overflow,
 }
 
 impl IndexCountTable {
     pub(super) fn new() -> Self {
         Self {
-            slots: (0..SLOTS)
-                .map(|_| Slot {
-                    owner: AtomicU64::new(0),
-                    entries: AtomicU64::new(0),
-                    deletes: AtomicU64::new(0),
-                    raw_bytes: AtomicU64::new(0),
-                    blob_bytes: AtomicU64::new(0),
-                })
-                .collect(),
+            tables: [const { OnceLock::new() }; TABLES],
             overflow: Mutex::new(HashMap::new()),
         }
     }
@@ -83,8 +98,14 @@ impl IndexCountTable {
 
     /// The slot of an index, claimed if necessary; `None` if other indexes own all its candidates.
     fn slot(&self, index: IndexId) -> Option<&Slot> {
+        let tables = self.tables.iter().enumerate();
+        let mut tables = tables.map(|(number, table)| table.get_or_init(|| slots(number)));
+        tables.find_map(|table| Self::claim(table, index))
+    }
+
+    fn claim(table: &[Slot], index: IndexId) -> Option<&Slot> {
         let owner = u64::from(index) + 1;
-        for slot in Self::places(index).map(|place| &self.slots[place]) {
+        for slot in candidates(table, index) {
             match slot.owner.load(Ordering::Relaxed) {
                 found if found == owner => return Some(slot),
                 0 => {
@@ -103,30 +124,41 @@ impl IndexCountTable {
         None
     }
 
-    fn places(index: IndexId) -> impl Iterator<Item = usize> {
-        let start = (index.wrapping_mul(0x9e37_79b1) >> 16) as usize;
-        (0..PROBES).map(move |i| (start + i) % SLOTS)
-    }
-
-    /// The counts of an index. A free slot among its candidates proves that the index has no
-    /// counts in the map, since it would have claimed that slot: slots are never given back.
-    pub(super) fn of(&self, index: IndexId) -> IndexCounts {
+    /// Finds an index. A free slot among its candidates proves that it has no counts in a later
+    /// table or in the map, since it would have claimed that slot: slots are never given back.
+    fn find(&self, index: IndexId) -> Found<'_> {
         let owner = u64::from(index) + 1;
-        for slot in Self::places(index).map(|place| &self.slots[place]) {
-            match slot.owner.load(Ordering::Relaxed) {
-                found if found == owner => return slot.counts(),
-                0 => return IndexCounts::default(),
-                _ => {}
+        for table in &self.tables {
+            let Some(table) = table.get() else {
+                return Found::Free;
+            };
+            for slot in candidates(table, index) {
+                match slot.owner.load(Ordering::Relaxed) {
+                    found if found == owner => return Found::Slot(slot),
+                    0 => return Found::Free,
+                    _ => {}
+                }
             }
         }
-        let overflow = self.overflow.lock();
-        overflow.get(&index).copied().unwrap_or_default()
+        Found::Overflow
+    }
+
+    /// The counts of an index.
+    pub(super) fn of(&self, index: IndexId) -> IndexCounts {
+        match self.find(index) {
+            Found::Slot(slot) => slot.counts(),
+            Found::Free => IndexCounts::default(),
+            Found::Overflow => {
+                let overflow = self.overflow.lock();
+                overflow.get(&index).copied().unwrap_or_default()
+            }
+        }
     }
 
     pub(super) fn all(&self) -> Vec<(IndexId, IndexCounts)> {
         let overflow = self.overflow.lock();
         let mut all: Vec<_> = overflow.iter().map(|(&id, &counts)| (id, counts)).collect();
-        for slot in &self.slots {
+        for slot in self.tables.iter().filter_map(OnceLock::get).flatten() {
             let owner = slot.owner.load(Ordering::Relaxed);
             if owner != 0 {
                 all.push(((owner - 1) as IndexId, slot.counts()));
@@ -135,6 +167,12 @@ impl IndexCountTable {
         all.sort_unstable_by_key(|&(id, _)| id);
         all
     }
+}
+
+/// The slots of `table` in which `index` may be.
+fn candidates(table: &[Slot], index: IndexId) -> impl Iterator<Item = &Slot> {
+    let start = (index.wrapping_mul(0x9e37_79b1) >> 16) as usize;
+    (0..PROBES).map(move |i| &table[(start + i) % table.len()])
 }
 
 impl Slot {
@@ -147,3 +185,6 @@ impl Slot {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

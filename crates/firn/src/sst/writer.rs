@@ -252,6 +252,11 @@ impl SstWriter {
         all.last_mut().expect("just pushed")
     }
 
+    /// Number of blob files to which the entries refer.
+    pub fn blob_files(&self) -> usize {
+        self.blobs.files()
+    }
+
     /// Approximate size in bytes that the file would have if it were finished now.
     pub fn estimated_size(&self) -> u64 {
         let waiting = self

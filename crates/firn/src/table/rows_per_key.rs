@@ -86,7 +86,7 @@ fn sketches(
         Some(())
     };
     let mut in_files = 0;
-    for file in super_version.files() {
+    for file in super_version.files_of_index(index) {
         let Some(stats) = file.index(index).filter(|s| s.entries > s.deletes) else {
             continue;
         };

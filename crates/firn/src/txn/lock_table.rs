@@ -112,9 +112,10 @@ pub struct Granted {
 ///
 /// A search looks at the rows one after the other, while other threads release and grant locks.
 /// That is sound, since a member of a cycle releases nothing. But a request leaves a queue without
-/// its lock (timeout, kill, victim) only under the graph lock: the search follows only the nearest
-/// exclusive request ahead, which leads it to those before, and would lose this path if that
-/// request left in between.
+/// its lock (timeout, kill, victim) only under the graph lock: the search goes from a request to the
+/// first one of the queue in the place of all that are ahead, and would lose this path if the first
+/// one left in between. A search visits the holders of rows, never the requests of a queue one by
+/// one ([`lock_queue`]).
 ///
 /// The victim is the member of the cycle with the least changed rows plus held locks, on a tie the
 /// requester. One request may close several cycles, so it searches until none is left. The victim
@@ -214,6 +215,9 @@ impl LockTable {
         mode: LockMode,
         policy: WaitPolicy,
     ) -> Result<Granted> {
+        if mode == LockMode::Shared {
+            owner.note_share();
+        }
         let shard = self.shard(key);
         if let Some(locked) = shard.attempt(&self.registry, owner, key, mode) {
             if locked.rows > self.merge_at {
@@ -341,6 +345,7 @@ impl LockTable {
 
     /// Releases all locks of `owner`.
     pub fn release_all(&self, owner: &Arc<LockOwner>) {
+        owner.forget_shares();
         self.gaps.release_all(owner);
         // Merged locks first: see `MergedLockRegistry::unmerge`.
         self.registry.release_all(owner);
@@ -357,6 +362,11 @@ impl LockTable {
         let row = rows.map.get(key);
         row.and_then(|row| row.mode_of(owner))
             .or_else(|| owner.merged.lock().mode_of(key))
+    }
+
+    /// Whether `owner` holds `key` in shared mode only.
+    pub fn only_shares(&self, owner: &Arc<LockOwner>, key: &[u8]) -> bool {
+        owner.shares() && self.holds(owner, key) == Some(LockMode::Shared)
     }
 
     /// Counts since the table was created.

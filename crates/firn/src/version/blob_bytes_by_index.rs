@@ -11,14 +11,18 @@ use std::collections::HashSet;
 const SAMPLE: u64 = 64;
 
 impl FileHandle {
-    /// Splits [`FileMeta::blob_bytes`](super::FileMeta::blob_bytes) by index. Only indexes in
-    /// `holders` may refer to blobs. The metadata of the file do not say how much each index refers
+    /// Splits [`FileMeta::blob_bytes`](super::FileMeta::blob_bytes) by index. Only indexes that
+    /// `holders` returns may refer to blobs; it is called once per handle. The metadata of the file do not say how much each index refers
     /// to. So if the file has entries of several such indexes, the first entries of each are read:
     /// one or a few blocks per index, once per handle. The bytes are split in proportion to that
     /// sample. If the sample fails or finds no blob, they are split in proportion to the raw bytes
     /// of each index.
-    pub(super) fn blob_bytes_by_index(&self, holders: &HashSet<IndexId>) -> &[(IndexId, u64)] {
+    fn blob_bytes_by_index(
+        &self,
+        holders: &mut impl FnMut() -> HashSet<IndexId>,
+    ) -> &[(IndexId, u64)] {
         self.blob_shares_once().get_or_init(|| {
+            let holders = holders();
             let bytes = u128::from(self.blob_bytes());
             let all = self.per_index.iter();
             let here: Vec<_> = all
@@ -39,6 +43,17 @@ impl FileHandle {
                 .map(|(one, weight)| (one.index, (bytes * weight / sum) as u64))
                 .collect()
         })
+    }
+
+    /// Blob bytes that the entries of `index` refer to, see [`Self::blob_bytes_by_index`].
+    pub(super) fn blob_bytes_of(
+        &self,
+        index: IndexId,
+        holders: &mut impl FnMut() -> HashSet<IndexId>,
+    ) -> u64 {
+        let shares = self.blob_bytes_by_index(holders).iter();
+        let own = shares.filter(|(holder, _)| *holder == index);
+        own.map(|(_, bytes)| *bytes).sum()
     }
 
     /// Estimates the blob bytes that the entries of one index refer to, from its first entries.

@@ -1,8 +1,9 @@
 //! File handles and runs: the sorted, non-overlapping parts of a version.
 
-use super::FileMeta;
+use super::{FileList, FileMeta, FileSpan, FileSums};
 use crate::base::key::UNCOMMITTED_BIT;
 use crate::base::sketch::Sketch;
+use crate::base::work_count;
 use crate::base::{Error, ErrorKind, IndexId, Result};
 use crate::env::ReadFile;
 use crate::sst::{OpenHints, SstBlockCache, SstReader};
@@ -104,6 +105,7 @@ pub struct FileHandle {
     reader: OnceLock<Arc<SstReader>>,
     opening: Mutex<()>,
     blob_shares: OnceLock<Vec<(IndexId, u64)>>,
+    sums: FileSums,
     life: Arc<FileLife>,
 }
 
@@ -153,6 +155,7 @@ impl FileHandle {
 
     fn with_life(meta: Arc<FileMeta>, source: Arc<FileSource>, life: Arc<FileLife>) -> Arc<Self> {
         Arc::new(Self {
+            sums: FileSums::of(&meta),
             meta,
             source,
             reader: OnceLock::new(),
@@ -160,6 +163,11 @@ impl FileHandle {
             blob_shares: OnceLock::new(),
             life,
         })
+    }
+
+    /// The sums over this file alone.
+    pub(super) fn sums(&self) -> &FileSums {
+        &self.sums
     }
 
     pub(super) fn blob_shares_once(&self) -> &OnceLock<Vec<(IndexId, u64)>> {
@@ -175,6 +183,7 @@ impl FileHandle {
 
     /// The metadata of the file in the manifest.
     pub fn meta(&self) -> &Arc<FileMeta> {
+        work_count::file_seen();
         &self.meta
     }
 
@@ -266,6 +275,7 @@ impl FileHandle {
 impl Deref for FileHandle {
     type Target = FileMeta;
     fn deref(&self) -> &FileMeta {
+        work_count::file_seen();
         &self.meta
     }
 }
@@ -277,45 +287,55 @@ impl std::fmt::Debug for FileHandle {
 }
 
 /// Sorted files that do not share a user key. Immutable.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Run {
     /// In L0 the run number: a higher number is newer, and no number is reused. 0 in other levels.
     pub number: u64,
     /// The files, ascending by their keys.
-    pub files: Vec<Arc<FileHandle>>,
+    pub files: FileList,
 }
 
 impl Run {
     /// The run of `files`, which may be in any order.
     pub fn new(number: u64, mut files: Vec<Arc<FileHandle>>) -> Self {
         files.sort_by(|a, b| a.smallest.cmp(&b.smallest));
-        Self { number, files }
+        Self {
+            number,
+            files: files.into_iter().collect(),
+        }
     }
 
     /// The only file of the run that may hold `user_key`; `None` if there is none.
     pub fn find(&self, user_key: &[u8]) -> Option<&Arc<FileHandle>> {
-        let at = self
-            .files
-            .partition_point(|f| f.largest.as_slice() < user_key);
-        self.files
-            .get(at)
-            .filter(|f| f.smallest.as_slice() <= user_key)
+        let file = self.files.first_not(|f| f.largest.as_slice() < user_key);
+        file.filter(|f| f.smallest.as_slice() <= user_key)
     }
 
     /// The files of the run that may hold a key that is ≥ `lower` and within the bound `upper`.
-    pub fn overlapping(&self, lower: &[u8], upper: Bound<&[u8]>) -> &[Arc<FileHandle>] {
-        let from = self.files.partition_point(|f| f.largest.as_slice() < lower);
-        let rest = &self.files[from..];
-        let to = rest.partition_point(|f| match upper {
+    pub fn overlapping(&self, lower: &[u8], upper: Bound<&[u8]>) -> FileSpan<'_> {
+        let within = |f: &FileHandle| match upper {
             Bound::Included(key) => f.smallest.as_slice() <= key,
             Bound::Excluded(key) => f.smallest.as_slice() < key,
             Bound::Unbounded => true,
-        });
-        &rest[..to]
+        };
+        let from = self.files.partition_point(|f| f.largest.as_slice() < lower);
+        // Most ranges meet no file or one.
+        let to = match self.files.get(from) {
+            Some(file) if within(file) => self.files.partition_point(|f| within(f)),
+            _ => from,
+        };
+        self.files.range(from..to.max(from))
+    }
+
+    /// The position of the file of `meta`, if the run has it.
+    pub(super) fn position(&self, meta: &FileMeta) -> Option<usize> {
+        let at = self.files.partition_point(|f| f.smallest < meta.smallest);
+        let is = |file: &&Arc<FileHandle>| file.file_id == meta.file_id;
+        self.files.get(at).filter(is).map(|_| at)
     }
 
     /// Sum of the sizes of the files in bytes.
     pub fn size(&self) -> u64 {
-        self.files.iter().map(|f| f.size).sum()
+        self.files.sum().size
     }
 }

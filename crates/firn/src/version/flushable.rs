@@ -146,14 +146,8 @@ impl Flushable {
             Self::Memtable(memtable) => memtable.index_counts(index).blob_bytes,
             Self::Run(run) => {
                 let files = run.run.files.iter();
-                let mut files = files.filter(|file| !file.blobs.is_empty()).peekable();
-                if files.peek().is_none() {
-                    return 0;
-                }
-                let holders = holders();
-                let shares = files.flat_map(|file| file.blob_bytes_by_index(&holders));
-                let own = shares.filter(|(holder, _)| *holder == index);
-                own.map(|(_, bytes)| *bytes).sum()
+                let files = files.filter(|file| !file.blobs.is_empty());
+                files.map(|file| file.blob_bytes_of(index, holders)).sum()
             }
         }
     }

@@ -1,12 +1,16 @@
 //! A version: the files of the tree at one moment.
 
-use super::{Edit, FileHandle, FileSource, ManifestState, Run};
-use crate::base::IndexId;
-use crate::base::blob_ref::BlobUses;
+use super::totals::{IndexTotals, Totals};
+use super::{
+    BlobTotals, Edit, FileHandle, FileMeta, FileSource, FileSpan, FileSums, ManifestState, Run,
+};
+use crate::base::key::index_prefix;
+use crate::base::key_range::prefix_successor;
+use crate::base::{IndexId, Seqno};
 use crate::sst::IndexStats;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Bound;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// Number of levels, L0 included.
 pub const LEVELS: usize = 7;
@@ -17,104 +21,131 @@ pub const LAST_LEVEL: usize = LEVELS - 1;
 ///
 /// For any user key, versions in a newer L0 run are newer than those in an older run. Those in L0
 /// are newer than those in L1, and so on down the levels. [`Version::check`] checks the invariants.
-#[derive(Debug, Default)]
+///
+/// The next version copies this one and applies an edit to the copy. That costs the files of the
+/// edit and the logarithm of all files, because both share all nodes of their lists that the edit
+/// does not touch. Sums over all files ([`FileSums`], [`Totals`]) change with the edit, so nobody
+/// has to visit all files.
+#[derive(Debug, Clone, Default)]
 pub struct Version {
     /// The runs of L0, the highest run number first. The seqno ranges of two runs may interleave.
     pub l0: Vec<Arc<Run>>,
     /// The levels L1 to L6, each one run.
     pub levels: [Arc<Run>; LAST_LEVEL],
-    stats: OnceLock<HashMap<IndexId, IndexStats>>,
-    /// The indexes in which each entry is a live row; see [`Version::is_plain`].
-    plain: OnceLock<HashSet<IndexId>>,
-    blobs: OnceLock<BlobUses>,
-    /// Bytes of referenced blobs by index; see [`Version::out_of_line_bytes`].
-    blobs_of_indexes: OnceLock<HashMap<IndexId, u64>>,
+    totals: Totals,
 }
 
 impl Version {
     /// The version that has the files of `state`. `source` opens the files.
     pub fn of_state(state: &ManifestState, source: &Arc<FileSource>) -> Self {
-        let mut parts = VersionBuilder::default();
+        let mut l0: BTreeMap<u64, Vec<Arc<FileHandle>>> = BTreeMap::new();
+        let mut levels: [Vec<Arc<FileHandle>>; LAST_LEVEL] = Default::default();
         for placed in state.files.values() {
             let handle = FileHandle::new(placed.meta.clone(), source.clone());
-            parts.add(placed.level, placed.run, handle);
+            match placed.level {
+                0 => l0.entry(placed.run).or_default().push(handle),
+                n => levels[usize::from(n) - 1].push(handle),
+            }
         }
-        parts.build(None)
+        let l0 = l0.into_iter().rev();
+        let mut version = Self {
+            l0: l0
+                .map(|(number, files)| Arc::new(Run::new(number, files)))
+                .collect(),
+            levels: levels.map(|files| Arc::new(Run::new(0, files))),
+            totals: Totals::default(),
+        };
+        version.totals = Totals::of(version.files());
+        version
     }
 
     /// This version with `edit` applied. The caller has checked the edit with
-    /// [`ManifestState::check_edit`]. Both versions share the runs of levels that the edit does not
-    /// touch. A moved file keeps its handle, unless its location or the length of its tail has
-    /// changed.
+    /// [`ManifestState::check_edit`]. A moved file keeps its handle, unless its location or the
+    /// length of its tail has changed. This visits all files of the levels from which files are
+    /// removed; a [`super::VersionSet`] knows where they are.
     pub fn with(&self, edit: &Edit, source: &Arc<FileSource>) -> Self {
-        self.with_open(edit, source, &[])
+        let ids: HashMap<u64, u8> = edit
+            .removed
+            .iter()
+            .map(|&(level, id)| (id, level))
+            .collect();
+        let mut removed = Vec::new();
+        for level in 0..LEVELS as u8 {
+            for run in self.runs(level) {
+                let gone = |file: &&Arc<FileHandle>| ids.get(&file.file_id) == Some(&level);
+                let files = run.files.iter().filter(gone);
+                removed.extend(files.map(|file| (level, run.number, Arc::clone(file.meta()))));
+            }
+        }
+        self.with_open(edit, &removed, source, &[]).0
     }
 
-    /// As [`Self::with`]; an added file that has a handle in `open` keeps that handle.
-    pub fn with_open(
+    /// As [`Self::with`]; an added file that has a handle in `open` keeps that handle. `removed`
+    /// are the files that the edit removes, with their levels and run numbers. Returns their
+    /// handles, too.
+    pub(super) fn with_open(
         &self,
         edit: &Edit,
+        removed: &[(u8, u64, Arc<FileMeta>)],
         source: &Arc<FileSource>,
         open: &[Arc<FileHandle>],
-    ) -> Self {
-        let mut touched: HashSet<u8> = edit.removed.iter().map(|(level, _)| *level).collect();
-        touched.extend(edit.added.iter().map(|(level, ..)| *level));
-        let removed: HashSet<u64> = edit.removed.iter().map(|(_, id)| *id).collect();
-        let open = open.iter().map(|file| (file.file_id, file.clone()));
-        let mut taken: HashMap<u64, Arc<FileHandle>> = open.collect();
-        let mut parts = VersionBuilder::default();
-        for &level in &touched {
-            parts.touched[usize::from(level)] = true;
-            for run in self.runs(level) {
-                for file in &run.files {
-                    if removed.contains(&file.file_id) {
-                        taken.insert(file.file_id, file.clone());
-                    } else {
-                        parts.add(level, run.number, file.clone());
-                    }
+    ) -> (Self, Vec<(u8, Arc<FileHandle>)>) {
+        let mut next = self.clone();
+        let mut gone = Vec::with_capacity(removed.len());
+        for (level, run, meta) in removed {
+            let run = next.run_mut(*level, *run);
+            if let Some(at) = run.position(meta) {
+                gone.push((*level, run.files.remove(at)));
+            }
+        }
+        let all = open.iter().chain(gone.iter().map(|(_, file)| file));
+        let known: HashMap<u64, &Arc<FileHandle>> = all.map(|file| (file.file_id, file)).collect();
+        let mut added = Vec::with_capacity(edit.added.len());
+        for (level, run, meta) in &edit.added {
+            let in_place = |file: &&&Arc<FileHandle>| {
+                (file.location, file.tail_len) == (meta.location, meta.tail_len)
+            };
+            let handle = match known.get(&meta.file_id).filter(in_place) {
+                Some(file) => Arc::clone(file),
+                None => FileHandle::new(Arc::new(meta.clone()), source.clone()),
+            };
+            let files = &mut next.run_mut(*level, *run).files;
+            let at = files.partition_point(|f| f.smallest < meta.smallest);
+            files.insert(at, Arc::clone(&handle));
+            added.push((*level, handle));
+        }
+        next.l0.retain(|run| !run.files.is_empty());
+        next.totals.apply(&gone, &added);
+        (next, gone)
+    }
+
+    /// The run of `level`, in L0 the one with number `run`, to be changed.
+    fn run_mut(&mut self, level: u8, run: u64) -> &mut Run {
+        let slot = match level {
+            0 => {
+                let at = self.l0.partition_point(|newer| newer.number > run);
+                if self.l0.get(at).is_none_or(|found| found.number != run) {
+                    self.l0.insert(at, Arc::new(Run::new(run, Vec::new())));
+                }
+                &mut self.l0[at]
+            }
+            n => &mut self.levels[usize::from(n) - 1],
+        };
+        Arc::make_mut(slot)
+    }
+
+    /// This version, except that `files` have new, unopened handles. Files that it does not have
+    /// are left out.
+    pub(super) fn with_fresh(&self, files: &[Arc<FileHandle>]) -> Self {
+        let mut next = self.clone();
+        for file in files {
+            for slot in next.l0.iter_mut().chain(&mut next.levels) {
+                if let Some(at) = slot.position(file.meta()) {
+                    Arc::make_mut(slot).files.replace(at, file.fresh());
                 }
             }
         }
-        for (level, run, meta) in &edit.added {
-            let in_place = |file: &&Arc<FileHandle>| {
-                (file.location, file.tail_len) == (meta.location, meta.tail_len)
-            };
-            let handle = taken
-                .get(&meta.file_id)
-                .filter(in_place)
-                .cloned()
-                .unwrap_or_else(|| FileHandle::new(Arc::new(meta.clone()), source.clone()));
-            parts.add(*level, *run, handle);
-        }
-        parts.build(Some(self))
-    }
-
-    /// This version, except that the files with these ids have new, unopened handles.
-    pub(super) fn with_fresh(&self, ids: &HashSet<u64>) -> Self {
-        let fresh = |run: &Arc<Run>| {
-            if !run.files.iter().any(|f| ids.contains(&f.file_id)) {
-                return Arc::clone(run);
-            }
-            let files = run
-                .files
-                .iter()
-                .map(|file| match ids.contains(&file.file_id) {
-                    true => file.fresh(),
-                    false => Arc::clone(file),
-                });
-            Arc::new(Run {
-                number: run.number,
-                files: files.collect(),
-            })
-        };
-        Self {
-            l0: self.l0.iter().map(fresh).collect(),
-            levels: std::array::from_fn(|level| fresh(&self.levels[level])),
-            stats: OnceLock::new(),
-            plain: OnceLock::new(),
-            blobs: OnceLock::new(),
-            blobs_of_indexes: OnceLock::new(),
-        }
+        next
     }
 
     /// The runs of a level, newest first.
@@ -140,15 +171,23 @@ impl Version {
         &'a self,
         lower: &'a [u8],
         upper: Bound<&'a [u8]>,
-    ) -> impl Iterator<Item = &'a [Arc<FileHandle>]> {
+    ) -> impl Iterator<Item = FileSpan<'a>> {
         let runs = self.l0.iter().chain(&self.levels);
         runs.map(move |run| run.overlapping(lower, upper))
             .filter(|files| !files.is_empty())
     }
 
+    /// Sums over the files of a level.
+    pub fn level_sums(&self, level: u8) -> FileSums {
+        let mut sums = FileSums::default();
+        let runs = self.runs(level).iter();
+        runs.for_each(|run| sums.add(&run.files.sum()));
+        sums
+    }
+
     /// Stored bytes of a level.
     pub fn level_size(&self, level: u8) -> u64 {
-        self.runs(level).iter().map(|run| run.size()).sum()
+        self.level_sums(level).size
     }
 
     /// Stored bytes of all files.
@@ -156,14 +195,27 @@ impl Version {
         (0..LEVELS as u8).map(|level| self.level_size(level)).sum()
     }
 
+    /// The largest number of L0 runs that a read of one key must search.
+    pub fn l0_depth(&self) -> usize {
+        self.totals.l0_depth()
+    }
+
+    /// Estimated bytes of the last level that the deletions of `level` free when they arrive there.
+    pub fn reclaimable(&self, level: u8) -> u64 {
+        self.totals.reclaimable(level)
+    }
+
+    /// Estimated bytes of the last level that the deletions in `file` free when they arrive there.
+    pub fn reclaimable_by(&self, file: &FileMeta) -> u64 {
+        let bytes = |index| self.totals.index(index).map_or(0, IndexTotals::entry_bytes);
+        let deleting = file.per_index.iter().filter(|stats| stats.deletes > 0);
+        let freed = deleting.map(|stats| stats.deletes.saturating_mul(bytes(stats.index)));
+        freed.fold(0, u64::saturating_add)
+    }
+
     /// The blobs that the entries of all files refer to, by blob file.
-    pub fn blob_uses(&self) -> &BlobUses {
-        self.blobs.get_or_init(|| {
-            let mut all = BlobUses::default();
-            let uses = self.files().flat_map(|(_, file)| &file.blobs);
-            uses.for_each(|&blobs| all.add(blobs));
-            all
-        })
+    pub fn blob_uses(&self) -> &BlobTotals {
+        &self.totals.blobs
     }
 
     /// Statistics of an index, summed over all files; zero if no file has entries of it. The sum
@@ -173,114 +225,104 @@ impl Version {
             index,
             ..IndexStats::default()
         };
-        self.all_index_stats().get(&index).copied().unwrap_or(none)
+        self.totals.index(index).map_or(none, |totals| totals.stats)
+    }
+
+    /// The statistics of each index of which files have entries, summed over all files.
+    pub fn all_index_stats(&self) -> impl Iterator<Item = IndexStats> {
+        self.totals.indexes()
     }
 
     /// Whether each entry of the index is a live row: a single run has all entries, and no entry
-    /// deletes or supersedes another. The first call computes this for all indexes.
+    /// deletes or supersedes another.
     pub fn is_plain(&self, index: IndexId) -> bool {
-        let found = self.plain.get_or_init(|| {
-            let mut run_of: HashMap<IndexId, Option<usize>> = HashMap::new();
-            for (number, run) in self.l0.iter().chain(&self.levels).enumerate() {
-                for file in &run.files {
-                    for one in &file.per_index {
-                        let clean = file.superseded == 0 && one.deletes == 0;
-                        let run = run_of.entry(one.index).or_insert(Some(number));
-                        *run = run.filter(|known| *known == number && clean);
-                    }
-                }
-            }
-            let plain = run_of.into_iter().filter(|(_, run)| run.is_some());
-            plain.map(|(index, _)| index).collect()
-        });
-        found.contains(&index)
+        let Some(totals) = self.totals.index(index) else {
+            return false;
+        };
+        let levels = totals.files.iter().filter(|files| **files > 0).count();
+        totals.unclean == 0 && levels == 1 && (totals.files[0] <= 1 || self.in_one_run(index))
+    }
+
+    /// Whether at most one run of L0 has entries of `index`.
+    fn in_one_run(&self, index: IndexId) -> bool {
+        let has = |run: &&Arc<Run>| {
+            let mut files = of_index(run, index).iter();
+            files.any(|file| file.index(index).is_some())
+        };
+        self.l0.iter().filter(has).nth(1).is_none()
+    }
+
+    /// The files with entries of `index`, newest run first.
+    pub fn files_of_index(&self, index: IndexId) -> impl Iterator<Item = &Arc<FileHandle>> {
+        let runs = self.l0.iter().chain(&self.levels);
+        let files = runs.flat_map(move |run| of_index(run, index));
+        files.filter(move |file| file.index(index).is_some())
     }
 
     /// Bytes in blob files that the entries of `index` refer to. `holders` returns the indexes that
     /// may refer to blobs. The result is exact, except for files with entries of several such
-    /// indexes: their bytes are split by a sample (see `blob_bytes_by_index.rs`). The first call
-    /// computes the result for all indexes. An index that is created later has no entries in this
-    /// version, so the result stays right.
+    /// indexes: their bytes are split by a sample (see `blob_bytes_by_index.rs`).
+    ///
+    /// A file with entries of several indexes has the first or the last entry of each of them in
+    /// its run. So there are at most two such files in each run, and totals have the others.
     pub fn out_of_line_bytes(
         &self,
         index: IndexId,
         holders: &mut impl FnMut() -> HashSet<IndexId>,
     ) -> u64 {
-        let sums = self.blobs_of_indexes.get_or_init(|| {
-            let mut sums = HashMap::new();
-            if !self.blob_uses().is_empty() {
-                let holders = holders();
-                for (_, file) in self.files() {
-                    let shares = file.blob_bytes_by_index(&holders).iter();
-                    shares.for_each(|(index, bytes)| *sums.entry(*index).or_default() += bytes);
+        let Some(totals) = self.totals.index(index) else {
+            return 0;
+        };
+        let mut bytes = totals.sole_blob_bytes;
+        for run in self.l0.iter().chain(&self.levels) {
+            let files = of_index(run, index);
+            let (first, last) = (files.first(), files.last());
+            let last = last.filter(|_| files.len() > 1);
+            for file in first.into_iter().chain(last) {
+                if file.per_index.len() > 1 && !file.blobs.is_empty() {
+                    bytes += u128::from(file.blob_bytes_of(index, holders));
                 }
             }
-            sums
-        });
-        sums.get(&index).copied().unwrap_or(0)
+        }
+        u64::try_from(bytes).unwrap_or(u64::MAX)
     }
 
-    /// Statistics of all indexes, summed on first use.
-    pub fn all_index_stats(&self) -> &HashMap<IndexId, IndexStats> {
-        self.stats.get_or_init(|| {
-            let mut all: HashMap<IndexId, IndexStats> = HashMap::new();
-            for one in self.files().flat_map(|(_, file)| &file.per_index) {
-                all.entry(one.index)
-                    .and_modify(|sum| {
-                        sum.entries += one.entries;
-                        sum.deletes += one.deletes;
-                        sum.raw_bytes += one.raw_bytes;
-                        sum.stored_bytes += one.stored_bytes;
-                    })
-                    .or_insert(*one);
-            }
-            all
+    /// How the totals differ from the sums over all files, in words; `None` if they do not.
+    pub(super) fn totals_difference(&self) -> Option<String> {
+        self.totals.difference(self.files()).or_else(|| {
+            let wrong = (0..LEVELS as u8).find(|&level| {
+                let mut sums = FileSums::default();
+                let files = self.runs(level).iter().flat_map(|run| &run.files);
+                files.for_each(|file| sums.add(&FileSums::of(file)));
+                sums != self.level_sums(level)
+            });
+            wrong.map(|level| format!("L{level}: its sums are not those of its files"))
+        })
+    }
+
+    /// The first position from `from` on in the last level with a file that a rewrite improves: one
+    /// that is not at rest, if `unrested` says so, or one of which more than
+    /// [`super::DEAD_SHARES`]`[share]` percent is dead to every read from `oldest_read` on.
+    pub fn improvable(
+        &self,
+        from: usize,
+        share: usize,
+        unrested: bool,
+        oldest_read: Seqno,
+    ) -> Option<usize> {
+        let files = &self.levels[LAST_LEVEL - 1].files;
+        files.position_from(from, |sums| {
+            sums.dead[share] <= oldest_read || (unrested && sums.not_at_rest > 0)
         })
     }
 }
 
-/// Files grouped by level and run: a version under construction.
-#[derive(Default)]
-struct VersionBuilder {
-    l0: BTreeMap<u64, Vec<Arc<FileHandle>>>,
-    levels: [Vec<Arc<FileHandle>>; LAST_LEVEL],
-    touched: [bool; LEVELS],
-}
-
-impl VersionBuilder {
-    fn add(&mut self, level: u8, run: u64, file: Arc<FileHandle>) {
-        match level {
-            0 => self.l0.entry(run).or_default().push(file),
-            n => self.levels[usize::from(n) - 1].push(file),
-        }
-    }
-
-    /// Builds the version. Levels of `old` that were not touched are shared with it.
-    fn build(self, old: Option<&Version>) -> Version {
-        let l0 = match old {
-            Some(old) if !self.touched[0] => old.l0.clone(),
-            _ => {
-                let runs = self.l0.into_iter().rev();
-                runs.map(|(number, files)| Arc::new(Run::new(number, files)))
-                    .collect()
-            }
-        };
-        let mut levels = self.levels.into_iter().enumerate();
-        Version {
-            l0,
-            levels: std::array::from_fn(|_| {
-                let (i, files) = levels.next().expect("as many as levels");
-                match old {
-                    Some(old) if !self.touched[i + 1] => old.levels[i].clone(),
-                    _ => Arc::new(Run::new(0, files)),
-                }
-            }),
-            stats: OnceLock::new(),
-            plain: OnceLock::new(),
-            blobs: OnceLock::new(),
-            blobs_of_indexes: OnceLock::new(),
-        }
-    }
+/// The files of `run` that may have entries of `index`.
+fn of_index(run: &Run, index: IndexId) -> FileSpan<'_> {
+    let prefix = index_prefix(index);
+    let end = prefix_successor(&prefix);
+    let upper = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+    run.overlapping(&prefix, upper)
 }
 
 #[cfg(test)]

@@ -130,6 +130,12 @@ struct Inner {
     installed_run: u64,
 }
 
+/// The version that an edit leads to, and the handles of the files that the edit removes or moves.
+struct NextVersion {
+    version: Version,
+    gone: Vec<(u8, Arc<FileHandle>)>,
+}
+
 /// Why an edit failed, and whether it may still take effect at a restart.
 enum ApplyFailure {
     NoEffect(Error),
@@ -235,13 +241,13 @@ impl VersionSet {
         self.current.load_full()
     }
 
-    /// Installs a version that differs from the current one only in that the files with these ids
-    /// have fresh, unopened handles. The memory of the old handles is freed with the last older
+    /// Installs a version that differs from the current one only in that `files` have
+    /// fresh, unopened handles. The memory of the old handles is freed with the last older
     /// version.
-    pub fn close_files(&self, ids: &HashSet<u64>) -> Arc<Version> {
+    pub fn close_files(&self, files: &[Arc<FileHandle>]) -> Arc<Version> {
         // The mutex `inner` serializes all changes of the current version.
         let _inner = self.inner.lock();
-        let next = Arc::new(self.current.load().with_fresh(ids));
+        let next = Arc::new(self.current.load().with_fresh(files));
         self.current.store(Arc::clone(&next));
         next
     }
@@ -481,7 +487,7 @@ impl VersionSet {
         inner: &Inner,
         edit: &Edit,
         open: &[Arc<FileHandle>],
-    ) -> Result<Option<Version>> {
+    ) -> Result<Option<NextVersion>> {
         if let Some(what) = inner.state.check_edit(edit) {
             return Err(Error::invalid(format!("edit refused: it {what}")));
         }
@@ -498,31 +504,36 @@ impl VersionSet {
         if edit.added.is_empty() && edit.removed.is_empty() {
             return Ok(None);
         }
-        let next = self.current.load().with_open(edit, &self.ctx.source, open);
-        match next.check() {
+        let removed = edit.removed.iter().filter_map(|(level, id)| {
+            let placed = inner.state.files.get(id)?;
+            Some((*level, placed.run, Arc::clone(&placed.meta)))
+        });
+        let removed: Vec<_> = removed.collect();
+        let current = self.current.load();
+        let (version, gone) = current.with_open(edit, &removed, &self.ctx.source, open);
+        match version.check(edit) {
             Some(what) => Err(Error::invalid(format!("edit refused: {what}"))),
-            None => Ok(Some(next)),
+            None => Ok(Some(NextVersion { version, gone })),
         }
     }
 
-    fn install(&self, inner: &mut Inner, edit: &Edit, next: Option<Version>) -> Arc<Version> {
+    fn install(&self, inner: &mut Inner, edit: &Edit, next: Option<NextVersion>) -> Arc<Version> {
         inner.state.apply(edit);
         let runs = edit.added.iter().map(|(_, run, _)| *run);
         inner.installed_run = runs.chain([inner.installed_run]).max().unwrap_or(0);
         let Some(next) = next else {
             return self.current();
         };
-        let gone: HashSet<u64> = edit.removed.iter().map(|(_, id)| *id).collect();
-        let old = self.current.swap(Arc::new(next));
+        self.current.store(Arc::new(next.version));
         let end = match edit.added.is_empty() {
             true => FileFate::Dropped,
             false => FileFate::Replaced,
         };
-        old.files()
-            .filter(|(_, file)| {
-                gone.contains(&file.file_id) && !inner.state.files.contains_key(&file.file_id)
-            })
-            .for_each(|(_, file)| file.mark_obsolete(end));
+        // The handles are marked before the last version that has them can be dropped: `gone` has
+        // them, too.
+        let gone = next.gone.iter().map(|(_, file)| file);
+        gone.filter(|file| !inner.state.files.contains_key(&file.file_id))
+            .for_each(|file| file.mark_obsolete(end));
         self.current()
     }
 

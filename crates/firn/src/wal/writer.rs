@@ -13,6 +13,7 @@ use super::{LogEnd, Lsn, Record, SegmentId};
 use crate::base::epoch::{end_of_names, epoch_of};
 use crate::base::event_listener::{Listener, Severity};
 use crate::base::health::{FullDisk, Health};
+use crate::base::pause_points::{self, PausePoint};
 use crate::base::{Error, ErrorKind, Result};
 use crate::env::{BLOCK, Env};
 use crate::store::DiskReserve;
@@ -302,6 +303,12 @@ impl Wal {
         self.shared.state.lock().outcomes += 1;
     }
 
+    /// Number of outcomes for which appends leave room.
+    #[cfg(test)]
+    pub fn expected_outcomes(&self) -> u64 {
+        self.shared.state.lock().outcomes
+    }
+
     /// Whether the log has no current segment. Then nothing can be made durable until there is room
     /// on the disk.
     pub fn has_no_segment(&self) -> bool {
@@ -482,6 +489,8 @@ impl Shared {
         // Whether to ask for room for these records only, without room for the outcomes that are
         // expected later.
         let mut alone = false;
+        // Whether the records may stay in the buffer in memory if the log has no segment.
+        let mut buffered = false;
         loop {
             self.segments.health.check()?;
             let mut state = self.state.lock();
@@ -502,7 +511,8 @@ impl Shared {
                 OutcomeRoom::Use => state.outcomes.saturating_sub(1),
             };
             let behind = if alone { 0 } else { outcomes };
-            if !state.make_room(group_len, behind, access) {
+            let waits = buffered && state.segment.is_none();
+            if !state.make_room(group_len, behind, access) && !waits {
                 drop(state);
                 let more = group_len as u64 + outcome_room(behind);
                 match self.prepare(more, access, !alone) {
@@ -520,12 +530,15 @@ impl Shared {
                     }
                     // There is no room for the outcome. If the log has no segment at all, recovery
                     // is deciding about prepared transactions: the record stays in the buffer in
-                    // memory until there is a segment.
+                    // memory until there is a segment. Look at the log again first, because others
+                    // have appended to it, or closed it, while its mutex was free.
                     Err(full) if room == OutcomeRoom::Use && *full.kind() == ErrorKind::NoSpace => {
-                        state = self.state.lock();
-                        if !state.segment.is_none() {
+                        pause_points::at(PausePoint::NoRoomForOutcome);
+                        if !self.state.lock().segment.is_none() {
                             return Err(full);
                         }
+                        buffered = true;
+                        continue;
                     }
                     Err(error) => return Err(error),
                 }

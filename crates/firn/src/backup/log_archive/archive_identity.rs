@@ -7,6 +7,9 @@
 //! - *An archive has no gaps.* A database that was without an archive for a while, or had another
 //!   one, begins with a new id, so it cannot continue its old archive. An archive that was moved to
 //!   another directory keeps its id and is continued.
+//! - *Only a start without an archive ends a claimed one.* Another directory without `ARCHIVE` may
+//!   be the mount point to which the archive was moved. So the database keeps the id, and what
+//!   waits for the archive, and archiving fails until the archive is there.
 //! - *A directory without `ARCHIVE` is made an archive at most once.* `ARCHIVING` records that this
 //!   was done. If `ARCHIVE` is missing later, the directory is taken for a mount point whose file
 //!   system is not mounted, and archiving fails.
@@ -37,7 +40,8 @@ pub struct ArchiveIdentity {
     pub from: SegmentId,
     /// Path of the archive; an empty string while the log is not archived.
     place: String,
-    /// Whether the directory at `place` has been made the archive with this id.
+    /// Whether a directory has been made the archive with this id: the one at `place`, or the one
+    /// from which the archive was moved to `place`.
     pub(super) claimed: bool,
 }
 
@@ -91,8 +95,9 @@ pub fn archive_of(env: &dyn Env, dir: &Path) -> Result<Option<String>> {
 }
 
 /// Begins, continues or ends archiving the log of the database in `dir`. `None` as `archive` ends
-/// it. The same archive as before, at its old or a new place, is continued. Any other archive gets
-/// a new id and begins with segment `first`, to which the log must not have written anything yet.
+/// it. The next archive after that gets a new id and begins with segment `first`, to which the log
+/// must not have written anything yet. Until then a claimed archive is continued: if the directory
+/// is another one than before, the archive must have been moved there, or [`claim`] fails.
 ///
 /// # Errors
 /// `Unsupported` if files in `dir` cannot have two names; `InvalidArgument` for a path with a line
@@ -114,8 +119,9 @@ pub fn begin_archiving(
             return Ok(before.filter(|_| archive.is_some()));
         }
         (Some(known), Some(archive))
-            if !known.place.is_empty()
-                && owner(env, archive).is_ok_and(|owner| owner == known.id) =>
+            if known.claimed
+                || !known.place.is_empty()
+                    && owner(env, archive).is_ok_and(|owner| owner == known.id) =>
         {
             let moved = ArchiveIdentity {
                 place,
@@ -204,8 +210,8 @@ pub(super) fn claim(
         Err(error) if *error.kind() != ErrorKind::NotFound => return Err(error),
         Err(_) if archiving.claimed => {
             let message = format!(
-                "{at} has no file {ARCHIVE_FILE}, and the archive of this database was there: its file system may not be \
-                 mounted; for a new archive name another directory"
+                "{at} has no file {ARCHIVE_FILE}, and the archive of this database has one: its file system may not be \
+                 mounted, or the archive was not moved there; a new archive begins after a start without any"
             );
             return Err(Error::new(ErrorKind::NotFound, message));
         }

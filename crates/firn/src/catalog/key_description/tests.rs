@@ -102,12 +102,14 @@ fn known() -> CatalogState {
         },
         ..table.clone()
     };
-    let tables = [table, hidden].map(|table| (table.name.clone(), Arc::new(table)));
-    CatalogState {
-        tables: tables.into(),
+    let mut known = CatalogState {
         retired: [(10, 5)].into(),
         ..CatalogState::default()
+    };
+    for table in [table, hidden] {
+        known.put_table(Arc::new(table));
     }
+    known
 }
 
 fn text(id: IndexId, rest: &[u8]) -> String {

@@ -79,11 +79,7 @@ impl PickerContext<'_> {
                 let lower = self.overlap(output, &group.range);
                 self.unless_busy(compact_job(group.inputs(), output, lower, reason))
             };
-            let lower: u64 = self
-                .overlap(output, &group.range)
-                .iter()
-                .map(|f| f.size)
-                .sum();
+            let lower = self.overlap(output, &group.range).sum().size;
             if group.size() + lower <= room {
                 return whole(group);
             }

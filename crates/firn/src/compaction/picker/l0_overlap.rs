@@ -1,9 +1,8 @@
 //! Groups of L0 files that overlap each other in chains.
 
-use super::{TOMBSTONE_SHARE, share_over};
 use crate::base::key_range::KeyRange;
 use crate::compaction::running_jobs::JobInput;
-use crate::version::{FileHandle, FileMeta, Version};
+use crate::version::{FileHandle, FileMeta, TOMBSTONE_SHARE, share_over};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -218,12 +217,6 @@ fn depth<'a>(files: impl Iterator<Item = &'a FileMeta>) -> usize {
         deepest = deepest.max(open);
     }
     deepest
-}
-
-/// The largest number of L0 runs that a read of one key in `version` must search.
-pub fn l0_depth(version: &Version) -> usize {
-    let files = version.l0.iter().flat_map(|run| &run.files);
-    depth(files.map(|f| &**f.meta()))
 }
 
 /// Does nothing here. The tests replace it by a function that counts bisections.

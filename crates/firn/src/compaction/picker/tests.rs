@@ -196,7 +196,7 @@ fn of_a_large_group_a_rectangle_goes_with_all_that_is_older() {
         (6, 0, 1, 0, 49, 900),
         (6, 0, 2, 50, 99, 900),
     ]);
-    assert_eq!(l0_depth(&c.version), 4);
+    assert_eq!(c.version.l0_depth(), 4);
     c.options.l0_compaction_runs = 3;
     c.options.target_file_size = 75;
     let first = c.picked();
@@ -218,7 +218,7 @@ fn shallow_places_wait() {
         (0, 1, 4, 40, 49, 50),
         (6, 0, 1, 0, 99, 500),
     ]);
-    assert_eq!(l0_depth(&c.version), 1);
+    assert_eq!(c.version.l0_depth(), 1);
     assert!(c.pick().is_none());
 }
 

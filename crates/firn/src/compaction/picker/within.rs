@@ -1,10 +1,12 @@
 //! Picks compactions of given key ranges, for callers that want only these ranges at rest.
 
-use super::{JobReason, LAST, LevelTargets, PickerContext, changes_at_rest};
+use super::{ANY_GARBAGE, JobReason, LAST, LevelTargets, PickerContext, Wanted, changes_at_rest};
 use crate::base::Seqno;
 use crate::base::key_range::KeyRange;
 use crate::compaction::running_jobs::Job;
 use crate::version::FileMeta;
+use std::collections::HashSet;
+use std::ops::Bound;
 
 /// Key ranges to bring to rest, and a seqno. Files with only newer entries are left to the
 /// background, because otherwise the work might never end while data is written.
@@ -17,7 +19,7 @@ pub struct RestOrder {
 }
 
 impl RestOrder {
-    fn wants(&self, file: &FileMeta) -> bool {
+    pub(super) fn wants(&self, file: &FileMeta) -> bool {
         let in_range = |range: &KeyRange| file.overlaps(&range.smallest, &range.largest);
         file.min_seqno <= self.until && self.ranges.iter().any(in_range)
     }
@@ -28,15 +30,28 @@ impl RestOrder {
 pub fn pick_within(p: &PickerContext<'_>, order: &RestOrder) -> Option<Job> {
     let level_targets = LevelTargets::of(p.version, p.options.base_level_size);
     let wanted = |file: &FileMeta| order.wants(file);
+    let ordered = Wanted::Order(order);
     p.sink_l0(&level_targets, JobReason::Idle, 0, wanted)
-        .or_else(|| (1..LAST).find_map(|l| p.sink(&level_targets, l, JobReason::Idle, wanted)))
-        .or_else(|| p.in_place(JobReason::Idle, 0, wanted))
+        .or_else(|| (1..LAST).find_map(|l| p.sink(&level_targets, l, JobReason::Idle, ordered)))
+        .or_else(|| p.in_place(JobReason::Idle, ANY_GARBAGE, ordered))
 }
 
 /// Bytes of the files of `order` that are not at rest.
 pub fn bytes_not_at_rest(p: &PickerContext<'_>, order: &RestOrder) -> u64 {
-    let files = p.version.files().filter(|(level, file)| {
-        order.wants(file) && (*level != LAST || changes_at_rest(file, p.retired, p.oldest_read))
-    });
-    files.map(|(_, file)| file.size).sum()
+    let mut counted = HashSet::new();
+    let mut bytes = 0;
+    for range in &order.ranges {
+        let upper = Bound::Included(range.largest.as_slice());
+        for level in 0..=LAST {
+            let runs = p.version.runs(level).iter();
+            for file in runs.flat_map(|run| run.overlapping(&range.smallest, upper)) {
+                let at_rest = level == LAST && !changes_at_rest(file, p.retired, p.oldest_read);
+                // A file may have keys of several ranges.
+                if !at_rest && order.wants(file) && counted.insert(file.file_id) {
+                    bytes += file.size;
+                }
+            }
+        }
+    }
+    bytes
 }

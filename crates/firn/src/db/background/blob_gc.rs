@@ -99,7 +99,7 @@ pub(in crate::db) fn uses_of(super_version: &SuperVersion) -> BlobUses {
         blobs: _,
         generation: _,
     } = super_version;
-    let mut all = super_version.version.blob_uses().clone();
+    let mut all = super_version.version.blob_uses().to_uses();
     let queued = super_version.frozen.iter().map(|queued| queued.blob_uses());
     for uses in queued.chain([super_version.active.blob_uses()]) {
         uses.iter().for_each(|used| all.add(used));
@@ -130,7 +130,7 @@ pub(in crate::db) fn uses_in(changes: &Changes) -> Result<BlobUses> {
 /// The blob references of tree, log and prepared transactions. Every place into which recovery
 /// brings entries must be counted here.
 pub(in crate::db) fn uses_recovered(version: &Version, replayed: &Replayed) -> Result<BlobUses> {
-    let mut all = version.blob_uses().clone();
+    let mut all = version.blob_uses().to_uses();
     for queued in &replayed.queue {
         queued.blob_uses().iter().for_each(|used| all.add(used));
     }

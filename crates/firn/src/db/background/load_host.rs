@@ -5,6 +5,7 @@ use crate::base::{CounterValue, Result};
 use crate::ingest::{LoadHost, LoadLimits, NewFiles, Pacer};
 use crate::store::FileKind;
 use crate::version::{Edit, FileMeta, LAST_LEVEL, Version, VersionSet};
+use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -121,8 +122,7 @@ fn free_level(
 }
 
 fn is_free(version: &Version, level: u8, smallest: &[u8], largest: &[u8]) -> bool {
-    let files = version.runs(level).iter().flat_map(|run| &run.files);
-    !files
-        .into_iter()
-        .any(|file| file.overlaps(smallest, largest))
+    let upper = Bound::Included(largest);
+    let mut runs = version.runs(level).iter();
+    runs.all(|run| run.overlapping(smallest, upper).is_empty())
 }

@@ -7,9 +7,8 @@ use crate::cache::RowCache;
 use crate::db::Db;
 use crate::read::SuperVersion;
 use crate::sst::SstBlockCache;
-use crate::version::Version;
+use crate::version::{FileHandle, Version};
 use parking_lot::Mutex;
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -324,14 +323,17 @@ impl GuestMemory {
 /// The files to close so that optional pins (index partitions that could be loaded on demand)
 /// shrink by at least `excess` bytes. Files of the last levels come first, because point reads need
 /// their pins least.
-fn files_to_close(version: &Version, mut excess: u64) -> HashSet<u64> {
-    let mut closed = HashSet::new();
-    let files: Vec<_> = version.files().collect();
-    for (_, file) in files.into_iter().rev() {
+fn files_to_close(version: &Version, mut excess: u64) -> Vec<Arc<FileHandle>> {
+    let mut closed = Vec::new();
+    let runs = version.l0.iter().chain(&version.levels).rev();
+    for file in runs.flat_map(|run| run.files.iter().rev()) {
         let bytes = file.opened().map_or(0, |reader| reader.optional_bytes());
-        if excess > 0 && bytes > 0 {
+        if bytes > 0 {
             excess = excess.saturating_sub(bytes);
-            closed.insert(file.file_id);
+            closed.push(Arc::clone(file));
+        }
+        if excess == 0 {
+            break;
         }
     }
     closed

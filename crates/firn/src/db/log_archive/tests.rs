@@ -309,6 +309,68 @@ fn an_archive_goes_on_after_restarts_crashes_and_at_another_place() {
     assert!(error.to_string().contains("a new one is needed"), "{error}");
 }
 
+/// The archive was moved to another file system, which is not mounted at the next start. The
+/// database neither begins a new archive there nor forgets what waits for the old one.
+#[test]
+fn an_archive_that_was_moved_and_is_away_is_continued() {
+    let env = MemEnv::new();
+    env.create_dir_all(Path::new(ARCHIVE)).unwrap();
+    let heard = Arc::new(Heard::default());
+    let at = |place: Option<&str>| {
+        let options = Options {
+            listener: Arc::clone(&heard) as _,
+            background_jobs: 0,
+            log_archive_dir: place.map(PathBuf::from),
+            ..Options::default()
+        };
+        close_after(&options, 0);
+        Db::open(Arc::new(env.clone()), Path::new(DB), options, None).unwrap()
+    };
+    let refused = |place: &str, kind: ErrorKind, words: &str| {
+        let db = at(Some(place));
+        write(&db, 1);
+        let error = db.archive_log().unwrap_err();
+        assert_eq!(*error.kind(), kind, "{place}: {error}");
+        assert!(error.to_string().contains(words), "{place}: {error}");
+        assert!(waiting(&db) > 0, "{place}");
+        db.close().unwrap();
+    };
+    let db = at(Some(ARCHIVE));
+    write(&db, 0);
+    db.archive_log().unwrap();
+    write(&db, 1);
+    db.close().unwrap();
+    drop(db);
+    copy_dir(&env, ARCHIVE, "/another file system");
+    empty(&env, ARCHIVE);
+    // The mount point is there, and empty. Then the path is wrong. Then it leads to an archive of
+    // another database.
+    env.create_dir_all(Path::new("/moved")).unwrap();
+    env.create_dir_all(Path::new("/foreign")).unwrap();
+    let foreign = "firn archive 1\nid 0123456789abcdef\nend\n";
+    env.place(Path::new("/foreign/ARCHIVE"), foreign.into());
+    let away = "not be mounted, or the archive was not moved there; a new archive begins after a start without any";
+    refused("/moved", ErrorKind::NotFound, away);
+    assert!(heard.0.lock().iter().any(|said| said.contains(away)));
+    refused("/mistyped", ErrorKind::NotFound, "/mistyped");
+    refused("/foreign", ErrorKind::AlreadyExists, "of another database");
+    refused("/moved", ErrorKind::NotFound, away);
+    assert!(env.list_dir(Path::new("/moved")).unwrap().is_empty());
+    copy_dir(&env, "/another file system", "/moved");
+    let db = at(Some("/moved"));
+    db.archive_log().unwrap();
+    let moved = find_point(&env, Path::new("/moved"), 0, 0, &RecoveryTarget::End);
+    assert_eq!(moved.unwrap().seqno, last_commit(&db));
+    db.close().unwrap();
+    drop(db);
+    // A start without an archive is the way to a new one.
+    at(None).close().unwrap();
+    env.create_dir_all(Path::new("/new")).unwrap();
+    let db = at(Some("/new"));
+    write(&db, 2);
+    assert!(db.archive_log().unwrap() > 0);
+}
+
 #[test]
 fn what_is_covered_is_in_the_archive() {
     let mem = MemEnv::new();

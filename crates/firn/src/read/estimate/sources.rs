@@ -6,7 +6,7 @@ use crate::memtable::{IndexCounts, Memtable};
 use crate::read::scan::ScanRange;
 use crate::read::super_version::SuperVersion;
 use crate::sst::SstReader;
-use crate::version::{FileHandle, Run};
+use crate::version::{FileHandle, FileSpan, Run};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -52,7 +52,7 @@ fn upper_in<'a>(file: &FileHandle, range: &'a ScanRange) -> Option<&'a [u8]> {
 
 /// The files of a run that may hold keys of the range.
 pub(super) struct RunInRange<'a> {
-    pub(super) files: &'a [Arc<FileHandle>],
+    pub(super) files: FileSpan<'a>,
     /// Number of entries of the files before each one.
     before: Vec<u64>,
     /// Number of entries of the files that lie wholly in the range.

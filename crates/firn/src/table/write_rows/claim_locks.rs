@@ -72,6 +72,13 @@ pub(super) fn claim_lock(txn: &Transaction, key: &[u8], flags: WriteFlags) -> Re
             exclusive: true,
         });
     }
+    // A shared lock that the transaction holds already would stay exclusive behind a duplicate.
+    if !flags.lock_duplicate_exclusive && txn.only_shares(key) {
+        return Ok(ClaimLock {
+            newly: false,
+            exclusive: false,
+        });
+    }
     let policy = match flags.lock_duplicate_exclusive {
         true => None,
         false => Some(WaitPolicy::NoWait),

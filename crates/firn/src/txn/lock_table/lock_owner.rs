@@ -38,6 +38,8 @@ pub struct LockOwner {
     /// The referenced table for which the owner waits until DDL opens it; 0 for none. Only the
     /// owner's thread stores into it.
     awaits: AtomicU32,
+    /// Whether it has asked for a shared lock.
+    shares: AtomicBool,
 }
 
 /// The locks of an owner that are rows of the hash table.
@@ -82,6 +84,7 @@ impl LockOwner {
             gaps: Mutex::default(),
             waiting: Mutex::new(None),
             awaits: AtomicU32::new(0),
+            shares: AtomicBool::new(false),
         })
     }
 
@@ -95,6 +98,25 @@ impl LockOwner {
     /// The referenced table for which the owner waits.
     pub(super) fn awaits(&self) -> Option<IndexId> {
         Some(self.awaits.load(Ordering::Acquire)).filter(|table| *table != 0)
+    }
+
+    /// Notes that the owner asks for a shared lock.
+    pub(super) fn note_share(&self) {
+        if !self.shares() {
+            self.shares.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Notes that the owner holds no lock.
+    pub(super) fn forget_shares(&self) {
+        if self.shares() {
+            self.shares.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the owner may hold shared locks. Without any, nobody has to look for one.
+    pub(super) fn shares(&self) -> bool {
+        self.shares.load(Ordering::Relaxed)
     }
 
     /// The id given at creation.

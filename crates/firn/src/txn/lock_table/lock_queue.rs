@@ -2,7 +2,8 @@
 
 use super::lock_request::{LockRequest, WaitOutcome};
 use super::{LockMode, LockOwner};
-use std::collections::VecDeque;
+use crate::base::work_count;
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
 /// Number of requests at the front of a queue for which reports list all blockers.
@@ -27,6 +28,27 @@ pub(super) enum LockAttempt {
         /// Whether the owner holds the row shared, and requests it exclusive.
         upgrade: bool,
     },
+}
+
+/// Rows of which a deadlock search has all holders already.
+///
+/// Exclusive requests for one row wait for the same holders. If ten thousand owners hold the row
+/// shared and a thousand wait for it, a search would meet the holders a thousand times.
+#[derive(Default)]
+pub(super) struct VisitedRows(HashSet<Arc<[u8]>>);
+
+impl VisitedRows {
+    /// Whether the search has all holders of the row of `waiter` by way of another request. From
+    /// now on it has, if `waiter` waits for all of them: an upgrade does not wait for its own
+    /// owner, so it counts neither way. A shared request waits for one owner alone.
+    ///
+    /// Call it with the row's shard locked, and only if `waiter` still waits: a victim has no
+    /// blockers to visit, although its session may not have woken yet. Owners that are granted the
+    /// row later are no part of a cycle: they run.
+    pub(super) fn has_holders_for(&mut self, waiter: &LockRequest) -> bool {
+        let waits_for_all = waiter.mode == LockMode::Exclusive && !waiter.upgrade;
+        waits_for_all && !self.0.insert(Arc::clone(&waiter.key))
+    }
 }
 
 /// Holders and waiting requests of a key.
@@ -82,7 +104,8 @@ impl LockQueue {
     }
 
     pub(super) fn queue(&self) -> impl DoubleEndedIterator<Item = &Arc<LockRequest>> {
-        self.rare.iter().flat_map(|rare| &rare.queue)
+        let queue = self.rare.iter().flat_map(|rare| &rare.queue);
+        queue.inspect(|_| work_count::waiter_seen())
     }
 
     fn holder_mut(&mut self, owner: &Arc<LockOwner>) -> Option<&mut LockHolder> {
@@ -214,26 +237,37 @@ impl LockQueue {
         blockers
     }
 
-    /// The owners of the nearest requests and holders for which `waiter` waits, from which a
-    /// deadlock search reaches all other [`LockQueue::blockers`]: an exclusive request waits for
-    /// everything before it, so the nearest exclusive request ahead stands for the rest. A search
-    /// through a queue of n requests then follows about n edges instead of n².
+    /// Owners for which `waiter` waits, from which a deadlock search reaches each of
+    /// [`LockQueue::blockers`] that can be part of a cycle. Their number does not grow with the
+    /// queue.
+    ///
+    /// A request ahead waits for nothing but requests ahead of itself and for holders. So a path
+    /// through the queue leaves it through a holder, and the search may go to the holders at once:
+    /// - An exclusive request waits for all of them.
+    /// - A shared request waits for an exclusive holder, which is then the only one.
+    /// - If all holders are shared, the first request of the queue is exclusive, since it would have
+    ///   been granted otherwise. A shared request waits for it, and it waits for all holders except
+    ///   its own owner.
+    ///
+    /// So a cycle names no request that stands in between: with such a request as the victim, the
+    /// others would still wait in a circle.
+    ///
+    /// A path to the requester ends at a holder, too: only an upgrade has requests behind it when
+    /// its wait begins, and an upgrader holds the row. A search that begins later, since detection
+    /// was off, may miss a cycle through its own request that way, but not the shorter one of the
+    /// request behind it.
     pub(super) fn nearest_blockers(&self, waiter: &Arc<LockRequest>) -> Vec<Arc<LockOwner>> {
-        let mut blockers = Vec::new();
-        let behind = self.queue().rev();
-        let ahead = behind
-            .skip_while(|other| !Arc::ptr_eq(other, waiter))
-            .skip(1);
-        for other in ahead {
-            if other.mode.conflicts(waiter.mode) {
-                blockers.push(Arc::clone(&other.owner));
-            }
-            if other.mode == LockMode::Exclusive {
-                return blockers;
-            }
+        let holders: Vec<_> = self.holders_against(waiter).collect();
+        work_count::holders_seen(holders.len());
+        if waiter.mode == LockMode::Exclusive || !holders.is_empty() {
+            return holders;
         }
-        blockers.extend(self.holders_against(waiter));
-        blockers
+        let front = self.queue().next();
+        debug_assert!(front.is_some_and(|front| front.mode == LockMode::Exclusive));
+        front
+            .map(|front| Arc::clone(&front.owner))
+            .into_iter()
+            .collect()
     }
 
     /// Calls `f` with each request of the queue and with the ids of its [blockers](Self::blockers),

@@ -1,6 +1,7 @@
 //! Waits for locks: from the queue through the search for deadlocks and the sleep to the outcome.
 
 use super::deadlock_report::{Deadlock, DeadlockMember};
+use super::lock_queue::VisitedRows;
 use super::lock_request::{LockRequest, WaitOutcome};
 use super::observer::tell_of;
 use super::{Granted, LockMode, LockOwner, LockTable};
@@ -121,12 +122,7 @@ impl LockTable {
     fn break_cycles(&self, requester: &Arc<LockRequest>) -> Vec<Arc<Deadlock>> {
         let mut found = Vec::new();
         while requester.outcome() == WaitOutcome::Waiting {
-            let cycle = deadlock::find_cycle(
-                requester,
-                |waiter| Arc::as_ptr(&waiter.owner).addr(),
-                |waiter| self.waiters_ahead(waiter),
-            );
-            let Some(cycle) = cycle else {
+            let Some(cycle) = self.find_cycle(requester) else {
                 break;
             };
             let weights: Vec<u64> = cycle.iter().map(|w| w.owner.weight()).collect();
@@ -142,6 +138,17 @@ impl LockTable {
             self.decide(&cycle[victim], WaitOutcome::Victim);
         }
         found
+    }
+
+    /// A cycle of requests through `requester`, each of which waits for the owner of the next one.
+    /// The caller holds the graph lock.
+    pub(super) fn find_cycle(&self, requester: &Arc<LockRequest>) -> Option<Vec<Arc<LockRequest>>> {
+        let mut visited = VisitedRows::default();
+        deadlock::find_cycle(
+            requester,
+            |waiter| Arc::as_ptr(&waiter.owner).addr(),
+            |waiter| self.waiters_ahead(waiter, &mut visited),
+        )
     }
 
     /// Turns the search for deadlocks on or off. Without it, the requests of a cycle wait until one
@@ -161,7 +168,7 @@ impl LockTable {
     }
 
     /// All requests that wait. The caller holds the graph lock, so that no request begins to wait.
-    fn all_waiters(&self) -> Vec<Arc<LockRequest>> {
+    pub(super) fn all_waiters(&self) -> Vec<Arc<LockRequest>> {
         let mut waiters = Vec::new();
         for shard in &self.shards {
             for row in shard.rows.lock().map.values() {
@@ -175,7 +182,7 @@ impl LockTable {
 
     /// Ends the wait of `waiter` with `outcome`, if it still waits. Returns its outcome. The caller
     /// holds the graph lock.
-    fn decide(&self, waiter: &Arc<LockRequest>, outcome: WaitOutcome) -> WaitOutcome {
+    pub(super) fn decide(&self, waiter: &Arc<LockRequest>, outcome: WaitOutcome) -> WaitOutcome {
         match waiter.for_gap {
             true => self.gaps.decide(waiter, outcome),
             false => self.shard(&waiter.key).decide(waiter, outcome),
@@ -184,17 +191,26 @@ impl LockTable {
 
     /// The requests of the owners that `waiter` waits for. Owners that do not wait are left out,
     /// since no cycle goes through them.
-    fn waiters_ahead(&self, waiter: &Arc<LockRequest>) -> Vec<Arc<LockRequest>> {
-        let blockers = self.owners_ahead(waiter);
+    fn waiters_ahead(
+        &self,
+        waiter: &Arc<LockRequest>,
+        visited: &mut VisitedRows,
+    ) -> Vec<Arc<LockRequest>> {
+        let blockers = self.owners_ahead(waiter, visited);
         let waiting = blockers.into_iter().filter_map(|owner| owner.waiting());
         waiting.collect()
     }
 
-    /// The owners that `waiter` waits for.
-    fn owners_ahead(&self, waiter: &Arc<LockRequest>) -> Vec<Arc<LockOwner>> {
+    /// The owners that `waiter` waits for, as far as a search needs them which has `visited` some
+    /// rows.
+    fn owners_ahead(
+        &self,
+        waiter: &Arc<LockRequest>,
+        visited: &mut VisitedRows,
+    ) -> Vec<Arc<LockOwner>> {
         match waiter.for_gap {
             true => self.gaps.blockers(waiter),
-            false => self.shard(&waiter.key).nearest_blockers(waiter),
+            false => self.shard(&waiter.key).nearest_blockers(waiter, visited),
         }
     }
 
@@ -210,6 +226,7 @@ impl LockTable {
     ) -> bool {
         let mut left = relying(table);
         let mut visited = HashSet::new();
+        let mut rows = VisitedRows::default();
         // Hold the graph lock, so that no request leaves a queue meanwhile: the search would lose
         // the path through it.
         let _graph = self.graph.lock();
@@ -224,7 +241,7 @@ impl LockTable {
                 continue;
             }
             if let Some(waiter) = next.waiting() {
-                left.extend(self.owners_ahead(&waiter));
+                left.extend(self.owners_ahead(&waiter, &mut rows));
             }
             if let Some(table) = next.awaits() {
                 left.extend(relying(table));

@@ -1,6 +1,6 @@
 //! A shard of the lock table: the rows whose keys share some hash bits, under one mutex.
 
-use super::lock_queue::{LockAttempt, LockQueue};
+use super::lock_queue::{LockAttempt, LockQueue, VisitedRows};
 use super::lock_request::{LockRequest, WaitOutcome};
 use super::merged_locks::MergedLockRegistry;
 use super::{LockMode, LockOwner};
@@ -292,9 +292,17 @@ impl Shard {
         self.row_of(waiter, |row| row.blockers(waiter).iter().for_each(f));
     }
 
-    /// As [`LockQueue::nearest_blockers`]; empty if `waiter` does not wait any more.
-    pub(super) fn nearest_blockers(&self, waiter: &Arc<LockRequest>) -> Vec<Arc<LockOwner>> {
-        self.row_of(waiter, |row| row.nearest_blockers(waiter))
+    /// Those of the blockers of `waiter` from which a search reaches all others, as far as it has
+    /// not visited them yet; none if `waiter` does not wait any more.
+    pub(super) fn nearest_blockers(
+        &self,
+        waiter: &Arc<LockRequest>,
+        visited: &mut VisitedRows,
+    ) -> Vec<Arc<LockOwner>> {
+        self.row_of(waiter, |row| match visited.has_holders_for(waiter) {
+            true => Vec::new(),
+            false => row.nearest_blockers(waiter),
+        })
     }
 
     /// Calls `f` with the row of `waiter`, if it still waits.

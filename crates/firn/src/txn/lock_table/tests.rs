@@ -1,4 +1,5 @@
 mod basic;
+mod cycles;
 mod merging;
 mod model;
 mod order;

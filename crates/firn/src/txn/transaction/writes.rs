@@ -21,6 +21,11 @@ impl Transaction {
         granted
     }
 
+    /// Whether the transaction holds the lock of `key` in shared mode only.
+    pub fn only_shares(&self, key: &[u8]) -> bool {
+        self.cx.locks.only_shares(&self.owner, key)
+    }
+
     /// Releases one row lock before the end of the transaction.
     pub fn unlock(&self, key: &[u8]) {
         self.cx.locks.release(&self.owner, key);

@@ -17,7 +17,7 @@ fn version(edit: &Edit) -> Version {
     Version::of_state(&state, &source())
 }
 
-fn ids(files: &[Arc<FileHandle>]) -> Vec<u64> {
+fn ids(files: FileSpan<'_>) -> Vec<u64> {
     files.iter().map(|f| f.file_id).collect()
 }
 

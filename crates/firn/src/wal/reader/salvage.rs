@@ -70,12 +70,13 @@ pub fn salvage(
         }
         segments.push(segment);
     }
-    let gone = gone(&headers, first, known);
+    let ids: Vec<SegmentId> = segments.iter().map(|segment| segment.id).collect();
+    let gone = gone(&headers, &ids, first, known);
     // If it is not known where the log begins, a missing segment may have been released: it is no
     // loss to report.
     for &id in gone.iter().filter(|_| known) {
         // A segment whose header alone is damaged was reported already.
-        if segments.iter().all(|segment| segment.id != id) {
+        if ids.binary_search(&id).is_err() {
             let message = "the segment is missing";
             lost(Error::corruption(segment_name(id), 0, message));
         }
@@ -130,8 +131,8 @@ pub fn missing_segment(env: &dyn Env, dir: &Path, first: SegmentId) -> Result<Op
     for &id in &ids {
         headers.extend(SegmentReader::open(env, dir, id)?.header()?);
     }
-    let mut gone = gone(&headers, first, true).into_iter();
-    Ok(gone.find(|id| !ids.contains(id)))
+    let mut gone = gone(&headers, &ids, first, true).into_iter();
+    Ok(gone.find(|id| ids.binary_search(id).is_err()))
 }
 
 /// Returns a segment that the log had between the segments `before` and `id`. `None` if the log
@@ -154,14 +155,32 @@ pub fn missing_between(
     Ok(header.map_or(Some(expected), |header| lost_between(expected, &header, 0)))
 }
 
-/// For each gap in the ids of `headers`, a segment that was part of the log and now has no file or
-/// no intact header, if there is one by the rules of [`lost_between`]. `known`: the log begins with
-/// segment `first`.
-fn gone(headers: &[SegmentHeader], first: SegmentId, known: bool) -> Vec<SegmentId> {
+/// The segments that were part of the log, by the rules of [`lost_between`], and now have no intact
+/// header, ascending: each one that has a file, and the first one of each row of segments without
+/// files. `headers` are those of the intact segments, and `ids` are all segments with files, both
+/// ascending. `known`: the log begins with segment `first`.
+///
+/// Example: the log begins with 5; 5 and 8 have damaged headers, 6 and 7 have no file, 9 is intact.
+/// Then 5, 6 and 8 are gone.
+fn gone(
+    headers: &[SegmentHeader],
+    ids: &[SegmentId],
+    first: SegmentId,
+    known: bool,
+) -> Vec<SegmentId> {
     let mut gone = Vec::new();
     let mut expected = (known && first > 0).then_some(first);
     for header in headers {
-        gone.extend(expected.and_then(|expected| lost_between(expected, header, first)));
+        let lost = |id: Option<SegmentId>| id.and_then(|id| lost_between(id, header, first));
+        let mut next = lost(expected);
+        while let Some(id) = next {
+            gone.push(id);
+            let from = ids.partition_point(|&other| other < id);
+            next = match ids.get(from) {
+                Some(&other) if other == id => lost(Some(id.saturating_add(1))),
+                other => lost(other.copied()),
+            };
+        }
         expected = Some(header.id.saturating_add(1));
     }
     if headers.is_empty() {

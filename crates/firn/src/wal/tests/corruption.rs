@@ -174,3 +174,61 @@ fn a_record_of_a_newer_version_is_no_damage() {
         assert!(error.to_string().contains("kind 200"), "{error}");
     }
 }
+
+/// What a salvage of the log from segment `first` on calls missing or damaged.
+fn lost(env: &MemEnv, first: SegmentId) -> Vec<String> {
+    let mut lost = Vec::new();
+    let mut see = |_, _: Record<'_>| Ok(());
+    let mut say = |error: crate::base::Error| lost.push(error.to_string());
+    salvage(env, &dir(), LogStart::At(first), &mut see, &mut say).unwrap();
+    lost
+}
+
+#[test]
+fn a_missing_segment_beside_one_with_a_damaged_header_is_named() {
+    for (damaged, missing, named) in [
+        (vec![1], vec![2], vec![2]),
+        (vec![1, 2], vec![], vec![]),
+        (vec![1], vec![2, 3], vec![2]),
+        (vec![1, 3], vec![2], vec![2]),
+        (vec![2], vec![1, 3], vec![1, 3]),
+        (vec![3], vec![1, 2], vec![1]),
+    ] {
+        let context = format!("damaged {damaged:?}, missing {missing:?}");
+        let env = MemEnv::new();
+        let wal = new_wal(&env);
+        for seqno in 1..=25 {
+            commit(&wal, seqno, &[seqno as u8; 3000]).unwrap();
+        }
+        assert_eq!(wal.current_segment(), 4);
+        let env = env.crash(0);
+        damaged
+            .iter()
+            .for_each(|&id| flip(&env, &segment_path(id), 20));
+        missing
+            .iter()
+            .for_each(|&id| env.remove(&segment_path(id)).unwrap());
+        let found = missing_segment(&env, &dir(), 1).unwrap();
+        assert_eq!(found, named.first().copied(), "{context}");
+        let lost = lost(&env, 1);
+        for id in 1..=3 {
+            let name = segment_name(id);
+            let said = |words: &str| {
+                let of_segment = |text: &&String| text.contains(&name) && text.contains(words);
+                lost.iter().filter(of_segment).count()
+            };
+            let is_named = usize::from(named.contains(&id));
+            assert_eq!(
+                said("the segment is missing"),
+                is_named,
+                "{context}: {lost:?}"
+            );
+            let is_damaged = usize::from(damaged.contains(&id));
+            assert_eq!(
+                said("header of a log segment"),
+                is_damaged,
+                "{context}: {lost:?}"
+            );
+        }
+    }
+}

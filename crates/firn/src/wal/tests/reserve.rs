@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::base::ErrorKind;
+use crate::base::pause_points::{self, PausePoint};
 use crate::store::{DiskReserve, ReservePart};
 use crate::wal::FullDiskAccess;
 use rand::rngs::StdRng;
@@ -264,4 +265,60 @@ fn an_unused_segment_has_its_new_name_before_its_new_header() {
         }
     }
     assert!(died > 3, "{died}");
+}
+
+/// A log on a full disk without a segment, in which three prepared transactions wait for their
+/// outcomes.
+fn without_segment() -> (MemEnv, Arc<Wal>) {
+    let (env, _, wal) = setup();
+    env.fill();
+    let mut seqno = 0;
+    append_all(&wal, &mut seqno, FullDiskAccess::Ordinary);
+    append_all(&wal, &mut seqno, FullDiskAccess::Exits);
+    drop(wal);
+    let env = env.kill();
+    let (_, end) = replayed(&env, 1).unwrap();
+    let reserve = Arc::new(DiskReserve::new(Arc::new(env.clone()), &dir()));
+    let first = end.max_segment_id_seen + 1;
+    let wal = open(&env, with(&reserve), first, end.log_end()).unwrap();
+    assert!(wal.has_no_segment());
+    (0..3).for_each(|_| wal.expect_outcome());
+    (env, wal)
+}
+
+/// Runs `other` while this thread appends an outcome and has found that there is no room.
+fn append_during(wal: &Arc<Wal>, other: impl FnOnce(&Wal) + 'static) -> Result<Appended> {
+    let others = Arc::clone(wal);
+    let mut other = Some(other);
+    pause_points::on_this_thread(move |point| {
+        if point == PausePoint::NoRoomForOutcome
+            && let Some(other) = other.take()
+        {
+            other(&others);
+        }
+    });
+    let appended = wal.append(&[batch(1000, b"")], OutcomeRoom::Use);
+    pause_points::clear();
+    appended
+}
+
+#[test]
+fn two_outcomes_at_once_without_a_segment_take_the_room_of_two() {
+    let (env, wal) = without_segment();
+    let appended = append_during(&wal, |wal| {
+        wal.append(&[batch(1001, b"")], OutcomeRoom::Use).unwrap();
+    });
+    assert_eq!(wal.expected_outcomes(), 1);
+    env.unfill();
+    wal.sync_to(appended.unwrap().lsn).unwrap();
+    let (seqnos, _) = replayed(&env.crash(0), 1).unwrap();
+    assert_eq!(seqnos[seqnos.len() - 2..], [1001, 1000]);
+}
+
+#[test]
+fn an_outcome_without_a_segment_is_refused_once_the_log_is_closed() {
+    let (_env, wal) = without_segment();
+    let appended = append_during(&wal, |wal| wal.close().unwrap());
+    assert_eq!(*appended.unwrap_err().kind(), ErrorKind::ShutDown);
+    assert_eq!(wal.expected_outcomes(), 3);
 }

@@ -236,14 +236,13 @@ impl WalState {
     /// thread runs.
     pub(super) fn may_lead(&self, more: usize) -> bool {
         let busy = self.progress.writing() + self.called;
-        let waiting = || self.waiters.iter().filter(|w| w.lsn > self.sealed).count();
+        let waiting = || self.waiters.beyond(self.sealed);
         busy == 0 || busy < self.slots && waiting() + more >= busy
     }
 
     /// Whether a committer whose records are in the open group waits for it to be durable.
     pub(super) fn open_wanted_durable(&self) -> bool {
-        let sealed = self.sealed;
-        self.waiters.iter().any(|w| w.durable && w.lsn > sealed)
+        self.waiters.is_durable_wanted_beyond(self.sealed)
     }
 
     /// Moves the committers that must wake up from the list of waiters to `woken`: those whose wait
@@ -251,30 +250,24 @@ impl WalState {
     /// prefix waits for a sync, and one that must lead, if [`Self::may_lead`] says so. Called after
     /// every write and sync.
     pub(super) fn settle(&mut self, woken: &mut WakeList) {
-        let mut at = 0;
-        while at < self.waiters.len() {
-            let CommitWaiter { lsn, durable, .. } = self.waiters[at];
-            if self.reached(lsn, durable) {
-                woken.push(self.waiters.swap_remove(at), WakeReason::Done);
-            } else if self.failed {
-                woken.push(self.waiters.swap_remove(at), WakeReason::Failed);
-            } else {
-                at += 1;
-            }
+        let progress = &self.progress;
+        let (durable, written) = (progress.durable().lsn, progress.written().lsn);
+        self.waiters.wake_done(durable, written, woken);
+        if self.failed {
+            self.waiters.wake_failed(woken);
         }
         if !self.syncing
             && self.progress.needs_sync()
-            && let Some(at) = self.waiters.iter().position(|w| w.durable)
+            && let Some(waiter) = self.waiters.take_durable()
         {
             self.syncing = true;
-            woken.push(self.waiters.swap_remove(at), WakeReason::Sync);
+            woken.push(waiter, WakeReason::Sync);
         }
-        let sealed = self.sealed;
         if self.may_lead(0)
-            && let Some(at) = self.waiters.iter().position(|w| w.lsn > sealed)
+            && let Some(waiter) = self.waiters.take_beyond(self.sealed)
         {
             self.called += 1;
-            woken.push(self.waiters.swap_remove(at), WakeReason::Lead);
+            woken.push(waiter, WakeReason::Lead);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The state of the log that its mutex guards.
 
-use super::super::commit_waiter::CommitWaiter;
+use super::super::commit_waiter::CommitQueue;
 use super::super::durable_prefix::{DurablePrefix, PrefixEnd};
 use super::super::frame::{FIRST_GROUP, GROUP_HEADER, GroupHeader, blocks_for};
 use super::super::segment::{OldSegment, Segment};
@@ -60,7 +60,7 @@ pub(super) struct WalState {
     pub unsynced: Vec<Arc<Segment>>,
     /// Whether a thread syncs, or was woken to sync.
     pub syncing: bool,
-    pub waiters: Vec<CommitWaiter>,
+    pub waiters: CommitQueue,
     /// Number of committers that were woken to lead and have not begun. A write slot is reserved
     /// for each of them.
     pub called: usize,
@@ -106,7 +106,7 @@ impl WalState {
             }),
             unsynced: Vec::new(),
             syncing: false,
-            waiters: Vec::new(),
+            waiters: CommitQueue::default(),
             called: 0,
             slots: opts.syncs_in_flight.max(1),
             spare: Vec::new(),

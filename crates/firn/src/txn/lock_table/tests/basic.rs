@@ -245,3 +245,36 @@ fn a_report_on_a_long_queue_is_short() {
     assert_eq!(reported, REQUESTS);
     assert!(listed < 64 * 64 + 2 * REQUESTS as usize, "{listed}");
 }
+
+/// A search goes from a request to holders, however many requests stand in between.
+#[test]
+fn a_deadlock_search_does_not_walk_through_queues() {
+    use crate::base::work_count::counted;
+    use crate::txn::lock_table::lock_queue::LockQueue;
+    use crate::txn::lock_table::lock_request::LockRequest;
+    let request = |id, mode| {
+        let owner = LockOwner::new(id, 0);
+        LockRequest::new(&owner, &Arc::from(&b"a"[..]), mode, false)
+    };
+    for held in [Shared, Exclusive] {
+        for asked in [Shared, Exclusive] {
+            let holder = LockOwner::new(1, 0);
+            let mut queue = LockQueue::new(&holder, held);
+            // The first request is one that the holder blocks.
+            let front = request(2, Exclusive);
+            queue.enqueue(&front);
+            (3..10_000).for_each(|id| queue.enqueue(&request(id, asked)));
+            let last = request(10_000, asked);
+            queue.enqueue(&last);
+            let (found, work) = counted(|| queue.nearest_blockers(&last));
+            assert!(work.waiters <= 1, "{held:?} {asked:?}: {work:?}");
+            let found: Vec<u64> = found.iter().map(|owner| owner.id()).collect();
+            match (held, asked) {
+                (Shared, Shared) => assert_eq!(found, [2]),
+                _ => assert_eq!(found, [1]),
+            }
+            let of_front = queue.nearest_blockers(&front);
+            assert!(of_front.iter().all(|owner| owner.id() == 1));
+        }
+    }
+}

@@ -1,6 +1,7 @@
 use super::super::super::Record;
-use super::super::super::commit_waiter::{Parker, WakeList, WakeReason};
+use super::super::super::commit_waiter::{CommitWaiter, Parker, WakeList, WakeReason};
 use super::*;
+use crate::base::work_count::counted;
 use crate::env::{Env, MemEnv};
 use std::path::Path;
 
@@ -72,7 +73,8 @@ fn the_first_writes_at_once_and_later_ones_need_company() {
         [],
         "one waits, a write and a leader are out"
     );
-    state.waiters.retain(|w| w.lsn <= state.sealed);
+    assert!(state.waiters.take_beyond(state.sealed).is_some());
+    assert!(state.waiters.take_beyond(state.sealed).is_none());
     state.written(second);
     assert_eq!(settled(&mut state), [WakeReason::Done]);
 }
@@ -112,4 +114,25 @@ fn a_failure_wakes_all_but_the_durable() {
         [WakeReason::Done, WakeReason::Failed, WakeReason::Failed]
     );
     assert!(state.waiters.is_empty());
+}
+
+/// The work of a commit and of the end of a write does not grow with the committers that wait.
+#[test]
+fn ten_thousand_waiters_are_not_visited_one_by_one() {
+    let work = |waiters: u64| {
+        let mut state = state(2);
+        append(&mut state);
+        let first = state.seal(true);
+        (0..waiters).for_each(|_| wait(&mut state));
+        let (_, commit) = counted(|| {
+            state.may_lead(1);
+            state.open_wanted_durable();
+            wait(&mut state);
+        });
+        state.written(first);
+        let (reasons, end) = counted(|| settled(&mut state));
+        assert_eq!(reasons, [WakeReason::Lead]);
+        commit.waiters + end.waiters
+    };
+    assert!(work(10_000) <= work(10) + 100, "{}", work(10_000));
 }

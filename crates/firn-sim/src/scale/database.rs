@@ -1,0 +1,216 @@
+//! Costs of a database: commits, freezes, statistics, DDL.
+
+use super::invented::Invented;
+use super::{Budget, Costs, Measured, ScalePlan, tree};
+use firn::base::options::{CommitDurability, MutableOptions, Options};
+use firn::base::{IndexId, Value};
+use firn::catalog::{
+    ColumnSchema, IndexPart, IndexSchema, NewTable, PartSchema, TableLocking, TableSchema,
+};
+use firn::db::Db;
+use firn::env::{Env, MemEnv};
+use firn::rowcode::{Column, ColumnKind, InstantDefault};
+use firn::table::Table;
+use firn::txn::Isolation;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+const DIR: &str = "/database";
+
+/// A table of two integers with a primary key and a secondary index.
+fn schema() -> TableSchema {
+    let column = |id: u32| ColumnSchema {
+        name: format!("c{id}"),
+        type_code: 3,
+        chars: 0,
+        interpretation: 0,
+        column: Column {
+            id,
+            kind: ColumnKind::Fixed { len: 4 },
+            offset: 1 + 4 * id,
+            null: None,
+            stored: true,
+            instant_default: InstantDefault::Impossible,
+        },
+    };
+    let index = |column: u32| IndexSchema {
+        name: format!("i{column}"),
+        unique: column == 0,
+        parts: vec![IndexPart {
+            column,
+            kind: PartSchema::Int { signed: true },
+            desc: false,
+            prefix: None,
+            image_len: 4,
+        }],
+    };
+    TableSchema {
+        version: 1,
+        record_len: 9,
+        null_bytes: 1,
+        columns: (0..2).map(column).collect(),
+        indexes: (0..2).map(index).collect(),
+        primary: Some(0),
+        auto_increment: None,
+        locking: TableLocking::Pessimistic,
+    }
+}
+
+fn create(db: &Db, name: &str) {
+    let definition = NewTable {
+        schema: schema(),
+        frm: b"",
+        version: b"",
+        created_micros: 1,
+    };
+    db.catalog().create(name, definition).expect("a new name");
+}
+
+fn options() -> Options {
+    let mutable = MutableOptions::default();
+    mutable.set_commit_durability(CommitDurability::Sync);
+    mutable.memtable_size.store(2 << 20, Ordering::Relaxed);
+    Options {
+        mutable: Arc::new(mutable),
+        background_jobs: 0,
+        ..Options::default()
+    }
+}
+
+fn key(index: IndexId, number: u64) -> Vec<u8> {
+    let mut key = index.to_be_bytes().to_vec();
+    key.extend_from_slice(&number.to_be_bytes());
+    key
+}
+
+/// Measures a database with the tables of `plan`, over invented files.
+pub(super) fn measure(plan: ScalePlan, costs: &mut Costs) {
+    let env: Arc<dyn Env> = Arc::new(MemEnv::new());
+    let dir = Path::new(DIR);
+    let db = Db::open(Arc::clone(&env), dir, options(), None).expect("a new database");
+    for number in 0..plan.tables {
+        create(&db, &format!("d/t{number:05}"));
+    }
+    let tables = db.catalog().list("");
+    let indexes = tables.iter().flat_map(|table| table.index_ids()).collect();
+    db.flush().expect("memory has room");
+    db.close().expect("memory has room");
+    drop(db);
+
+    let versions = tree::open(&env, dir);
+    let invented = Invented::new(plan, indexes);
+    let files = invented.tree(0, || versions.new_file_id());
+    tree::add(&versions, files);
+    drop(versions);
+
+    let db = costs.measure("open the database", None, || {
+        Db::open(Arc::clone(&env), dir, options(), None).expect("files are opened by reads")
+    });
+    transactions(&db, plan, costs);
+    statistics(&db, plan, costs);
+    ddl(&db, plan, costs);
+}
+
+/// Commits until memtables freeze, and fills write sets.
+fn transactions(db: &Db, plan: ScalePlan, costs: &mut Costs) {
+    let super_versions = &db.context().super_versions;
+    let value = Value {
+        head: &[7; 1000],
+        tail: &[],
+    };
+    let mut txn = db.new_transaction(db.new_owner(0));
+    let mut freezes = 0;
+    for number in 0..20_000 {
+        txn.begin_statement(number, Isolation::ReadCommitted, 0, true);
+        // An index that no table has: its keys are not in the invented files.
+        txn.put(&key(0x0fff_ffff, number), value).expect("a row");
+        let frozen = super_versions.pin().frozen.len();
+        let before = super_versions.pin().active.id();
+        let mut scratch = Costs::default();
+        scratch.measure("", None, || txn.commit().expect("memory has room"));
+        let froze = super_versions.pin().active.id() != before;
+        let what = if froze {
+            "a commit that freezes"
+        } else {
+            "a commit"
+        };
+        costs.record(Measured {
+            what: what.to_owned(),
+            budget: Some(Budget::default()),
+            ..scratch.all.remove(0)
+        });
+        if frozen > 1 {
+            // Two memtables, each one file of one index.
+            let budget = Budget {
+                files: 16 * plan.log(),
+                nodes: 32,
+                ..Budget::default()
+            };
+            costs.measure("flush through the database", Some(budget), || {
+                db.flush().expect("memory has room");
+            });
+            freezes += 1;
+        }
+        if freezes == 3 {
+            break;
+        }
+    }
+    txn.begin_statement(1 << 40, Isolation::ReadCommitted, 0, false);
+    for number in 0..1000 {
+        costs.measure("a step of a write set", Some(Budget::default()), || {
+            txn.put(&key(0x0fff_ffff, number), value).expect("a row");
+        });
+    }
+    txn.rollback().expect("nothing is prepared");
+}
+
+fn statistics(db: &Db, plan: ScalePlan, costs: &mut Costs) {
+    for number in [0, 1, 2] {
+        let name = format!("d/t{number:05}");
+        let table = Table::open(db.catalog(), &name, schema(), &[]).expect("it exists");
+        db.flush().expect("memory has room");
+        let super_versions = &db.context().super_versions;
+        table.statistics(super_versions);
+        let mut txn = db.new_transaction(db.new_owner(0));
+        txn.begin_statement(1, Isolation::ReadCommitted, 0, true);
+        let value = Value {
+            head: b"row",
+            tail: &[],
+        };
+        txn.put(&key(0x0fff_ffff, number), value).expect("a row");
+        txn.commit().expect("memory has room");
+        // The first statistics in a new version.
+        db.flush().expect("memory has room");
+        let bisections = Budget {
+            files: 8 * plan.log(),
+            ..Budget::default()
+        };
+        costs.measure("statistics of a table", Some(bisections), || {
+            table.statistics(super_versions)
+        });
+    }
+}
+
+fn ddl(db: &Db, plan: ScalePlan, costs: &mut Costs) {
+    for number in 0..5 {
+        let name = format!("d/new{number}");
+        costs.measure("create a table", Some(Budget::default()), || {
+            create(db, &name)
+        });
+        let entry = db.catalog().get(&name).expect("just created");
+        let ids = entry.index_ids();
+        costs.measure(
+            "find the owner of an index",
+            Some(Budget::default()),
+            || {
+                let found = db.catalog().unique_prefix_extractor(ids[1]);
+                found.expect("a known schema")
+            },
+        );
+        let dropped = format!("d/t{:05}", plan.tables - 1 - number);
+        costs.measure("drop a table", Some(Budget::default()), || {
+            db.catalog().drop_table(&dropped).expect("it exists");
+        });
+    }
+}

@@ -1,0 +1,255 @@
+//! Costs of the version set and of the picker.
+
+use super::invented::{Invented, SEQNO};
+use super::{Budget, Costs, ScalePlan};
+use firn::base::event_listener::Silent;
+use firn::base::health::Health;
+use firn::base::options::Options;
+use firn::cache::BlockCache;
+use firn::compaction::{
+    Backlog, Job, PickerContext, RestGoal, RetiredIndexes, RunningJobs, SpaceTracker, pick,
+};
+use firn::env::{Env, MemEnv};
+use firn::store::FileStore;
+use firn::version::{Edit, FileMeta, FileSource, Version, VersionSet, VersionSetContext};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+const DIR: &str = "/scale";
+
+/// Files of a flush.
+const FLUSHED: u64 = 16;
+
+/// What a pick touches: the files of L0, of which the invented trees have about a hundred, or a
+/// fixed number of candidates of a level, each with two bisections in the next level.
+fn of_pick(plan: ScalePlan) -> Budget {
+    Budget {
+        files: 1024 * 2 * (plan.log() + 8),
+        ..Budget::default()
+    }
+}
+
+/// What an install of `files` added and removed files touches: for each a bisection, and the nodes
+/// on its paths in the lists of files, of indexes and of blob files.
+fn of_install(plan: ScalePlan, files: u64) -> Budget {
+    Budget {
+        files: files * 3 * plan.log() + 64,
+        nodes: files * 8 + 16,
+        bytes: files * 256,
+        ..Budget::default()
+    }
+}
+
+/// Opens the version set in `dir`.
+pub(super) fn open(env: &Arc<dyn Env>, dir: &Path) -> VersionSet {
+    let store = FileStore::new(Arc::clone(env), dir);
+    VersionSet::open(VersionSetContext {
+        env: Arc::clone(env),
+        dir: PathBuf::from(dir),
+        source: FileSource::new(store, Arc::new(BlockCache::new(1 << 20))),
+        health: Arc::new(Health::default()),
+        listener: Arc::new(Silent),
+    })
+    .expect("the manifest is sound")
+}
+
+/// Puts `files` into the tree as one edit.
+pub(super) fn add(versions: &VersionSet, files: Vec<(u8, u64, FileMeta)>) {
+    let edit = Edit {
+        added: files,
+        ..Edit::default()
+    };
+    versions.apply(edit).expect("the edit fits");
+}
+
+/// Picks in `version`, beside `running` jobs.
+fn pick_in(
+    version: &Version,
+    options: &Options,
+    running: &RunningJobs,
+    retired: &RetiredIndexes,
+    rest: RestGoal,
+) -> Option<Job> {
+    pick(&PickerContext {
+        version,
+        options,
+        running,
+        retired,
+        oldest_read: SEQNO + 1,
+        reported: &[],
+        rest,
+    })
+}
+
+/// The edit of `job` with as many outputs as inputs, and its bytes.
+fn edit_of(job: &Job, versions: &VersionSet) -> (Edit, u64) {
+    let edit = job.edit_without_output().unwrap_or_else(|| {
+        let outputs = job.inputs.last().expect("a job has inputs").files.iter();
+        let outputs = outputs.map(|file| FileMeta {
+            file_id: versions.new_file_id(),
+            at_rest: true,
+            ..FileMeta::clone(file.meta())
+        });
+        job.edit(outputs.collect())
+    });
+    let bytes = edit.encode().len() as u64;
+    (edit, bytes)
+}
+
+/// Measures an invented tree with all levels, then one at rest.
+pub(super) fn measure(plan: ScalePlan, costs: &mut Costs) {
+    let indexes = (10..10 + 2 * plan.tables).collect();
+    let invented = Invented::new(plan, indexes);
+    let env: Arc<dyn Env> = Arc::new(MemEnv::new());
+    env.create_dir_all(Path::new(DIR)).expect("memory has room");
+    let versions = open(&env, Path::new(DIR));
+    let files = invented.tree(3, || versions.new_file_id());
+    for _ in 0..3 {
+        versions.new_run_number();
+    }
+    costs.measure("add all files", None, || add(&versions, files));
+    drop(versions);
+    let versions = costs.measure("open the manifest", None, || open(&env, Path::new(DIR)));
+
+    let options = Options::default();
+    let memory = 64 << 20;
+    for _ in 0..3 {
+        let version = versions.current();
+        costs.measure("backlog", Some(Budget::default()), || {
+            Backlog::of(&version, &options, memory, &SpaceTracker::default())
+        });
+        let mut index = 10;
+        for _ in 0..4 {
+            let bisections = Budget {
+                files: 4 * plan.log(),
+                ..Budget::default()
+            };
+            costs.measure("statistics of an index", Some(bisections), || {
+                (version.index_stats(index), version.is_plain(index))
+            });
+            index += plan.tables / 2;
+        }
+        // A flush.
+        let run = versions.new_run_number();
+        let added = invented.level(0, FLUSHED, || versions.new_file_id());
+        let edit = Edit {
+            added: added.into_iter().map(|meta| (0, run, meta)).collect(),
+            ..Edit::default()
+        };
+        let budget = Some(of_install(plan, FLUSHED));
+        costs.measure_bytes("install a flush", budget, || {
+            let bytes = edit.encode().len() as u64;
+            (versions.apply(edit).expect("fits"), bytes)
+        });
+    }
+    let mut running = RunningJobs::default();
+    let mut jobs = Vec::new();
+    let none = RetiredIndexes::new();
+    for _ in 0..8 {
+        let version = versions.current();
+        let job = costs.measure("pick, L0 due", Some(of_pick(plan)), || {
+            pick_in(&version, &options, &running, &none, RestGoal::No)
+        });
+        let Some(job) = job else { break };
+        let ticket = running.begin(&job);
+        jobs.push((ticket, job));
+        if jobs.len() == 2 {
+            let (ticket, job) = jobs.remove(0);
+            install(plan, &versions, &job, costs);
+            running.end(ticket, &job);
+        }
+    }
+    for _ in 0..4 {
+        let version = versions.current();
+        let job = costs.measure("pick, idle", Some(of_pick(plan)), || {
+            pick_in(&version, &options, &running, &none, RestGoal::WhereItPays)
+        });
+        if let Some(job) = job {
+            install(plan, &versions, &job, costs);
+        }
+    }
+
+    without_l0(plan, &invented, costs);
+    at_rest(plan, &invented, costs);
+}
+
+/// Installs the outputs of `job`.
+fn install(plan: ScalePlan, versions: &VersionSet, job: &Job, costs: &mut Costs) {
+    let (edit, bytes) = edit_of(job, versions);
+    let files = edit.added.len() + edit.removed.len();
+    // The largest numbers of several jobs are kept: judge them by the largest job.
+    let budget = of_install(plan, files as u64);
+    let mut scratch = Costs::default();
+    scratch.measure_bytes("install a job", Some(budget), || {
+        (versions.apply(edit).expect("the edit fits"), bytes)
+    });
+    costs.all.append(&mut scratch.all);
+}
+
+fn empty() -> VersionSet {
+    let env: Arc<dyn Env> = Arc::new(MemEnv::new());
+    env.create_dir_all(Path::new(DIR)).expect("memory has room");
+    open(&env, Path::new(DIR))
+}
+
+/// Picks where only files of the levels below L0 can be moved.
+fn without_l0(plan: ScalePlan, invented: &Invented, costs: &mut Costs) {
+    let versions = empty();
+    for (level, count) in [(5, plan.files / 9), (6, plan.files / 9 * 8)] {
+        let metas = invented.level(level, count, || versions.new_file_id());
+        let files = metas.into_iter().map(|meta| (level, 0, meta));
+        add(&versions, files.collect());
+    }
+    let options = Options::default();
+    let none = RetiredIndexes::new();
+    let mut running = RunningJobs::default();
+    for _ in 0..4 {
+        let version = versions.current();
+        let job = costs.measure("pick below L0", Some(of_pick(plan)), || {
+            pick_in(&version, &options, &running, &none, RestGoal::Complete)
+        });
+        let job = job.expect("files above the last level");
+        install(plan, &versions, &job, costs);
+        // Beside a job that goes on, the next pick looks elsewhere.
+        let job = pick_in(
+            &versions.current(),
+            &options,
+            &running,
+            &none,
+            RestGoal::Complete,
+        );
+        running.begin(&job.expect("files above the last level"));
+    }
+    // A tenth of the tables is dropped. All their files go with one job.
+    let dropped = 10..10 + plan.tables / 10;
+    let retired: RetiredIndexes = dropped.map(|index| (index + plan.tables, 1)).collect();
+    let version = versions.current();
+    let running = RunningJobs::default();
+    let job = pick_in(&version, &options, &running, &retired, RestGoal::No);
+    let files = job.expect("files of dropped indexes").files().count() as u64;
+    let budget = Budget {
+        files: (files + 2 * u64::from(plan.tables)) * 4 * plan.log(),
+        ..Budget::default()
+    };
+    costs.measure("pick files of dropped tables", Some(budget), || {
+        pick_in(&version, &options, &running, &retired, RestGoal::No)
+    });
+}
+
+/// Picks in a tree with a little garbage in each file of the last level, which does not pay.
+fn at_rest(plan: ScalePlan, invented: &Invented, costs: &mut Costs) {
+    let versions = empty();
+    let metas = invented.level(6, plan.files, || versions.new_file_id());
+    let files = metas.into_iter().map(|meta| (6, 0, meta));
+    add(&versions, files.collect());
+    let version = versions.current();
+    let (options, none) = (Options::default(), RetiredIndexes::new());
+    let running = RunningJobs::default();
+    let job = costs.measure("pick at rest", Some(Budget::default()), || {
+        pick_in(&version, &options, &running, &none, RestGoal::WhereItPays)
+    });
+    assert!(
+        job.is_none(),
+        "a hundredth of garbage does not pay: {job:?}"
+    );
+}

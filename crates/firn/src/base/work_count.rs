@@ -1,0 +1,119 @@
+//! Counts of work, for tests that bound what an operation touches: counts are the same on every
+//! machine, times are not.
+//!
+//! The counts belong to the thread, so tests that run side by side do not disturb each other.
+//! Without the feature `counts` the functions that count are empty, so the engine that users run
+//! counts nothing.
+//!
+//! ```text
+//! let (job, work) = counted(|| pick(&context));
+//! assert!(work.files < 1000);
+//! ```
+
+/// Work of the calling thread.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct WorkCount {
+    /// Accesses to the metadata of a file through its handle.
+    pub files: u64,
+    /// Nodes of persistent lists that were created or copied.
+    pub nodes: u64,
+    /// Tables of the catalog that were looked at in a loop over all or many of them.
+    pub tables: u64,
+    /// Waiting lock requests and committers that were looked at one after the other.
+    pub waiters: u64,
+    /// Holders of rows that a deadlock search looked at.
+    pub holders: u64,
+}
+
+#[cfg(feature = "counts")]
+mod counting {
+    use super::WorkCount;
+    use std::cell::Cell;
+
+    thread_local! {
+        static WORK: Cell<WorkCount> = const { Cell::new(WorkCount { files: 0, nodes: 0, tables: 0, waiters: 0, holders: 0 }) };
+    }
+
+    pub(super) fn add(change: impl FnOnce(&mut WorkCount)) {
+        // During the end of a thread the cell is gone; nobody reads its counts then.
+        let _ = WORK.try_with(|cell| {
+            let mut work = cell.get();
+            change(&mut work);
+            cell.set(work);
+        });
+    }
+
+    pub(super) fn uncounted<T>(f: impl FnOnce() -> T) -> T {
+        let before = WORK.get();
+        let result = f();
+        WORK.set(before);
+        result
+    }
+
+    /// Runs `f`. Returns its result and the work of this thread in it.
+    pub fn counted<T>(f: impl FnOnce() -> T) -> (T, WorkCount) {
+        let before = WORK.get();
+        let result = f();
+        let after = WORK.get();
+        let work = WorkCount {
+            files: after.files - before.files,
+            nodes: after.nodes - before.nodes,
+            tables: after.tables - before.tables,
+            waiters: after.waiters - before.waiters,
+            holders: after.holders - before.holders,
+        };
+        (result, work)
+    }
+}
+
+#[cfg(feature = "counts")]
+pub use counting::counted;
+
+/// Runs `f`, whose work does not count: a check that users do not run.
+#[inline(always)]
+pub fn uncounted<T>(f: impl FnOnce() -> T) -> T {
+    counting::uncounted(f)
+}
+
+#[cfg(not(feature = "counts"))]
+mod counting {
+    use super::WorkCount;
+
+    #[inline(always)]
+    pub(super) fn add(_change: impl FnOnce(&mut WorkCount)) {}
+
+    #[inline(always)]
+    pub(super) fn uncounted<T>(f: impl FnOnce() -> T) -> T {
+        f()
+    }
+}
+
+/// Counts an access to the metadata of a file.
+#[inline(always)]
+pub fn file_seen() {
+    counting::add(|work| work.files += 1);
+}
+
+/// Counts a node of a persistent list that was created or copied.
+#[inline(always)]
+pub fn node_made() {
+    counting::add(|work| work.nodes += 1);
+}
+
+/// Counts tables of the catalog.
+#[inline(always)]
+pub fn tables_seen(tables: usize) {
+    counting::add(|work| work.tables += tables as u64);
+}
+
+/// Counts a waiting lock request or committer.
+#[inline(always)]
+pub fn waiter_seen() {
+    counting::add(|work| work.waiters += 1);
+}
+
+/// Counts holders of a row that a deadlock search looks at.
+#[inline(always)]
+pub fn holders_seen(holders: usize) {
+    counting::add(|work| work.holders += holders as u64);
+}

@@ -1,0 +1,138 @@
+//! Sums over the files of a run, by which the picker finds files without a visit to each.
+//!
+//! The thresholds are the picker's. They stand here because the sums count by them.
+
+use super::{FileHandle, FileMeta};
+use crate::base::Seqno;
+use crate::base::summed_list::{Span, Summed, SummedList};
+use std::sync::Arc;
+
+/// The files of a run, ascending by their keys.
+pub type FileList = SummedList<Arc<FileHandle>>;
+
+/// Neighbouring files of a run.
+pub type FileSpan<'a> = Span<'a, Arc<FileHandle>>;
+
+/// A file with more than this share of deletions among its entries (percent) is dense. An update of
+/// a secondary key is a deletion and a put, so half is ordinary.
+pub const TOMBSTONE_SHARE: u64 = 50;
+
+/// A file is also dense if its deletions in blocks that hold little else are more than this share
+/// of its entries, in percent, and at least [`DENSE_MIN`].
+const DENSE_SHARE: u64 = 10;
+
+/// Number of deletions in such blocks from which on [`DENSE_SHARE`] applies. A scan that skips as
+/// many in one move reports the range as well; this rule comes before the report.
+const DENSE_MIN: u64 = 1000;
+
+/// Shares of dead entries, in percent, for which [`FileSums::dead`] answers.
+pub const DEAD_SHARES: [u64; 3] = [0, 2, 10];
+
+/// Whether `part` is more than `percent` of `whole`.
+pub fn share_over(part: u64, whole: u64, percent: u64) -> bool {
+    u128::from(part) * 100 > u128::from(whole) * u128::from(percent)
+}
+
+impl FileMeta {
+    /// Entries that are certainly dropped by a rewrite in the last level, once every read stands
+    /// at [`Self::max_seqno`] or later: deletions, or entries with a newer version in the file.
+    pub fn dead_entries(&self) -> u64 {
+        self.deletes.max(self.superseded)
+    }
+
+    /// Whether deletions take so much of the file that it sinks early.
+    pub fn is_dense(&self) -> bool {
+        let cluster = self.dense_deletes >= DENSE_MIN;
+        share_over(self.deletes, self.entries, TOMBSTONE_SHARE)
+            || (cluster && share_over(self.dense_deletes, self.entries, DENSE_SHARE))
+    }
+}
+
+/// The sum over several files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileSums {
+    /// Number of files.
+    pub files: u64,
+    /// Stored bytes.
+    pub size: u64,
+    /// Entries, deletions included.
+    pub entries: u64,
+    /// Deletions.
+    pub deletes: u64,
+    /// Bytes of blobs that the entries refer to. Wider than the bytes of one file, whose sum may
+    /// not fit into 64 bits.
+    pub blob_bytes: u128,
+    /// Files with entries that refer to blobs.
+    pub with_blobs: u64,
+    /// Files of which [`FileMeta::is_dense`] is true.
+    pub dense: u64,
+    /// Files that are not written as those of the last level.
+    pub not_at_rest: u64,
+    /// For each of [`DEAD_SHARES`], the smallest `max_seqno` of the files of which a larger share
+    /// is dead ([`FileMeta::dead_entries`]); the largest number if there is none.
+    pub dead: [Seqno; DEAD_SHARES.len()],
+}
+
+impl Default for FileSums {
+    fn default() -> Self {
+        Self {
+            files: 0,
+            size: 0,
+            entries: 0,
+            deletes: 0,
+            blob_bytes: 0,
+            with_blobs: 0,
+            dense: 0,
+            not_at_rest: 0,
+            dead: [Seqno::MAX; DEAD_SHARES.len()],
+        }
+    }
+}
+
+impl FileSums {
+    /// The sums of one file.
+    pub(super) fn of(file: &FileMeta) -> Self {
+        let dead = |percent| match share_over(file.dead_entries(), file.entries, percent) {
+            true => file.max_seqno,
+            false => Seqno::MAX,
+        };
+        Self {
+            files: 1,
+            size: file.size,
+            entries: file.entries,
+            deletes: file.deletes,
+            blob_bytes: u128::from(file.blob_bytes()),
+            with_blobs: u64::from(!file.blobs.is_empty()),
+            dense: u64::from(file.is_dense()),
+            not_at_rest: u64::from(!file.at_rest),
+            dead: DEAD_SHARES.map(dead),
+        }
+    }
+
+    /// Adds `other`.
+    pub fn add(&mut self, other: &Self) {
+        self.files += other.files;
+        self.size = self.size.saturating_add(other.size);
+        self.entries = self.entries.saturating_add(other.entries);
+        self.deletes = self.deletes.saturating_add(other.deletes);
+        self.blob_bytes += other.blob_bytes;
+        self.with_blobs += other.with_blobs;
+        self.dense += other.dense;
+        self.not_at_rest += other.not_at_rest;
+        for (own, other) in self.dead.iter_mut().zip(other.dead) {
+            *own = (*own).min(other);
+        }
+    }
+}
+
+impl Summed for Arc<FileHandle> {
+    type Sum = FileSums;
+
+    fn sum(&self) -> FileSums {
+        *self.sums()
+    }
+
+    fn join(left: &mut FileSums, right: &FileSums) {
+        left.add(right);
+    }
+}

@@ -1,0 +1,426 @@
+//! What a version knows about its files without a look at each: entries by index, references by
+//! blob file, the depth of L0.
+//!
+//! An edit updates the totals by its own files. Successive versions share all nodes of the lists
+//! that the edit does not touch. Sketches of distinct keys are not kept here, since they cannot be
+//! subtracted: who needs them merges those of an index's files.
+
+use super::{FileHandle, FileMeta, LAST_LEVEL, LEVELS};
+use crate::base::IndexId;
+use crate::base::blob_ref::{BlobUse, BlobUses};
+use crate::base::summed_list::{Summed, SummedList};
+use crate::sst::IndexStats;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Totals of one index over all files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct IndexTotals {
+    /// Entries, deletions and bytes.
+    pub(super) stats: IndexStats,
+    /// Files with entries of the index, by level.
+    pub(super) files: [u32; LEVELS],
+    /// Files in which an entry of the index is a deletion, or some entry has a newer version.
+    pub(super) unclean: u32,
+    /// Blob bytes of the files that have entries of this index alone.
+    pub(super) sole_blob_bytes: u128,
+    /// Deletions by level.
+    deletes: [u64; LEVELS],
+    /// Entries in the last level, and their stored bytes.
+    last: (u64, u64),
+}
+
+impl IndexTotals {
+    fn new(index: IndexId) -> Self {
+        Self {
+            stats: IndexStats {
+                index,
+                ..IndexStats::default()
+            },
+            files: [0; LEVELS],
+            unclean: 0,
+            sole_blob_bytes: 0,
+            deletes: [0; LEVELS],
+            last: (0, 0),
+        }
+    }
+
+    /// Mean stored bytes of an entry in the last level; 0 if there is none.
+    pub(super) fn entry_bytes(&self) -> u64 {
+        self.last.1 / self.last.0.max(1)
+    }
+
+    /// Bytes of the last level that the deletions in `level` will free when they arrive there.
+    fn reclaimable(&self, level: usize) -> u128 {
+        u128::from(self.deletes[level]) * u128::from(self.entry_bytes())
+    }
+
+    /// Adds what `file` of `level` has of the index, or takes it off again.
+    fn change(&mut self, level: usize, file: &FileMeta, stats: &IndexStats, sign: Sign) {
+        let to = |sum: &mut u64, part: u64| *sum = sign.apply(*sum, part);
+        to(&mut self.stats.entries, stats.entries);
+        to(&mut self.stats.deletes, stats.deletes);
+        to(&mut self.stats.raw_bytes, stats.raw_bytes);
+        to(&mut self.stats.stored_bytes, stats.stored_bytes);
+        to(&mut self.deletes[level], stats.deletes);
+        if level == LAST_LEVEL {
+            to(&mut self.last.0, stats.entries);
+            to(&mut self.last.1, stats.stored_bytes);
+        }
+        let unclean = file.superseded > 0 || stats.deletes > 0;
+        let blobs = match file.per_index.len() {
+            1 => u128::from(file.blob_bytes()),
+            _ => 0,
+        };
+        match sign {
+            Sign::Plus => {
+                self.files[level] += 1;
+                self.unclean += u32::from(unclean);
+                self.sole_blob_bytes += blobs;
+            }
+            Sign::Minus => {
+                self.files[level] -= 1;
+                self.unclean -= u32::from(unclean);
+                self.sole_blob_bytes -= blobs;
+            }
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sign {
+    Plus,
+    Minus,
+}
+
+impl Sign {
+    /// A sum of impossible numbers, of a damaged manifest, may wrap. The version with it is
+    /// refused.
+    fn apply(self, sum: u64, part: u64) -> u64 {
+        match self {
+            Self::Plus => sum.wrapping_add(part),
+            Self::Minus => sum.wrapping_sub(part),
+        }
+    }
+}
+
+impl Summed for IndexTotals {
+    type Sum = ();
+    fn sum(&self) {}
+    fn join(_: &mut (), (): &()) {}
+}
+
+/// The references to one blob file. The bytes are wider than those of one SST, since their sum may
+/// not fit into 64 bits and must be subtractable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct BlobTotal {
+    file: u64,
+    refs: u64,
+    bytes: u128,
+}
+
+impl Summed for BlobTotal {
+    type Sum = u128;
+
+    fn sum(&self) -> u128 {
+        self.bytes
+    }
+
+    fn join(left: &mut u128, right: &u128) {
+        *left += right;
+    }
+}
+
+/// The references of all files, summed by blob file.
+#[derive(Debug, Clone, Default)]
+pub struct BlobTotals(SummedList<BlobTotal>);
+
+fn narrow(bytes: u128) -> u64 {
+    u64::try_from(bytes).unwrap_or(u64::MAX)
+}
+
+impl BlobTotals {
+    /// Whether there are no references.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Bytes that all references refer to.
+    pub fn bytes(&self) -> u64 {
+        narrow(self.0.sum())
+    }
+
+    /// The references to one blob file.
+    pub fn of(&self, file: u64) -> BlobUse {
+        let found = self.0.first_not(|total| total.file < file);
+        let found = found.filter(|total| total.file == file);
+        BlobUse {
+            file,
+            refs: found.map_or(0, |total| total.refs),
+            bytes: found.map_or(0, |total| narrow(total.bytes)),
+        }
+    }
+
+    /// A copy to which others can be added.
+    pub fn to_uses(&self) -> BlobUses {
+        let mut uses = BlobUses::default();
+        for total in &self.0 {
+            uses.add(BlobUse {
+                file: total.file,
+                refs: total.refs,
+                bytes: narrow(total.bytes),
+            });
+        }
+        uses
+    }
+
+    /// Adds `change`: for each blob file the references and bytes that came and that went.
+    fn apply(&mut self, change: &BTreeMap<u64, BlobChange>) {
+        for (&file, change) in change {
+            let at = self.0.partition_point(|total| total.file < file);
+            let known = self.0.get(at).filter(|total| total.file == file);
+            let is_known = known.is_some();
+            let before = known.map_or((0, 0), |total| (total.refs, total.bytes));
+            let total = BlobTotal {
+                file,
+                refs: (before.0.wrapping_add(change.came.0)).wrapping_sub(change.went.0),
+                bytes: before.1 + change.came.1 - change.went.1,
+            };
+            match (is_known, total.refs > 0 || total.bytes > 0) {
+                (true, true) if (total.refs, total.bytes) == before => {}
+                (true, true) => self.0.replace(at, total),
+                (true, false) => drop(self.0.remove(at)),
+                (false, true) => self.0.insert(at, total),
+                (false, false) => {}
+            }
+        }
+    }
+}
+
+/// References to a blob file, and their bytes, that came and that went with an edit.
+#[derive(Default)]
+struct BlobChange {
+    came: (u64, u128),
+    went: (u64, u128),
+}
+
+/// One end of a file of L0.
+///
+/// It keeps the metadata and not the handle: a closed file gives up its handle, and the memory that
+/// hangs on it.
+#[derive(Debug, Clone)]
+struct L0Edge {
+    file: Arc<FileMeta>,
+    ends: bool,
+}
+
+impl L0Edge {
+    /// A file that ends at the key where another one begins overlaps it. So at equal keys the
+    /// beginnings come first.
+    fn order(&self) -> (&[u8], bool, u64) {
+        let key = match self.ends {
+            false => &self.file.smallest,
+            true => &self.file.largest,
+        };
+        (key, self.ends, self.file.file_id)
+    }
+}
+
+/// How many files are open after a row of edges, more than before it, and the most in between.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Depth {
+    open: i64,
+    deepest: i64,
+}
+
+impl Summed for L0Edge {
+    type Sum = Depth;
+
+    fn sum(&self) -> Depth {
+        match self.ends {
+            false => Depth {
+                open: 1,
+                deepest: 1,
+            },
+            true => Depth {
+                open: -1,
+                deepest: 0,
+            },
+        }
+    }
+
+    fn join(left: &mut Depth, right: &Depth) {
+        left.deepest = left.deepest.max(left.open + right.deepest);
+        left.open += right.open;
+    }
+}
+
+/// The totals of a version.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Totals {
+    /// Ascending by index id.
+    indexes: SummedList<IndexTotals>,
+    /// Bytes of the last level that the deletions of each level will free.
+    reclaimable: [u128; LEVELS],
+    pub(super) blobs: BlobTotals,
+    l0_edges: SummedList<L0Edge>,
+}
+
+impl Totals {
+    /// The totals of `files` with their levels, in any order.
+    pub(super) fn of<'a>(files: impl Iterator<Item = (u8, &'a Arc<FileHandle>)>) -> Self {
+        let mut indexes: BTreeMap<IndexId, IndexTotals> = BTreeMap::new();
+        let mut blobs: BTreeMap<u64, BlobTotal> = BTreeMap::new();
+        let mut edges = Vec::new();
+        for (level, file) in files {
+            for stats in &file.per_index {
+                indexes
+                    .entry(stats.index)
+                    .or_insert_with(|| IndexTotals::new(stats.index))
+                    .change(usize::from(level), file, stats, Sign::Plus);
+            }
+            for used in &file.blobs {
+                let total = blobs.entry(used.file).or_insert(BlobTotal {
+                    file: used.file,
+                    refs: 0,
+                    bytes: 0,
+                });
+                total.refs = total.refs.wrapping_add(used.refs);
+                total.bytes += u128::from(used.bytes);
+            }
+            if level == 0 {
+                edges.extend(edges_of(file.meta()));
+            }
+        }
+        edges.sort_by(|a, b| a.order().cmp(&b.order()));
+        let level = |level| {
+            let of = indexes.values().map(|totals| totals.reclaimable(level));
+            of.fold(0, u128::wrapping_add)
+        };
+        Self {
+            reclaimable: std::array::from_fn(level),
+            indexes: indexes.into_values().collect(),
+            blobs: BlobTotals(blobs.into_values().collect()),
+            l0_edges: edges.into_iter().collect(),
+        }
+    }
+
+    /// Takes off the files that an edit has `removed` and adds those that it has `added`.
+    pub(super) fn apply(
+        &mut self,
+        removed: &[(u8, Arc<FileHandle>)],
+        added: &[(u8, Arc<FileHandle>)],
+    ) {
+        let mut blobs: BTreeMap<u64, BlobChange> = BTreeMap::new();
+        let removed = removed
+            .iter()
+            .map(|(level, file)| (*level, file, Sign::Minus));
+        let added = added.iter().map(|(level, file)| (*level, file, Sign::Plus));
+        for (level, file, sign) in removed.chain(added) {
+            for stats in &file.per_index {
+                self.change_index(usize::from(level), file, stats, sign);
+            }
+            for used in &file.blobs {
+                let change = blobs.entry(used.file).or_default();
+                let (refs, bytes) = match sign {
+                    Sign::Plus => &mut change.came,
+                    Sign::Minus => &mut change.went,
+                };
+                *refs = refs.wrapping_add(used.refs);
+                *bytes += u128::from(used.bytes);
+            }
+            if level == 0 {
+                edges_of(file.meta()).for_each(|edge| self.change_edge(edge, sign));
+            }
+        }
+        self.blobs.apply(&blobs);
+    }
+
+    fn change_index(&mut self, level: usize, file: &FileMeta, stats: &IndexStats, sign: Sign) {
+        let at = self.position(stats.index);
+        let known = self.indexes.get(at);
+        let known = known.filter(|totals| totals.stats.index == stats.index);
+        let is_known = known.is_some();
+        let mut totals = known.cloned().unwrap_or(IndexTotals::new(stats.index));
+        for (level, sum) in self.reclaimable.iter_mut().enumerate() {
+            *sum = sum.wrapping_sub(totals.reclaimable(level));
+        }
+        totals.change(level, file, stats, sign);
+        for (level, sum) in self.reclaimable.iter_mut().enumerate() {
+            *sum = sum.wrapping_add(totals.reclaimable(level));
+        }
+        match totals.files.iter().any(|files| *files > 0) {
+            true if is_known => self.indexes.replace(at, totals),
+            true => self.indexes.insert(at, totals),
+            false if is_known => drop(self.indexes.remove(at)),
+            false => {}
+        }
+    }
+
+    fn change_edge(&mut self, edge: L0Edge, sign: Sign) {
+        let at = self.l0_edges.partition_point(|e| e.order() < edge.order());
+        match sign {
+            Sign::Plus => self.l0_edges.insert(at, edge),
+            Sign::Minus => drop(self.l0_edges.remove(at)),
+        }
+    }
+
+    fn position(&self, index: IndexId) -> usize {
+        let before = |totals: &IndexTotals| totals.stats.index < index;
+        self.indexes.partition_point(before)
+    }
+
+    /// The totals of an index; `None` if no file has entries of it.
+    pub(super) fn index(&self, index: IndexId) -> Option<&IndexTotals> {
+        let found = self.indexes.first_not(|totals| totals.stats.index < index);
+        found.filter(|totals| totals.stats.index == index)
+    }
+
+    /// The statistics of all indexes.
+    pub(super) fn indexes(&self) -> impl Iterator<Item = IndexStats> {
+        self.indexes.iter().map(|totals| totals.stats)
+    }
+
+    /// Bytes of the last level that the deletions of `level` will free.
+    pub(super) fn reclaimable(&self, level: u8) -> u64 {
+        narrow(self.reclaimable[usize::from(level)])
+    }
+
+    /// The largest number of files of L0 that share a key.
+    pub(super) fn l0_depth(&self) -> usize {
+        self.l0_edges.sum().deepest.max(0) as usize
+    }
+
+    /// The first total that differs from those of `files`, in words.
+    pub(super) fn difference<'a>(
+        &self,
+        files: impl Iterator<Item = (u8, &'a Arc<FileHandle>)>,
+    ) -> Option<String> {
+        let right = Self::of(files);
+        let differing = |name: &str| Some(format!("its {name} are not those of its files"));
+        if !self.indexes.iter().eq(&right.indexes) {
+            differing("entries by index")
+        } else if self.reclaimable != right.reclaimable {
+            differing("reclaimable bytes")
+        } else if !self.blobs.0.iter().eq(&right.blobs.0) {
+            differing("blob references")
+        } else if self.l0_edges.sum() != right.l0_edges.sum()
+            || !(self.l0_edges.iter().map(L0Edge::order))
+                .eq(right.l0_edges.iter().map(L0Edge::order))
+        {
+            differing("edges of L0")
+        } else {
+            None
+        }
+    }
+}
+
+fn edges_of(file: &Arc<FileMeta>) -> impl Iterator<Item = L0Edge> {
+    [false, true].into_iter().map(|ends| L0Edge {
+        file: Arc::clone(file),
+        ends,
+    })
+}
+
+#[cfg(test)]
+mod tests;
