@@ -208,8 +208,9 @@ def test_same_as_innodb(server: Server, name: str) -> None:
 def test_rows_of_portions_get_the_numbers_of_innodb(server: Server) -> None:
     same_as_innodb(
         server,
-        """
-        CREATE TABLE t (id INT PRIMARY KEY AUTO_INCREMENT, v INT, s DATE, e DATE, PERIOD FOR p (s, e))
+        r"""
+        CREATE TABLE t (id INT PRIMARY KEY AUTO_INCREMENT, v INT, s DATE, e DATE, \
+            PERIOD FOR p (s, e))
         INSERT INTO t (v, s, e) VALUES (1, '2018-01-01', '2020-01-01')
         UPDATE t FOR PORTION OF p FROM '2019-01-01' TO '2019-12-01' SET v = 2
         INSERT INTO t (v, s, e) VALUES (3, '2018-01-01', '2020-01-01')

@@ -21,6 +21,7 @@ PARENT = """
 """
 
 # Each script with the errors that must appear in it.
+# ruff: noqa: E501
 SCENARIOS = {
     "value_out_of_range": (
         """

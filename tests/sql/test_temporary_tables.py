@@ -538,6 +538,43 @@ def test_errors_in_the_middle_of_a_statement(pair: Pair) -> None:
     pair.ok("COMMIT", total, "CHECK TABLE t EXTENDED")
 
 
+def test_duplicates_after_many_inserts_of_a_transaction(pair: Pair) -> None:
+    """A transaction that fills a table stops to look for committed rows if there are none."""
+    pair.ok("CREATE TEMPORARY TABLE t (id INT PRIMARY KEY, v INT, UNIQUE (v))")
+    fill = "INSERT INTO t SELECT seq, -seq FROM mysql.seq_{}_to_{}"
+    duplicates = ("INSERT INTO t VALUES ({0}, 1)", "INSERT INTO t VALUES (9999, -{0})")
+
+    def is_taken(key: int) -> None:
+        for sql in duplicates:
+            assert pair.run(sql.format(key))[0] == 1062
+        pair.ok(f"INSERT IGNORE INTO t VALUES ({key}, 1)")
+
+    pair.ok("BEGIN", fill.format(1, 50))
+    is_taken(7)
+    pair.ok("DELETE FROM t WHERE id = 8", "INSERT INTO t VALUES (8, -8)", "COMMIT")
+    is_taken(8)
+    # The rows of the first transaction are committed now.
+    pair.ok("BEGIN", fill.format(101, 150))
+    is_taken(7)
+    is_taken(150)
+    pair.ok("SAVEPOINT s", fill.format(201, 250), "ROLLBACK TO s", fill.format(240, 260))
+    is_taken(245)
+    is_taken(50)
+    # A table emptied in a transaction is another one to the engine.
+    pair.ok("TRUNCATE TABLE t", "BEGIN", fill.format(1, 50))
+    is_taken(50)
+    pair.ok("ROLLBACK", fill.format(30, 60))
+    is_taken(30)
+    # Two tables in turn.
+    pair.ok("CREATE TEMPORARY TABLE u (id INT PRIMARY KEY)", "INSERT INTO u VALUES (1000)", "BEGIN")
+    for at in range(40):
+        pair.ok(f"INSERT INTO t VALUES ({1000 + at}, {5000 + at})", f"INSERT INTO u VALUES ({at})")
+    pair.ok("INSERT INTO u SELECT seq FROM mysql.seq_100_to_200")
+    assert pair.run("INSERT INTO u VALUES (1000)")[0] == 1062
+    is_taken(45)
+    pair.ok("COMMIT", "SELECT * FROM t ORDER BY id", "CHECK TABLE t, u EXTENDED")
+
+
 def test_nobody_else_sees_a_temporary_table(server: Server) -> None:
     database = "temporary_unseen"
     server.query(f"DROP DATABASE IF EXISTS {database}")

@@ -18,6 +18,7 @@
 
 mod commit_rollback;
 mod gaps;
+mod private_inserts;
 mod reads;
 mod validation;
 mod writes;
@@ -46,6 +47,7 @@ use crate::blob::TransactionBlobs;
 use crate::read::{self, ReadPoint};
 use crate::wal::{BinlogPosition, Lsn};
 use crate::write::{Batch, Changes, CommitRecord, PreparedLogPin, unknown_outcome};
+use private_inserts::PrivateInserts;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -95,6 +97,7 @@ pub struct Transaction {
     /// Whether the session locks the rows of optimistic tables.
     locks_optimistic: bool,
     writes: SharedWriteSet,
+    private_inserts: PrivateInserts,
     /// Copy of the write set's mark, which can be read without the write set's mutex.
     mark: Savepoint,
     /// Whether the transaction has tried to write since the write set was last cleared.
@@ -150,6 +153,7 @@ impl Transaction {
             writes,
             mark,
             wrote: false,
+            private_inserts: PrivateInserts::default(),
             inserting: 0,
             tables: StatementTables::default(),
             hidden,

@@ -36,13 +36,41 @@ pub(super) struct GapScan {
     /// The range of keys that the last step has locked newly: the gap, and the entry that the step
     /// reads. If that entry's row cannot be locked, the range is released, too, since InnoDB locks
     /// both or neither.
-    newly: Option<(Vec<u8>, Vec<u8>)>,
+    newly: NewlyLocked,
+    room: StepRoom,
     /// Looks for the entries beside a key.
     neighbours: Neighbours,
     vacant: VacantRange,
     /// [`Cursor::guard`] has locked all keys that begin with this; `None` if the scan guards no
     /// keys.
     guard: Option<Vec<u8>>,
+}
+
+/// A range of keys that a step has locked newly.
+#[derive(Default)]
+struct NewlyLocked {
+    is_set: bool,
+    lower: Vec<u8>,
+    upper: Vec<u8>,
+}
+
+impl NewlyLocked {
+    fn set(&mut self, lower: &[u8], upper: &[u8]) {
+        copy(&mut self.lower, lower);
+        copy(&mut self.upper, upper);
+        self.is_set = true;
+    }
+}
+
+/// Buffers of a step upward, kept so that a step allocates nothing.
+#[derive(Default)]
+struct StepRoom {
+    /// Where the step's gap begins.
+    lower: Vec<u8>,
+    /// The entry that ends the gap, or the end of the index.
+    upper: Vec<u8>,
+    /// The end of the range to lock.
+    end: Vec<u8>,
 }
 
 /// The next step of a scan that has passed a gap.
@@ -63,7 +91,8 @@ impl GapScan {
             begun: false,
             forward: true,
             on: false,
-            newly: None,
+            newly: NewlyLocked::default(),
+            room: StepRoom::default(),
             neighbours: Neighbours::new(),
             vacant: VacantRange::default(),
             guard: None,
@@ -165,7 +194,7 @@ impl Cursor {
         forward: bool,
         within_prefix: bool,
     ) -> Result<GapStep> {
-        self.gaps.newly = None;
+        self.gaps.newly.is_set = false;
         if self.gaps.begun && self.gaps.forward != forward {
             let last = self.fetch.last_entry();
             self.gaps.go_on(last, forward);
@@ -198,6 +227,19 @@ impl Cursor {
         found: bool,
         within_prefix: bool,
     ) -> Result<GapStep> {
+        let mut room = std::mem::take(&mut self.gaps.room);
+        let step = self.pass_gap_upward_in(&mut room, txn, found, within_prefix);
+        self.gaps.room = room;
+        step
+    }
+
+    fn pass_gap_upward_in(
+        &mut self,
+        room: &mut StepRoom,
+        txn: &Transaction,
+        found: bool,
+        within_prefix: bool,
+    ) -> Result<GapStep> {
         let index = self.index_id();
         if found && self.passes_freely(txn, within_prefix) {
             // The usual case below REPEATABLE READ.
@@ -205,10 +247,14 @@ impl Cursor {
             self.gaps.go_on(entry, true);
             return Ok(GapStep::Read);
         }
-        let entry = found.then(|| self.scan.entries().user_key().to_vec());
+        let StepRoom { lower, upper, end } = room;
+        match found {
+            true => copy(upper, self.scan.entries().user_key()),
+            false => *upper = index_bounds(index).1,
+        }
         let begins = !self.gaps.begun;
         if begins {
-            if self.finds_row_key && entry.as_deref() == Some(&self.prefix[..]) {
+            if self.finds_row_key && found && upper == &self.prefix {
                 self.gaps.go_on(&self.prefix, true);
                 return Ok(GapStep::Read);
             }
@@ -220,34 +266,39 @@ impl Cursor {
                 self.gaps.set_edge(&self.sought, true);
             }
         }
-        let lower = self.gaps.edge.clone();
+        copy(lower, &self.gaps.edge);
         // If the scan has read no entry yet, the gap that it locks may begin below the key that it
         // seeks. It must not look for keys of others below that key, since it does not read there.
-        let from = match self.at_start && lower < self.sought {
-            true => self.sought.clone(),
-            false => lower.clone(),
+        let sought: Vec<u8>;
+        let from = match self.at_start && *lower < self.sought {
+            true => {
+                sought = self.sought.clone();
+                &sought[..]
+            }
+            false => &lower[..],
         };
-        let upper = entry.clone().unwrap_or_else(|| index_bounds(index).1);
-        let reads = entry
-            .as_deref()
-            .is_some_and(|key| self.reads(key, within_prefix));
+        let (lower, upper) = (&lower[..], &upper[..]);
+        let reads = found && self.reads(upper, within_prefix);
         if upper < lower && reads {
             // The scan has waited for this entry before, and has gone back to it, so its gap is
             // locked.
             return Ok(GapStep::Read);
         }
-        let end = if reads { after(&upper) } else { upper.clone() };
-        let grant = self.lock_gap(txn, &lower, &end);
+        copy(end, upper);
+        if reads {
+            end.push(0);
+        }
+        let grant = self.lock_gap(txn, lower, end);
         let of_other = match self.passes_uncommitted() {
             true => None,
-            false => self.gaps.vacant.first_key(txn, index, &from, &upper)?,
+            false => self.gaps.vacant.first_key(txn, index, from, upper)?,
         };
         if let Some(key) = of_other {
             // Keep the lock below the other transaction's key and release the rest, from the key
             // on: its insert may not have looked for gap locks yet, and must not find this one.
             if grant == GapGrant::Newly {
-                txn.unlock_gap(&key, &end);
-                self.gaps.newly = Some((lower, key.clone()));
+                txn.unlock_gap(&key, end);
+                self.gaps.newly.set(lower, &key);
             }
             return match self.reads(&key, within_prefix) {
                 true => self.await_key_of_other(txn, &key, true),
@@ -257,13 +308,13 @@ impl Cursor {
         if begins
             && lower < from
             && grant == GapGrant::Newly
-            && let Some(key) = txn.key_of_others(index, &lower, &from, Nearest::Largest)?
+            && let Some(key) = txn.key_of_others(index, lower, from, Nearest::Largest)?
         {
             self.gaps.go_on(&key, true);
-            txn.unlock_gap(&lower, &self.gaps.edge);
+            txn.unlock_gap(lower, &self.gaps.edge);
         }
-        if self.is_changed(txn, &from, &upper) {
-            let found = self.scan.resume(txn, Resume::From(&from))?;
+        if self.is_changed(txn, from, upper) {
+            let found = self.scan.resume(txn, Resume::From(from))?;
             let entry = found.then(|| self.scan.entries().user_key());
             if entry.unwrap_or(&index_bounds(index).1) != upper {
                 return Ok(GapStep::Moved(found));
@@ -273,11 +324,11 @@ impl Cursor {
             return Ok(GapStep::End);
         }
         if grant == GapGrant::Newly {
-            self.gaps.newly = Some((lower, end.clone()));
+            self.gaps.newly.set(lower, end);
         }
-        self.gaps.set_edge(&end, true);
-        if !self.end.is_empty() && upper >= self.end {
-            return self.lock_beyond(txn, &upper);
+        self.gaps.set_edge(end, true);
+        if !self.end.is_empty() && upper >= &self.end[..] {
+            return self.lock_beyond(txn, upper);
         }
         Ok(GapStep::Read)
     }
@@ -357,7 +408,7 @@ impl Cursor {
             let lower = self.gaps.neighbours.gap_below(txn, index, entry)?;
             let grant = txn.lock_gap(&lower, &end);
             if grant == GapGrant::Newly && reads {
-                self.gaps.newly = Some((lower.clone(), end.clone()));
+                self.gaps.newly.set(&lower, &end);
             }
             let of_other = self.gaps.vacant.last_key(txn, index, &lower, entry)?;
             if let (Some(key), GapGrant::Newly) = (&of_other, grant) {
@@ -380,10 +431,9 @@ impl Cursor {
     /// Gives back the gap that was locked with a row whose lock was not granted. The gap before an
     /// entry of a secondary index stays locked: InnoDB locks it with the entry, before the row.
     pub(super) fn give_back_gap(&mut self, txn: &Transaction) {
-        if let Some((lower, upper)) = self.gaps.newly.take()
-            && self.fetch.on_clustered()
-        {
-            txn.unlock_gap(&lower, &upper);
+        let newly = &mut self.gaps.newly;
+        if std::mem::take(&mut newly.is_set) && self.fetch.on_clustered() {
+            txn.unlock_gap(&newly.lower, &newly.upper);
         }
     }
 

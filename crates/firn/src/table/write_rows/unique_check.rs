@@ -4,7 +4,7 @@
 use super::claim_locks::{claim_lock, keep_duplicate_lock, lock_around_old_entry};
 use crate::base::key::{INDEX_ID_LEN, UNCOMMITTED_BIT, index_id_of};
 use crate::base::key_range::prefix_successor;
-use crate::base::{InternalIterator, Result};
+use crate::base::{IndexId, InternalIterator, InternalKey, Result, Value};
 use crate::iter::{MergeIter, MvccIter, ReadAt};
 use crate::read::{ReadPoint, ScanRange, ScanSource, scan_sources};
 use crate::table::neighbours::Neighbours;
@@ -39,8 +39,11 @@ impl Table {
         let claim = claim_lock(txn, row_key, flags)?;
         let newly = claim.newly;
         let free = RowClaim { newly, taken: None };
-        let latest = txn.latest_point();
-        let found = txn.get(&latest, row_key, |key, _| (key.kind.is_put(), key.seqno))?;
+        let version = |key: InternalKey<'_>, _: Value<'_>| (key.kind.is_put(), key.seqno);
+        let found = match flags.private {
+            true => txn.get_before_private_insert(index_of(self, row_key)?, row_key, version),
+            false => txn.get(&txn.latest_point(), row_key, version),
+        }?;
         let snapshot = txn.snapshot_seqno();
         match found {
             Some((true, _)) => {
@@ -83,7 +86,7 @@ impl Table {
         if flags.private {
             return Ok(UniqueClaim { newly, is_taken });
         }
-        let index = index_id_of(declared).ok_or_else(|| corrupt(self, "a key without index"))?;
+        let index = index_of(self, declared)?;
         if is_taken {
             // Lock a duplicate together with the gap before it. InnoDB does so at READ COMMITTED,
             // too.
@@ -138,6 +141,10 @@ impl Table {
         }
         Ok(None)
     }
+}
+
+fn index_of(table: &Table, key: &[u8]) -> Result<IndexId> {
+    index_id_of(key).ok_or_else(|| corrupt(table, "a key without index"))
 }
 
 fn is_newer(seqno: u64, snapshot: u64) -> bool {

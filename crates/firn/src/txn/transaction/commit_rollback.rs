@@ -331,6 +331,7 @@ impl Transaction {
         if std::mem::take(&mut self.wrote) {
             self.writes.lock().clear();
         }
+        self.private_inserts = PrivateInserts::default();
         self.statement_mark = self.mark;
         self.hidden.clear();
         self.write_locks.clear();
