@@ -39,7 +39,10 @@ class Share : public Handler_share {
     it has seen none.
   */
   time_t updated() const { return updated_.load(std::memory_order_relaxed); }
-  /* Stores each second once: all sessions that write to the table would else take the cache line from each other. */
+  /*
+    Stores each second once. Otherwise all sessions that write to the table would take the cache
+    line from each other.
+  */
   void written(time_t now) {
     if (updated_.load(std::memory_order_relaxed) != now) updated_.store(now, std::memory_order_relaxed);
   }

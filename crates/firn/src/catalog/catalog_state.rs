@@ -2,13 +2,13 @@
 
 use super::CATALOG_INDEX;
 use super::foreign_key::{ForeignKey, database_of, is_copy};
-use super::index_owners::IndexOwners;
+use super::index_owners::{IndexOwner, IndexOwners};
 use super::object_image::{self, OBJECT, ObjectImage, PARTITIONING, ServerObjectKind};
 use super::references::{References, id_of};
 use super::table_entry::TableEntry;
 use crate::base::key::{INDEX_ID_LEN, index_prefix};
 use crate::base::key_range::prefix_successor;
-use crate::base::{Error, IndexId, Result, Seqno};
+use crate::base::{Error, IndexId, Result, Seqno, invariant};
 use crate::iter::{MergeIter, MvccIter, ReadAt};
 use crate::read::{ReadPoint, ScanRange, scan_sources};
 use std::collections::BTreeMap;
@@ -197,5 +197,35 @@ impl CatalogState {
             .take_while(|(table, _)| table.starts_with(&database));
         let mut keys = of_database.flat_map(|(_, entry)| &entry.foreign_keys);
         keys.any(|key| !key.inherited && key.name.eq_ignore_ascii_case(name))
+    }
+}
+
+impl CatalogState {
+    /// Gives `entry` its name. Returns the table that had the name.
+    fn insert_table(&mut self, entry: &Arc<TableEntry>) -> Option<Arc<TableEntry>> {
+        let old = self.tables.insert(entry.name.clone(), Arc::clone(entry));
+        old.iter().for_each(|old| self.owners.remove(old));
+        self.owners.add(entry);
+        old
+    }
+
+    /// Takes the table called `name` out of the catalog.
+    pub(super) fn take_table(&mut self, name: &str) -> Option<Arc<TableEntry>> {
+        let taken = self.tables.remove(name);
+        taken.iter().for_each(|entry| self.owners.remove(entry));
+        taken
+    }
+
+    /// The table that has `index`, and the index's number.
+    pub(super) fn owner(&self, index: IndexId) -> Option<&IndexOwner> {
+        self.owners.find(index)
+    }
+
+    /// Panics if costly checks are enabled and the owners are not those of the tables.
+    pub(super) fn check_owners(&self) {
+        if invariant::enabled() {
+            let right = self.owners.are_of(self.tables.values());
+            assert!(right, "the owners of indexes are not those of the tables");
+        }
     }
 }

@@ -10,8 +10,8 @@ use crate::sst::{Density, SstOptions, SstWriter, StoredBlock};
 use crate::version::{FileMeta, LAST_LEVEL, VersionSet};
 use std::sync::Arc;
 
-/// An output file that refers to this many blob files counts as full. A file's entry in the manifest
-/// names them all, so without a bound an edit could grow with the database.
+/// An output file that refers to this many blob files counts as full. The manifest names them all
+/// for each file, so without a bound an edit could grow with the database.
 ///
 /// A lower bound would lengthen the manifest as a whole: large values that came in random order lie
 /// in all blob files, so each half of a file names nearly as many of them as the whole file. This

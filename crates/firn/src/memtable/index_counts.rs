@@ -36,7 +36,8 @@ impl IndexCounts {
     }
 }
 
-/// The counters of one index; zero at first. `owner` is 0 while the slot is free, then the index id + 1 for good.
+/// The counters of one index; zero at first. `owner` is 0 while the slot is free, and then for good
+/// the next number after the index id.
 #[derive(Default)]
 struct Slot {
     owner: AtomicU64,

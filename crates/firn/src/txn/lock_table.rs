@@ -112,10 +112,10 @@ pub struct Granted {
 ///
 /// A search looks at the rows one after the other, while other threads release and grant locks.
 /// That is sound, since a member of a cycle releases nothing. But a request leaves a queue without
-/// its lock (timeout, kill, victim) only under the graph lock: the search goes from a request to the
-/// first one of the queue in the place of all that are ahead, and would lose this path if the first
-/// one left in between. A search visits the holders of rows, never the requests of a queue one by
-/// one ([`lock_queue`]).
+/// its lock (timeout, kill, victim) only under the graph lock: the search may go from a request to
+/// the first one of the queue in the place of all that are ahead, and would lose this path if the
+/// first one left in between. A search visits the holders of rows, never the requests of a queue
+/// one by one ([`lock_queue`]).
 ///
 /// The victim is the member of the cycle with the least changed rows plus held locks, on a tie the
 /// requester. One request may close several cycles, so it searches until none is left. The victim

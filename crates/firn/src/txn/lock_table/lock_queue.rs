@@ -245,8 +245,8 @@ impl LockQueue {
     /// through the queue leaves it through a holder, and the search may go to the holders at once:
     /// - An exclusive request waits for all of them.
     /// - A shared request waits for an exclusive holder, which is then the only one.
-    /// - If all holders are shared, the first request of the queue is exclusive, since it would have
-    ///   been granted otherwise. A shared request waits for it, and it waits for all holders except
+    /// - If all holders are shared, the first request of the queue is exclusive, since a shared one
+    ///   would have been granted. A shared request waits for it, and it waits for all holders but
     ///   its own owner.
     ///
     /// So a cycle names no request that stands in between: with such a request as the victim, the
