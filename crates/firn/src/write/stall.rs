@@ -1,48 +1,48 @@
 //! Backpressure: writers are slowed to what background work drains, long before they are stopped.
 //!
 //! The gate is a closed loop: each writer passes it before it joins a commit, never while it holds
-//! a slot of the pipeline. [`policy`] computes from the state of background work how many bytes a
-//! second pass, and [`pace`] spaces the writers accordingly. If all memtables are frozen, or L0 is
-//! too deep to be read, nobody passes until background work has made room, the engine is poisoned
-//! or it closes. If that background work fails, for instance on a full disk, writers fail with its
-//! error until a job succeeds.
-//!
-//! Writers that have to wait stand in one line and pass in the order in which they came. Only the
-//! first of the line has a timer. It wakes when its turn comes, lets all others pass whose turn has
-//! come as well, and wakes the new first. So a pass wakes two threads at most, however many wait.
+//! a slot of the pipeline. [`control`] computes how many bytes a second pass; a writer that arrives
+//! before its predecessors' bytes are paid for sleeps in small steps. A commit is charged with its
+//! bytes when it commits, so the gate needs no estimate. If all memtables are frozen, or L0 is too
+//! deep to be read, writers wait until background work has made room, the engine is poisoned or it
+//! closes. If that background work fails, for instance on a full disk, writers fail with its error
+//! until a job succeeds.
 //!
 //! Rejected: a delay that grows with the pressure alone (the rate it gives depends on the number of
 //! writers, and swings between free and stopped); raising and lowering the rate step by step (it
-//! sinks fast and rises slowly: users of RocksDB saw it take minutes); writers that each sleep
-//! until they may try again (thousands of them wake for nothing, and with a bound on the sleep they
-//! pass at any rate).
+//! sinks fast and rises slowly: users of RocksDB saw it take minutes).
 
-mod pace;
-mod policy;
-mod waiting_line;
+mod control;
 
-pub use policy::{Pressure, STALL_REASONS};
+pub use control::{Pressure, STALL_REASONS};
 
 use crate::base::{Error, ErrorKind, Result};
 use crate::env::Env;
-use pace::Pace;
-use parking_lot::Mutex;
-use policy::{Drain, StallReason};
+use control::Drain;
+use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
-use waiting_line::WaitingLine;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::time::Duration;
 
-/// How often a waiting writer looks whether its session was killed, microseconds, while at most
-/// `POLLERS_MAX` writers wait. Beyond that number each looks less often, so that thousands of them
-/// do not keep the processors busy.
-const POLL_US: u64 = 100_000;
-const POLLERS_MAX: usize = 64;
+/// How long a delayed writer sleeps before it checks the gate again, microseconds.
+const STEP_US: u64 = 50;
 
-/// The time by which writers wait. The clock of a simulated [`Env`] stands still while they sleep.
-#[expect(clippy::disallowed_methods, reason = "see above")]
-fn now() -> Instant {
-    Instant::now()
+/// Longest delay of one statement, unless writers are stopped, microseconds. The charge for a
+/// commit is limited to this delay, too: one large transaction must not hold up all others for
+/// seconds.
+const DELAY_US_MAX: u64 = 20_000;
+
+/// Writers may use up a share of the rate that nobody used in the last so many microseconds. A
+/// sleep lasts longer than requested: by the time of several commits, and on busy processors by
+/// milliseconds. If the share of that time were lost while all writers sleep, the gate would pass
+/// one commit of each writer per sleep, whatever the rate.
+const CREDIT_US: u64 = DELAY_US_MAX;
+
+/// The time until which the rate is used up, in nanoseconds, after one more commit whose bytes take
+/// `cost` nanoseconds at that rate. `paid` is this time before the commit.
+fn paid_at(paid: u64, now: u64, cost: u64) -> u64 {
+    let begin = paid.max(now.saturating_sub(CREDIT_US * 1000));
+    begin.saturating_add(cost).min(now + DELAY_US_MAX * 1000)
 }
 
 /// Delays and stops so far.
@@ -68,41 +68,11 @@ pub struct StallStats {
 struct StallState {
     pressure: Pressure,
     drain: Drain,
-    pace: Pace,
-    line: WaitingLine,
-    /// Committed bytes that may pass in a second; 0 is no limit.
-    rate: u64,
-    /// Why writers wait, if they do.
-    reason: StallReason,
     released: bool,
     /// The error that kept background work from making room.
     failure: Option<Error>,
     /// The damage of a file that compactions leave out.
     damage: Option<Error>,
-}
-
-impl StallState {
-    /// Whether nobody passes.
-    fn stops(&self) -> bool {
-        !self.released && self.pressure.stops()
-    }
-
-    /// The error of background work, if it cannot make the room for which writers wait. Damage
-    /// stops no flush, so it makes no wait for a flush hopeless.
-    fn hopeless(&self) -> Option<&Error> {
-        let damage = self.damage.as_ref();
-        let damage = damage.filter(|_| !self.pressure.stops_for_memtables());
-        self.failure.as_ref().or(damage)
-    }
-}
-
-/// Whether a writer may pass.
-enum Turn {
-    Now,
-    /// It has to wait for its time, or for room.
-    Later,
-    /// Background work, which should make room, has failed.
-    Never(Error),
 }
 
 #[derive(Debug, Default)]
@@ -118,27 +88,31 @@ struct StallCounts {
 /// The gate before the commit pipeline.
 pub struct StallGate {
     env: Arc<dyn Env>,
-    /// When the gate was made; waiting writers count time from then on.
-    start: Instant,
-    /// A leaf: nothing is locked while it is held.
     state: Mutex<StallState>,
-    /// Whether writers may have to wait. An open gate costs them this one load.
-    limited: AtomicBool,
-    /// Committed bytes that may pass in a second; 0 is no limit.
+    eased: Condvar,
+    /// Committed bytes that may pass in a second; 0 lets all writers pass, so that an idle gate
+    /// costs them one load.
     rate: AtomicU64,
+    stopped: AtomicU8,
+    reason: AtomicU8,
+    /// The time until which the commits so far have used up the rate, in nanoseconds of the
+    /// monotonic clock.
+    paid_at_ns: AtomicU64,
     committed_bytes: AtomicU64,
     counts: StallCounts,
 }
 
 impl StallGate {
-    /// An open gate; `env` has the clock by which background work is measured.
+    /// An open gate; `env` has the clock.
     pub fn new(env: Arc<dyn Env>) -> Self {
         Self {
             env,
-            start: now(),
             state: Mutex::default(),
-            limited: AtomicBool::new(false),
+            eased: Condvar::new(),
             rate: AtomicU64::new(0),
+            stopped: AtomicU8::new(0),
+            reason: AtomicU8::new(0),
+            paid_at_ns: AtomicU64::new(0),
             committed_bytes: AtomicU64::new(0),
             counts: StallCounts::default(),
         }
@@ -148,7 +122,7 @@ impl StallGate {
     pub fn set_pressure(&self, pressure: Pressure) {
         let mut state = self.state.lock();
         state.pressure = pressure;
-        self.adjust(&mut state);
+        self.adjust(&state);
     }
 
     /// Notes that a memtable was flushed into `stored` bytes, which took `took_us` microseconds.
@@ -156,7 +130,7 @@ impl StallGate {
         let committed = self.committed_bytes.load(Ordering::Relaxed);
         let mut state = self.state.lock();
         state.drain.flushed(committed, stored, took_us);
-        self.adjust(&mut state);
+        self.adjust(&state);
     }
 
     /// Notes that a compaction begins.
@@ -170,183 +144,131 @@ impl StallGate {
         let now = self.env.monotonic_micros();
         let mut state = self.state.lock();
         state.drain.job_ends(now, l0_bytes);
-        self.adjust(&mut state);
+        self.adjust(&state);
+    }
+
+    /// Computes from `state` the atomics that writers read, and lets stopped writers check the
+    /// gate.
+    fn adjust(&self, state: &StallState) {
+        let open = state.released;
+        let (rate, reason) = match control::rate(&state.pressure, &state.drain) {
+            Some((rate, reason)) if !open => (rate.max(1), reason),
+            _ => (0, state.pressure.largest().1),
+        };
+        self.reason.store(reason as u8, Ordering::Relaxed);
+        self.rate.store(rate, Ordering::Relaxed);
+        let stops = !open && state.pressure.stops();
+        self.stopped.store(u8::from(stops), Ordering::Relaxed);
+        self.eased.notify_all();
     }
 
     /// Sets the error with which background work has failed and which it tries to overcome; `None`
     /// once it has succeeded.
     pub fn set_failure(&self, failure: Option<Error>) {
-        let mut state = self.state.lock();
-        state.failure = failure;
-        self.serve(&mut state);
+        self.state.lock().failure = failure;
+        self.eased.notify_all();
     }
 
     /// Notes that a damaged file is left out of compactions until the next open. Writers that a
     /// deep L0 stops then fail with `damage`, because compactions may never make room.
     pub fn set_damage(&self, damage: Error) {
-        let mut state = self.state.lock();
-        state.damage = Some(damage);
-        self.serve(&mut state);
+        self.state.lock().damage = Some(damage);
+        self.eased.notify_all();
     }
 
     /// Opens the gate for good: the engine closes or is poisoned, and commits fail by themselves.
     pub fn release(&self) {
         let mut state = self.state.lock();
         state.released = true;
-        self.adjust(&mut state);
+        self.adjust(&state);
     }
 
-    /// Counts the bytes of a commit.
+    /// Charges the bytes of a commit.
     pub fn committed(&self, bytes: u64) {
         self.committed_bytes.fetch_add(bytes, Ordering::Relaxed);
-    }
-
-    /// Derives what writers read from the state, and lets those pass who may.
-    fn adjust(&self, state: &mut StallState) {
-        let (rate, reason) = match policy::rate(&state.pressure, &state.drain) {
-            Some((rate, reason)) if !state.released => (rate.max(1), reason),
-            _ => (0, state.pressure.largest().1),
-        };
-        if state.rate == 0 && rate != 0 {
-            let committed = self.committed_bytes.load(Ordering::Relaxed);
-            state.pace.begin(self.now_ns(), committed);
+        let rate = self.rate.load(Ordering::Relaxed);
+        if rate == 0 {
+            return;
         }
-        state.rate = rate;
-        state.reason = reason;
-        self.rate.store(rate, Ordering::Relaxed);
-        self.limited
-            .store(rate != 0 || state.stops(), Ordering::Relaxed);
-        self.serve(state);
+        let cost = u128::from(bytes) * 1_000_000_000 / u128::from(rate);
+        let now = self.env.monotonic_micros() * 1000;
+        let pay = |paid: u64| Some(paid_at(paid, now, cost as u64));
+        let _ = self
+            .paid_at_ns
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, pay);
     }
 
-    fn now_ns(&self) -> u64 {
-        self.start.elapsed().as_nanos() as u64
-    }
-
-    /// Passes the gate. `interrupted` is polled while the writer waits.
+    /// Passes the gate, after the wait that it demands. A stopped writer polls `interrupted`.
     ///
     /// # Errors
     /// `Interrupted`; the error with which the background work fails that a stopped writer waits
     /// for.
     pub fn pass(&self, interrupted: &dyn Fn() -> bool) -> Result<()> {
-        match self.limited.load(Ordering::Relaxed) {
-            true => self.pass_limited(interrupted),
-            false => Ok(()),
+        if self.stopped.load(Ordering::Relaxed) != 0 {
+            return self.stop(interrupted);
+        }
+        if self.rate.load(Ordering::Relaxed) != 0 {
+            self.delay();
+        }
+        Ok(())
+    }
+
+    fn delay(&self) {
+        let start = self.env.monotonic_micros();
+        let reason = self.reason.load(Ordering::Relaxed);
+        let mut steps = 0;
+        while self.rate.load(Ordering::Relaxed) != 0 && steps < DELAY_US_MAX / STEP_US {
+            let now = self.env.monotonic_micros();
+            let paid = self.paid_at_ns.load(Ordering::Relaxed) <= now * 1000;
+            // Measure the time: on busy processors a sleep may last much longer than it should.
+            if paid || now.saturating_sub(start) >= DELAY_US_MAX {
+                break;
+            }
+            steps += 1;
+            std::thread::sleep(Duration::from_micros(STEP_US));
+        }
+        if steps > 0 {
+            let took = self.env.monotonic_micros().saturating_sub(start);
+            self.counts.delays.fetch_add(1, Ordering::Relaxed);
+            self.counts.delay_us.fetch_add(took, Ordering::Relaxed);
+            self.count(reason, took);
         }
     }
 
-    #[cold]
-    fn pass_limited(&self, interrupted: &dyn Fn() -> bool) -> Result<()> {
-        let begin = now();
+    fn stop(&self, interrupted: &dyn Fn() -> bool) -> Result<()> {
+        let start = self.env.monotonic_micros();
+        let reason = self.reason.load(Ordering::Relaxed);
+        let result = self.wait(interrupted);
+        let took = self.env.monotonic_micros().saturating_sub(start);
+        self.counts.stops.fetch_add(1, Ordering::Relaxed);
+        self.counts.stop_us.fetch_add(took, Ordering::Relaxed);
+        self.count(reason, took);
+        result
+    }
+
+    fn wait(&self, interrupted: &dyn Fn() -> bool) -> Result<()> {
         let mut state = self.state.lock();
-        if state.line.is_empty() {
-            match self.turn(&mut state) {
-                Turn::Now => return Ok(()),
-                Turn::Never(error) => {
-                    let reason = state.reason;
-                    drop(state);
-                    self.count_wait(true, reason, 0);
-                    return Err(error);
-                }
-                Turn::Later => {}
-            }
-        }
-        let (stops, reason) = (state.stops(), state.reason);
-        let ticket = state.line.join();
-        let result = loop {
-            let poll = POLL_US * state.line.len().div_ceil(POLLERS_MAX) as u64;
-            let poll = Duration::from_micros(poll);
-            let timeout = match state.line.is_first(&ticket) {
-                true => self
-                    .until_turn(&state)
-                    .map_or(poll, |until| until.min(poll)),
-                false => poll,
-            };
-            drop(state);
-            ticket.wait(timeout);
-            if let Some(result) = ticket.result() {
-                break result;
-            }
-            state = self.state.lock();
-            if state.line.is_first(&ticket) {
-                self.admit_due(&mut state);
-                // If this writer stays the first, it goes on with a timer of its own.
-                if !state.line.is_first(&ticket) {
-                    state.line.wake_first();
-                }
-            }
-            if let Some(result) = ticket.result() {
-                break result;
-            }
+        while !state.released && state.pressure.stops() {
             if interrupted() {
-                state.line.leave(&ticket);
-                break Err(Error::new(
+                return Err(Error::new(
                     ErrorKind::Interrupted,
                     "killed while writes were stalled",
                 ));
             }
-        };
-        self.count_wait(stops, reason, begin.elapsed().as_micros() as u64);
-        result
-    }
-
-    /// Whether the first writer of the line may pass now. If so, its pass is charged.
-    fn turn(&self, state: &mut StallState) -> Turn {
-        if state.stops() {
-            return match state.hopeless() {
-                Some(error) => Turn::Never(error.clone()),
-                None => Turn::Later,
-            };
-        }
-        let now = self.now_ns();
-        if state.rate == 0 {
-            return Turn::Now;
-        }
-        if state.pace.next_ns(state.rate) > now {
-            return Turn::Later;
-        }
-        let committed = self.committed_bytes.load(Ordering::Relaxed);
-        state.pace.pass(now, state.rate, committed);
-        Turn::Now
-    }
-
-    /// How long the first writer of the line has to wait; `None` if that is not known.
-    fn until_turn(&self, state: &StallState) -> Option<Duration> {
-        let next = match (state.stops(), state.rate) {
-            (true, _) => return None,
-            (false, 0) => 0,
-            (false, rate) => state.pace.next_ns(rate),
-        };
-        Some(Duration::from_nanos(next.saturating_sub(self.now_ns())))
-    }
-
-    /// [`Self::admit_due`] after a change of the state. Then wakes the first of those that remain,
-    /// whose timer depends on the state.
-    fn serve(&self, state: &mut StallState) {
-        self.admit_due(state);
-        state.line.wake_first();
-    }
-
-    /// Lets all writers pass whose turn has come, and fails those whose turn cannot come.
-    fn admit_due(&self, state: &mut StallState) {
-        while !state.line.is_empty() {
-            match self.turn(state) {
-                Turn::Now => state.line.admit_first(Ok(())),
-                Turn::Never(error) => state.line.admit_first(Err(error)),
-                Turn::Later => break,
+            // A damaged file can keep compactions from making room in L0, but not flushes. So it
+            // fails only writers that L0 has stopped; writers that wait for a flush go on waiting.
+            let damage = state.damage.as_ref();
+            let damage = damage.filter(|_| !state.pressure.stops_for_memtables());
+            if let Some(failure) = state.failure.as_ref().or(damage) {
+                return Err(failure.clone());
             }
+            self.eased.wait_for(&mut state, Duration::from_millis(100));
         }
+        Ok(())
     }
 
-    /// Counts a wait: a stop, or a delay.
-    fn count_wait(&self, stop: bool, reason: StallReason, took_us: u64) {
-        let (times, us) = match stop {
-            true => (&self.counts.stops, &self.counts.stop_us),
-            false => (&self.counts.delays, &self.counts.delay_us),
-        };
-        times.fetch_add(1, Ordering::Relaxed);
-        us.fetch_add(took_us, Ordering::Relaxed);
-        let (times, us) = &self.counts.by_reason[reason as usize];
+    fn count(&self, reason: u8, took_us: u64) {
+        let (times, us) = &self.counts.by_reason[usize::from(reason)];
         times.fetch_add(1, Ordering::Relaxed);
         us.fetch_add(took_us, Ordering::Relaxed);
         self.counts.longest_us.fetch_max(took_us, Ordering::Relaxed);

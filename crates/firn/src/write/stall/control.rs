@@ -12,11 +12,10 @@
 //! yet, and L0 grows; at p = ¾ they are held to 30, at p = 1 to 20, and p stays there.
 
 /// Why writers are slowed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum StallReason {
     /// Memtables wait for their flush.
-    #[default]
     Memtables = 0,
     /// L0 is deep.
     L0 = 1,
