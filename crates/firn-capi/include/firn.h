@@ -44,7 +44,7 @@
 // Stands for no position.
 #define FIRN_NONE UINT32_MAX
 
-// As many bytes as the column has, stored as they are.
+// A column of fixed length: the record buffer holds the value's bytes as they are.
 #define FIRN_COLUMN_FIXED 0
 
 // Text padded to the length of the column.
@@ -108,7 +108,7 @@ typedef enum firn_status {
   FIRN_INTERRUPTED = 13,
   // The snapshot is older than the index.
   FIRN_TABLE_DEF_CHANGED = 15,
-  // The rows or keys are stored by another definition than the given one.
+  // The stored definition has other bytes for rows or keys than the given definition.
   FIRN_DEFINITION_DIFFERS = 16,
   // A callback of the host failed, and has told the session why.
   FIRN_HOST_FAILED = 17,
@@ -146,8 +146,9 @@ typedef enum firn_status {
 typedef enum firn_read_mode {
   // The transaction's snapshot, without locks.
   FIRN_READ_SNAPSHOT = 0,
-  // The latest committed rows, each locked shared. In an optimistic table: the rows of the
-  // snapshot, which the commit validates; so for the next mode.
+  // The latest committed rows, each locked shared. In an optimistic table this mode and the next
+  // one read the transaction's snapshot and lock nothing; the commit validates the rows that
+  // they return.
   FIRN_READ_LOCK_SHARED = 1,
   // The latest committed rows, each locked exclusively.
   FIRN_READ_LOCK_EXCLUSIVE = 2,
@@ -173,7 +174,8 @@ typedef enum firn_option {
   FIRN_OPTION_MEMTABLE_SIZE = 2,
   // Memory of a transaction's writes, bytes.
   FIRN_OPTION_TXN_MEMORY_LIMIT = 3,
-  // Memory of all parts together, bytes; 0 for no limit.
+  // Limit for caches, memtables, indexes of files and write sets together, bytes; 0 for no
+  // limit.
   FIRN_OPTION_MEMORY_LIMIT = 4,
   // Row cache, bytes; 0 for none.
   FIRN_OPTION_ROW_CACHE_SIZE = 5,
@@ -181,33 +183,35 @@ typedef enum firn_option {
   FIRN_OPTION_BACKGROUND_IO_RATE = 6,
   // Values at least this long go to blob files.
   FIRN_OPTION_BLOB_THRESHOLD = 7,
-  // Seconds after which a segment in use is closed, if the log is archived.
+  // Seconds after which a log segment in use is closed so that it can be archived.
   FIRN_OPTION_LOG_ARCHIVE_TIMEOUT = 8,
-  // Whether the begin of a lock wait searches for deadlocks: 0 or 1.
+  // Whether a transaction searches for deadlocks when it begins to wait for a lock: 0 or 1.
   FIRN_OPTION_DEADLOCK_DETECT = 9,
   // Whether every deadlock is written to the error log: 0 or 1.
   FIRN_OPTION_PRINT_ALL_DEADLOCKS = 10,
   // Age of a snapshot, in seconds, at which the error log gets a warning; 0 for none.
   FIRN_OPTION_SNAPSHOT_AGE_WARNING = 11,
-  // Bytes of log that a recovery may have to replay, about.
+  // Bytes of log that a recovery has to replay at most, approximately.
   FIRN_OPTION_MAX_WAL_SIZE = 12,
 } firn_option;
 
 // The rule of foreign keys that was broken. The numbers never change.
 typedef enum firn_violation {
-  // A row of another table refers to the row.
+  // Another row refers to the row that the statement deletes or changes.
   FIRN_ROW_IS_REFERENCED = 0,
   // No row has the referenced value.
   FIRN_NO_REFERENCED_ROW = 1,
-  // A cascade reaches too deep.
+  // A cascade passes through more foreign keys, one after the other, than is allowed.
   FIRN_CASCADE_TOO_DEEP = 2,
-  // A cascade makes two rows equal in a unique index, which the name is of.
+  // A cascade would make two rows equal in a unique index. [`firn_last_foreign_key`] returns the
+  // name of that index in place of a foreign key's name.
   FIRN_DUPLICATE_IN_CHILD = 3,
   // Another table refers to the table to drop.
   FIRN_TABLE_IS_REFERENCED = 4,
-  // The name is taken.
+  // Another foreign key of the database has the name.
   FIRN_FOREIGN_KEY_NAME_TAKEN = 5,
-  // A foreign key needs the index to drop, which the name is of.
+  // A foreign key needs the index that the statement drops. [`firn_last_foreign_key`] returns
+  // the name of that index in place of a foreign key's name.
   FIRN_INDEX_IS_NEEDED = 6,
   // The table has no index for the foreign key.
   FIRN_NO_FOREIGN_KEY_INDEX = 7,
@@ -255,7 +259,7 @@ typedef enum firn_lock_kind {
   FIRN_LOCK_EXCLUSIVE = 1,
   // A range of keys, against inserts.
   FIRN_LOCK_GAP = 2,
-  // The wish to insert a key into a range that others have locked.
+  // An insert that waits, because others have locked the gap of its key.
   FIRN_LOCK_INSERT_INTENTION = 3,
 } firn_lock_kind;
 
@@ -279,9 +283,9 @@ typedef struct firn_table firn_table;
 // call ends with an error.
 typedef bool (*firn_progress)(void *context, uint64_t done, uint64_t total);
 
-// The part of a column's value that suffices if the value lies out of line: `prefix` bytes from
-// its beginning. With `length`, the record gets a value of the whole value's length, with zeros
-// after the prefix.
+// The part of a column's value that the statement needs: `prefix` bytes from its beginning. The
+// cursor reads only this part if the value lies out of line. With `length`, the record gets a
+// value of the whole value's length, with zeros after the prefix.
 typedef struct firn_partial_column {
   // Number of the column.
   uint32_t column;
@@ -295,8 +299,8 @@ typedef struct firn_partial_column {
 typedef struct firn_config {
   // Directory of the database; created if missing.
   const char *dir;
-  // Size of the block cache, of decoded bytes. It has no effect if there is a memory limit,
-  // which then determines the size.
+  // Size of the block cache, which holds decoded blocks. It has no effect if there is a memory
+  // limit, which then determines the size.
   uint64_t block_cache_size;
   // Size of the row cache; 0 for none. It has no effect if there is a memory limit, which then
   // determines the size.
@@ -319,7 +323,8 @@ typedef struct firn_config {
   uint64_t background_io_rate;
   // Directory of the log archive, which must exist; NULL or empty for no archive.
   const char *log_archive_dir;
-  // Seconds after which a segment in use is closed, if the log is archived.
+  // Seconds after which a log segment in use is closed so that it can be archived. Without a log
+  // archive it has no effect.
   uint64_t log_archive_timeout;
   // Open the log with direct I/O.
   bool direct_io;
@@ -362,7 +367,9 @@ typedef struct firn_level {
   uint32_t number;
   // Weight of a space.
   uint32_t space;
-  // Whether a shorter string is smaller, instead of being compared as if spaces followed.
+  // Whether this level compares strings of different length without padding: a string is smaller
+  // than a longer one that begins with it. Otherwise the shorter string compares as if spaces
+  // followed.
   bool no_pad;
 } firn_level;
 
@@ -384,7 +391,8 @@ typedef struct firn_collation {
   uint32_t form;
   // Length of `simple`: 0, 128 or 256.
   uint32_t simple_len;
-  // Weights of single bytes, where text of such bytes has these weights.
+  // Weights of single bytes. The core weighs text that consists of bytes below `simple_len` with
+  // this table, without a callback.
   uint8_t simple[256];
   // Whether CHAR is compared with its padding.
   bool char_filled;
@@ -398,18 +406,20 @@ typedef struct firn_collation {
 typedef struct firn_host {
   // Writes a line to the error log; severity 0 note, 1 warning, 2 error.
   void (*log)(int severity, const char *message);
-  // A session waits for a lock that another session holds, or gets the lock for while it waits.
-  // The arguments are the `host` pointers of both sessions. Called on the thread of either, with
-  // locks of the core held: it must not call the core.
+  // Tells the server that the session `waiter` waits for a lock that the session `blocker`
+  // holds. The arguments are the `host` pointers of both sessions. The waiter's thread makes the
+  // call when the wait begins; the blocker's thread makes it when the blocker gets the lock
+  // while the waiter already waits. The thread holds locks of the core, so the callback must not
+  // call the core.
   void (*lock_wait)(void *waiter, void *blocker);
-  // Whether the order in which the transactions of two sessions commit is fixed, so that an
-  // insert of the one need not wait for gap locks of the other. May be called with locks of the
-  // core held: it must wait for nothing.
+  // Whether the order in which the transactions of two sessions commit is fixed. If so, an
+  // insert of the one does not wait for gap locks of the other. The caller may hold locks of the
+  // core, so the callback must wait for nothing.
   bool (*order_is_fixed)(void *one, void *other);
   // Which of two sessions in a deadlock is preferred as the victim: below 0 the first, above 0
   // the second, 0 none. May be called with locks of the core held: it must wait for nothing.
   int (*preferred_victim)(void *one, void *other);
-  // A lock wait begins, on the thread of the waiter, which is going to sleep for at most
+  // A lock wait begins: the calling thread, which is the waiter's, is going to sleep for at most
   // `timeout_us` microseconds. Returns the timeout to use instead, in microseconds.
   uint64_t (*wait_begins)(void *host, uint64_t timeout_us);
   // A lock wait has ended, on the thread of the waiter.
@@ -439,7 +449,8 @@ typedef struct firn_column {
   uint32_t type_code;
   // Where it starts in the record buffer.
   uint32_t offset;
-  // Bytes of a fixed or CHAR column; most bytes of a VARCHAR value; 0 for a blob.
+  // Bytes of a fixed or CHAR column; the largest number of bytes of a VARCHAR value; 0 for a
+  // blob.
   uint32_t len;
   // Bytes of the length of a VARCHAR or blob.
   uint32_t len_bytes;
@@ -466,7 +477,8 @@ typedef struct firn_key_part {
   uint32_t column;
   // `FIRN_PART_…`.
   uint32_t kind;
-  // Characters (text) or bytes that count; 0 for the whole column.
+  // For an index over a prefix of the column: the length of the prefix, in characters if the
+  // column is text, otherwise in bytes; 0 for the whole column.
   uint32_t prefix;
   // Bytes of the value in a key image, without NULL byte and length.
   uint32_t image_len;
@@ -512,7 +524,8 @@ typedef struct firn_table_def {
   bool optimistic;
   // Computes collation weights; NULL if no part is text.
   const struct firn_collator *collator;
-  // The record buffer of a row of defaults, which has the bytes to put under NULLs; or NULL.
+  // The record buffer of a row of default values, or NULL. A column that is NULL gets these
+  // bytes in the record buffer, because the server compares records byte by byte.
   const uint8_t *default_record;
 } firn_table_def;
 
@@ -524,7 +537,7 @@ typedef struct firn_new_foreign_key {
   const char *label;
   // Names of its columns.
   const char *const *columns;
-  // The most characters of each column; 0 for a column that is no text.
+  // For each column: the largest number of characters that it takes; 0 if it is no text.
   const uint32_t *chars;
   // Names of the referenced columns.
   const char *const *parent_columns;
@@ -540,19 +553,19 @@ typedef struct firn_new_foreign_key {
   uint8_t on_update;
   // The table to replace has the same foreign key.
   bool inherited;
-  // A stored generated column is computed from one of the columns.
+  // A stored generated column is computed from one of the foreign key's columns.
   bool on_generated_base;
 } firn_new_foreign_key;
 
 // The foreign keys of a statement.
 typedef struct firn_foreign_key_request {
-  // Those to add.
+  // The foreign keys to add.
   const struct firn_new_foreign_key *added;
-  // How many.
+  // Number of foreign keys to add.
   uint32_t added_count;
-  // Names of those to drop.
+  // Names of the foreign keys to drop.
   const char *const *dropped;
-  // How many.
+  // Number of foreign keys to drop.
   uint32_t dropped_count;
   // The statement is an ALTER.
   bool alters;
@@ -592,8 +605,8 @@ typedef struct firn_foreign_key_info {
   uint8_t on_delete;
   // `FIRN_ACTION_…`.
   uint8_t on_update;
-  // Whether a cascade may update the referenced columns, so that `on_update` may follow even the
-  // deletion of a row.
+  // Whether a cascade may update the referenced columns. If so, a statement that deletes rows
+  // may also make `on_update` change referencing rows.
   bool parent_follows;
 } firn_foreign_key_info;
 
@@ -697,8 +710,9 @@ typedef struct firn_counters {
   uint64_t history_length;
   // Time since the oldest snapshot of a transaction was taken, seconds.
   uint64_t oldest_snapshot_age;
-  // Condition of the database: 0 good; 1 the disk is full; 2 the disk is full and nothing can be
-  // written; 3 writes are refused until a restart, because a write or a sync failed.
+  // Condition of the database: 0 good; 1 the disk is full, but some writes still succeed; 2 the
+  // disk is full and every write fails; 3 writes are refused until a restart, because a write or
+  // a sync failed.
   uint64_t condition;
 } firn_counters;
 
@@ -877,7 +891,7 @@ typedef struct firn_trx_info {
   uint64_t write_bytes;
   // When it took its snapshot, microseconds since 1970; 0 if it keeps none.
   uint64_t snapshot_us;
-  // Commits since then.
+  // Number of commits since it took its snapshot.
   uint64_t snapshot_commits;
   // The SQL text that its session executes; NULL if there is none.
   const char *statement;
@@ -983,8 +997,9 @@ enum firn_status firn_autoinc_set(const struct firn_table *table, uint64_t next,
 
 // Inserts a row into the target of a copying ALTER: nobody else sees the table until
 // `firn_bulk_end`. `flags` are `FIRN_BULK_ONE_BY_ONE`, `FIRN_WRITE_NO_UNIQUE_SECONDARY_CHECK` and
-// `FIRN_WRITE_NO_FOREIGN_KEYS`. Foreign keys that the table does not inherit are checked.
-// The other arguments are those of `firn_insert`.
+// `FIRN_WRITE_NO_FOREIGN_KEYS`. The call checks the table's foreign keys, except those that the
+// table to replace has too: its rows have been checked already. The other arguments are those of
+// `firn_insert`.
 //
 // # Safety
 // Those of `firn_insert`.
@@ -1006,8 +1021,8 @@ enum firn_status firn_bulk_end(struct firn_session *session,
                                void *context,
                                uint32_t *dup_index);
 
-// Writes the second row of the duplicate that ended a load to `record`. Its blobs stay valid until
-// the next call.
+// A load has ended because two of its rows have the same key: writes the second of them to
+// `record`. Its blobs stay valid until the next call.
 //
 // # Safety
 // The handles are live, the session is this thread's; `record` is a record buffer of the table.
@@ -1068,10 +1083,10 @@ void firn_cursor_close(struct firn_cursor *cursor);
 
 // Chooses the columns to decode. `bitmap` has bit `i % 8` of byte `i / 8` for column `i`; NULL
 // means all columns. `key_only` decodes the columns of the index and of the primary key from the
-// index entry alone. `parts` names columns whose values out of line need to be read only in part.
-// Short values and values of locked rows are still read whole, except for BLOBs of which only the
-// length is needed: a statement that neither reads nor writes such a BLOB passes it unread in both
-// records of `firn_update`.
+// index entry alone. `parts` names the columns of which the cursor reads only a part if the value
+// lies out of line. The cursor still reads short values whole. It also reads the values of locked
+// rows whole, except BLOBs of which only the length is needed: a statement that neither reads nor
+// writes such a BLOB passes both records to `firn_update` without the BLOB's bytes.
 //
 // # Safety
 // `cursor` is live and this thread's. `bitmap` is NULL or has a bit for each column; `parts` has
@@ -1093,10 +1108,11 @@ enum firn_status firn_cursor_end_range(struct firn_cursor *cursor,
                                        uint32_t key_len,
                                        uint32_t flag);
 
-// Locks the entries that begin with a key image as one thing, exclusively and until the
-// transaction ends, whether there are any or not. Until the cursor is reset its scans end with
-// these entries, and lock no gaps. For a check that precedes a write: the same check of another
-// transaction waits. An image of no bytes stands for the whole index.
+// Takes one exclusive lock that stands for all entries whose keys begin with a key image, and
+// keeps it until the transaction ends. It takes the lock even if there is no such entry. Until the
+// cursor is reset, its scans end with these entries and lock no gaps. A statement calls this
+// before it checks a key that it is about to write, so that the same check of another transaction
+// waits. An image of no bytes stands for the whole index.
 //
 // # Safety
 // The cursor and its session are live and this thread's; the key image has the length given.
@@ -1110,15 +1126,16 @@ enum firn_status firn_cursor_guard(struct firn_cursor *cursor,
 // `cursor` is live and this thread's; `out` has room for eight bytes.
 enum firn_status firn_cursor_ref(struct firn_cursor *cursor, uint8_t *out);
 
-// Turns semi-consistent reading on or off: a locking scan of the clustered index then returns a
-// row that another transaction has locked as it was last committed. If that row matches, the next
-// move or the same seek returns it again, after it has waited for the lock.
+// Turns semi-consistent reading on or off. When it is on, a locking scan of the clustered index
+// does not wait at a row that another transaction has locked, but returns the row's last committed
+// version. If that version matches, the caller makes the next move or the same seek: it waits for
+// the lock and returns the row again, locked.
 //
 // # Safety
 // `cursor` is live and this thread's.
 enum firn_status firn_cursor_set_semi_consistent(struct firn_cursor *cursor, bool on);
 
-// Whether the row last read was shown without its lock.
+// Whether the row last read was returned without its lock, by semi-consistent reading.
 //
 // # Safety
 // `cursor` is live and this thread's.
@@ -1130,8 +1147,9 @@ bool firn_cursor_was_semi_consistent(struct firn_cursor *cursor);
 // `cursor` is live and this thread's, its session too.
 enum firn_status firn_cursor_unlock_row(struct firn_cursor *cursor);
 
-// Forgets that the commit validates the row last read, if reading it has noted it: the row does
-// not match. Locks stay.
+// Removes the row last read from the transaction's validation set, if reading the row has added
+// it. The caller does this when the row does not match the statement's condition: the commit then
+// does not depend on the row. Locks stay.
 //
 // # Safety
 // `cursor` is live and this thread's, its session too.
@@ -1204,9 +1222,10 @@ enum firn_status firn_cursor_get_ref(struct firn_cursor *cursor,
                                      uint32_t len,
                                      uint8_t *record);
 
-// Opens the database in `config->dir` and recovers it. Transactions that earlier runs of the
-// server prepared are committed or rolled back as the binary logs of those runs say. Those that
-// the server decides itself at this start are left to it.
+// Opens the database in `config->dir` and recovers it. Commits or rolls back the transactions that
+// earlier server runs prepared, as the binary logs of those runs say. Leaves prepared the
+// transactions with a client's xid, and those whose outcome the server itself decides after
+// `firn_recover`.
 //
 // # Safety
 // The pointers are valid; the callbacks of `host` stay valid until `firn_close`.
@@ -1237,8 +1256,9 @@ enum firn_status firn_sync_log(const struct firn_db *db);
 // `db` is open; `target` is a string.
 enum firn_status firn_checkpoint(const struct firn_db *db, const char *target, bool flush);
 
-// Notes that the server's binary log ends in `file` at `position` before the next change of the
-// catalog. Needed only if the log is archived.
+// Notes that the server's binary log ends in `file` at `position`. The core stores this position
+// in its own log with the next change of the catalog, so that the log archive can be recovered to
+// a position in the binary log. Without a log archive the call does nothing.
 //
 // # Safety
 // `db` is open; `file` is a string.
@@ -1246,9 +1266,9 @@ enum firn_status firn_note_binlog_position(const struct firn_db *db,
                                            const char *file,
                                            uint64_t position);
 
-// Notes the server run to which transactions belong that sessions prepare from now on: the run
-// that writes `file` of its binary log, or, with NULL, a run without a binary log. Call it before
-// the first transaction is prepared, and when the server has begun another file.
+// Notes the server run that prepares transactions from now on: the run that writes `file` of its
+// binary log, or, with NULL, a run without a binary log. Call this before the first transaction is
+// prepared, and whenever the server has begun another file.
 //
 // # Safety
 // `db` is open; `file` is NULL or a string.
@@ -1302,8 +1322,9 @@ enum firn_status firn_create_table(const struct firn_db *db,
                                    const struct firn_foreign_key_request *foreign_keys);
 
 // Creates a temporary table: neither it nor its rows are logged, and the next start finds nothing
-// of it. `table_name` is used for no other table. Other functions take the table by its name or
-// its handle, like any table. `autoincrement` is the first AUTO_INCREMENT value.
+// of it. No other table may have the name `table_name` as long as it exists. Other functions take
+// the table by its name or its handle, like any table. `autoincrement` is the first AUTO_INCREMENT
+// value.
 //
 // # Safety
 // `session` is a live session of this thread; the pointers are valid for what they name.
@@ -1326,10 +1347,12 @@ enum firn_status firn_drop_table(const struct firn_db *db,
                                  bool checks,
                                  bool whole_database);
 
-// Renames a table with its foreign keys: atomic and durable. Foreign keys that refer to it follow,
-// unless `to` is the name of a copy in a copying ALTER. `from_text` and `to_text` are the names as
-// SQL has them, without the database. The call waits as a DDL statement of `session`, which may be
-// NULL, for at most `lock_timeout_us`.
+// Renames a table with its foreign keys: atomic and durable. Foreign keys of other tables that
+// refer to it get the new name, unless `to` is the name that a copying ALTER gives to the old
+// table. In that case the call first waits until no transaction relies on the table's indexes for
+// a foreign key, for at most `lock_timeout_us`; a kill of `session` ends the wait, and without a
+// session the call does not wait but fails. `from_text` and `to_text` are the names as SQL has
+// them, without the database.
 //
 // # Safety
 // The pointers are valid for what they name.
@@ -1343,12 +1366,13 @@ enum firn_status firn_rename_table(const struct firn_db *db,
                                    uint64_t lock_timeout_us);
 
 // Empties a table: atomic and durable. Its AUTO_INCREMENT values start anew. Open handles of the
-// table stay valid and see the empty table. If foreign keys refer to it, the call waits for
-// transactions that rely on its indexes, as a DDL statement of `session`, which may be NULL, for
-// at most `lock_timeout_us`.
+// table stay valid and see the empty table. The call first waits until no transaction relies on
+// the table's indexes for a foreign key, for at most `lock_timeout_us`; a kill of `session` ends
+// the wait, and without a session the call does not wait but fails. A temporary table needs its
+// session.
 //
 // # Safety
-// `session` is a live session of this thread; the pointers are valid for what they name.
+// `session` is NULL or a live session of this thread; the pointers are valid for what they name.
 enum firn_status firn_truncate_table(const struct firn_db *db,
                                      struct firn_session *session,
                                      const char *table_name,
@@ -1374,9 +1398,10 @@ enum firn_status firn_table_version(const struct firn_db *db,
                                     size_t cap,
                                     size_t *len);
 
-// The foreign key that the last `FIRN_FOREIGN_KEY` of this thread was about: the referencing table
-// as `database/table`, the name, and the text without prefix, each valid until the next call on
-// this thread. Returns the rule, one of `firn_violation`.
+// Returns the rule that the last `FIRN_FOREIGN_KEY` of this thread says is broken, one of
+// `firn_violation`. Sets `table` to the referencing table, as `database/table`, `name` to the name
+// of the foreign key (or of an index, see `firn_violation`), and `text` to the error's message
+// without a prefix. The strings are valid until the next call on this thread.
 //
 // # Safety
 // The pointers may be written.
@@ -1386,8 +1411,8 @@ enum firn_violation firn_last_foreign_key(const char **table, const char **name,
 // call on this thread.
 const char *firn_last_error(void);
 
-// Makes foreign keys come and go with the commit of an index change. `FIRN_FOREIGN_KEY` if one is
-// not allowed, or if the change drops an index that one needs.
+// Makes the commit of an index change also add and drop foreign keys. `FIRN_FOREIGN_KEY` if one of
+// them is not allowed, or if the change drops an index that a foreign key needs.
 //
 // # Safety
 // The change is live; `request` is valid as its description says.
@@ -1412,7 +1437,9 @@ enum firn_status firn_list_foreign_keys(const struct firn_db *db,
 // The table is live.
 bool firn_is_referenced(const struct firn_table *table);
 
-// Whether the table has a foreign key that is to be checked and refers to the table itself.
+// Whether the table has a foreign key that refers to the table itself and that the core checks:
+// one that an ALTER TABLE copies from the table to replace does not count, because its rows have
+// been checked already.
 //
 // # Safety
 // The table is live.
@@ -1459,8 +1486,9 @@ enum firn_status firn_index_change_autoinc(struct firn_index_change *change,
 
 // Commits the changes of several tables (the partitions of one table) at once, with the server's
 // new definition and version: atomic and durable. Open handles of the tables keep the old
-// definition, so the caller closes them. If foreign keys refer to a table, it waits for
-// transactions that rely on its indexes, as a DDL statement of `session`, which may be NULL.
+// definition, so the caller closes them. The call first waits until no transaction relies on the
+// tables' indexes for a foreign key, for at most `lock_timeout_us`; a kill of `session` ends the
+// wait, and without a session the call does not wait but fails.
 //
 // # Safety
 // The handles are live; `changes` has `count` different ones; the other pointers are valid for
@@ -1522,8 +1550,8 @@ enum firn_status firn_delete(struct firn_session *session,
 
 // Writes the key of one string to `out`, as an index on a VARCHAR column would have it, or, if
 // `chars` is not zero, on a CHAR column of so many characters. Returns the length of the key. If
-// that is above `capacity`, nothing is written; 0 means that the collation does not have the
-// properties described. For checks of the callbacks.
+// that is above `capacity`, nothing is written; 0 means that `collation` describes properties that
+// the collation does not have. Only tests of the callbacks need this function.
 //
 // # Safety
 // All pointers are valid; `text` has `len` bytes, `out` has room for `capacity`.
@@ -1567,8 +1595,9 @@ enum firn_status firn_begin_statement(struct firn_session *session,
                                       uint64_t lock_timeout_us,
                                       bool autocommit);
 
-// The session's statement will change or lock rows of the table. Call it for each such table
-// before the statement reads, so that all its reads of optimistic tables show the same state.
+// Tells the core that the session's statement will change or lock rows of the table. Call it for
+// each such table before the statement reads, so that all its reads of optimistic tables show the
+// same state.
 //
 // # Safety
 // The handles are live, and the session belongs to this thread.
@@ -1582,8 +1611,9 @@ enum firn_status firn_table_expect_changes(const struct firn_table *table,
 // `session` is a live session of this thread.
 enum firn_status firn_lock_optimistic_tables(struct firn_session *session, bool on);
 
-// Forgets what a transaction without writes would validate in optimistic tables when it commits:
-// another engine has committed its part of the transaction, so `firn_commit` must not fail for it.
+// Clears the validation set of a transaction without writes, so that `firn_commit` cannot fail for
+// it. Call this when another engine has already committed its part of the transaction. Does
+// nothing for a transaction with writes.
 //
 // # Safety
 // `session` is a live session of this thread.
@@ -1807,8 +1837,9 @@ enum firn_status firn_table_open(const struct firn_db *db,
 // The table is live.
 bool firn_table_is_temporary(const struct firn_table *table);
 
-// Words on how the definition given at open differs from the stored one, if rows and keys have the
-// same bytes by both; NULL if the definitions do not differ. Valid until the table is closed.
+// Describes how the definition given at open differs from the stored one, although rows and keys
+// have the same bytes by both definitions; NULL if the definitions do not differ. The text is
+// valid until the table is closed.
 //
 // # Safety
 // The table is live.
@@ -1849,9 +1880,10 @@ enum firn_status firn_check_table(struct firn_session *session,
                                   void *context,
                                   uint64_t *rows);
 
-// Compacts the table's indexes: everything is in the last level then, without what no snapshot
-// needs. `progress` is called between two steps. If it returns true the call ends with
-// `FIRN_INTERRUPTED`, and what has been compacted stays so.
+// Compacts the table's indexes: afterwards all entries are in the last level, and the versions and
+// tombstones that no snapshot needs are gone. Calls `progress` between two compactions. If it
+// returns true the call ends with `FIRN_INTERRUPTED`, and the compactions that are done stay in
+// effect.
 //
 // # Safety
 // The handles are live; `progress` calls no function of the core.
