@@ -121,8 +121,9 @@ bool ha_firn::autoinc_lock_mode_stmt_unsafe() const {
 void ha_firn::get_auto_increment(ulonglong offset, ulonglong increment, ulonglong wanted, ulonglong* first,
                                  ulonglong* reserved) {
   /*
-    UPDATE and DELETE FOR PORTION OF add rows one by one. The server asks for twice as many values each
-    time, as for an INSERT … SELECT, but these statements add few rows, and the rest would be lost.
+    UPDATE and DELETE FOR PORTION OF add rows one by one. The server asks for twice as many values
+    each time, as for an INSERT … SELECT, but these statements add few rows, and the rest would be
+    lost.
   */
   const int command = thd_sql_command(ha_thd());
   if (command == SQLCOM_UPDATE || command == SQLCOM_DELETE) wanted = 1;

@@ -179,8 +179,8 @@ impl TemporaryTables {
     /// table. It opens a new database if the current one has failed or has given out too many index
     /// ids.
     fn take_name(&self, name: &str) -> Result<Arc<EphemeralDb>> {
-        // Declared before the guard of the lock, so that it is dropped after the guard on every path:
-        // if no table is left in the former database, its drop closes it.
+        // Declared before the guard of the lock, so that it is dropped after the guard on every
+        // path: if no table is left in the former database, its drop closes it.
         let before;
         let mut known = self.known.write();
         if known.tables.contains_key(name) {

@@ -196,7 +196,7 @@ fn a_copy_of_some_tables_has_no_prepared_transactions() {
     }
 }
 
-/// The image of an xid as the handler writes it: format id, the lengths of its two parts, the parts.
+/// The image of an xid as the handler writes it: format id, lengths of its two parts, the parts.
 fn xid_image(name: &[u8], branch: &[u8]) -> Vec<u8> {
     let lengths = [name.len() as u8, branch.len() as u8];
     [&1u64.to_ne_bytes()[..], &lengths, name, branch].concat()

@@ -243,9 +243,9 @@ fn the_server_run_is_logged_again_with_the_transaction() {
     assert_eq!(found, [run(1), run(2), run(2)]);
 }
 
-/// A step takes at most 256 transactions. One of the first 256 ends while their files are linked for
-/// the archive, so a list made after that would have the next transaction, too, whose file is not
-/// linked yet.
+/// A step takes at most 256 transactions. One of the first 256 ends while their files are linked
+/// for the archive, so a list made after that would have the next transaction, too, whose file is
+/// not linked yet.
 #[test]
 fn an_archive_gets_the_files_of_all_that_is_logged_again() {
     const COUNT: u64 = 258;

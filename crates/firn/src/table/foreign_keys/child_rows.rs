@@ -301,9 +301,9 @@ impl Table {
             return Err(key.name.error(RowIsReferenced));
         };
         table.compute_virtual(txn, &mut changed, &mut blobs)?;
-        // SAFETY: `read_row` and `compute_virtual` succeeded, so blob columns of `record` point into
-        // `blobs`; so do those of `changed`: the stored ones are the same, because foreign keys have
-        // no blobs.
+        // SAFETY: `read_row` and `compute_virtual` succeeded, so blob columns of `record` point
+        // into `blobs`; so do those of `changed`: the stored ones are the same, because foreign
+        // keys have no blobs.
         let written = unsafe {
             table.update_by(
                 txn,
