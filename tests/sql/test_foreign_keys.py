@@ -452,6 +452,24 @@ def test_change_of_name_and_type_of_a_referenced_column(pair: KeyPair) -> None:
     play(pair, "SHOW CREATE TABLE p\nSHOW CREATE TABLE c")
 
 
+def test_new_self_reference_while_two_columns_swap_names(pair: KeyPair) -> None:
+    """Both engines take the name of the referenced column for the old one, and rename it."""
+    play(
+        pair,
+        """
+        CREATE TABLE t (id INT PRIMARY KEY, a INT, b INT, x INT, KEY (a), KEY (b), KEY (x))
+        SET foreign_key_checks = 0
+        ALTER TABLE t RENAME COLUMN a TO b, RENAME COLUMN b TO a, ADD CONSTRAINT c FOREIGN KEY (x) REFERENCES t (a)
+        SHOW CREATE TABLE t
+        SET foreign_key_checks = 1
+        INSERT INTO t VALUES (1, 10, 20, NULL)
+        INSERT INTO t VALUES (2, 1, 1, 10)
+        INSERT INTO t VALUES (3, 1, 1, 20)
+        SELECT * FROM t
+        """,
+    )
+
+
 @pytest.mark.parametrize("depth", [14, 15, 16])
 def test_depth_of_cascades(pair: KeyPair, depth: int) -> None:
     pair.run("CREATE TABLE t0 (id INT PRIMARY KEY)")

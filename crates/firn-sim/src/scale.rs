@@ -1,4 +1,4 @@
-//! What the engine's control paths touch when a database has very many files and tables.
+//! Counts the work of the engine's control paths when a database has very many files and tables.
 //!
 //! The files are invented: the manifest names them, and none exists. They go through the real
 //! version set, picker, backlog, catalog and database. Each measured operation has a budget in

@@ -20,8 +20,8 @@ const DIR: &str = "/scale";
 /// Files of a flush.
 const FLUSHED: u64 = 16;
 
-/// What a pick touches: the files of L0, of which the invented trees have about a hundred, or a
-/// fixed number of candidates of a level, each with two bisections in the next level.
+/// The budget of a pick: it touches the files of L0, of which the invented trees have about a
+/// hundred, or a fixed number of candidates of a level, each with two bisections in the next level.
 fn of_pick(plan: ScalePlan) -> Budget {
     Budget {
         files: 1024 * 2 * (plan.log() + 8),
@@ -29,8 +29,8 @@ fn of_pick(plan: ScalePlan) -> Budget {
     }
 }
 
-/// What an install of `files` added and removed files touches: for each a bisection, and the nodes
-/// on its paths in the lists of files, of indexes and of blob files.
+/// The budget of an install of `files` added and removed files: for each it touches a bisection,
+/// and the nodes on its paths in the lists of files, of indexes and of blob files.
 fn of_install(plan: ScalePlan, files: u64) -> Budget {
     Budget {
         files: files * 3 * plan.log() + 64,

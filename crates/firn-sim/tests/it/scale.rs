@@ -1,4 +1,4 @@
-//! What control paths touch, with some thousand invented files.
+//! The budgets of control paths hold with some thousand invented files.
 
 use firn_sim::scale::{ScalePlan, costs};
 

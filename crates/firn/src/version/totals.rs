@@ -1,9 +1,9 @@
-//! What a version knows about its files without a look at each: entries by index, references by
-//! blob file, the depth of L0.
+//! Sums over the files of a version, which a reader gets without visiting the files: entries by
+//! index, references by blob file, the depth of L0.
 //!
 //! An edit updates the totals by its own files. Successive versions share all nodes of the lists
 //! that the edit does not touch. Sketches of distinct keys are not kept here, since they cannot be
-//! subtracted: who needs them merges those of an index's files.
+//! subtracted: a caller that needs them merges those of an index's files.
 
 use super::{FileHandle, FileMeta, LAST_LEVEL, LEVELS};
 use crate::base::IndexId;

@@ -175,7 +175,7 @@ fn a_record_of_a_newer_version_is_no_damage() {
     }
 }
 
-/// What a salvage of the log from segment `first` on calls missing or damaged.
+/// The missing and damaged things that a salvage of the log from segment `first` on reports.
 fn lost(env: &MemEnv, first: SegmentId) -> Vec<String> {
     let mut lost = Vec::new();
     let mut see = |_, _: Record<'_>| Ok(());

@@ -27,7 +27,7 @@ fn packed(seed: u64, count: i32) -> World {
     world
 }
 
-/// Whatever follows a glide starts from the row that the glide has read.
+/// Each move after a glide starts from the row that the glide has read.
 #[test]
 fn any_move_may_follow_a_glide() {
     const ROWS: i32 = 3000;
