@@ -13,6 +13,7 @@
 #include "my_dir.h"
 
 #include <new>
+#include <set>
 #include <string>
 
 namespace firn {
@@ -96,20 +97,49 @@ ssize_t version(void*, const char* table, uint8_t* out, size_t size) {
   }
 }
 
-void list(void*, const char* schema, void (*each)(void*, const char*), void* names) {
-  MY_DIR* files = nullptr;
+/* Calls `each` with the names of the files of a database that have `extension`, without it. */
+template <class Each>
+void for_each_file(const std::string& schema, const char* extension, Each each) {
+  MY_DIR* const files = my_dir(("./" + schema).c_str(), MYF(MY_DONT_SORT));
+  if (!files) return;
   try {
-    files = my_dir((std::string("./") + schema).c_str(), MYF(MY_DONT_SORT));
-    for (size_t i = 0; files && i < files->number_of_files; i++) {
+    for (size_t i = 0; i < files->number_of_files; i++) {
       const std::string name = files->dir_entry[i].name;
-      const size_t end = name.length() - MY_MIN(name.length(), strlen(kFrm));
-      if (name.compare(end, std::string::npos, kFrm) == 0)
-        each(names, (std::string(schema) + "/" + name.substr(0, end)).c_str());
+      const size_t end = name.length() - MY_MIN(name.length(), strlen(extension));
+      if (name.compare(end, std::string::npos, extension) == 0) each(schema + "/" + name.substr(0, end));
     }
   } catch (const std::bad_alloc&) {
     sql_print_error("FIRN: out of memory while files of interrupted DDL were listed");
   }
   my_dirend(files);
+}
+
+void list(void*, const char* schema, void (*each)(void*, const char*), void* names) {
+  try {
+    for_each_file(schema, kFrm, [&](const std::string& table) { each(names, table.c_str()); });
+  } catch (const std::bad_alloc&) {
+    sql_print_error("FIRN: out of memory while files of interrupted DDL were listed");
+  }
+}
+
+/*
+  The names of the partitions in a .par file: behind 8 bytes, the number of partitions, a byte for
+  each in whole words, and the length of the names, each of which ends with a NUL byte. Numbers have
+  four bytes. Empty if the file is damaged.
+*/
+std::set<std::string> partitions_in(const std::string& par) {
+  std::set<std::string> names;
+  const uchar* const bytes = reinterpret_cast<const uchar*>(par.data());
+  if (par.length() < 12) return names;
+  size_t at = 12 + (size_t(uint4korr(bytes + 8)) + 3) / 4 * 4;
+  if (at + 4 > par.length()) return names;
+  const size_t end = MY_MIN(par.length(), at + 4 + uint4korr(bytes + at));
+  for (at += 4; at < end;) {
+    const std::string name = par.c_str() + at;
+    at += name.length() + 1;
+    if (!name.empty()) names.insert(name);
+  }
+  return names;
 }
 
 bool is_own_table(void*, const char* table) {
@@ -150,6 +180,24 @@ bool place(void*, const char* table, const char* copy, const uint8_t* frm, size_
   }
 }
 
+void place_partitions(void*, const char* table, const char* const* partitions, size_t count) {
+  try {
+    const std::string own = path_of(table, kPar);
+    if (exists(own)) return;
+    const std::set<std::string> wanted(partitions, partitions + count);
+    const std::string schema(table, size_t(strchrnul(table, '/') - table));
+    for_each_file(schema, kPar, [&](const std::string& copy) {
+      std::string par;
+      const std::string path = path_of(copy.c_str(), kPar);
+      if (is_ddl_leftover(copy.c_str()) && !exists(own) && read_file(path, &par) && partitions_in(par) == wanted &&
+          !move(path, own))
+        sql_print_error("FIRN: cannot rename %s to %s", path.c_str(), own.c_str());
+    });
+  } catch (const std::bad_alloc&) {
+    sql_print_error("FIRN: out of memory; %s may lack its file of partitions", table);
+  }
+}
+
 void remove(void*, const char* copy) {
   try {
     for (const char* extension : {kFrm, kPar}) my_delete(path_of(copy, extension).c_str(), MYF(0));
@@ -173,6 +221,7 @@ void report(void*, const char* copy, uint8_t fate, const char* text) {
 
 }  // namespace
 
-const firn_definition_files definition_files = {nullptr, version, list, is_own_table, place, remove, report};
+const firn_definition_files definition_files = {nullptr, version,          list,   is_own_table,
+                                                place,   place_partitions, remove, report};
 
 }  // namespace firn

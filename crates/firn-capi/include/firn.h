@@ -616,6 +616,12 @@ typedef struct firn_definition_files {
                 size_t frm_len,
                 const uint8_t *version,
                 size_t version_len);
+  // Gives the table, durably, its file of partitions if that is missing: it takes the one of a
+  // copy that has the same partitions.
+  void (*place_partitions)(void *context,
+                           const char *table_name,
+                           const char *const *partitions,
+                           size_t count);
   // Removes the files of `copy`, if there are any.
   void (*remove)(void *context, const char *copy);
   // Tells the end of a table that has a copy's name: one of `FIRN_LEFTOVER_*`, with the name

@@ -50,6 +50,14 @@ pub struct firn_definition_files {
         version: *const u8,
         version_len: usize,
     ) -> bool,
+    /// Gives the table, durably, its file of partitions if that is missing: it takes the one of a
+    /// copy that has the same partitions.
+    pub place_partitions: unsafe extern "C" fn(
+        context: *mut c_void,
+        table_name: *const c_char,
+        partitions: *const *const c_char,
+        count: usize,
+    ),
     /// Removes the files of `copy`, if there are any.
     pub remove: unsafe extern "C" fn(context: *mut c_void, copy: *const c_char),
     /// Tells the end of a table that has a copy's name: one of `FIRN_LEFTOVER_*`, with the name
@@ -130,6 +138,16 @@ impl DefinitionFiles for HostFiles {
                 entry.version.as_ptr(),
                 entry.version.len(),
             )
+        }
+    }
+
+    fn place_partitions(&self, table: &str, partitions: &[&str]) {
+        let table = c_text(table);
+        let owned: Vec<CString> = partitions.iter().map(|name| c_text(name)).collect();
+        let names: Vec<*const c_char> = owned.iter().map(|name| name.as_ptr()).collect();
+        // SAFETY: the context is the host's own; the names are valid during the call.
+        unsafe {
+            (self.0.place_partitions)(self.0.context, table.as_ptr(), names.as_ptr(), names.len());
         }
     }
 

@@ -113,9 +113,11 @@ impl CatalogState {
         let is_only = |copy: &&Arc<TableEntry>| match (role(&copy.name), &copy.original) {
             (Role::Old(_) | Role::Exchanged, Some(original)) => !original.is_empty(),
             (Role::Old(_) | Role::Exchanged, None) => true,
-            (Role::New(_), Some(original)) => self
-                .at(base_table(original))
-                .all(|entry| is_part(entry, copy)),
+            (Role::New(mark), Some(original)) => {
+                let old = format!("{}/#sql-backup-{mark}", database_of(&copy.name));
+                let mut others = self.at(base_table(original));
+                !self.has_table(&old) && others.all(|entry| is_part(entry, copy))
+            }
             (Role::New(_) | Role::Other, _) => false,
         };
         copies.find(is_only).map(|entry| entry.name.as_str())

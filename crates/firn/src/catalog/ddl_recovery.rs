@@ -39,6 +39,10 @@ pub trait DefinitionFiles {
     /// table.
     fn place(&self, table: &str, copy: &str, entry: &TableEntry) -> bool;
 
+    /// Sees to it, durably, that `table` has its file of partitions: if it is missing, takes that
+    /// of a copy with the same `partitions`.
+    fn place_partitions(&self, table: &str, partitions: &[&str]);
+
     /// Removes the files of `copy`, if there are any.
     fn remove(&self, copy: &str);
 }
@@ -92,6 +96,7 @@ impl Catalog {
         settlement.match_definitions();
         settlement.settle_alters();
         settlement.settle_others();
+        settlement.match_partitions();
         self.recovery().end();
     }
 }
@@ -196,6 +201,21 @@ impl Settlement<'_> {
         let lost: Tables = all.iter().filter(is_lost).cloned().collect();
         if !lost.is_empty() {
             self.undo_renames(&lost, &files);
+        }
+    }
+
+    /// Gives partitioned tables their files of partitions, where the host has renamed all
+    /// partitions and not the file.
+    fn match_partitions(&self) {
+        let all = self.catalog.list("");
+        let mut partitions: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for entry in all.iter().filter(|entry| !is_copy(&entry.name)) {
+            if let Some((table, partition)) = entry.name.split_once("#P#") {
+                partitions.entry(table).or_default().push(partition);
+            }
+        }
+        for (table, partitions) in &partitions {
+            self.files.place_partitions(table, partitions);
         }
     }
 
