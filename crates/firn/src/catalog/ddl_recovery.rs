@@ -292,9 +292,22 @@ impl Settlement<'_> {
         }
     }
 
-    /// Gives the old table of an ALTER its name back.
+    /// Gives the old table of an ALTER its name back, unless the host has decided for the new one.
     fn undo_alter(&mut self, new: &Tables, old: &Tables, originals: &[&str]) {
         let table = base_table(originals[0]);
+        let first = new.first();
+        let is_over = first.is_some_and(|first| {
+            let version = self.files.version(table);
+            version.is_some_and(|v| !v.is_empty() && v == first.version)
+        });
+        if is_over {
+            // The host has put the new definition in place, and has recorded the ALTER as done.
+            self.settle_new(new);
+            if self.catalog.known().has_table(table) && new.iter().all(|e| !self.exists(&e.name)) {
+                return self.drop_all(old);
+            }
+            return;
+        }
         // Partitions of the new table may have their final names already.
         let is_new = |entry: &Arc<TableEntry>| new.iter().any(|new| is_part(entry, new));
         let (placed, others): (Tables, Tables) = self.at(table).into_iter().partition(is_new);

@@ -504,3 +504,21 @@ fn an_alter_puts_its_copy_in_place_on_a_full_disk() {
     rename(&db, "d/t", OLD);
     rename(&db, NEW, "d/t");
 }
+
+#[test]
+fn the_new_table_gets_the_name_if_the_server_has_decided_for_it() {
+    let env = MemEnv::new();
+    let db = open(&env);
+    let parts = ["a", "b"];
+    for part in parts {
+        create(&db, &format!("d/t#P#{part}"), "v1", None);
+    }
+    let new = parts.map(|part| create(&db, &format!("{NEW}#P#{part}"), "v2", Some("d/t")));
+    // The server has set one partition aside when it is killed; its recovery renames no partition,
+    // and puts the new definition in place.
+    rename(&db, "d/t#P#a", &format!("{OLD}#P#a"));
+    let files = Files::new(&[("d/t", "v2")]);
+    let (db, _) = recover(db, &env, &files);
+    expect(&db, &[("d/t#P#a", new[0]), ("d/t#P#b", new[1])]);
+    assert_eq!(files.version("d/t").unwrap(), b"v2");
+}
