@@ -7,6 +7,7 @@
 #include "errors.h"
 #include "foreign_keys.h"
 #include "log.h"
+#include "mysqld.h"
 
 #include <new>
 #include <string>
@@ -101,6 +102,15 @@ int signal_ddl_recovery_done(handlerton*) {
   note_binlog_position();
   if (firn_end_ddl_recovery(database, &definition_files) != FIRN_OK)
     sql_print_error("FIRN: cannot end interrupted DDL: %s", firn_last_error());
+  Names names;
+  Collect to = {&names, false};
+  if (mysqld_server_started || firn_list_table_names(database, "", collect, &to) != FIRN_OK) return 0;
+  std::string last;
+  for (const std::string& name : names) {
+    const std::string schema = name.substr(0, name.find('/'));
+    if (schema != last) remove_stray_partitions(schema.c_str());
+    last = schema;
+  }
   return 0;
 }
 

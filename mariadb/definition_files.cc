@@ -219,7 +219,26 @@ void report(void*, const char* copy, uint8_t fate, const char* text) {
   }
 }
 
+/* Whether the core has partitions of the table, or cannot say. */
+bool has_partitions(const std::string& table) {
+  bool found = false;
+  const auto note = [](void* found, const char*) { *static_cast<bool*>(found) = true; };
+  return firn_list_table_names(database, (table + "#P#").c_str(), note, &found) != FIRN_OK || found;
+}
+
 }  // namespace
+
+/*
+  A server without the engine removes the definition file of a copy and leaves its file of
+  partitions. Nobody needs that, and it keeps the database from being dropped. Called only while the
+  server starts: later it might be that of an ALTER under way.
+*/
+void remove_stray_partitions(const char* schema) {
+  for_each_file(schema, kPar, [](const std::string& copy) {
+    if (is_ddl_leftover(copy.c_str()) && !exists(path_of(copy.c_str(), kFrm)) && !has_partitions(copy))
+      my_delete(path_of(copy.c_str(), kPar).c_str(), MYF(0));
+  });
+}
 
 const firn_definition_files definition_files = {nullptr, version,          list,   is_own_table,
                                                 place,   place_partitions, remove, report};
