@@ -9,11 +9,13 @@ use crate::base::Result;
 use sample::{SampleEnd, SampleReader, sampled_rows};
 use sources::RangeSources;
 
-/// Number of rows up to which an estimate is exact.
-pub const EXACT_ROWS: u64 = 100;
+/// Number of rows up to which an estimate is exact. Above it, the plans of the optimizer are the
+/// same for all numbers within [`FACTOR_READ`], and to read the rows only to count them costs as
+/// much as the scan that follows.
+pub const EXACT_ROWS: u64 = 32;
 
 /// Number of rows from which on an estimate reads no block, if the file indexes are precise enough.
-const READ_ROWS: u64 = 4 * EXACT_ROWS;
+const READ_ROWS: u64 = 400;
 
 /// Before any block is read, the lower and upper bound on the number of rows are close enough if
 /// they differ by at most this factor. The estimate is their geometric mean, which is wrong by at
@@ -22,9 +24,10 @@ const FACTOR_UNREAD: f64 = 1.5;
 /// As [`FACTOR_UNREAD`], after the blocks at both ends of the range were read.
 const FACTOR_READ: f64 = 2.0;
 
-/// A dive counts the rows from the start of the range on. The first dive gives up after about this
-/// many hidden versions and deletions.
-const DIVE_SKIPS: u64 = 8 * EXACT_ROWS;
+/// A dive counts the rows from the start of the range on, up to this many.
+const DIVE_ROWS: u64 = 100;
+/// The first dive gives up after about this many hidden versions and deletions.
+const DIVE_SKIPS: u64 = 8 * DIVE_ROWS;
 
 /// Ranges of at most this many entries, and at most [`READ_BYTES`], are read as a whole, since
 /// samples would not cost less.
@@ -60,15 +63,19 @@ const DEEP_DIVE_SKIPS: u64 = 32 << 10;
 /// Those of reading the files: `Corruption`, `Unsupported`, `Io`.
 pub fn estimate_rows(point: &ReadPoint, range: &ScanRange) -> Result<u64> {
     let mut sources = RangeSources::of(&point.super_version, range)?;
-    if let Some(rows) = sources.rows().settled(FACTOR_UNREAD, READ_ROWS) {
-        return Ok(rows);
+    // The files prove no more rows than they have entries.
+    if sources.entries_in_files() >= READ_ROWS {
+        sources.count_memtables();
+        if let Some(rows) = sources.rows().settled(FACTOR_UNREAD, READ_ROWS) {
+            return Ok(rows);
+        }
     }
     sources.count()?;
     if let Some(rows) = sources.plain_rows() {
         return Ok(rows);
     }
     let bounds = sources.rows();
-    if let Some(rows) = bounds.settled(FACTOR_READ, 2 * EXACT_ROWS) {
+    if let Some(rows) = bounds.settled(FACTOR_READ, EXACT_ROWS + 1) {
         return Ok(rows);
     }
     let mut reading = SampleReader::new(point, range);
@@ -78,20 +85,20 @@ pub fn estimate_rows(point: &ReadPoint, range: &ScanRange) -> Result<u64> {
             return Ok(rows);
         }
     }
-    let few = match reading.read(&range.lower, None, EXACT_ROWS, DIVE_SKIPS)? {
+    let few = match reading.read(&range.lower, None, DIVE_ROWS, DIVE_SKIPS)? {
         SampleEnd::All(rows) => return Ok(rows),
-        SampleEnd::Until { rows, .. } | SampleEnd::Amid { rows, .. } => rows < EXACT_ROWS,
+        SampleEnd::Until { rows, .. } | SampleEnd::Amid { rows, .. } => rows < DIVE_ROWS,
     };
     let rows = sampled_rows(&mut reading, &sources)?;
-    if few && rows < 2 * EXACT_ROWS {
-        let dive = reading.read(&range.lower, None, EXACT_ROWS, DEEP_DIVE_SKIPS)?;
+    if few && rows < 2 * DIVE_ROWS {
+        let dive = reading.read(&range.lower, None, DIVE_ROWS, DEEP_DIVE_SKIPS)?;
         if let SampleEnd::All(rows) = dive {
             return Ok(rows);
         }
     }
     // The optimizer takes 0 as a certainty, so return at least 1; and if the first dive found
-    // [`EXACT_ROWS`] rows, return more than these.
-    let least = if few { 1 } else { EXACT_ROWS + 1 };
+    // [`DIVE_ROWS`] rows, return more than these.
+    let least = if few { 1 } else { DIVE_ROWS + 1 };
     Ok(rows.max(bounds.least).max(least))
 }
 

@@ -167,10 +167,10 @@ pub(super) struct MemtableInRange<'a> {
     pub(super) memtable: &'a Memtable,
     /// Estimated number of entries in the range.
     pub(super) entries: u64,
-    /// Upper bound of the deletions in the range.
+    /// Upper bound of the entries in the range, which few estimates miss.
+    most: u64,
+    /// Upper bound of the deletions in the range, which few estimates miss.
     deletes: u64,
-    counts: Option<IndexCounts>,
-    may_hold: bool,
 }
 
 impl<'a> MemtableInRange<'a> {
@@ -183,64 +183,70 @@ impl<'a> MemtableInRange<'a> {
         others: u64,
     ) -> Self {
         let found = memtable.estimate_range(&range.lower, range.upper.as_deref(), others);
-        // Allow for an error of three standard errors, each an eighth of the sum of the estimate
-        // and `others`.
-        let most = match found.exact {
-            true => found.entries,
-            false => found.entries + 3 * (found.entries + others) / 8,
-        };
+        let (most, deletes) = (found.most(found.entries), found.most(found.deletes));
         Self {
             memtable,
             entries: found.entries,
-            deletes: counts.map_or(most, |counts| counts.deletes.min(most)),
-            counts,
-            may_hold: most > 0,
+            most,
+            deletes: counts.map_or(deletes, |counts| counts.deletes.min(deletes)),
         }
     }
 }
 
 /// The memtables and runs that hold entries of a range, newest first.
 pub(super) struct RangeSources<'a> {
+    super_version: &'a SuperVersion,
     pub(super) range: &'a ScanRange,
     pub(super) runs: Vec<RunInRange<'a>>,
     pub(super) memtables: Vec<MemtableInRange<'a>>,
 }
 
 impl<'a> RangeSources<'a> {
+    /// The sources of `range` in `super_version`. The memtables are not counted yet.
     pub(super) fn of(super_version: &'a SuperVersion, range: &'a ScanRange) -> Result<Self> {
-        let mut sources = Self {
-            range,
-            runs: Vec::new(),
-            memtables: Vec::new(),
-        };
+        let mut runs = Vec::new();
         for run in super_version.runs() {
-            sources.runs.extend(RunInRange::of(run, range)?);
+            runs.extend(RunInRange::of(run, range)?);
         }
-        let mut others = sources.runs.iter().map(|run| run.entries().least).sum();
-        let index = index_id_of(&range.lower);
-        for memtable in super_version.memtables() {
+        Ok(Self {
+            super_version,
+            range,
+            runs,
+            memtables: Vec::new(),
+        })
+    }
+
+    /// Counts the entries of memtables, as precisely as the number of entries in files allows to
+    /// use it.
+    pub(super) fn count_memtables(&mut self) {
+        let mut others = self.entries_in_files();
+        let index = index_id_of(&self.range.lower);
+        self.memtables.clear();
+        for memtable in self.super_version.memtables() {
             let counts = index.map(|index| memtable.index_counts(index));
             if counts.is_some_and(|counts| counts.entries == 0) {
                 continue;
             }
-            let found = MemtableInRange::of(memtable, counts, range, others);
+            let found = MemtableInRange::of(memtable, counts, self.range, others);
             others += found.entries;
-            if found.may_hold {
-                sources.memtables.push(found);
+            if found.most > 0 {
+                self.memtables.push(found);
             }
         }
-        Ok(sources)
     }
 
-    /// Reads the blocks that contain the ends of the range, at most two per run, and recounts the
-    /// memtables more precisely.
+    /// Reads the blocks that contain the ends of the range, at most two per run, and counts the
+    /// memtables after that.
     pub(super) fn count(&mut self) -> Result<()> {
         let range = self.range;
-        for found in &mut self.memtables {
-            *found = MemtableInRange::of(found.memtable, found.counts, range, 0);
-        }
-        self.memtables.retain(|found| found.may_hold);
-        self.runs.iter_mut().try_for_each(|run| run.count(range))
+        self.runs.iter_mut().try_for_each(|run| run.count(range))?;
+        self.count_memtables();
+        Ok(())
+    }
+
+    /// Lower bound of the number of entries in files.
+    pub(super) fn entries_in_files(&self) -> u64 {
+        self.runs.iter().map(|run| run.entries().least).sum()
     }
 
     /// The number of rows, if a single run holds all entries of the range and has neither deletions
@@ -271,7 +277,7 @@ impl<'a> RangeSources<'a> {
         let mut rows = CountBounds::default();
         let mut deletes = 0;
         for memtable in &self.memtables {
-            rows.most += memtable.entries;
+            rows.most += memtable.most;
             deletes += memtable.deletes;
         }
         for run in &self.runs {
