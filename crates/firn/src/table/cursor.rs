@@ -357,6 +357,7 @@ impl Cursor {
         self.glides = self.fetch.is_plain()
             && !self.missed
             && self.scan.reaches_on()
+            && !self.scan.is_behind(txn)
             && self.scan.entries_mut().rows_ahead();
         if self.glides {
             self.glide(record)?;
