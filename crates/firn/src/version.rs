@@ -14,8 +14,8 @@ mod flushable;
 mod invariants;
 mod load_manifest;
 mod manifest;
+mod manifest_salvage;
 mod manifest_state;
-mod salvage;
 mod totals;
 mod tree;
 mod version_set;
@@ -30,7 +30,7 @@ pub use manifest::{
     ManifestReader, create_manifest, manifest_name, parse_manifest_name, read_current,
 };
 pub use manifest_state::{ManifestState, PlacedFile};
-pub use salvage::{Salvaged, salvage};
+pub use manifest_salvage::{Salvaged, salvage_manifest};
 pub use totals::BlobTotals;
 pub use tree::{LAST_LEVEL, LEVELS, Version};
 pub use version_set::{FileDeletionHold, VersionSet, VersionSetContext};

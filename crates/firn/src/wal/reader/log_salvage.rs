@@ -43,7 +43,7 @@ pub enum LogStart {
 ///
 /// # Errors
 /// Those of the file system and those of `f`; `Unsupported` for a record of a newer format.
-pub fn salvage(
+pub fn salvage_log(
     env: &dyn Env,
     dir: &Path,
     start: LogStart,
