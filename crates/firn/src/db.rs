@@ -1,18 +1,18 @@
 //! Composition root: opens and recovers a database, runs its background work, reports on it.
 
+mod archive_log;
 mod background;
-mod bounded_log;
-mod checkpoint;
 mod engine_status;
 mod ephemeral;
 mod in_doubt;
-mod log_archive;
+mod make_checkpoint;
 mod read_only;
 mod recover_prepared;
 mod recovery;
 mod repair;
 mod storage_reports;
 mod transaction_reports;
+mod wal_size_limit;
 
 pub use background::{BlobReport, JobReport, MemoryReport};
 pub use engine_status::{Condition, IndexReport, LevelReport, Metrics};

@@ -20,7 +20,7 @@ mod load_host;
 mod memory_limit;
 mod optimize;
 mod prefix_extractors;
-mod pressure;
+mod stall_pressure;
 mod threads;
 
 pub use blob_gc::BlobReport;
@@ -58,7 +58,7 @@ use blob_gc::BlobGc;
 use job_history::JobHistory;
 use parking_lot::{Condvar, Mutex};
 use prefix_extractors::LatePrefixExtractors;
-use pressure::pressure;
+use stall_pressure::pressure;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};

@@ -6,12 +6,12 @@ mod gap_locks;
 pub(in crate::txn) mod key_set;
 mod lock_owner;
 mod lock_queue;
+mod lock_reports;
 mod lock_request;
 mod lock_wait;
 mod merged_locks;
 mod observer;
 mod own_gaps;
-mod report;
 mod shard;
 
 pub use deadlock_report::{Deadlock, DeadlockMember};
@@ -19,7 +19,7 @@ pub use gap_locks::GapGrant;
 pub(super) use key_set::KeySet;
 pub use lock_owner::LockOwner;
 pub use observer::WaitObserver;
-pub use report::{LockInfo, LockMemory, LockStats, WaitInfo};
+pub use lock_reports::{LockInfo, LockMemory, LockStats, WaitInfo};
 
 use crate::base::checksum::xxh3;
 use crate::base::pause_points::{self, PausePoint};

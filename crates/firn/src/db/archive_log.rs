@@ -1,4 +1,5 @@
-//! The log archive, and recovery to a point in time from it.
+//! Moves closed segments of an open database into the log archive, and opens a database that is
+//! recovered to a point in time.
 
 use super::Db;
 use super::background::BackgroundWork;

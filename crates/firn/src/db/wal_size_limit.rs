@@ -1,4 +1,4 @@
-//! Keeps the log that a recovery would replay within `max_wal_size`.
+//! Limits the size of the log that a recovery would replay to `max_wal_size`.
 //!
 //! Two things keep log segments: memtables, which are frozen when the log from their first segment
 //! on reaches half of the limit ([`crate::write::Pipeline`]), and prepared transactions, which this

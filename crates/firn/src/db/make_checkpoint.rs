@@ -1,4 +1,4 @@
-//! Checkpoints of an open database.
+//! Makes checkpoints of an open database, which backups copy.
 
 use super::Db;
 use crate::backup::{self, Checkpoint, CheckpointContext};

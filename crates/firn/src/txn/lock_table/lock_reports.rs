@@ -1,4 +1,5 @@
-//! Views of the lock table for status output: locks, waits, memory, the last deadlock.
+//! Reports on locks, for `information_schema` and `SHOW ENGINE STATUS`: locks held, waits, memory,
+//! deadlocks.
 
 use super::key_set::{KeySet, same_index};
 use super::{Deadlock, LockMode, LockOwner, LockRequest, LockTable};

@@ -1,4 +1,4 @@
-//! How far background work is behind, as input of the stall gate before the commit pipeline.
+//! Computes the pressure for the write stall: how far flushes and compactions lag behind.
 
 use crate::base::options::Options;
 use crate::compaction::{Backlog, SpaceTracker};
