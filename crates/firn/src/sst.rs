@@ -10,8 +10,8 @@
 //! offset, never a panic or wrong data.
 
 mod block;
+mod block_compression;
 mod block_frame;
-mod codec;
 mod compression_tuning;
 mod decode_error;
 mod dictionary;
@@ -35,7 +35,7 @@ use crate::cache::{BlockCache, Weighted};
 use std::sync::Arc;
 
 pub use block::Block;
-pub use codec::Codec;
+pub use block_compression::Codec;
 pub use format::FORMAT_VERSION;
 pub use fuzz_decoders::exercise_decoders;
 pub use index::Partition;

@@ -1,7 +1,7 @@
 //! A blob file: reserves, writes, syncs and reads the spans of blobs.
 
 use super::chunks::{self, BlobReadExtent};
-use super::codec;
+use super::value_compression;
 use super::file_cache::{BlobFileCache, OpenBlobFile, PhysicalBlobFile};
 use super::format::{
     ALIGNMENT, BlobHeader, DATA_START, FILE_HEADER_LEN, check_file_header, logical_id, place_after,
@@ -429,7 +429,7 @@ impl BlobFile {
                     opened.for_each_chunk(at, extent, stored, unpack)?;
                     return Ok(&*room);
                 }
-                match codec::unpack(stored, room) {
+                match value_compression::unpack(stored, room) {
                     true => Ok(&*room),
                     false => Err(Error::corruption(
                         &opened.name,

@@ -17,7 +17,7 @@
 //! (a join's inner table) or moves past the prefix opens iterators over the whole index and keeps
 //! them.
 
-mod gaps;
+mod scan_gaps;
 mod vacant_range;
 
 use super::Table;
@@ -31,7 +31,7 @@ use crate::base::key_range::make_successor;
 use crate::base::{Error, ErrorKind, Result};
 use crate::read::{Freshness, ReadPoint};
 use crate::txn::Transaction;
-use gaps::{GapScan, GapStep};
+use scan_gaps::{GapScan, GapStep};
 use std::sync::Arc;
 
 /// Number of entries that a move passes over before it checks again for a kill. It passes an entry

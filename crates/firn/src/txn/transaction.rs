@@ -17,7 +17,7 @@
 //! never while the transaction waits for a row lock or appends a batch to the log.
 
 mod commit_rollback;
-mod gaps;
+mod gap_locking;
 mod private_inserts;
 mod reads;
 mod validation;

@@ -4,7 +4,7 @@ use super::buffered_blocks::{BufferedBlock, Content};
 use super::{BlockLayout, SstWriter};
 use crate::base::{Kind, Result, checksum};
 use crate::sst::block::BlockIter;
-use crate::sst::codec::{Codec, StoredCodec};
+use crate::sst::block_compression::{Codec, StoredCodec};
 use crate::sst::decode_error::DecodeError;
 use crate::sst::dictionary::{DICTIONARIES_MAX, Dictionary};
 use crate::sst::format::BlockKind;

@@ -19,7 +19,7 @@ use super::vacant_range::VacantRange;
 use super::{Cursor, KeyImage, Resume, copy};
 use crate::base::{IndexId, Result};
 use crate::read::{Freshness, range_changed_since};
-use crate::table::neighbours::{Neighbours, after, index_bounds};
+use crate::table::gap_bounds::{Neighbours, after, index_bounds};
 use crate::txn::{GapGrant, LockMode, Nearest, Transaction};
 
 /// The gaps that a locking scan has passed.
