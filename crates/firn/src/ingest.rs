@@ -6,7 +6,7 @@
 mod helper_thread;
 mod index_load;
 mod load_output;
-mod merge;
+mod merge_lists;
 mod new_files;
 mod run_writer;
 mod sort_buffer;

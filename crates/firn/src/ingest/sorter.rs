@@ -1,7 +1,7 @@
 //! Sorts the entries of one index, with temporary files if memory is short.
 
 use super::load_output::{LoadFailure, LoadOutput};
-use super::merge::{FilesReader, Merge, MergeInput};
+use super::merge_lists::{FilesReader, Merge, MergeInput};
 use super::sort_buffer::SortBuffer;
 use super::temp_run::{TempRun, TempRunWriter};
 use super::{Ingest, NewFiles};

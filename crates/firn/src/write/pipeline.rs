@@ -26,17 +26,17 @@
 
 mod archive_records;
 mod commit;
+mod cut_log;
 mod durability;
-mod log_cut;
 mod log_pins;
+mod log_server_run;
 mod panic_guard;
 mod prepare;
-mod server_run;
 
 pub use archive_records::OwnedBinlogPosition;
 pub use commit::{CommitRecord, Committed};
 pub use durability::unknown_outcome;
-pub use log_cut::{BegunCut, LogCut};
+pub use cut_log::{BegunCut, LogCut};
 pub use prepare::PreparedLogPin;
 
 use super::stall::StallGate;
@@ -51,7 +51,7 @@ use crate::wal::{Lsn, Record, SegmentId, Wal};
 use log_pins::LogPins;
 use panic_guard::PoisonOnPanic;
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use server_run::ServerRunNote;
+use log_server_run::ServerRunNote;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

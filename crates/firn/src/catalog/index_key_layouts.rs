@@ -1,4 +1,5 @@
-//! Key layouts of indexes, for the layers that write files and lock keys.
+//! The key layouts of all indexes, as prefix extractors for the layers that write files and lock
+//! keys.
 
 use super::index_owners::IndexOwner;
 use super::tables::Catalog;

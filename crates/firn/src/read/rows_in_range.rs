@@ -1,4 +1,5 @@
-//! Estimates the number of rows in a range, for the optimizer.
+//! Estimates the number of rows in a key range for the optimizer (the handler's
+//! `records_in_range`).
 
 mod sample;
 mod sources;

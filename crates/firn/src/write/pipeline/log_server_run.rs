@@ -1,4 +1,5 @@
-//! The log names the server run before the transactions that this server run prepares.
+//! Writes the name of the server run to the log, before the transactions that this server run
+//! prepares.
 
 use super::Pipeline;
 use crate::binlog::ServerRun;

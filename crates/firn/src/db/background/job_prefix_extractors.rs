@@ -1,4 +1,4 @@
-//! Prefix extractors for jobs, before and after the catalog is loaded.
+//! The prefix extractors that flushes and compactions use, before and after the catalog is loaded.
 
 use crate::base::IndexId;
 use crate::base::prefix_extractor::{PrefixExtractor, PrefixExtractors};

@@ -1,4 +1,4 @@
-//! Merges sorted lists of entries.
+//! Merges sorted lists of entries in memory, for the sorter of a load.
 
 use super::NewFiles;
 use super::sort_buffer::{LoadEntry, SortBuffer};

@@ -1,4 +1,4 @@
-//! Virtual columns of rows in cascades.
+//! Computes the virtual columns of rows that a cascade changes.
 //!
 //! A row in the store has no virtual columns, but indexes may contain them. A cascade changes rows
 //! that it has read from the store, so it has the host compute these columns: of the row before the
