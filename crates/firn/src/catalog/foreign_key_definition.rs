@@ -8,7 +8,7 @@
 use super::catalog_state::CatalogState;
 use super::ddl_session::TableRename;
 use super::foreign_key::{ForeignKey, ForeignKeyColumn, ReferentialAction, is_copy};
-use super::key_columns::{IndexTrouble, leading_index, leading_index_but};
+use super::foreign_key_index::{IndexTrouble, leading_index, leading_index_but};
 use super::schema::{TableLocking, TableSchema};
 use super::table_entry::TableEntry;
 use crate::base::{Error, ForeignKeyError, ForeignKeyViolation, Result};

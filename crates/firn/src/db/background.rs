@@ -13,11 +13,11 @@
 //! pipeline, then `telling`, then `signals`.
 
 pub(super) mod blob_gc;
+mod bulk_load_install;
 mod file_splitters;
 mod full_disk;
 mod job_history;
 mod job_prefix_extractors;
-mod load_host;
 mod memory_limit;
 mod optimize;
 mod stall_pressure;
@@ -25,7 +25,7 @@ mod threads;
 
 pub use blob_gc::BlobReport;
 pub use job_history::JobReport;
-pub(super) use load_host::{BulkLoadHost, install_found};
+pub(super) use bulk_load_install::{BulkLoadHost, install_found};
 pub(super) use memory_limit::MemoryArbiter;
 pub use memory_limit::MemoryReport;
 pub(super) use threads::BackgroundThreads;

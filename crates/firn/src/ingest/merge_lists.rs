@@ -1,4 +1,4 @@
-//! Merges sorted lists of entries in memory, for the sorter of a load.
+//! Merges sorted inputs of a load: lists of entries in memory, and temporary files.
 
 use super::NewFiles;
 use super::sort_buffer::{LoadEntry, SortBuffer};

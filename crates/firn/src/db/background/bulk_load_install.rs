@@ -1,4 +1,5 @@
-//! The database's side of loads: limits, and the one edit that puts their files into the tree.
+//! Installs the files of bulk loads: their limits, and the one edit that puts the files into the
+//! tree.
 
 use super::BackgroundWork;
 use crate::base::{CounterValue, Result};
