@@ -4,19 +4,9 @@
 use super::level_targets::LevelTargets;
 use super::running_jobs::Job;
 use crate::base::options::Options;
+use crate::base::stall_thresholds::{DEBT_MIN, DEBT_RANGE, SPACE_AIM, SPACE_SHARE};
 use crate::version::{LAST_LEVEL, Version};
 use std::sync::atomic::{AtomicU64, Ordering};
-
-/// Allowed garbage: this share of the last level's bytes, plus the capacity of the memtables.
-const SPACE_SHARE: f64 = 0.2;
-
-/// The pressure is 1 at this share of the allowed garbage. So the space settles below the limit.
-const SPACE_AIM: f64 = 0.7;
-
-/// Up to a debt of this many bytes, or of the size of the last level if that is larger, there is no
-/// pressure. At `DEBT_RANGE` times that debt the pressure is 2.
-const DEBT_MIN: f64 = (2u64 << 30) as f64;
-const DEBT_RANGE: f64 = 16.0;
 
 /// Bytes that a compaction rewrites in the next level for each byte that it moves down.
 const REWRITTEN: f64 = 10.0;

@@ -1,4 +1,4 @@
-//! Computes how many bytes a second pass the gate. Pure functions.
+//! Computes the rate of slowed writers: how many bytes a second pass the gate. Pure functions.
 //!
 //! The pressure *p* of a [`StallReason`] says how far its background work lags behind what is
 //! allowed. Below one half, a reason does not slow writers. From there its rate is g(p) × C, where
@@ -10,6 +10,8 @@
 //! Worked example: compactions take 20 MiB/s out of L0. With L0 a quarter of the way to the depth
 //! at which writers stop (p = ½), writers may bring 40 MiB/s. They bring 30, so this is no limit
 //! yet, and L0 grows; at p = ¾ they are held to 30, at p = 1 to 20, and p stays there.
+
+use crate::base::stall_thresholds::{RATE_MIN, SLOWDOWN_PRESSURE, STOP_PRESSURE};
 
 /// Why writers are slowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,12 +34,6 @@ pub const STALL_REASONS: [(StallReason, &str); 4] = [
     (StallReason::Debt, "debt"),
     (StallReason::Space, "space"),
 ];
-
-/// The pressure of memtables or L0 at which writers stop.
-const STOP: f64 = 2.0;
-
-/// The lowest rate of the gate, bytes a second, however slow background work was measured.
-const RATE_MIN: f64 = 256.0 * 1024.0;
 
 /// How far background work lags behind what is allowed, by reason: below ½ writers are not slowed,
 /// at 1 they are slowed to the rate at which the work is drained.
@@ -72,12 +68,12 @@ impl Pressure {
 
     /// Whether writers must wait for room.
     pub fn stops(&self) -> bool {
-        self.stops_for_memtables() || self.l0 >= STOP
+        self.stops_for_memtables() || self.l0 >= STOP_PRESSURE
     }
 
     /// Whether writers must wait for a flush, because too many memtables are frozen.
     pub fn stops_for_memtables(&self) -> bool {
-        self.memtables >= STOP
+        self.memtables >= STOP_PRESSURE
     }
 }
 
@@ -152,7 +148,7 @@ pub(super) struct Drain {
     /// Bytes that recent flushes stored, and bytes committed between the ends of these flushes. The
     /// ratio is that of the sums, because delayed flushes end together: the first seems to have
     /// stored few of many committed bytes, the next ones many of none.
-    pressed: FlushRatio,
+    flush_ratio: FlushRatio,
 }
 
 impl Drain {
@@ -160,7 +156,7 @@ impl Drain {
         self.flushes.add(stored as f64, took_us as f64);
         let new = committed.saturating_sub(self.committed);
         self.committed = committed;
-        self.pressed.add(stored as f64, new as f64);
+        self.flush_ratio.add(stored as f64, new as f64);
     }
 
     pub(super) fn job_begins(&mut self, now_us: u64) {
@@ -188,7 +184,7 @@ impl Drain {
             StallReason::Memtables => self.flushes.rate(),
             _ => self.compactions.rate(),
         };
-        Some(stored? / self.pressed.ratio()?)
+        Some(stored? / self.flush_ratio.ratio()?)
     }
 }
 
@@ -205,7 +201,7 @@ fn gain(p: f64) -> f64 {
 /// the gate is open.
 pub(super) fn rate(pressure: &Pressure, drain: &Drain) -> Option<(u64, StallReason)> {
     let limit = |(p, reason): (f64, StallReason)| {
-        let drained = drain.rate(reason).filter(|_| p >= 0.5)?;
+        let drained = drain.rate(reason).filter(|_| p >= SLOWDOWN_PRESSURE)?;
         Some(((gain(p) * drained).max(RATE_MIN) as u64, reason))
     };
     let limits = pressure.shares().into_iter().filter_map(limit);
