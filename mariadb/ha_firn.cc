@@ -5,7 +5,7 @@
 #include "errors.h"
 #include "host_callbacks.h"
 #include "table_options.h"
-#include "foreign_keys.h"
+#include "foreign_key_errors.h"
 
 #include <mysql/service_thd_error_context.h>
 

@@ -4,6 +4,7 @@
 
 #include "backup.h"
 #include "ddl_callbacks.h"
+#include "engine_status.h"
 #include "ha_firn.h"
 #include "host_callbacks.h"
 #include "i_s.h"
