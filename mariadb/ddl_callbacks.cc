@@ -1,7 +1,7 @@
 /* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
 
 #include "ddl_callbacks.h"
-#include "backup.h"
+#include "backup_stage.h"
 #include "ha_firn.h"
 #include "errors.h"
 #include "foreign_keys.h"

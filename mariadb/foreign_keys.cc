@@ -7,7 +7,7 @@
 */
 
 #include "foreign_keys.h"
-#include "backup.h"
+#include "backup_stage.h"
 #include "errors.h"
 #include "foreign_key_text.h"
 #include "ha_firn.h"

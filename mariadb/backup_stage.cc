@@ -2,7 +2,7 @@
 
 /* The engine's part in BACKUP STAGE. */
 
-#include "backup.h"
+#include "backup_stage.h"
 #include "checkpoint.h"
 #include "sysvars.h"
 #include "log.h"

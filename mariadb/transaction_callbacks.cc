@@ -1,6 +1,11 @@
 /* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
 
-#include "transaction.h"
+/*
+  The handlerton's callbacks for transactions: the server calls them to commit, roll back and
+  prepare. session.cc has the work of one session.
+*/
+
+#include "transaction_callbacks.h"
 #include "checkpoint.h"
 #include "errors.h"
 #include "binlog_file.h"

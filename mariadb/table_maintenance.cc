@@ -1,5 +1,7 @@
 /* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
 
+/* CHECK TABLE, ANALYZE TABLE and OPTIMIZE TABLE. */
+
 #include "ha_firn.h"
 #include "errors.h"
 #include "host_callbacks.h"
