@@ -128,7 +128,7 @@ int ha_firn::begin(THD* thd, thr_lock_type lock_type, bool write) {
   if (!m_session) return HA_ERR_OUT_OF_MEM;
   if (int error = m_session->begin_statement()) return error;
   if (changes_tables(thd_sql_command(thd)))
-    if (int error = firn::to_server_error(firn_refuse_unsettled(m_share->core()))) return error;
+    if (int error = firn::to_server_error(firn_refuse_prepared_changes(m_share->core()))) return error;
   if (is_sequence())
     m_intent = ReadIntent();
   else if (!m_is_clone)

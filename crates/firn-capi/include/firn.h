@@ -1865,7 +1865,7 @@ void firn_table_close(struct firn_table *table);
 //
 // # Safety
 // The table is live.
-enum firn_status firn_refuse_unsettled(const struct firn_table *table);
+enum firn_status firn_refuse_prepared_changes(const struct firn_table *table);
 
 // Checks a table: checksums of its files, and that rows and index entries match. `extended` looks
 // each row and each entry up. `problem` is called for each problem found; the status is then

@@ -79,7 +79,7 @@ fn restore(args: &Restore, target: &Target, out: &Output, step: Step<'_>) -> Res
     }
     let server_files: Vec<String> = server_files.iter().map(|file| file.name.clone()).collect();
     let log = examine(&engine, &tables)?;
-    stage.settle(&definitions, &server_files)?;
+    stage.put_in_place(&definitions, &server_files)?;
     Ok(Report {
         id: backup.id.clone(),
         directory: args.to.display().to_string(),

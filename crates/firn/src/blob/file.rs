@@ -71,7 +71,7 @@ pub struct BlobFile {
     synced: Condvar,
     /// Bytes that the file occupied after the last garbage collection; 0 if there was none yet,
     /// `u64::MAX` if the bytes are unknown.
-    settled: AtomicU64,
+    bytes_after_gc: AtomicU64,
 }
 
 #[derive(Default)]
@@ -103,7 +103,7 @@ impl BlobFile {
         file.syncs.lock().named = false;
         file.grows.store(true, Ordering::Relaxed);
         file.end.store(DATA_START, Ordering::Relaxed);
-        file.settled.store(0, Ordering::Relaxed);
+        file.bytes_after_gc.store(0, Ordering::Relaxed);
         file
     }
 
@@ -130,7 +130,7 @@ impl BlobFile {
                 ..Syncs::default()
             }),
             synced: Condvar::new(),
-            settled: AtomicU64::new(u64::MAX),
+            bytes_after_gc: AtomicU64::new(u64::MAX),
         }
     }
 
@@ -180,9 +180,9 @@ impl BlobFile {
 
     /// The bytes that the file occupied after the last garbage collection, or all bytes written to
     /// it if there was none. `None` for a file created before the last open of the database, until
-    /// [`Self::settle`] is called.
-    pub fn settled(&self) -> Option<u64> {
-        match self.settled.load(Ordering::Relaxed) {
+    /// [`Self::set_bytes_after_gc`] is called.
+    pub fn bytes_after_gc(&self) -> Option<u64> {
+        match self.bytes_after_gc.load(Ordering::Relaxed) {
             u64::MAX => None,
             // Not collected yet: all bytes written so far count.
             0 => Some(self.written().saturating_sub(DATA_START)),
@@ -191,8 +191,8 @@ impl BlobFile {
     }
 
     /// Records the bytes that the file occupies after a garbage collection.
-    pub fn settle(&self, live: u64) {
-        self.settled.store(live.max(1), Ordering::Relaxed);
+    pub fn set_bytes_after_gc(&self, live: u64) {
+        self.bytes_after_gc.store(live.max(1), Ordering::Relaxed);
     }
 
     /// Reserves a span for a blob of `stored` bytes and returns its offset. `None` if the span

@@ -59,7 +59,7 @@ impl Db {
         let mut open = Vec::new();
         for (run, xids) in &by_run {
             match self.committed(run, xids, start) {
-                Ok(Some(committed)) => self.settle(xids, &committed)?,
+                Ok(Some(committed)) => self.end_prepared(xids, &committed)?,
                 Ok(None) => {}
                 Err(why) => open.extend(xids.keys().map(|xid| Undecided {
                     xid: *xid,
@@ -116,7 +116,7 @@ impl Db {
         Ok(last.map(|name| PathBuf::from(OsStr::from_bytes(name))))
     }
 
-    fn settle(&self, xids: &BTreeMap<u64, Vec<u8>>, committed: &BTreeSet<u64>) -> Result<()> {
+    fn end_prepared(&self, xids: &BTreeMap<u64, Vec<u8>>, committed: &BTreeSet<u64>) -> Result<()> {
         for (xid, image) in xids {
             let ended = match committed.contains(xid) {
                 true => self.commit_xid(image),

@@ -61,7 +61,7 @@ const DEEP_DIVE_SKIPS: u64 = 32 << 10;
 /// Those of reading the files: `Corruption`, `Unsupported`, `Io`.
 pub fn estimate_rows(point: &ReadPoint, range: &ScanRange) -> Result<u64> {
     let mut sources = RangeSources::of(&point.super_version, range)?;
-    if let Some(rows) = sources.rows().settled(FACTOR_UNREAD, READ_ROWS) {
+    if let Some(rows) = sources.rows().close_enough(FACTOR_UNREAD, READ_ROWS) {
         return Ok(rows);
     }
     sources.count()?;
@@ -69,7 +69,7 @@ pub fn estimate_rows(point: &ReadPoint, range: &ScanRange) -> Result<u64> {
         return Ok(rows);
     }
     let bounds = sources.rows();
-    if let Some(rows) = bounds.settled(FACTOR_READ, 2 * EXACT_ROWS) {
+    if let Some(rows) = bounds.close_enough(FACTOR_READ, 2 * EXACT_ROWS) {
         return Ok(rows);
     }
     let mut reading = SampleReader::new(point, range);

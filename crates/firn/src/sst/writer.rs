@@ -302,7 +302,7 @@ impl SstWriter {
         }
         buffered.push(block, &mut self.compressor);
         if buffered.is_full(self.recipe.is_some()) {
-            self.settle()
+            self.append_buffered()
         } else {
             Ok(())
         }
@@ -310,7 +310,7 @@ impl SstWriter {
 
     /// Chooses tuning and dictionary, either those of the copied blocks or by trials with the
     /// waiting blocks, and appends the waiting blocks.
-    fn settle(&mut self) -> Result<()> {
+    fn append_buffered(&mut self) -> Result<()> {
         let Some(buffered) = self.buffered.take() else {
             return Ok(());
         };
@@ -406,7 +406,7 @@ impl SstWriter {
         if !self.block.is_empty() {
             self.end_block(None)?;
         }
-        self.settle()?;
+        self.append_buffered()?;
         let meta_offset = self.output.offset();
         let mut partitions = Vec::new();
         for partition in self.index.finish() {

@@ -367,7 +367,7 @@ impl Cursor {
             true => self.again(txn, true)?,
             false => self.step(txn, true)?,
         };
-        let found = self.settle(txn, found, true, false, record)?;
+        let found = self.read_visible_or_give_back(txn, found, true, false, record)?;
         self.missed = !found;
         if !found {
             // The position lies behind the last entry.
@@ -417,7 +417,7 @@ impl Cursor {
             true => self.again(txn, false)?,
             false => self.step(txn, false)?,
         };
-        let found = self.settle(txn, found, false, false, record)?;
+        let found = self.read_visible_or_give_back(txn, found, false, false, record)?;
         self.missed = !found;
         if !found {
             // The position lies before the first entry.
@@ -448,7 +448,7 @@ impl Cursor {
         } else {
             self.step(txn, true)?
         };
-        self.settle(txn, found, true, true, record)
+        self.read_visible_or_give_back(txn, found, true, true, record)
     }
 
     /// Reads the row of the entry whose key is `key`, which has all declared columns of a unique
@@ -594,7 +594,7 @@ impl Cursor {
         self.at_start = true;
         self.gaps.restart();
         let found = self.scan.seek(Self::start(&self.sought, forward))?;
-        self.settle(txn, found, forward, within_prefix, record)
+        self.read_visible_or_give_back(txn, found, forward, within_prefix, record)
     }
 
     /// Moves one entry on in the open sources; a locking read moves at the newest point.
@@ -689,7 +689,7 @@ impl Cursor {
 
     /// Reads the row of the entry under the scan. If this reader cannot see a row there, moves on
     /// to the next entry that has one. On an error, releases the gap lock of the last step.
-    fn settle(
+    fn read_visible_or_give_back(
         &mut self,
         txn: &mut Transaction,
         found: bool,
@@ -697,14 +697,14 @@ impl Cursor {
         within_prefix: bool,
         record: &mut [u8],
     ) -> Result<bool> {
-        let settled = self.settle_on(txn, found, forward, within_prefix, record);
-        if settled.is_err() {
+        let read = self.read_visible(txn, found, forward, within_prefix, record);
+        if read.is_err() {
             self.give_back_gap(txn);
         }
-        settled
+        read
     }
 
-    fn settle_on(
+    fn read_visible(
         &mut self,
         txn: &mut Transaction,
         mut found: bool,

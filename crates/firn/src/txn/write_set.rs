@@ -165,11 +165,11 @@ impl WriteSet {
         check_entry(user_key.len() + value.len(), self.entry_bytes_max)?;
         let bytes = version_bytes(user_key.len(), value.len());
         if self.memory.bytes() + bytes > self.room() {
-            self.settle()?;
+            self.finish_spill()?;
             self.freeze();
             let done = self.frozen.as_ref().is_some_and(FrozenMemory::is_done);
             if done || self.bytes() + bytes > self.limit() {
-                self.settle()?;
+                self.finish_spill()?;
             }
             self.merge_if_many()?;
         }
@@ -208,11 +208,11 @@ impl WriteSet {
 
     /// Waits until the frozen memory is written, and adds its run. After an error its writes are
     /// put back into the memory.
-    fn settle(&mut self) -> Result<()> {
+    fn finish_spill(&mut self) -> Result<()> {
         let (Some(ingest), Some(frozen)) = (&self.ingest, self.frozen.take()) else {
             return Ok(());
         };
-        let settled = match frozen.finish() {
+        let added = match frozen.finish() {
             Ok(files) => {
                 self.runs.list.push(SpilledRun::new(ingest, files, 0));
                 Ok(())
@@ -226,14 +226,14 @@ impl WriteSet {
         };
         self.charge.set(self.bytes());
         self.changed();
-        settled
+        added
     }
 
     /// Writes all memory to runs, and waits until they are written.
     fn spill_all(&mut self) -> Result<()> {
-        self.settle()?;
+        self.finish_spill()?;
         self.freeze();
-        self.settle()
+        self.finish_spill()
     }
 
     /// Merges runs if there are many. Errors other than `Interrupted` are ignored, a full disk for
@@ -273,7 +273,7 @@ impl WriteSet {
         {
             // Ignore the error: the frozen writes are in memory again then, and are forgotten
             // there.
-            let _ = self.settle();
+            let _ = self.finish_spill();
         }
         let mut forgot = self.memory.rollback_to(mark.0);
         self.charge.set(self.bytes());
@@ -447,7 +447,7 @@ impl SharedWriteSet {
 
     /// The source generation, which changes whenever spilled files are added or removed. Waits for
     /// such a change that is in progress.
-    pub(super) fn settled_generation(&self) -> u64 {
+    pub(super) fn generation_after_change(&self) -> u64 {
         let _set = self.set.lock();
         self.source_generation()
     }

@@ -10,7 +10,7 @@ use firn::db::Db;
 /// committed. XA transactions of clients stay prepared in a whole copy, whatever xid the client
 /// gave them. In a copy of some tables they are rolled back, too, because their changes of other
 /// tables are missing.
-pub fn settle_prepared(db: &Db, whole: bool, notes: &mut Vec<String>) -> Result<usize> {
+pub fn end_prepared(db: &Db, whole: bool, notes: &mut Vec<String>) -> Result<usize> {
     let mut rolled_back = 0;
     for xid in db.prepared_xids() {
         let servers = server_xid(&xid).is_some();

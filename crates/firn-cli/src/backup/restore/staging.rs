@@ -89,7 +89,7 @@ impl<'a> Stage<'a> {
 
     /// Puts the copy in place. The engine's directory must be complete and synced, and so must be
     /// the files with the paths `server_files`, which are in [`Stage::beside`].
-    pub fn settle(self, definitions: &Definitions, server_files: &[String]) -> Result<()> {
+    pub fn put_in_place(self, definitions: &Definitions, server_files: &[String]) -> Result<()> {
         let env = PosixEnv::new();
         let aside = self.beside();
         for (path, bytes) in definitions {

@@ -222,11 +222,11 @@ impl BackgroundWork {
             let BlobUse {
                 bytes: live, refs, ..
             } = uses.of(file.id());
-            let held = match file.settled() {
+            let held = match file.bytes_after_gc() {
                 Some(bytes) => bytes,
                 None => match file.usage() {
                     Ok(usage) => {
-                        file.settle(usage.allocated);
+                        file.set_bytes_after_gc(usage.allocated);
                         usage.allocated
                     }
                     // A missing file is left alone here; its readers report that it is missing.
@@ -323,7 +323,7 @@ impl BackgroundWork {
                 false => self.shrink(&file, &live),
             };
             match done {
-                Ok(held) => file.settle(held),
+                Ok(held) => file.set_bytes_after_gc(held),
                 Err(error) if stays_so(&error) => {
                     self.blob_gc.quarantined.lock().insert(file.id());
                     let message = format!("a blob file keeps its garbage: {error}");

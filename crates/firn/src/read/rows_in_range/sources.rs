@@ -25,7 +25,7 @@ impl CountBounds {
 
     /// The geometric mean of the bounds, if they differ by a factor of at most `ratio` and the
     /// lower one is at least `rows_min`.
-    pub(super) fn settled(self, ratio: f64, rows_min: u64) -> Option<u64> {
+    pub(super) fn close_enough(self, ratio: f64, rows_min: u64) -> Option<u64> {
         let (least, most) = (self.least as f64, self.most as f64);
         let good = self.least >= rows_min.max(1) && most <= least * ratio;
         good.then(|| (least * most).sqrt().round() as u64)

@@ -120,7 +120,7 @@ fn check_files(set: &mut WriteSet, ingest: &Arc<Ingest>, model: &Model, context:
         ids.sort_unstable();
         ids
     };
-    set.settle().unwrap();
+    set.finish_spill().unwrap();
     assert_eq!(on_disk(ingest), named(set), "{context}");
     if !set.has_spilled() {
         return;
@@ -431,7 +431,7 @@ fn a_spill_that_fails_beside_the_statement_leaves_no_trace() {
     set.put(b"0005", Value::whole(b"def")).unwrap();
     let (statement, frozen) = (set.mark(), set.frozen.is_some());
     assert!(frozen);
-    set.settle().unwrap();
+    set.finish_spill().unwrap();
     env.inject(next(CallClass::Create));
     // The frozen memory has the second version of 0005.
     put(&mut set, 6);
