@@ -122,7 +122,7 @@ ReadIntent ha_firn::read_intent(THD* thd, thr_lock_type lock_type, bool write) c
 }
 
 int ha_firn::begin(THD* thd, thr_lock_type lock_type, bool write) {
-  if (m_reset_due) forget_statement();
+  if (m_statement_ends_at_unlock) forget_statement();
   if (int error = refuse_unsupported(thd, write)) return error;
   m_session = firn::Session::get(thd);
   if (!m_session) return HA_ERR_OUT_OF_MEM;
@@ -143,7 +143,7 @@ int ha_firn::external_lock(THD* thd, int lock_type) {
   if (lock_type == F_UNLCK) {
     m_locked = false;
     park();
-    if (m_reset_due) forget_statement();
+    if (m_statement_ends_at_unlock) forget_statement();
     abort_bulk();
     free_own();
     m_session = nullptr;

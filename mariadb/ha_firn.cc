@@ -112,7 +112,7 @@ int ha_firn::reset() {
     free. A scan then goes on from its last key. The end of the lock is the end of the statement.
   */
   if (m_locked && m_share->is_temporary()) {
-    m_reset_due = true;
+    m_statement_ends_at_unlock = true;
     return 0;
   }
   forget_statement();
@@ -120,7 +120,7 @@ int ha_firn::reset() {
 }
 
 void ha_firn::forget_statement() {
-  m_reset_due = false;
+  m_statement_ends_at_unlock = false;
   abort_bulk();
   m_session = nullptr;
   m_scan_parked = false;

@@ -1116,9 +1116,9 @@ enum firn_status firn_cursor_end_range(struct firn_cursor *cursor,
 //
 // # Safety
 // The cursor and its session are live and this thread's; the key image has the length given.
-enum firn_status firn_cursor_guard(struct firn_cursor *cursor,
-                                   const uint8_t *key,
-                                   uint32_t key_len);
+enum firn_status firn_cursor_lock_key_prefix(struct firn_cursor *cursor,
+                                             const uint8_t *key,
+                                             uint32_t key_len);
 
 // Writes the eight bytes of the hidden key of the row last read.
 //

@@ -107,7 +107,7 @@ pub struct Cursor {
     /// Whether the last seek was [`SeekMode::AtOrAfter`] with a whole key of the clustered index.
     /// If it finds a row with this key, a locking scan does not lock the gap before the row, as in
     /// InnoDB.
-    finds_row_key: bool,
+    skips_gap_before_key: bool,
     gaps: GapScan,
 }
 
@@ -128,7 +128,7 @@ impl Cursor {
             glides: false,
             key_behind: false,
             ahead: RowPrefetch::new(),
-            finds_row_key: false,
+            skips_gap_before_key: false,
             gaps: GapScan::new(),
         }
     }
@@ -285,7 +285,7 @@ impl Cursor {
         }
         let exact = matches!(mode, SeekMode::Exact | SeekMode::LastWithPrefix);
         let narrow = exact && self.seeks == 0 && !self.locks_gaps(txn);
-        self.finds_row_key = complete && mode == SeekMode::AtOrAfter && self.fetch.on_clustered();
+        self.skips_gap_before_key = complete && mode == SeekMode::AtOrAfter && self.fetch.on_clustered();
         self.seeks += 1;
         if narrow {
             self.gaps.turn(self.fetch.is_locking());
@@ -316,7 +316,7 @@ impl Cursor {
     pub fn first(&mut self, txn: &mut Transaction, record: &mut [u8]) -> Result<bool> {
         self.land();
         self.parked = false;
-        self.finds_row_key = false;
+        self.skips_gap_before_key = false;
         self.bound_to_index();
         self.open(txn, false)?;
         copy(&mut self.sought, &index_prefix(self.fetch.index().id()));
@@ -336,7 +336,7 @@ impl Cursor {
     pub fn last(&mut self, txn: &mut Transaction, record: &mut [u8]) -> Result<bool> {
         self.land();
         self.parked = false;
-        self.finds_row_key = false;
+        self.skips_gap_before_key = false;
         self.bound_to_index();
         self.open(txn, false)?;
         self.sought.clear();
@@ -616,7 +616,7 @@ impl Cursor {
             return self.pass(txn, forward);
         }
         self.parked = false;
-        self.finds_row_key = false;
+        self.skips_gap_before_key = false;
         self.bound_to_index();
         self.open(txn, false)?;
         let last = self.fetch.last_entry();
@@ -635,7 +635,7 @@ impl Cursor {
     fn step_from_sought(&mut self, txn: &mut Transaction, forward: bool) -> Result<bool> {
         self.at_start = true;
         self.parked = false;
-        self.finds_row_key = false;
+        self.skips_gap_before_key = false;
         self.bound_to_index();
         self.open(txn, false)?;
         self.gaps.restart();

@@ -795,7 +795,7 @@ fn rotate(
         written.and_then(|writer| current.switch(env, &ctx.dir, reserve).map(|()| writer));
     if let (Ok(writer), Some(reserve)) = (&written, reserve) {
         // The next manifest may be larger, so reserve twice the length of this one.
-        reserve.want(ReservePart::Manifest, 2 * writer.len() + ROOM);
+        reserve.raise_target(ReservePart::Manifest, 2 * writer.len() + ROOM);
     }
     written.inspect_err(|e| {
         // If there is a next try, remove the new manifest, so that retries do not fill the disk.

@@ -9,7 +9,7 @@
 //!   gap above its first entry.
 //! - A primary key that is sought whole, by `=` or as the first of `>=`, and found, has no gap
 //!   locked before it. If it is not found, its gap is locked.
-//! - Below REPEATABLE READ, and in a scan that guards its keys, the same rules hold without gaps.
+//! - Below REPEATABLE READ, and under a key prefix lock, the same rules hold without gaps.
 //!
 //! For each gap: lock it, and search the uncommitted keys of other transactions in it. If there is
 //! such a key, it is the next entry: lock the gap only up to this key, wait for its row, and look
@@ -41,9 +41,9 @@ pub(super) struct GapScan {
     /// Looks for the entries beside a key.
     neighbours: Neighbours,
     vacant: VacantRange,
-    /// [`Cursor::guard`] has locked all keys that begin with this; `None` if the scan guards no
-    /// keys.
-    guard: Option<Vec<u8>>,
+    /// [`Cursor::lock_key_prefix`] has locked all keys that begin with this; `None` if the scan has
+    /// no key prefix lock.
+    locked_prefix: Option<Vec<u8>>,
 }
 
 /// A range of keys that a step has locked newly.
@@ -95,7 +95,7 @@ impl GapScan {
             room: StepRoom::default(),
             neighbours: Neighbours::new(),
             vacant: VacantRange::default(),
-            guard: None,
+            locked_prefix: None,
         }
     }
 
@@ -103,7 +103,7 @@ impl GapScan {
     pub(super) fn close(&mut self) {
         self.begun = false;
         self.on = false;
-        self.guard = None;
+        self.locked_prefix = None;
         self.vacant.forget();
         self.neighbours.close();
     }
@@ -140,37 +140,37 @@ impl GapScan {
 impl Cursor {
     /// Whether the scan locks gaps.
     pub(super) fn locks_gaps(&self, txn: &Transaction) -> bool {
-        self.fetch.is_locking() && txn.locks_gaps() && self.gaps.guard.is_none()
+        self.fetch.is_locking() && txn.locks_gaps() && self.gaps.locked_prefix.is_none()
     }
 
     /// Takes one exclusive lock that stands for all keys that begin with `key`, until the
     /// transaction ends. The scan then reads these keys only, and locks no gaps, since a writer
-    /// that guards its keys in the same way has to wait for this lock. The scan still waits for
-    /// locked rows, and for keys that others have inserted and not committed.
+    /// that locks the same prefix has to wait for this lock. The scan still waits for locked rows,
+    /// and for keys that others have inserted and not committed.
     ///
-    /// In the lock table, the guard is a lock of the encoded `key`. Entries have more columns, so
-    /// it is never the lock of an entry. [`Cursor::reset`] ends its effect on the cursor.
+    /// In the lock table, it is a lock of the encoded `key`. Entries have more columns, so it is
+    /// never the lock of an entry. [`Cursor::reset`] ends its effect on the cursor.
     ///
     /// # Errors
     /// Those of lock waits. `InvalidArgument` if the key image is not one of the index.
-    pub fn guard(&mut self, txn: &Transaction, key: KeyImage<'_>) -> Result<()> {
-        let mut guard = self.gaps.guard.take().unwrap_or_default();
-        guard.clear();
-        self.fetch.index().seek_prefix(key.image, &mut guard)?;
-        txn.lock(&guard, LockMode::Exclusive, None)?;
-        self.gaps.guard = Some(guard);
+    pub fn lock_key_prefix(&mut self, txn: &Transaction, key: KeyImage<'_>) -> Result<()> {
+        let mut prefix = self.gaps.locked_prefix.take().unwrap_or_default();
+        prefix.clear();
+        self.fetch.index().seek_prefix(key.image, &mut prefix)?;
+        txn.lock(&prefix, LockMode::Exclusive, None)?;
+        self.gaps.locked_prefix = Some(prefix);
         Ok(())
     }
 
     /// Whether `key` is in the range of the scan: it begins with the sought prefix if the scan
-    /// stays within that, and with the guarded key if there is one.
+    /// stays within that, and with the locked key prefix if there is one.
     fn reads(&self, key: &[u8], within_prefix: bool) -> bool {
         (!within_prefix || key.starts_with(&self.prefix))
             && self
                 .gaps
-                .guard
+                .locked_prefix
                 .as_deref()
-                .is_none_or(|guard| key.starts_with(guard))
+                .is_none_or(|prefix| key.starts_with(prefix))
     }
 
     /// Locks a range, if the scan locks gaps.
@@ -254,7 +254,7 @@ impl Cursor {
         }
         let begins = !self.gaps.begun;
         if begins {
-            if self.finds_row_key && found && upper == &self.prefix {
+            if self.skips_gap_before_key && found && upper == &self.prefix {
                 self.gaps.go_on(&self.prefix, true);
                 return Ok(GapStep::Read);
             }

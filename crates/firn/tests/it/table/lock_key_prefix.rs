@@ -1,4 +1,4 @@
-//! Guards: locks of a key's value for a check that precedes a write.
+//! Key prefix locks: locks of a key's value for a check that precedes a write.
 
 use super::*;
 use firn::base::ErrorKind;
@@ -35,16 +35,16 @@ fn the_second_check_of_a_value_waits_for_the_first() {
         second.pin();
 
         let mut checks = locking_cursor(&world);
-        checks.guard(&first, seven).unwrap();
+        checks.lock_key_prefix(&first, seven).unwrap();
         assert!(
             !checks
                 .seek(&mut first, seven, SeekMode::Exact, &mut buffer)
                 .unwrap()
         );
         let mut others = locking_cursor(&world);
-        let error = others.guard(&second, seven).unwrap_err();
+        let error = others.lock_key_prefix(&second, seven).unwrap_err();
         assert_eq!(*error.kind(), ErrorKind::LockTimeout, "{isolation:?}");
-        others.guard(&second, eight).unwrap();
+        others.lock_key_prefix(&second, eight).unwrap();
         assert!(
             !others
                 .seek(&mut second, eight, SeekMode::Exact, &mut buffer)
@@ -58,7 +58,7 @@ fn the_second_check_of_a_value_waits_for_the_first() {
         first.commit().unwrap();
 
         let mut others = locking_cursor(&world);
-        others.guard(&second, seven).unwrap();
+        others.lock_key_prefix(&second, seven).unwrap();
         assert!(
             others
                 .seek(&mut second, seven, SeekMode::Exact, &mut buffer)
@@ -84,7 +84,7 @@ fn a_guarded_scan_ends_with_its_value() {
     let waits = cursor.seek(&mut txn, seven, SeekMode::AtOrAfter, &mut buffer);
     assert_eq!(*waits.unwrap_err().kind(), ErrorKind::LockTimeout);
     let mut cursor = locking_cursor(&world);
-    cursor.guard(&txn, seven).unwrap();
+    cursor.lock_key_prefix(&txn, seven).unwrap();
     let found = cursor.seek(&mut txn, seven, SeekMode::AtOrAfter, &mut buffer);
     assert!(!found.unwrap());
     txn.rollback().unwrap();
