@@ -52,7 +52,7 @@ const char* index_file() {
 
 void describe_start(firn_config* config) {
   config->server_asks = tc_log == nullptr;
-  config->server_decides_as_told = tc_heuristic_recover != 0;
+  config->server_decides_all = tc_heuristic_recover != 0;
   config->binlog_index = index_file();
 }
 

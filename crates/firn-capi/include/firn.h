@@ -335,7 +335,7 @@ typedef struct firn_config {
   bool server_asks;
   // True if the server commits or rolls back all prepared transactions, as the administrator has
   // told it (`--tc-heuristic-recover`).
-  bool server_decides_as_told;
+  bool server_decides_all;
   // Path of the index file of the server's binary log; NULL if the server keeps no binary log.
   const char *binlog_index;
 } firn_config;

@@ -74,7 +74,7 @@ fn restore(args: &Restore, target: &Target, out: &Output, step: Step<'_>) -> Res
     };
     stage.step("engine complete")?;
     if !server_files.is_empty() {
-        bytes += engine_directory::fetch(target, &server_files, &stage.beside(), out)?;
+        bytes += engine_directory::fetch(target, &server_files, &stage.definitions_dir(), out)?;
         notes.push("the copy is a whole data directory, with the system tables".to_owned());
     }
     let server_files: Vec<String> = server_files.iter().map(|file| file.name.clone()).collect();

@@ -65,7 +65,7 @@ pub struct BlobFile {
     grows: AtomicBool,
     /// The first offset of the file that is not reserved for a span.
     end: AtomicU64,
-    ahead: ZeroFill,
+    zero_fill: ZeroFill,
     pins: AtomicU64,
     syncs: Mutex<Syncs>,
     synced: Condvar,
@@ -123,7 +123,7 @@ impl BlobFile {
             spans: Mutex::new(None),
             grows: AtomicBool::new(false),
             end: AtomicU64::new(0),
-            ahead: ZeroFill::default(),
+            zero_fill: ZeroFill::default(),
             pins: AtomicU64::new(0),
             syncs: Mutex::new(Syncs {
                 named: true,
@@ -206,7 +206,7 @@ impl BlobFile {
             return None;
         }
         self.end.store(next, Ordering::Relaxed);
-        if let Some(zeros) = self.ahead.wanted(next, limit) {
+        if let Some(zeros) = self.zero_fill.next_fill(next, limit) {
             self.fill(zeros);
         }
         Some(offset)
@@ -226,9 +226,9 @@ impl BlobFile {
             }
             Ok(())
         });
-        self.ahead.filled(end);
+        self.zero_fill.filled(end);
         if filled.is_err() {
-            self.ahead.give_up();
+            self.zero_fill.give_up();
             let _ = self.cut_at(start);
         }
     }
@@ -246,7 +246,7 @@ impl BlobFile {
 
     /// Whether the file is sealed and zeros still lie behind its last span.
     pub(super) fn has_tail(&self) -> bool {
-        !self.grows() && self.ahead.zeroed() > self.written()
+        !self.grows() && self.zero_fill.zeroed() > self.written()
     }
 
     /// Cuts off the zeros behind the last span. The caller has write-locked the store's `linking`,
@@ -262,7 +262,7 @@ impl BlobFile {
 
     fn cut_at(&self, end: u64) -> Result<()> {
         self.spans()?.set_len(end)?;
-        self.ahead.filled(0);
+        self.zero_fill.filled(0);
         Ok(())
     }
 
@@ -311,7 +311,7 @@ impl BlobFile {
             let bytes = std::mem::take(&mut syncs.bytes);
             drop(syncs);
             let done = self.sync(named);
-            self.ahead.synced(bytes);
+            self.zero_fill.synced(bytes);
             syncs = self.syncs.lock();
             syncs.under_way = false;
             match done {
@@ -368,7 +368,7 @@ impl BlobFile {
         *spans = None;
         // The zeros lay in the previous physical file. The new one has none: it ends with its table
         // of places.
-        self.ahead.filled(0);
+        self.zero_fill.filled(0);
         self.physical
             .swap(Arc::new(PhysicalBlobFile::new(id, false)))
             .id

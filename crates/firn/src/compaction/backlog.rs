@@ -24,13 +24,13 @@ pub struct Backlog {
 }
 
 impl Backlog {
-    /// The backlog of `version`. `memory` is the capacity of the memtables in bytes; `extra` has
+    /// The backlog of `version`. `memory` is the capacity of the memtables in bytes; `space_tracker` has
     /// the space that the version does not show.
-    pub fn of(version: &Version, options: &Options, memory: u64, extra: &SpaceTracker) -> Self {
+    pub fn of(version: &Version, options: &Options, memory: u64, space_tracker: &SpaceTracker) -> Self {
         Self {
             l0: 2.0 * version.l0_depth() as f64 / options.l0_stop_runs as f64,
             debt: debt(version, options),
-            space: space(version, memory as f64, extra),
+            space: space(version, memory as f64, space_tracker),
         }
     }
 }
@@ -50,10 +50,10 @@ fn debt(version: &Version, options: &Options) -> f64 {
 /// The pressure from garbage. Garbage is the part of the upper levels that replaces rows of the
 /// last level, plus the space of running jobs, whose inputs and outputs exist at once. The share of
 /// the upper levels that replaces rows is measured, see [`SpaceTracker::replacing`].
-fn space(version: &Version, memory: f64, extra: &SpaceTracker) -> f64 {
+fn space(version: &Version, memory: f64, space_tracker: &SpaceTracker) -> f64 {
     let upper: u64 = (0..LAST_LEVEL as u8).map(|l| version.level_size(l)).sum();
     let last = version.level_size(LAST_LEVEL as u8) as f64;
-    let over = upper as f64 * extra.replacing() + extra.held() as f64;
+    let over = upper as f64 * space_tracker.replacing() + space_tracker.held() as f64;
     over / (SPACE_AIM * (SPACE_SHARE * last + memory)).max(1.0)
 }
 

@@ -116,7 +116,7 @@ pub(super) struct BackgroundWork {
     install: Mutex<()>,
     flushing: Mutex<()>,
     running: Mutex<RunningJobs>,
-    extra: SpaceTracker,
+    space_tracker: SpaceTracker,
     signals: Mutex<WorkSignals>,
     signal: Condvar,
     pub(super) stopping: AtomicBool,
@@ -174,7 +174,7 @@ impl BackgroundWork {
             install: Mutex::new(()),
             flushing: Mutex::new(()),
             running: Mutex::default(),
-            extra: SpaceTracker::default(),
+            space_tracker: SpaceTracker::default(),
             signals: Mutex::default(),
             signal: Condvar::new(),
             stopping: AtomicBool::new(false),
@@ -420,16 +420,16 @@ impl BackgroundWork {
         if drains {
             self.stall.job_begins();
         }
-        self.extra.begins(&job);
+        self.space_tracker.begins(&job);
         let (started, begun_us) = (self.env.monotonic_micros(), self.env.wall_micros());
         let done = self.run(&version, &job, retired, &handover);
         let took_us = self.env.monotonic_micros().saturating_sub(started);
         self.history.add_job(&job, done.as_ref(), begun_us, took_us);
         self.health.note(FullDisk::Compaction, &done);
         self.end(ticket, &job, done.as_ref().err());
-        self.extra.ends(&job);
+        self.space_tracker.ends(&job);
         if let Ok(stats) = &done {
-            self.extra.dropped(&version, &job, stats.shadowed);
+            self.space_tracker.dropped(&version, &job, stats.shadowed);
         }
         if drains {
             let from_l0 = job.files().filter(|(level, _)| *level == 0 && done.is_ok());
@@ -655,7 +655,7 @@ impl BackgroundWork {
     fn tell_gate(&self) {
         let _in_order = self.telling.lock();
         let super_version = self.super_versions.pin();
-        let mut pressure = pressure(&super_version, &self.options, &self.extra);
+        let mut pressure = pressure(&super_version, &self.options, &self.space_tracker);
         // Writers stop at pressure 2, which means here that frozen memtables fill all of their
         // room.
         let memory = 2.0 * self.memory.pressure(&super_version);

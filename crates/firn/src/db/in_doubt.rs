@@ -28,7 +28,7 @@ pub struct ServerStart {
     pub asks: bool,
     /// Whether the administrator told the server to commit or to roll back everything prepared
     /// (`--tc-heuristic-recover`).
-    pub as_told: bool,
+    pub server_decides_all: bool,
     /// The index file of the server's binary log, if the server keeps a binary log. If the server
     /// was killed while it wrote the last file named in the index, that file decides which
     /// transactions the server commits.
@@ -81,7 +81,7 @@ impl Db {
         let env = &*self.env;
         let file = match run {
             ServerRun::NoBinlog => {
-                let server_decides = start.asks && (start.as_told || start.binlog_index.is_none());
+                let server_decides = start.asks && (start.server_decides_all || start.binlog_index.is_none());
                 // Without a binary log, the server acknowledges a commit only after the engine's
                 // log has it: whatever is still prepared was never acknowledged.
                 return Ok((!server_decides).then(BTreeSet::new));
@@ -166,7 +166,7 @@ impl Db {
             numbers.join(", "),
             first.why
         );
-        if start.asks && start.as_told {
+        if start.asks && start.server_decides_all {
             let message = format!("{what}. The server decides them as --tc-heuristic-recover says");
             self.work.options.listener.log(Severity::Warning, &message);
             return Ok(());

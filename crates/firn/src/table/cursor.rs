@@ -103,7 +103,7 @@ pub struct Cursor {
     /// Whether the cursor has glided since `fetch` got a key, so that the key of the row last read
     /// is under the scan alone.
     key_behind: bool,
-    ahead: RowPrefetch,
+    row_prefetch: RowPrefetch,
     /// Whether the last seek was [`SeekMode::AtOrAfter`] with a whole key of the clustered index.
     /// If it finds a row with this key, a locking scan does not lock the gap before the row, as in
     /// InnoDB.
@@ -127,7 +127,7 @@ impl Cursor {
             parked: false,
             glides: false,
             key_behind: false,
-            ahead: RowPrefetch::new(),
+            row_prefetch: RowPrefetch::new(),
             skips_gap_before_key: false,
             gaps: GapScan::new(),
         }
@@ -570,7 +570,7 @@ impl Cursor {
         let point = self.read_point(txn)?;
         let index = self.fetch.index().id();
         self.scan.open(txn, index, point, narrow, self.seeks > 1);
-        self.ahead.restart();
+        self.row_prefetch.restart();
         Ok(())
     }
 
@@ -740,7 +740,7 @@ impl Cursor {
             }
             let point = self.scan.point();
             if forward && self.fetch.reads_rows() {
-                self.ahead.pass(&self.fetch, entries, point);
+                self.row_prefetch.pass(&self.fetch, entries, point);
             }
             // If the row was shown without its lock before, the scan does not go back after the
             // wait for this lock. As in InnoDB, it counts as having passed all keys before the row

@@ -224,7 +224,7 @@ impl LockTable {
                 self.merge(owner);
             }
             if locked.overtakes {
-                self.tell_of_upgrade(owner, key);
+                self.report_upgrade(owner, key);
             }
             return Ok(Granted {
                 newly: locked.newly,

@@ -88,7 +88,7 @@ struct PipelineState {
     binlog: OwnedBinlogPosition,
     /// End of the binary log before the last change of the catalog, if the server reported it. The
     /// log archive records it.
-    told: Option<OwnedBinlogPosition>,
+    schema_change_position: Option<OwnedBinlogPosition>,
     /// The wall-clock time that the log recorded last, in steps of `CLOCK_STEP_US`.
     clock: u64,
     waiting_for_publication: usize,
@@ -137,7 +137,7 @@ impl Pipeline {
             log_seen: (0, false),
             run: ServerRunNote::default(),
             binlog: OwnedBinlogPosition::default(),
-            told: None,
+            schema_change_position: None,
             clock: 0,
             waiting_for_publication: 0,
             poisoned: false,

@@ -10,10 +10,10 @@ use crate::write::Pressure;
 pub(super) fn pressure(
     super_version: &SuperVersion,
     options: &Options,
-    extra: &SpaceTracker,
+    space_tracker: &SpaceTracker,
 ) -> Pressure {
     let memory = options.mutable.freeze_at() * options.frozen_memtables_max as u64;
-    let backlog = Backlog::of(&super_version.version, options, memory, extra);
+    let backlog = Backlog::of(&super_version.version, options, memory, space_tracker);
     // An ingested run that is not in the tree yet costs reads as much as an L0 run, so it counts as
     // one.
     let queued = super_version

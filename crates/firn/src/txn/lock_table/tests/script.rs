@@ -206,8 +206,8 @@ fn deadlock_of_many() {
 #[test]
 fn the_last_deadlocks_are_kept() {
     for table in tables() {
-        let told = Arc::new(AtomicU64::new(0));
-        let number = Arc::clone(&told);
+        let reported = Arc::new(AtomicU64::new(0));
+        let number = Arc::clone(&reported);
         table.on_deadlock(move |deadlock| number.store(deadlock.number, Ordering::Relaxed));
         assert!(table.deadlocks().is_empty());
         for round in 1..=12u64 {
@@ -225,7 +225,7 @@ fn the_last_deadlocks_are_kept() {
             });
             table.release_all(&one);
             assert_eq!(table.stats().deadlocks, round);
-            assert_eq!(told.load(Ordering::Relaxed), round);
+            assert_eq!(reported.load(Ordering::Relaxed), round);
         }
         let kept = table.deadlocks();
         let numbers: Vec<u64> = kept.iter().map(|deadlock| deadlock.number).collect();
