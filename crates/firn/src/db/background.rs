@@ -45,7 +45,7 @@ use crate::compaction::{
     RateLimiter, RestGoal, RetiredIndexes, RunningJobs, Snapshots, SpaceTracker,
 };
 use crate::env::Env;
-use crate::ingest::Ingest;
+use crate::ingest::RunFactory;
 use crate::iter::TombstoneReports;
 use crate::memtable::Memtable;
 use crate::read::{SuperVersion, SuperVersions};
@@ -532,11 +532,11 @@ impl BackgroundWork {
     }
 
     /// The factory of files that neither flush nor compaction writes: spilled write sets and loads.
-    pub(super) fn ingest(&self) -> Arc<Ingest> {
+    pub(super) fn ingest(&self) -> Arc<RunFactory> {
         let cutters = file_splitters::file_splitters(&self.versions, &self.options);
         let prefix_extractors = Arc::clone(&self.prefix_extractors);
         let options = self.options.clone();
-        Ingest::new(
+        RunFactory::new(
             Arc::clone(&self.versions),
             options,
             prefix_extractors,

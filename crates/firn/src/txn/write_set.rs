@@ -16,7 +16,7 @@ use crate::base::key::{SEQNO_MAX, UNCOMMITTED_BIT, index_prefix};
 use crate::base::memory_tracker::{MemoryCharge, MemoryTracker};
 use crate::base::value::{ENTRY_BYTES_MAX, check_entry};
 use crate::base::{ErrorKind, IndexId, InternalKey, Kind, Result, Seqno, Value};
-use crate::ingest::Ingest;
+use crate::ingest::RunFactory;
 use frozen_memory::FrozenMemory;
 use largest_keys::LargestKeys;
 use memory::{InMemoryWrites, version_bytes};
@@ -83,7 +83,7 @@ pub struct WriteSet {
     /// The largest keys of memory, frozen memory and runs.
     tops: LargestKeys,
     /// Creates spilled files. If it is `None`, all writes stay in memory.
-    ingest: Option<Arc<Ingest>>,
+    ingest: Option<Arc<RunFactory>>,
     /// Interrupts merges of runs.
     interrupted: Arc<AtomicBool>,
     /// Position of the last write.
@@ -102,7 +102,7 @@ pub struct WriteSet {
 
 impl WriteSet {
     /// An empty set that spills to files of `ingest` when it exceeds `limit` bytes of memory.
-    pub fn new(limit: u64, ingest: Option<Arc<Ingest>>) -> Self {
+    pub fn new(limit: u64, ingest: Option<Arc<RunFactory>>) -> Self {
         Self {
             memory: InMemoryWrites::default(),
             frozen: None,
@@ -372,7 +372,7 @@ impl WriteSet {
     /// of [`Self::heed`] is set. `ShutDown` after a panic of the spill.
     ///
     /// # Panics
-    /// If the set has no [`Ingest`], since then it has not spilled.
+    /// If the set has no [`RunFactory`], since then it has not spilled.
     pub fn seal(&mut self) -> Result<SealedWriteSet> {
         self.spill_all()?;
         let ingest = self.ingest.as_ref().expect("a set that has spilled");
@@ -431,7 +431,7 @@ pub struct SharedWriteSet {
 
 impl SharedWriteSet {
     /// An empty set, as [`WriteSet::new`].
-    pub fn new(limit: u64, ingest: Option<Arc<Ingest>>) -> Self {
+    pub fn new(limit: u64, ingest: Option<Arc<RunFactory>>) -> Self {
         let set = WriteSet::new(limit, ingest);
         Self {
             source_generation: Arc::clone(&set.source_generation),
