@@ -336,7 +336,9 @@ impl Db {
         // An ephemeral database changes nothing here: it charges the trackers of its host, and of
         // several observers of a tracker only the first counts, which is the host's.
         write_sets.observe(WRITE_SETS_STEP, observe.clone());
-        work.memory.ephemeral_memtables().observe(WRITE_SETS_STEP, observe);
+        work.memory
+            .ephemeral_memtables()
+            .observe(WRITE_SETS_STEP, observe);
         if !work.options.ephemeral {
             let took_ms = (env.monotonic_micros() - started) / 1000;
             report_recovery(&work, &replayed, took_ms);

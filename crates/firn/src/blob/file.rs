@@ -1,13 +1,13 @@
 //! A blob file: reserves, writes, syncs and reads the spans of blobs.
 
 use super::chunks::{self, BlobReadExtent};
-use super::value_compression;
 use super::file_cache::{BlobFileCache, OpenBlobFile, PhysicalBlobFile};
 use super::format::{
     ALIGNMENT, BlobHeader, DATA_START, FILE_HEADER_LEN, check_file_header, logical_id, place_after,
 };
 use super::pack::Packed;
 use super::pause_points::{BlobPausePoint, reached};
+use super::value_compression;
 use super::zero_fill::ZeroFill;
 use crate::base::blob_buf::BlobBuf;
 use crate::base::blob_ref::{BLOB_HEADER_LEN, BlobCodec, BlobRef};

@@ -26,7 +26,12 @@ pub struct Backlog {
 impl Backlog {
     /// The backlog of `version`. `memory` is the capacity of the memtables in bytes; `space_tracker` has
     /// the space that the version does not show.
-    pub fn of(version: &Version, options: &Options, memory: u64, space_tracker: &SpaceTracker) -> Self {
+    pub fn of(
+        version: &Version,
+        options: &Options,
+        memory: u64,
+        space_tracker: &SpaceTracker,
+    ) -> Self {
         Self {
             l0: 2.0 * version.l0_depth() as f64 / options.l0_stop_runs as f64,
             debt: debt(version, options),

@@ -81,7 +81,8 @@ impl Db {
         let env = &*self.env;
         let file = match run {
             ServerRun::NoBinlog => {
-                let server_decides = start.asks && (start.server_decides_all || start.binlog_index.is_none());
+                let server_decides =
+                    start.asks && (start.server_decides_all || start.binlog_index.is_none());
                 // Without a binary log, the server acknowledges a commit only after the engine's
                 // log has it: whatever is still prepared was never acknowledged.
                 return Ok((!server_decides).then(BTreeSet::new));

@@ -1,7 +1,7 @@
 //! The last step of a load: writes sorted entries into SSTs and finds duplicates.
 
 use super::sort_buffer::LoadEntry;
-use super::{RunFactory, NewFiles, RunWriter};
+use super::{NewFiles, RunFactory, RunWriter};
 use crate::base::value::OwnedValue;
 use crate::base::{Error, Kind, Result};
 use crate::cache::KeyHash;

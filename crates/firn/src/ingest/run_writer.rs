@@ -1,6 +1,6 @@
 //! Writes one run.
 
-use super::{FileSplitter, RunFactory, NewFiles};
+use super::{FileSplitter, NewFiles, RunFactory};
 use crate::base::{Error, InternalKey, Kind, Result, Value};
 use crate::sst::{Density, SstOptions, SstWriter};
 use crate::version::FileMeta;
@@ -29,7 +29,11 @@ pub struct RunWriter {
 }
 
 impl RunWriter {
-    pub(super) fn new(ingest: Arc<RunFactory>, density: Density, file_splitter: FileSplitter) -> Self {
+    pub(super) fn new(
+        ingest: Arc<RunFactory>,
+        density: Density,
+        file_splitter: FileSplitter,
+    ) -> Self {
         Self {
             done: NewFiles::new(Arc::clone(&ingest)),
             ingest,

@@ -4,7 +4,7 @@ use super::load_output::{LoadFailure, LoadOutput};
 use super::merge_lists::{FilesReader, Merge, MergeInput};
 use super::sort_buffer::SortBuffer;
 use super::temp_run::{TempRun, TempRunWriter};
-use super::{RunFactory, NewFiles};
+use super::{NewFiles, RunFactory};
 use crate::base::Result;
 use crate::base::memory_tracker::MemoryCharge;
 use std::sync::Arc;

@@ -421,7 +421,9 @@ impl<I: InternalIterator> MvccIter<I> {
         if most == 0 || !self.rows_ahead() {
             return 0;
         }
-        let rows = self.known_rows_ahead.min(u32::try_from(most).unwrap_or(u32::MAX));
+        let rows = self
+            .known_rows_ahead
+            .min(u32::try_from(most).unwrap_or(u32::MAX));
         self.known_rows_ahead -= rows;
         self.gliding = false;
         self.inner.skip_unchecked(rows);

@@ -113,7 +113,10 @@ impl DiskReserve {
     /// Those of [`Self::fill`].
     pub fn fill_part(&self, part: ReservePart) -> Result<()> {
         let _file_lock = self.file_locks[part as usize].lock();
-        let (target, current) = (&self.target_bytes[part as usize], &self.current_bytes[part as usize]);
+        let (target, current) = (
+            &self.target_bytes[part as usize],
+            &self.current_bytes[part as usize],
+        );
         let bytes = target.load(Ordering::Relaxed);
         if current.load(Ordering::Relaxed) >= bytes {
             return Ok(());

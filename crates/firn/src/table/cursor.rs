@@ -285,7 +285,8 @@ impl Cursor {
         }
         let exact = matches!(mode, SeekMode::Exact | SeekMode::LastWithPrefix);
         let narrow = exact && self.seeks == 0 && !self.locks_gaps(txn);
-        self.skips_gap_before_key = complete && mode == SeekMode::AtOrAfter && self.fetch.on_clustered();
+        self.skips_gap_before_key =
+            complete && mode == SeekMode::AtOrAfter && self.fetch.on_clustered();
         self.seeks += 1;
         if narrow {
             self.gaps.turn(self.fetch.is_locking());

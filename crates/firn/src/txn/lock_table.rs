@@ -18,8 +18,8 @@ pub use deadlock_report::{Deadlock, DeadlockMember};
 pub use gap_locks::GapGrant;
 pub(super) use key_set::KeySet;
 pub use lock_owner::LockOwner;
-pub use observer::WaitObserver;
 pub use lock_reports::{LockInfo, LockMemory, LockStats, WaitInfo};
+pub use observer::WaitObserver;
 
 use crate::base::checksum::xxh3;
 use crate::base::pause_points::{self, PausePoint};

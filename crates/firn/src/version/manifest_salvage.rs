@@ -39,7 +39,11 @@ pub struct Salvaged {
 /// # Errors
 /// Those of the file system; `Unsupported` for a newer format, and for files that do not lie in
 /// `dir`.
-pub fn salvage_manifest(env: &dyn Env, dir: &Path, lost: &mut dyn FnMut(Error)) -> Result<Salvaged> {
+pub fn salvage_manifest(
+    env: &dyn Env,
+    dir: &Path,
+    lost: &mut dyn FnMut(Error),
+) -> Result<Salvaged> {
     let mut salvaged = Salvaged::default();
     let Some(id) = manifest_ids(env, dir)?.into_iter().max() else {
         lost(Error::corruption("MANIFEST", 0, "the file is missing"));

@@ -35,8 +35,8 @@ mod prepare;
 
 pub use archive_records::OwnedBinlogPosition;
 pub use commit::{CommitRecord, Committed};
-pub use durability::unknown_outcome;
 pub use cut_log::{BegunCut, LogCut};
+pub use durability::unknown_outcome;
 pub use prepare::PreparedLogPin;
 
 use super::stall::StallGate;
@@ -49,9 +49,9 @@ use crate::store::{FileStore, ReservePart};
 use crate::version::{FileMeta, Flushable};
 use crate::wal::{Lsn, Record, SegmentId, Wal};
 use log_pins::LogPins;
+use log_server_run::ServerRunNote;
 use panic_guard::PoisonOnPanic;
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use log_server_run::ServerRunNote;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

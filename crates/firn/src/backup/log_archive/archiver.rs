@@ -227,7 +227,10 @@ impl Archiver {
             return;
         };
         state.failures += 1;
-        if state.reported_us.is_none_or(|reported| now - reported >= REPORT_EVERY_US) {
+        if state
+            .reported_us
+            .is_none_or(|reported| now - reported >= REPORT_EVERY_US)
+        {
             state.reported_us = Some(now);
             let message = format!(
                 "the log is not archived in {}, {waiting} segments wait and take room: {error}",

@@ -12,13 +12,21 @@ use std::sync::Arc;
 #[test]
 fn zeros_are_for_small_syncs_alone() {
     let zero_fill = ZeroFill::default();
-    assert_eq!(zero_fill.next_fill(100, u64::MAX), None, "before the first sync");
+    assert_eq!(
+        zero_fill.next_fill(100, u64::MAX),
+        None,
+        "before the first sync"
+    );
     zero_fill.synced(8192);
     let want = zero_fill.next_fill(100, u64::MAX).unwrap();
     assert_eq!(want, 100..(100 + 32 * 8192u64).next_multiple_of(4096));
     zero_fill.filled(want.end);
     assert_eq!(zero_fill.next_fill(want.end, u64::MAX), None);
-    assert_eq!(zero_fill.next_fill(want.end + 1, want.end + 1), None, "it is full");
+    assert_eq!(
+        zero_fill.next_fill(want.end + 1, want.end + 1),
+        None,
+        "it is full"
+    );
     assert_eq!(
         zero_fill.next_fill(want.end + 1, want.end + 9).unwrap().end,
         want.end + 9
@@ -26,7 +34,11 @@ fn zeros_are_for_small_syncs_alone() {
     for _ in 0..8 {
         zero_fill.synced(1 << 20);
     }
-    assert_eq!(zero_fill.next_fill(want.end + 1, u64::MAX), None, "large syncs");
+    assert_eq!(
+        zero_fill.next_fill(want.end + 1, u64::MAX),
+        None,
+        "large syncs"
+    );
     for _ in 0..20 {
         zero_fill.synced(4096);
     }

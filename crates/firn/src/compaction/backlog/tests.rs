@@ -22,7 +22,9 @@ fn what_replaces_nothing_takes_no_space() {
     let version = version_of(&[(5, 0, 1, 0, 9, 28 * MIB), (6, 0, 2, 0, 9, 100 * MIB)]);
     let options = Options::default();
     let space_tracker = SpaceTracker::default();
-    let space = |space_tracker: &SpaceTracker| Backlog::of(&version, &options, 20 * MIB, space_tracker).space;
+    let space = |space_tracker: &SpaceTracker| {
+        Backlog::of(&version, &options, 20 * MIB, space_tracker).space
+    };
     assert_eq!(space(&space_tracker), 0.0);
     // The job drops one shadowed entry for each of the two upper entries.
     let job = job(&version, 6);

@@ -269,7 +269,8 @@ impl BackgroundWork {
         let files = super_version.files();
         let to_read: u64 = files.filter(named).map(|file| file.size).sum();
         if to_read > garbage {
-            candidates.retain(|c| c.live == 0 || share(c) * 100.0 >= GARBAGE_SHARE_AT_ANY_COST as f64);
+            candidates
+                .retain(|c| c.live == 0 || share(c) * 100.0 >= GARBAGE_SHARE_AT_ANY_COST as f64);
         }
         Ok(candidates)
     }

@@ -94,7 +94,8 @@ fn split(limit: u64, demand: MemoryDemand) -> MemorySplit {
     let memtable_size = (left / MEMTABLE_SHARE)
         .max(MEMTABLE_MIN)
         .min(demand.memtable_size);
-    let reserved = demand.memtables.max(MEMTABLES * footprint(memtable_size)) + demand.ephemeral_memtables;
+    let reserved =
+        demand.memtables.max(MEMTABLES * footprint(memtable_size)) + demand.ephemeral_memtables;
     let step = (limit / STEPS).max(1);
     // Round down: the caches grow by a step only when there is room for the whole step.
     let caches = left.saturating_sub(reserved) / step * step;

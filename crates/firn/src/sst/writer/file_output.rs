@@ -2,8 +2,8 @@
 
 use crate::base::Result;
 use crate::env::AppendFile;
-use crate::sst::block_frame;
 use crate::sst::block_compression::{Payload, StoredCodec};
+use crate::sst::block_frame;
 use crate::sst::format::{BlockKind, Handle};
 use xxhash_rust::xxh3::Xxh3;
 

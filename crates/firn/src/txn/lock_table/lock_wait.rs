@@ -274,7 +274,8 @@ impl LockTable {
         if let Some(observer) = self.observer.get() {
             let blocking = owner.host();
             let report = |waiter: &Arc<LockRequest>| report_wait(&*observer, waiter, blocking);
-            self.shard(key).for_each_request_of_others(owner, key, report);
+            self.shard(key)
+                .for_each_request_of_others(owner, key, report);
         }
     }
 }

@@ -4,7 +4,7 @@ use super::memory::InMemoryWrites;
 use super::spilled_runs::SpilledRuns;
 use crate::base::key::index_id_of;
 use crate::base::{IndexId, Result};
-use crate::ingest::{RunFactory, NewFiles, RunWriter};
+use crate::ingest::{NewFiles, RunFactory, RunWriter};
 use crate::sst::Density;
 use std::ops::Bound;
 use std::sync::Arc;

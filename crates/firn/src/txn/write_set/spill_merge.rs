@@ -3,7 +3,7 @@
 use super::spill::{finish, overlaps_no_file};
 use super::spilled_runs::{SpilledRun, SpilledRunIter, SpilledRuns, positions};
 use crate::base::{Error, ErrorKind, InternalIterator, Result};
-use crate::ingest::{RunFactory, NewFiles, RunWriter};
+use crate::ingest::{NewFiles, RunFactory, RunWriter};
 use crate::iter::MergeIter;
 use crate::sst::Density;
 use crate::version::{FileHandle, FileMeta, Run};

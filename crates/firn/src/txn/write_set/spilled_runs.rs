@@ -4,7 +4,7 @@ use super::rolled_back::RolledBackPositions;
 use crate::base::key::{SEQNO_MAX, UNCOMMITTED_BIT};
 use crate::base::{IndexId, InternalIterator, InternalKey, Result, Seqno, Value};
 use crate::cache::KeyHash;
-use crate::ingest::{RunFactory, NewFiles};
+use crate::ingest::{NewFiles, RunFactory};
 use crate::iter::ConcatIter;
 use crate::read::RunFiles;
 use crate::version::{FileHandle, FileMeta, Run};

@@ -57,7 +57,9 @@ impl Pipeline {
         let now = files.env().wall_micros();
         // Other commits have their own position in the binary log in their records.
         let schema_change_position = match what {
-            CommitRecord::SchemaChange(_) | CommitRecord::Retirement(_) => state.schema_change_position.clone(),
+            CommitRecord::SchemaChange(_) | CommitRecord::Retirement(_) => {
+                state.schema_change_position.clone()
+            }
             _ => None,
         };
         if schema_change_position.is_none() && now / CLOCK_STEP_US == state.clock {

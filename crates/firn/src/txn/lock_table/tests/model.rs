@@ -204,7 +204,11 @@ fn run(seed: u64, merge_at: usize, steps: usize) -> [usize; 4] {
                     assert!(table.release(&session.owner, key), "{at}");
                     model.0.get_mut(key).unwrap().holders.remove(&id);
                     expected = model.grant_all();
-                    assert_eq!(wait_until_idle(&table, &mut sessions), expected, "{at}: unlock");
+                    assert_eq!(
+                        wait_until_idle(&table, &mut sessions),
+                        expected,
+                        "{at}: unlock"
+                    );
                 }
             } else if what < 92 {
                 session.owner.set_changed_rows(rng.random_range(0..4));
@@ -214,7 +218,11 @@ fn run(seed: u64, merge_at: usize, steps: usize) -> [usize; 4] {
                     lock.holders.remove(&id);
                 }
                 expected = model.grant_all();
-                assert_eq!(wait_until_idle(&table, &mut sessions), expected, "{at}: rollback");
+                assert_eq!(
+                    wait_until_idle(&table, &mut sessions),
+                    expected,
+                    "{at}: rollback"
+                );
             }
             for (id, session) in &sessions {
                 let mut held = 0;

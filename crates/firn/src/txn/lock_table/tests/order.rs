@@ -163,7 +163,10 @@ fn an_upgrade_ahead_of_waiting_requests_is_reported() {
                 let reports = host.reports();
                 // The report of the other shared holder may be missing, since that holder may
                 // release its lock before the report. The two waiting requests are always reported.
-                assert!(reports == expected || reports == [(2, 1), (3, 1)], "{reports:?}");
+                assert!(
+                    reports == expected || reports == [(2, 1), (3, 1)],
+                    "{reports:?}"
+                );
                 table.release_all(&holder);
                 writing.join().unwrap().unwrap();
                 table.release_all(&writer);

@@ -126,7 +126,10 @@ fn run_with(table: &LockTable, name: &str, script: &str) {
 }
 
 /// Waits until every session with a request either has a result or waits. Returns the new results.
-pub fn wait_until_idle(table: &LockTable, sessions: &mut BTreeMap<u64, Session>) -> BTreeMap<u64, String> {
+pub fn wait_until_idle(
+    table: &LockTable,
+    sessions: &mut BTreeMap<u64, Session>,
+) -> BTreeMap<u64, String> {
     let mut happened = BTreeMap::new();
     loop {
         let waits = table.waits();
