@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 from firn_lab.errors import UsageError
 from firn_lab.registry import Registry
-from firn_lab.targets.base import Budget
-from firn_lab.workloads.base import Params
+from firn_lab.targets.target import Budget
+from firn_lab.workloads.workload import Params
 
 _NUMBERS = {
     "scale": float,

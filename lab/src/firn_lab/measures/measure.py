@@ -18,8 +18,8 @@ from collections.abc import Callable, Mapping
 from typing import ClassVar, Literal
 
 from firn_lab.registry import Registry
-from firn_lab.targets.base import Target
-from firn_lab.workloads.base import FigureKind, Outcome
+from firn_lab.targets.target import Target
+from firn_lab.workloads.workload import FigureKind, Outcome
 
 # When a figure is measured. A figure with the moment "round" belongs to one round; at the other
 # moments a figure is measured once for a dataset on a target.

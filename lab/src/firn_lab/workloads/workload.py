@@ -22,7 +22,7 @@ from firn_lab.clock import Clock
 from firn_lab.errors import UsageError
 from firn_lab.histogram import Latency
 from firn_lab.registry import Registry
-from firn_lab.targets.base import Dialect, Target
+from firn_lab.targets.target import Dialect, Target
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from firn_lab.intervals import Interval, Share, mean, paired, ratio, single, typical, whole
-from firn_lab.plan.base import Plan
+from firn_lab.plan.case import Plan
 from firn_lab.price import Prices
 from firn_lab.runner.blocks import reference_of
 from firn_lab.store import Reader
