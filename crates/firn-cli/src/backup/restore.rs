@@ -2,11 +2,11 @@
 //! makes the complete copy appear ([`staging`]).
 
 mod engine_directory;
-mod in_doubt;
 mod point_in_time;
+mod prepared_transactions;
 mod staging;
 
-use super::format::{Backup, Position, StoredFile, position_text, unhex};
+use super::backup_format::{Backup, Position, StoredFile, position_text, unhex};
 use super::source::{Definitions, base_table, belonging};
 use super::stored_backups::find;
 use super::table_file_names::encode;

@@ -12,7 +12,7 @@
 //! Rejected: to stream the copy into the target. It would need no room here, but a later backup
 //! would send everything again, and a restore would need `mariadb-backup`.
 
-use super::format::Position;
+use super::backup_format::Position;
 use super::temporary_directories::{
     TemporaryDirectory, child_ended, copy_of, remove_left_behind, start,
 };

@@ -1,8 +1,8 @@
 //! The engine's directory of a restored copy.
 
-use super::in_doubt::end_prepared;
+use super::prepared_transactions::end_prepared;
 use super::staging::write;
-use crate::backup::format::{Backup, StoredFile, unhex};
+use crate::backup::backup_format::{Backup, StoredFile, unhex};
 use crate::backup::target::{Target, Transfer};
 use crate::output::Output;
 use firn::base::options::Options;

@@ -4,13 +4,13 @@
 //! ([`super::staging`]).
 
 use super::engine_directory::whole;
-use super::in_doubt::end_prepared;
 use super::is_named;
+use super::prepared_transactions::end_prepared;
 use super::staging::Stage;
 use crate::Outcome;
 use crate::args::{Restore, Until};
-use crate::backup::format::{Backup, unhex};
-use crate::backup::log_archive::{local_time, stored};
+use crate::backup::archive_coverage::{local_time, stored};
+use crate::backup::backup_format::{Backup, unhex};
 use crate::backup::source::{Definitions, base_table, belonging};
 use crate::backup::stored_backups::entries;
 use crate::backup::target::Target;

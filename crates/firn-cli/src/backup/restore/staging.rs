@@ -12,7 +12,7 @@
 //! If the restore is cut short before step 3, the next one undoes `#firn.restoring`: a definition
 //! in the data directory belongs to the restore if it is a link to the staged file.
 
-use crate::backup::format::busy;
+use crate::backup::backup_format::busy;
 use crate::backup::source::Definitions;
 use crate::data_directory::IN_DATADIR;
 use firn::base::{Error, ErrorKind, Result};

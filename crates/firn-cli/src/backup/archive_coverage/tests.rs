@@ -1,4 +1,4 @@
-use super::super::format::StoredFile;
+use super::super::backup_format::StoredFile;
 use super::super::stored_backups::entries;
 use super::super::target::Target;
 use super::super::tests::{args, data_directory, text};

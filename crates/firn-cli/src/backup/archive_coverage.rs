@@ -1,7 +1,7 @@
 //! The log archive: the ranges of the log that it covers, and the removal of files that no backup
 //! needs.
 
-use super::format::Backup;
+use super::backup_format::Backup;
 use chrono::{DateTime, Local};
 use firn::backup::{NamedFiles, archive_owner, archived_segments, coverage, names_in};
 use firn::base::{Error, Result};
