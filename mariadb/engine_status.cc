@@ -1,8 +1,8 @@
 /* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
 
 /*
-  SHOW ENGINE FIRN STATUS: the core's text, and the latest foreign key error. The core makes its text
-  in db/engine_status.rs and db/transaction_reports.rs.
+  SHOW ENGINE FIRN STATUS: the core's text, and the latest foreign key error. The core makes its
+  text in db/engine_status.rs and db/transaction_reports.rs.
 */
 
 #include "engine_status.h"

@@ -11,7 +11,7 @@ namespace firn {
 */
 void append_foreign_key(THD* thd, String* text, const char* table, const char* name);
 
-/* Keeps the text of a foreign key error for the section "Latest foreign key error" of the status. */
+/* Keeps the text of a foreign key error, and appends it to that of SHOW ENGINE FIRN STATUS. */
 void keep_latest_foreign_key_error(THD* thd, const char* text);
 void append_latest_foreign_key_error(String* text);
 

@@ -1,5 +1,5 @@
-//! Measures how far compactions lag behind, relative to what is allowed. The functions do no I/O;
-//! only [`SpaceTracker`] has state.
+//! Measures how far compactions lag behind, relative to what is allowed: depth of L0, compaction
+//! debt, garbage. The functions do no I/O; only [`SpaceTracker`] has state.
 
 use super::level_targets::LevelTargets;
 use super::running_jobs::Job;
@@ -24,8 +24,8 @@ pub struct Backlog {
 }
 
 impl Backlog {
-    /// The backlog of `version`. `memory` is the capacity of the memtables in bytes; `space_tracker` has
-    /// the space that the version does not show.
+    /// The backlog of `version`. `memory` is the capacity of the memtables in bytes;
+    /// `space_tracker` has the space that the version does not show.
     pub fn of(
         version: &Version,
         options: &Options,

@@ -3,10 +3,10 @@
 //! The gate is a closed loop: each writer passes it before it joins a commit, never while it holds
 //! a slot of the pipeline. [`delayed_write_rate`] computes how many bytes a second pass; a writer
 //! that arrives before its predecessors' bytes are paid for sleeps in small steps. A commit is
-//! charged with its bytes when it commits, so the gate needs no estimate. If all memtables are frozen, or L0 is too
-//! deep to be read, writers wait until background work has made room, the engine is poisoned or it
-//! closes. If that background work fails, for instance on a full disk, writers fail with its error
-//! until a job succeeds.
+//! charged with its bytes when it commits, so the gate needs no estimate. If all memtables are
+//! frozen, or L0 is too deep to be read, writers wait until background work has made room, the
+//! engine is poisoned or it closes. If that background work fails, for instance on a full disk,
+//! writers fail with its error until a job succeeds.
 //!
 //! Rejected: a delay that grows with the pressure alone (the rate it gives depends on the number of
 //! writers, and swings between free and stopped); raising and lowering the rate step by step (it

@@ -8,8 +8,8 @@
 //! finished, and in addition at most one to lead and one to sync. So no thread is woken that has
 //! nothing to do.
 //!
-//! [`WalState::may_lead`] decides whether another write may begin, [`WalState::collect_woken`] which
-//! waiter becomes the next leader.
+//! [`WalState::may_lead`] decides whether another write may begin, [`WalState::collect_woken`]
+//! which waiter becomes the next leader.
 //!
 //! No I/O happens under the log's mutex: a leader first takes the open group out, and later records
 //! go to a new open group.

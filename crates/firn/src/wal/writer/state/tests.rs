@@ -37,7 +37,8 @@ fn append(state: &mut WalState) {
     state.appended += record.encoded_len() as u64;
 }
 
-/// Calls `collect_woken` and returns the reasons for which it would wake committers. No thread is woken.
+/// Calls `collect_woken` and returns the reasons for which it would wake committers. No thread is
+/// woken.
 fn woken(state: &mut WalState) -> Vec<WakeReason> {
     let mut woken = WakeList::new();
     state.collect_woken(&mut woken);
