@@ -1,5 +1,10 @@
 /* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
 
+/*
+  Notes the server's current binary log file in the core, which decides by it after a crash which
+  prepared transactions have committed.
+*/
+
 #include "binlog_file.h"
 #include "log.h"
 

@@ -1,5 +1,10 @@
 /* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
 
+/*
+  The handlerton's callbacks for DDL: DROP DATABASE, and the recovery of DDL that a crash
+  interrupted.
+*/
+
 #include "ddl_callbacks.h"
 #include "backup_stage.h"
 #include "ha_firn.h"

@@ -1,5 +1,7 @@
 /* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
 
+/* The server's error numbers for the core's status codes. */
+
 #include "errors.h"
 #include "log.h"
 

@@ -1,5 +1,7 @@
 /* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
 
+/* The text of a foreign key as SHOW CREATE TABLE and errors show it. */
+
 #include "foreign_key_text.h"
 #include "sql_show.h"
 

@@ -1,5 +1,10 @@
 /* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
 
+/*
+  The handler: flags, open and close, the end of statements, and messages of errors. Reads are in
+  read.cc, writes in write.cc.
+*/
+
 #include "ha_firn.h"
 #include "ddl_callbacks.h"
 #include "errors.h"

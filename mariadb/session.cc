@@ -1,5 +1,7 @@
 /* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
 
+/* A session's transaction: its statements, and its commit, prepare and rollback in the core. */
+
 #include "session.h"
 #include "errors.h"
 #include "binlog_file.h"

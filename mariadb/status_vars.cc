@@ -1,5 +1,7 @@
 /* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
 
+/* SHOW STATUS LIKE 'Firn%': the status variables. */
+
 #include "status_vars.h"
 
 namespace firn {

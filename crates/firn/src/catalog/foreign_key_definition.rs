@@ -1,4 +1,4 @@
-//! New foreign keys: whether they are allowed, and what they are called.
+//! New foreign keys: whether they are allowed, what they are called, and the texts of errors.
 //!
 //! The rules, their order and the texts are InnoDB's, so that a client sees no difference. One rule
 //! is stricter: equal values of the two columns must have equal bytes in keys, so that the key of

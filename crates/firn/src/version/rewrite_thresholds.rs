@@ -10,12 +10,12 @@ use super::FileMeta;
 pub const TOMBSTONE_SHARE: u64 = 50;
 
 /// A file is also dense if its deletions in blocks that hold little else are more than this share
-/// of its entries, in percent, and at least [`DENSE_MIN`].
+/// of its entries, in percent, and at least [`DENSE_DELETES_MIN`].
 const DENSE_SHARE: u64 = 10;
 
 /// Number of deletions in such blocks from which on [`DENSE_SHARE`] applies. A scan that skips as
 /// many in one move reports the range as well; this rule comes before the report.
-const DENSE_MIN: u64 = 1000;
+const DENSE_DELETES_MIN: u64 = 1000;
 
 /// Shares of dead entries, in percent, for which [`super::FileSums::dead`] answers.
 pub const DEAD_SHARES: [u64; 3] = [0, 2, 10];
@@ -34,7 +34,7 @@ impl FileMeta {
 
     /// Whether deletions take so much of the file that it sinks early.
     pub fn is_dense(&self) -> bool {
-        let cluster = self.dense_deletes >= DENSE_MIN;
+        let cluster = self.dense_deletes >= DENSE_DELETES_MIN;
         share_over(self.deletes, self.entries, TOMBSTONE_SHARE)
             || (cluster && share_over(self.dense_deletes, self.entries, DENSE_SHARE))
     }
