@@ -323,10 +323,12 @@ impl RowFetch {
         if self.notes() {
             return self.noted_entry(txn, point, entries, stale, record);
         }
-        Ok(match self.plain_entry(txn, point, entries, stale, record)? {
-            true => FetchOutcome::Row,
-            false => FetchOutcome::Nothing,
-        })
+        Ok(
+            match self.plain_entry(txn, point, entries, stale, record)? {
+                true => FetchOutcome::Row,
+                false => FetchOutcome::Nothing,
+            },
+        )
     }
 
     /// Reads the row of an entry without a lock. If the sources are stale, the transaction may have
