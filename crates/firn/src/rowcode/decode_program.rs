@@ -1,7 +1,8 @@
 //! Decodes rows of one schema version by a program, which is a list of copies to make for each row.
 
 use super::row_layout::{ColumnPosition, CopyRange, RowLayout, push_run, split_tail};
-use super::{Column, ColumnKind, InstantDefault, NullBit, damaged};
+use super::instant_default::InstantDefaultOp;
+use super::{Column, ColumnKind, NullBit, damaged};
 use crate::base::blob_buf::BlobBuf;
 use crate::base::blob_ref::BlobRef;
 use crate::base::{Error, Result, Value, varint};
@@ -18,7 +19,7 @@ struct VarOp {
 
 /// The place of a variable column in the record buffer.
 #[derive(Debug, Clone, Copy)]
-struct ColumnTarget {
+pub(super) struct ColumnTarget {
     offset: u32,
     kind: ColumnKind,
 }
@@ -75,26 +76,12 @@ struct NullOp {
     record: NullBit,
 }
 
-/// The step that writes the value of a column that rows of this schema version do not have yet; it
-/// is the same for all of them.
-#[derive(Debug, Clone)]
-enum Constant {
-    Null(NullBit),
-    Fixed {
-        offset: u32,
-        bytes: Box<[u8]>,
-    },
-    Var {
-        target: ColumnTarget,
-        bytes: Box<[u8]>,
-    },
-}
-
 /// Decodes rows of one layout into record buffers of the table's newest layout.
 ///
 /// Steps: clear the NULL bits of the wanted columns. Set the bits of those that are NULL, unless
 /// the row's bitmap is all zero. Copy the ranges of fixed columns. Walk over the lengths of the
-/// variable columns up to the last wanted one, and copy the wanted ones. Write the constants.
+/// variable columns up to the last wanted one, and copy the wanted ones. Write the instant defaults
+/// of the wanted columns that the row lacks.
 #[derive(Debug, Clone)]
 pub(super) struct DecodeProgram {
     bitmap_at: usize,
@@ -104,7 +91,7 @@ pub(super) struct DecodeProgram {
     nulls: Vec<NullOp>,
     runs: Vec<CopyRange>,
     vars: Vec<VarOp>,
-    constants: Vec<Constant>,
+    defaults: Vec<InstantDefaultOp>,
 }
 
 impl DecodeProgram {
@@ -123,7 +110,7 @@ impl DecodeProgram {
             nulls: Vec::new(),
             runs: Vec::new(),
             vars: Vec::new(),
-            constants: Vec::new(),
+            defaults: Vec::new(),
         };
         for (i, column) in current.columns().iter().enumerate() {
             if column.stored && wanted(i) {
@@ -155,7 +142,7 @@ impl DecodeProgram {
         };
         let same = |old: &Column| old.id == column.id && old.stored;
         let Some(at) = stored.columns().iter().position(same) else {
-            return self.add_missing(column, target);
+            return InstantDefaultOp::add(&mut self.defaults, column, target);
         };
         let old = &stored.columns()[at];
         let slot = stored.slot(at).expect("stored columns have a slot");
@@ -192,46 +179,6 @@ impl DecodeProgram {
         Ok(())
     }
 
-    fn add_missing(&mut self, column: &Column, target: ColumnTarget) -> Result<()> {
-        let constant = match (&column.instant_default, column.null) {
-            (InstantDefault::Null, Some(null)) => {
-                let empty = vec![0; column.kind.record_len() as usize].into();
-                self.constants.push(match column.kind {
-                    ColumnKind::Fixed { .. } => Constant::Fixed {
-                        offset: column.offset,
-                        bytes: empty,
-                    },
-                    _ => Constant::Var {
-                        target,
-                        bytes: Box::default(),
-                    },
-                });
-                Constant::Null(null)
-            }
-            (InstantDefault::Bytes(bytes), _) if column.kind.is_fixed() => {
-                if bytes.len() != column.kind.record_len() as usize {
-                    return Err(Error::invalid("default of the wrong length"));
-                }
-                Constant::Fixed {
-                    offset: column.offset,
-                    bytes: bytes.clone(),
-                }
-            }
-            (InstantDefault::Bytes(bytes), _) => Constant::Var {
-                target,
-                bytes: bytes.clone(),
-            },
-            _ => {
-                return Err(Error::invalid(format_args!(
-                    "column {} is unknown to older rows and has no default for them",
-                    column.id
-                )));
-            }
-        };
-        self.constants.push(constant);
-        Ok(())
-    }
-
     /// Decodes a row that has no blob references. `record` has at least the length of the newest
     /// layout.
     #[inline]
@@ -245,10 +192,7 @@ impl DecodeProgram {
         if !self.vars.is_empty() {
             self.run_vars(value.tail, record, blobs, |_, _| false)?;
         }
-        match self.constants.is_empty() {
-            true => Ok(()),
-            false => self.run_constants(record, blobs),
-        }
+        self.run_defaults(record, blobs)
     }
 
     /// Decodes a row some of whose columns are in blob files, as `refs` says. The wanted columns
@@ -273,7 +217,7 @@ impl DecodeProgram {
                 found.is_some()
             })?;
         }
-        self.run_constants(record, blobs)
+        self.run_defaults(record, blobs)
     }
 
     #[inline]
@@ -300,20 +244,10 @@ impl DecodeProgram {
         Ok(())
     }
 
-    fn run_constants(&self, record: &mut [u8], blobs: &mut BlobBuf) -> Result<()> {
-        for constant in &self.constants {
-            match constant {
-                Constant::Null(null) => record[null.offset as usize] |= null.mask,
-                Constant::Fixed { offset, bytes } => {
-                    let at = *offset as usize;
-                    record[at..at + bytes.len()].copy_from_slice(bytes);
-                }
-                Constant::Var { target, bytes } => {
-                    target.write(bytes, record, |bytes| blobs.put(bytes))?;
-                }
-            }
-        }
-        Ok(())
+    fn run_defaults(&self, record: &mut [u8], blobs: &mut BlobBuf) -> Result<()> {
+        self.defaults
+            .iter()
+            .try_for_each(|op| op.run(record, blobs))
     }
 
     /// Decodes the wanted variable columns. `elsewhere` is called with each such column and its
@@ -373,7 +307,7 @@ impl ColumnTarget {
     /// Writes `value` to its field in `record`. For a blob column, `keep` returns an address at
     /// which the bytes stay, and the field gets that address.
     #[inline]
-    fn write(
+    pub(super) fn write(
         &self,
         value: &[u8],
         record: &mut [u8],
