@@ -193,6 +193,9 @@ typedef enum firn_option {
   FIRN_OPTION_SNAPSHOT_AGE_WARNING = 11,
   // Bytes of log that a recovery has to replay at most, approximately.
   FIRN_OPTION_MAX_WAL_SIZE = 12,
+  // Number of SSTs and blob files that are open for reading at most; 0 for half of the process's
+  // limit on descriptors.
+  FIRN_OPTION_OPEN_FILES = 13,
 } firn_option;
 
 // The rule of foreign keys that was broken. The numbers never change.
@@ -701,6 +704,12 @@ typedef struct firn_counters {
   uint64_t write_stall_us;
   // Bytes of the disk reserve, which is kept for getting out of a full disk.
   uint64_t reserve_bytes;
+  // SSTs and blob files that are open for reading.
+  uint64_t open_files;
+  // Times that an SST or blob file was opened for reading.
+  uint64_t opened_files;
+  // Times that one was opened beyond the limit, because no other could be closed.
+  uint64_t open_files_over_limit;
   // Lock waits that ended because their time ran out.
   uint64_t lock_timeouts;
   // Transactions that lost against another one when their changes of optimistic tables were

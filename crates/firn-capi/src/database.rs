@@ -342,6 +342,9 @@ pub enum firn_option {
     FIRN_OPTION_SNAPSHOT_AGE_WARNING = 11,
     /// Bytes of log that a recovery has to replay at most, approximately.
     FIRN_OPTION_MAX_WAL_SIZE = 12,
+    /// Number of SSTs and blob files that are open for reading at most; 0 for half of the process's
+    /// limit on descriptors.
+    FIRN_OPTION_OPEN_FILES = 13,
 }
 
 /// Changes an option; the new value is used from now on.
@@ -400,6 +403,7 @@ pub unsafe extern "C" fn firn_set_option(
             firn_option::FIRN_OPTION_MAX_WAL_SIZE => {
                 mutable.max_wal_size.store(value, Ordering::Relaxed);
             }
+            firn_option::FIRN_OPTION_OPEN_FILES => db.set_open_files(value),
         }
         Ok(())
     })

@@ -221,6 +221,12 @@ pub struct firn_counters {
     pub write_stall_us: u64,
     /// Bytes of the disk reserve, which is kept for getting out of a full disk.
     pub reserve_bytes: u64,
+    /// SSTs and blob files that are open for reading.
+    pub open_files: u64,
+    /// Times that an SST or blob file was opened for reading.
+    pub opened_files: u64,
+    /// Times that one was opened beyond the limit, because no other could be closed.
+    pub open_files_over_limit: u64,
     /// Lock waits that ended because their time ran out.
     pub lock_timeouts: u64,
     /// Transactions that lost against another one when their changes of optimistic tables were
@@ -251,6 +257,7 @@ pub unsafe extern "C" fn firn_read_counters(
         let (c, memory, snapshot) = (db.counters(), db.memory(), db.snapshot_age());
         let blobs = db.blob_store().stats();
         let archive = db.archive_stats().unwrap_or_default();
+        let files = db.open_file_stats();
         let counters = firn_counters {
             bytes_written: c.bytes_written,
             bytes_read: c.bytes_read,
@@ -287,6 +294,9 @@ pub unsafe extern "C" fn firn_read_counters(
             write_stalls: c.write_stalls,
             write_stall_us: c.write_stall_us,
             reserve_bytes: db.reserve_bytes().0,
+            open_files: files.open,
+            opened_files: files.opens,
+            open_files_over_limit: files.over_limit,
             lock_timeouts: db.context().locks.stats().timeouts,
             optimistic_conflicts: db.context().locks.stats().conflicts,
             history_length: snapshot.commits,

@@ -163,6 +163,11 @@ impl Db {
         let mut store = FileStore::new(Arc::clone(&env), dir)
             .with_direct_reads(options.direct_reads)
             .with_archive(options.log_archive_dir.is_some());
+        store = match host {
+            // The ids of their files differ, so one limit can hold for both.
+            Some(host) => store.with_open_files_of(host.work.versions.source().store()),
+            None => store.with_open_files(options.mutable.open_files.load(Ordering::Relaxed)),
+        };
         let reserve =
             (!options.ephemeral).then(|| Arc::new(DiskReserve::new(Arc::clone(&env), dir)));
         if let Some(reserve) = &reserve {

@@ -19,7 +19,7 @@ pub use aligned::{AlignedBuf, BLOCK, SECTOR};
 pub use counting::{CountingEnv, IoStats};
 pub use fault::FaultEnv;
 pub use mem::MemEnv;
-pub use posix::PosixEnv;
+pub use posix::{PosixEnv, descriptor_limit};
 pub use prefetch::{PrefetchBatch, PrefetchMethod, PrefetchStats};
 pub use unsynced::UnsyncedEnv;
 

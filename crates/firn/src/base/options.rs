@@ -57,6 +57,9 @@ pub struct MutableOptions {
     pub log_archive_timeout_us: AtomicU64,
     /// Whether every deadlock is written to the host's log.
     pub print_all_deadlocks: AtomicBool,
+    /// At most so many SSTs and blob files are open for reading (RocksDB: `max_open_files`). Files
+    /// of reads in progress and removed files that readers still use may exceed it.
+    pub open_files: AtomicU64,
     /// A warning is logged when a transaction has kept its snapshot for so many seconds; 0 for
     /// none.
     pub snapshot_age_warning_s: AtomicU64,
@@ -142,6 +145,7 @@ impl Default for MutableOptions {
             blob_freeze_at: AtomicU64::new(u64::MAX),
             log_archive_timeout_us: AtomicU64::new(60_000_000),
             print_all_deadlocks: AtomicBool::new(false),
+            open_files: AtomicU64::new(u64::MAX),
             snapshot_age_warning_s: AtomicU64::new(3600),
         }
     }

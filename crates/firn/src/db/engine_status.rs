@@ -1,6 +1,7 @@
 //! The text of `SHOW ENGINE STATUS`, the counters of status variables, and sums by index and level.
 
 use super::Db;
+use crate::store::{OpenFileStats, open_files_limit};
 use crate::table::{IndexSums, live_rows, out_of_line_bytes};
 use crate::version::LEVELS;
 use crate::write::STALL_REASONS;
@@ -229,6 +230,21 @@ impl Db {
         reserve.map_or((0, 0), |reserve| reserve.bytes())
     }
 
+    /// Counters of the SSTs and blob files that are open for reading.
+    pub fn open_file_stats(&self) -> OpenFileStats {
+        self.work.versions.source().store().open_files().stats()
+    }
+
+    /// Changes the number of SSTs and blob files that may be open for reading; 0 for half of the
+    /// process's limit on descriptors. Takes effect at once.
+    pub fn set_open_files(&self, count: u64) {
+        let limit = open_files_limit(count);
+        let mutable = &self.work.options.mutable;
+        mutable.open_files.store(limit, Ordering::Relaxed);
+        let store = self.work.versions.source().store();
+        store.open_files().set_limit(limit);
+    }
+
     /// The operations that the database can serve now.
     pub fn condition(&self) -> Condition {
         let health = &self.work.health;
@@ -337,6 +353,12 @@ impl Db {
         }
         let store = self.work.versions.source().store();
         writeln!(out, "batched reads: {}", store.prefetch_method())?;
+        let files = store.open_files().stats();
+        writeln!(
+            out,
+            "{} files open of {} allowed, {} opened, {} closed to make room, {} beyond the limit",
+            files.open, files.limit, files.opens, files.closes, files.over_limit
+        )?;
         writeln!(
             out,
             "\nTREE\nlevel  runs  files  stored_bytes  target_bytes  entries  deletes"

@@ -69,6 +69,12 @@ impl Default for PosixEnv {
     }
 }
 
+/// The number of descriptors that the process may have.
+pub fn descriptor_limit() -> u64 {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    limit.current.unwrap_or(u64::MAX)
+}
+
 fn at<T>(path: &Path, what: &str, result: std::io::Result<T>) -> Result<T> {
     result.map_err(|e| Error::io(&e, format_args!("{what} {}", path.display())))
 }
