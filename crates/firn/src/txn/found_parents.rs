@@ -4,10 +4,10 @@ use crate::base::IndexId;
 use crate::base::key::index_id_of;
 
 /// Number of values that are remembered. An index uses the slot of its id modulo this number.
-const SLOTS: usize = 4;
+const VALUES_KEPT: usize = 4;
 
 /// The longest key that is remembered, in bytes.
-const KEY_MAX: usize = 64;
+const KEY_BYTES_MAX: usize = 64;
 
 /// Keys of referenced values, of each of a few indexes the last one that a check has found.
 ///
@@ -18,7 +18,7 @@ const KEY_MAX: usize = 64;
 #[derive(Default)]
 pub(super) struct FoundParents {
     /// Empty for no key.
-    keys: [Vec<u8>; SLOTS],
+    keys: [Vec<u8>; VALUES_KEPT],
     /// Whether a key is remembered.
     any: bool,
 }
@@ -26,7 +26,7 @@ pub(super) struct FoundParents {
 impl FoundParents {
     fn slot(key: &[u8]) -> usize {
         let index: IndexId = index_id_of(key).unwrap_or_default();
-        index as usize % SLOTS
+        index as usize % VALUES_KEPT
     }
 
     /// Whether `key` was found and has not been cleared since then.
@@ -36,7 +36,7 @@ impl FoundParents {
 
     /// Remembers that the value with `key` exists and that its lock is held.
     pub(super) fn add(&mut self, key: &[u8]) {
-        if key.len() <= KEY_MAX {
+        if key.len() <= KEY_BYTES_MAX {
             let slot = &mut self.keys[Self::slot(key)];
             slot.clear();
             slot.extend_from_slice(key);
@@ -71,10 +71,10 @@ mod tests {
         found.add(&key(7, 2, 4));
         assert!(!found.contains(&key(7, 1, 4)) && found.contains(&key(7, 2, 4)));
         // Another index in the same slot.
-        found.add(&key(7 + SLOTS as u32, 2, 4));
+        found.add(&key(7 + VALUES_KEPT as u32, 2, 4));
         assert!(!found.contains(&key(7, 2, 4)));
-        found.add(&key(7, 1, KEY_MAX));
-        assert!(!found.contains(&key(7, 1, KEY_MAX)));
+        found.add(&key(7, 1, KEY_BYTES_MAX));
+        assert!(!found.contains(&key(7, 1, KEY_BYTES_MAX)));
         found.clear();
         assert!(!found.contains(&key(8, 1, 4)) && !found.contains(&[]));
     }

@@ -1,17 +1,17 @@
 //! Bytes of many entries in few allocations, forgotten in the reverse order.
 
 /// Bytes of the first chunk.
-const CHUNK_MIN: usize = 512;
+const CHUNK_BYTES_MIN: usize = 512;
 /// Each chunk is as large as all before it, up to this number of bytes. An entry that is larger gets
 /// a chunk of its own length.
-const CHUNK_MAX: usize = 64 << 10;
+const CHUNK_BYTES_MAX: usize = 64 << 10;
 /// [`ByteArena::clear`] keeps at most this many bytes.
-const KEPT: usize = 1024;
+const KEPT_BYTES: usize = 1024;
 
 /// A stack of entries. It allocates once for many entries, and it frees them together.
 ///
 /// The spare room of a chunk is given back when the next chunk begins. So an arena wastes less than
-/// [`CHUNK_MAX`], and no more than the bytes that it holds, apart from [`CHUNK_MIN`].
+/// [`CHUNK_BYTES_MAX`], and no more than the bytes that it holds, apart from [`CHUNK_BYTES_MIN`].
 #[derive(Default)]
 pub(super) struct ByteArena {
     /// Only the first chunk may be empty, and only if it is the last one.
@@ -47,7 +47,7 @@ impl ByteArena {
 
     #[cold]
     fn add_chunk(&mut self, len: usize) {
-        let mut size = CHUNK_MIN;
+        let mut size = CHUNK_BYTES_MIN;
         match self.chunks.last_mut() {
             Some(last) if last.is_empty() => {
                 self.chunks.pop();
@@ -55,9 +55,9 @@ impl ByteArena {
             Some(last) => {
                 last.shrink_to_fit();
                 // Later chunks only matter once the sum is beyond the maximum.
-                let held = self.chunks.iter().take(CHUNK_MAX / CHUNK_MIN);
+                let held = self.chunks.iter().take(CHUNK_BYTES_MAX / CHUNK_BYTES_MIN);
                 let held: usize = held.map(Vec::len).sum();
-                size = held.clamp(CHUNK_MIN, CHUNK_MAX);
+                size = held.clamp(CHUNK_BYTES_MIN, CHUNK_BYTES_MAX);
             }
             None => {}
         }
@@ -84,7 +84,7 @@ impl ByteArena {
         self.chunks.shrink_to(4);
         if let Some(first) = self.chunks.first_mut() {
             first.clear();
-            if first.capacity() > KEPT {
+            if first.capacity() > KEPT_BYTES {
                 self.chunks.clear();
             }
         }
@@ -109,7 +109,7 @@ mod tests {
             let mut rng = StdRng::seed_from_u64(seed);
             let mut arena = ByteArena::default();
             let mut model: Vec<(ArenaAddress, Vec<u8>)> = Vec::new();
-            let longest = [3, 100, 5000, 3 * CHUNK_MAX][seed as usize % 4];
+            let longest = [3, 100, 5000, 3 * CHUNK_BYTES_MAX][seed as usize % 4];
             for step in 0..100 {
                 match rng.random_range(0..20) {
                     0 if !model.is_empty() => {
@@ -120,7 +120,7 @@ mod tests {
                     1 if rng.random_bool(0.2) => {
                         arena.clear();
                         model.clear();
-                        assert!(arena.capacity() <= KEPT);
+                        assert!(arena.capacity() <= KEPT_BYTES);
                     }
                     _ => {
                         let entry = vec![step as u8; rng.random_range(0..=longest)];
@@ -150,8 +150,8 @@ mod tests {
             arena.push([&vec![0; len], &[], &[]]);
             bytes += len;
             large = large.max(arena.capacity() - bytes);
-            assert!(arena.capacity() <= 2 * bytes + CHUNK_MIN, "{n}");
+            assert!(arena.capacity() <= 2 * bytes + CHUNK_BYTES_MIN, "{n}");
         }
-        assert!(large <= CHUNK_MAX, "{large}");
+        assert!(large <= CHUNK_BYTES_MAX, "{large}");
     }
 }

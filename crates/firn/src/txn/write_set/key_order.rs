@@ -1,16 +1,14 @@
 //! The keys of a memory in order, as numbers of stored versions.
 
 use super::stored_versions::StoredVersions;
+use crate::base::key::INDEX_ID_LEN;
 use std::cmp::Ordering;
 
 /// Most keys of a block.
 const BLOCK_KEYS: usize = 128;
 
 /// [`KeyOrder::clear`] keeps room for at most this many keys.
-const KEPT: usize = 32;
-
-/// Length of an index id at the beginning of a key.
-const ID: usize = 4;
+const KEPT_KEYS: usize = 32;
 
 /// A key by its first bytes and the number of its newest version.
 ///
@@ -33,7 +31,7 @@ struct KeyStart {
 
 impl KeyStart {
     fn of(key: &[u8]) -> Self {
-        let (index, rest) = key.split_at(key.len().min(ID));
+        let (index, rest) = key.split_at(key.len().min(INDEX_ID_LEN));
         Self {
             index: u32::from_be_bytes(padded(index)),
             rest: u64::from_be_bytes(padded(rest)),
@@ -201,7 +199,7 @@ impl KeyOrder {
         self.blocks.shrink_to(4);
         if let Some(first) = self.blocks.first_mut() {
             first.keys.clear();
-            first.keys.shrink_to(KEPT);
+            first.keys.shrink_to(KEPT_KEYS);
         }
     }
 

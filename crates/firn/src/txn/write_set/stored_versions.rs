@@ -5,10 +5,10 @@ use crate::base::key::UNCOMMITTED_BIT;
 use crate::base::{Kind, Seqno, Value};
 
 /// [`StoredVersions::clear`] keeps room for at most this many versions.
-const KEPT: usize = 32;
+const KEPT_VERSIONS: usize = 32;
 
 /// Stands for no older version.
-const NONE: u32 = u32::MAX;
+const NO_VERSION: u32 = u32::MAX;
 
 /// Versions, numbered from 0 in the order of their positions. The last one can be removed.
 #[derive(Default)]
@@ -24,7 +24,7 @@ struct StoredVersion {
     key_len: u32,
     head_len: u32,
     tail_len: u32,
-    /// Number of the version of the same key that this one replaces, or [`NONE`].
+    /// Number of the version of the same key that this one replaces, or [`NO_VERSION`].
     older: u32,
     kind: Kind,
 }
@@ -55,7 +55,7 @@ impl StoredVersions {
     /// If there are 2^32 - 1 versions, which take more memory than a write set may have.
     pub(super) fn push(&mut self, version: OwnVersion<'_>, older: Option<u32>) -> u32 {
         let number = self.list.len() as u32;
-        assert!(self.list.len() < NONE as usize, "too many versions");
+        assert!(self.list.len() < NO_VERSION as usize, "too many versions");
         let Value { head, tail } = version.value;
         self.list.push(StoredVersion {
             position: version.position,
@@ -63,7 +63,7 @@ impl StoredVersions {
             key_len: version.key.len() as u32,
             head_len: head.len() as u32,
             tail_len: tail.len() as u32,
-            older: older.unwrap_or(NONE),
+            older: older.unwrap_or(NO_VERSION),
             kind: version.kind,
         });
         number
@@ -81,7 +81,7 @@ impl StoredVersions {
     /// Removes all versions. Small buffers stay for the next ones.
     pub(super) fn clear(&mut self) {
         self.list.clear();
-        self.list.shrink_to(KEPT);
+        self.list.shrink_to(KEPT_VERSIONS);
         self.bytes.clear();
     }
 
@@ -110,7 +110,7 @@ impl StoredVersions {
     /// Number of the version that version `number` replaces.
     pub(super) fn older(&self, number: u32) -> Option<u32> {
         let older = self.list[number as usize].older;
-        (older != NONE).then_some(older)
+        (older != NO_VERSION).then_some(older)
     }
 
     /// The first version with a position greater than `position`, by its number.

@@ -105,7 +105,7 @@ fn random_inserts_and_removals_against_a_map() {
         }
         order.clear();
         assert_eq!(order.all().count(), 0);
-        assert!(order.blocks.len() == 1 && order.blocks[0].keys.capacity() <= KEPT);
+        assert!(order.blocks.len() == 1 && order.blocks[0].keys.capacity() <= KEPT_KEYS);
     }
     assert!(most_blocks > 4, "{most_blocks}");
 }
