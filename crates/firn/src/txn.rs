@@ -4,9 +4,11 @@
 pub mod active_inserts;
 mod commit_by_xid;
 mod deadlock;
+mod found_parents;
 mod hidden_rows;
 mod isolation;
 pub mod lock_table;
+mod number_hasher;
 pub mod prepared_transactions;
 mod referenced_tables;
 mod row_count_deltas;

@@ -190,6 +190,15 @@ impl SuperVersions {
         }
     }
 
+    /// Calls `f` with what [`Self::latest`] returns. The super version is pinned only meanwhile, as
+    /// by [`Self::with_current`].
+    pub fn with_latest<R>(&self, f: impl FnOnce(&SuperVersion, Seqno) -> R) -> R {
+        let super_version = self.current.load();
+        pause_points::at(PausePoint::Pinned);
+        let seqno = self.visible();
+        f(&super_version, seqno)
+    }
+
     /// As [`Self::latest`], but the super version has all commits up to the seqno. A point of
     /// `latest` may lack one: a commit that replaces the memtable can come between its two loads. A
     /// reader that later searches only for commits above the seqno would overlook that commit.

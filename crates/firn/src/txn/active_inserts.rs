@@ -1,12 +1,13 @@
 //! Transactions with inserts that are not committed, by index, so that a locking scan finds them.
 
 use super::lock_table::LockOwner;
+use super::number_hasher::NumberHasher;
 use super::write_set::SharedWriteSet;
 use crate::base::key::{SEQNO_MAX, index_id_of};
 use crate::base::{IndexId, InternalIterator, Result};
 use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -39,30 +40,7 @@ struct ActivePart {
     /// Counts the new keys that have been written by transactions of this part.
     written: AtomicU64,
     /// The new keys of each transaction, by the address of its owner.
-    inserters: Mutex<HashMap<usize, UncommittedKeys, BuildHasherDefault<AddressHasher>>>,
-}
-
-/// Hashes the address of an owner with one multiplication. Every transaction that inserts is added
-/// and removed, so the hash must be fast; nobody can choose addresses, so it need not resist chosen
-/// keys.
-#[derive(Default)]
-struct AddressHasher(u64);
-
-impl Hasher for AddressHasher {
-    fn write(&mut self, _: &[u8]) {
-        unreachable!("an address is hashed as a number");
-    }
-
-    fn write_usize(&mut self, address: usize) {
-        // The map uses the lowest and the highest bits of a hash, and only the high bits of the
-        // product depend on all bits of the address. So fold the high bits into the low ones.
-        let product = (address as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.0 = product ^ product >> 32;
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
-    }
+    inserters: Mutex<HashMap<usize, UncommittedKeys, BuildHasherDefault<NumberHasher>>>,
 }
 
 /// New keys of one transaction.

@@ -24,6 +24,7 @@ mod validation;
 mod writes;
 
 use super::commit_by_xid::discard;
+use super::found_parents::FoundParents;
 use super::hidden_rows::HiddenRows;
 use super::isolation::Isolation;
 use super::lock_table::{Granted, LockMode, LockOwner, WaitPolicy};
@@ -106,6 +107,8 @@ pub struct Transaction {
     inserting: u64,
     /// Tables that the statement reaches by foreign keys.
     tables: StatementTables,
+    /// Referenced values that the transaction has found.
+    found_parents: FoundParents,
     hidden: HiddenRows,
     /// Locks that writes have taken, and that a rollback of these writes releases.
     write_locks: WriteLocks,
@@ -156,6 +159,7 @@ impl Transaction {
             private_inserts: PrivateInserts::default(),
             inserting: 0,
             tables: StatementTables::default(),
+            found_parents: FoundParents::default(),
             hidden,
             write_locks: WriteLocks::default(),
             counters: Vec::new(),
@@ -245,6 +249,7 @@ impl Transaction {
     /// have locked ([`Self::keep_write_locks`]).
     pub fn rollback_to(&mut self, mark: Savepoint) {
         self.roll_back_writes(mark);
+        self.found_parents.clear();
         self.row_counts.rollback_to(mark, self.statement_mark);
         for group in self.write_locks.roll_back(mark).iter().rev() {
             group.for_each(|key| {

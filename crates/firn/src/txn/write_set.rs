@@ -1,13 +1,16 @@
 //! The private writes of a transaction, in memory and in spilled runs.
 
+mod byte_arena;
 mod frozen_memory;
 mod iter;
+mod key_order;
 mod largest_keys;
 mod memory;
 mod rolled_back;
 mod spill;
 mod spill_merge;
 mod spilled_runs;
+mod stored_versions;
 
 pub use iter::WriteSetIter;
 pub use spill_merge::SealedWriteSet;
@@ -333,9 +336,9 @@ impl WriteSet {
             return Ok(None);
         }
         for memory in self.memories() {
-            if let Some((key, version)) = memory.get(user_key, own_bound) {
-                let key = InternalKey::new(key, version.seqno(), version.kind);
-                return Ok(Some(f(key, version.value())));
+            if let Some(version) = memory.get(user_key, own_bound) {
+                let key = InternalKey::new(version.key, version.seqno(), version.kind);
+                return Ok(Some(f(key, version.value)));
             }
         }
         match self.runs.is_empty() {
@@ -359,8 +362,9 @@ impl WriteSet {
     /// has not spilled.
     pub fn for_each_final(&self, mut f: impl FnMut(&[u8], Kind, Value<'_>)) {
         debug_assert!(!self.has_spilled());
-        for (key, versions) in self.memory.iter() {
-            f(key, versions.newest.kind, versions.newest.value());
+        for versions in self.memory.iter() {
+            let newest = versions.newest();
+            f(newest.key, newest.kind, newest.value);
         }
     }
 
@@ -407,10 +411,12 @@ impl WriteSet {
     /// of spilled writes.
     pub fn touches(&self, index: IndexId) -> bool {
         let prefix = index_prefix(index);
-        let begins = |(key, _): (&Arc<[u8]>, _)| key.starts_with(&prefix);
+        let begins = |memory: &InMemoryWrites| {
+            let first = memory.from(&prefix).next();
+            first.is_some_and(|first| first.key().starts_with(&prefix))
+        };
         let mut memories = self.memories();
-        memories.any(|memory| memory.from(&prefix).next().is_some_and(begins))
-            || self.runs.may_touch(index)
+        memories.any(begins) || self.runs.may_touch(index)
     }
 
     /// Whether a user key `k` with `lower ≤ k < upper` is written. For spilled writes it compares

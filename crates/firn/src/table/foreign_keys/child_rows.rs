@@ -241,8 +241,7 @@ impl Table {
             return Err(Error::new(ErrorKind::Interrupted, "the session was killed"));
         }
         let stands = |txn: &Transaction| -> Result<bool> {
-            let latest = txn.latest_point();
-            Ok(txn.get(&latest, entry, |key, _| key.kind.is_put())? == Some(true))
+            Ok(txn.get_latest(entry, |key, _| key.kind.is_put())? == Some(true))
         };
         let row_key = child.other.row_key(entry)?;
         let action = key.action(change);

@@ -42,7 +42,7 @@ impl Table {
         let version = |key: InternalKey<'_>, _: Value<'_>| (key.kind.is_put(), key.seqno);
         let found = match flags.private {
             true => txn.get_before_private_insert(index_of(self, row_key)?, row_key, version),
-            false => txn.get(&txn.latest_point(), row_key, version),
+            false => txn.get_latest(row_key, version),
         }?;
         let snapshot = txn.snapshot_seqno();
         match found {

@@ -104,6 +104,7 @@ impl Transaction {
             self.noted = Some(xid.to_vec());
         }
         // Release read locks, as InnoDB does: the transaction does not read any more.
+        self.found_parents.clear();
         self.cx.locks.release_reads(&self.owner);
         // The transaction's new rows are listed as uncommitted. A deleter of the rows that they
         // refer to finds them there, and does not need the shared locks released above.
@@ -320,6 +321,7 @@ impl Transaction {
         self.forget_inserts();
         self.cx.locks.release_all(&self.owner);
         self.rely_on_nothing();
+        self.found_parents.clear();
         self.tables.clear();
         self.owner.set_changed_rows(0);
         self.changed_rows = 0;

@@ -37,7 +37,7 @@ impl Transaction {
         f: impl FnOnce(InternalKey<'_>, Value<'_>) -> R,
     ) -> Result<Option<R>> {
         if self.has_committed_entries(index)? {
-            return self.get(&self.latest_point(), user_key, f);
+            return self.get_latest(user_key, f);
         }
         self.writes.lock().get(user_key, f)
     }

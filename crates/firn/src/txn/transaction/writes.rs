@@ -26,9 +26,22 @@ impl Transaction {
         self.cx.locks.only_shares(&self.owner, key)
     }
 
-    /// Releases one row lock before the end of the transaction.
+    /// Releases one row lock before the end of the transaction. A lock under which
+    /// [`Self::note_parent`] has noted a value must stay.
     pub fn unlock(&self, key: &[u8]) {
         self.cx.locks.release(&self.owner, key);
+    }
+
+    /// Notes that a row has the referenced value `key`, and that the transaction holds the lock of
+    /// `key`.
+    pub fn note_parent(&mut self, key: &[u8]) {
+        self.found_parents.add(key);
+    }
+
+    /// Whether [`Self::note_parent`] has noted the value, and neither the row nor the lock can have
+    /// gone since then. The transaction relies on the table then.
+    pub fn has_found_parent(&self, key: &[u8]) -> bool {
+        self.found_parents.contains(key)
     }
 
     /// Relies on the indexes of the referenced table with clustered index `table` until the end of
@@ -145,6 +158,7 @@ impl Transaction {
     /// # Errors
     /// As [`Self::put`].
     pub fn delete(&mut self, user_key: &[u8]) -> Result<()> {
+        self.found_parents.clear();
         self.write(|writes| writes.delete(user_key))
     }
 

@@ -63,7 +63,8 @@ pub(super) fn spill(
     let (mut density, mut was_large) = (None, false);
     let mut writer: Option<RunWriter> = None;
     let mut files: Option<NewFiles> = None;
-    for (key, versions) in memory.iter() {
+    for versions in memory.iter() {
+        let key = versions.key();
         while let Some(part) = parts.next_if(|part| part.index <= index_id_of(key)) {
             let large = part.bytes * OWN_FILE_SHARE >= bytes;
             if density != Some(part.density) || large || was_large {
@@ -76,7 +77,7 @@ pub(super) fn spill(
         let writer = writer.get_or_insert_with(|| ingest.writer(Density::Light, 0).unsynced());
         for version in versions.newest_first() {
             let key = crate::base::InternalKey::new(key, version.seqno(), version.kind);
-            writer.add_version(key, version.value())?;
+            writer.add_version(key, version.value)?;
         }
     }
     finish(writer, &mut files)?;
@@ -107,8 +108,10 @@ fn parts(ingest: &RunFactory, memory: &InMemoryWrites, runs: &SpilledRuns) -> Ve
         position: u64,
     }
     let mut seen: Vec<IndexTotals<'_>> = Vec::new();
-    for (key, versions) in memory.iter() {
-        let (index, position) = (index_id_of(key), versions.newest.position);
+    for versions in memory.iter() {
+        let newest = versions.newest();
+        let (key, position) = (newest.key, newest.position);
+        let index = index_id_of(key);
         if seen.last().is_none_or(|part| part.index != index) {
             seen.push(IndexTotals {
                 index,
@@ -122,7 +125,7 @@ fn parts(ingest: &RunFactory, memory: &InMemoryWrites, runs: &SpilledRuns) -> Ve
         }
         let part = seen.last_mut().expect("just pushed");
         part.largest = key;
-        part.bytes += (key.len() + versions.newest.value().len()) as u64;
+        part.bytes += (key.len() + newest.value.len()) as u64;
         part.keys += 1;
         part.disorder += u64::from(position < part.position);
         part.position = position;
