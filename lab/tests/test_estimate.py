@@ -300,7 +300,7 @@ def test_what_firn_refuses_is_named_for_each_table(
         dsn = f"mysql://root@/lab?socket={server.address().socket}"
         assert cli.main(["estimate", "--dsn", dsn, "--table", "thai", "words", "history"]) == 0
         out = " ".join(capsys.readouterr().out.split())
-        assert "lab.thai: FIRN refuses it with: index b: collation tis620_thai_ci" in out
+        assert "lab.thai: FIRN refuses" not in out
         assert "with: FULLTEXT index t_words; FULLTEXT index u" in out
         assert "not estimated: system versioning" in out
     finally:

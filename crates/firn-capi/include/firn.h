@@ -345,13 +345,15 @@ typedef struct firn_config {
 
 // Callbacks that compute collation weights; called from any thread.
 typedef struct firn_collator {
-  // Writes the weights of the text on a level to `weights`, big-endian, without padding. Sets
+  // Writes the weights of the text on a level to `weights`, big-endian, without padding. The
+  // text is `filled` if it is that of a CHAR, with spaces up to the length of the column. Sets
   // `weighed` to the number of bytes of the text that these weights stand for; it is less than
   // `len` if the byte after them begins no character. Returns the number of bytes written. A
   // number above `capacity` means that nothing was written and a call with that capacity must
   // follow.
   size_t (*sort_key)(const void *handle,
                      uint32_t level,
+                     bool filled,
                      const uint8_t *text,
                      size_t len,
                      uint8_t *weights,

@@ -13,6 +13,11 @@ pub trait Collator: Send + Sync + fmt::Debug {
     /// weights. They are fewer than all if the next byte does not begin a character.
     fn sort_key(&self, level: u32, text: &[u8], weights: &mut Vec<u8>) -> usize;
 
+    /// The same for the text of a CHAR that is filled with spaces ([`CollationSpec::char_filled`]).
+    fn filled_sort_key(&self, level: u32, text: &[u8], weights: &mut Vec<u8>) -> usize {
+        self.sort_key(level, text, weights)
+    }
+
     /// Length in bytes of the first `chars` characters of `text`, or of the whole text if it has
     /// fewer.
     fn prefix_len(&self, text: &[u8], chars: usize) -> usize;
@@ -65,8 +70,8 @@ pub struct CollationSpec {
     /// Whether the text can be decoded from its weights.
     pub form: TextForm,
     /// Whether a CHAR value compares together with the spaces that fill it, as NO PAD. The server
-    /// does this in NO PAD collations that give some characters no weight. In all other collations,
-    /// CHAR compares as PAD SPACE.
+    /// does this in NO PAD collations that give some characters no weight, and in collations that
+    /// move characters behind the spaces. In all other collations, CHAR compares as PAD SPACE.
     pub char_filled: bool,
 }
 

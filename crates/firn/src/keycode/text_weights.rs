@@ -107,12 +107,10 @@ fn encode_padded(
     for level in &spec.levels {
         if spec.weight_len == 1 {
             scratch.bytes.clear();
-            collation
-                .collator()
-                .sort_key(level.number, text, &mut scratch.bytes);
+            sort_key(collation, level, pad_rule, text, &mut scratch.bytes);
             put_bytes(&scratch.bytes, level, pad_rule, out);
         } else {
-            weigh(collation, level, text, scratch);
+            weigh(collation, level, pad_rule, text, scratch);
             put_units(&scratch.weights, level, pad_rule, out);
         }
     }
@@ -128,17 +126,37 @@ fn is_simple(text: &[u8], limit: usize) -> bool {
     }
 }
 
+/// Appends the weights of `text`, which is filled if the pad rule says so. Returns for how many of
+/// its bytes.
+fn sort_key(
+    collation: &Collation,
+    level: &CollationLevel,
+    pad_rule: PadRule,
+    text: &[u8],
+    weights: &mut Vec<u8>,
+) -> usize {
+    let collator = collation.collator();
+    match pad_rule {
+        PadRule::Filled(_) => collator.filled_sort_key(level.number, text, weights),
+        PadRule::Value | PadRule::Padded => collator.sort_key(level.number, text, weights),
+    }
+}
+
 /// Collects the weights of `text` in `scratch`. A byte that begins no character gets a weight above
 /// those of all characters.
-fn weigh(collation: &Collation, level: &CollationLevel, text: &[u8], scratch: &mut Scratch) {
+fn weigh(
+    collation: &Collation,
+    level: &CollationLevel,
+    pad_rule: PadRule,
+    text: &[u8],
+    scratch: &mut Scratch,
+) {
     let weight_len = usize::from(collation.spec().weight_len);
     scratch.weights.clear();
     let mut rest = text;
     loop {
         scratch.bytes.clear();
-        let weighed = collation
-            .collator()
-            .sort_key(level.number, rest, &mut scratch.bytes);
+        let weighed = sort_key(collation, level, pad_rule, rest, &mut scratch.bytes);
         let units = scratch.bytes.chunks_exact(weight_len);
         let number = |unit: &[u8]| unit.iter().fold(0, |n, &byte| n << 8 | u32::from(byte));
         scratch.weights.extend(units.map(number));
