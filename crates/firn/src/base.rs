@@ -16,6 +16,7 @@ pub mod key;
 pub mod key_range;
 pub mod memory_tracker;
 pub mod options;
+pub mod parker;
 pub mod pause_points;
 pub mod prefix_extractor;
 pub mod read_meter;

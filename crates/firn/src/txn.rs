@@ -4,6 +4,7 @@
 pub mod active_inserts;
 mod commit_by_xid;
 mod deadlock;
+mod gate_wait;
 mod hidden_rows;
 mod isolation;
 pub mod lock_table;

@@ -22,20 +22,19 @@ fn what_replaces_nothing_takes_no_space() {
     let version = version_of(&[(5, 0, 1, 0, 9, 28 * MIB), (6, 0, 2, 0, 9, 100 * MIB)]);
     let options = Options::default();
     let extra = SpaceTracker::default();
-    let space = |extra: &SpaceTracker| Backlog::of(&version, &options, 20 * MIB, extra).space;
-    assert_eq!(space(&extra), 0.0);
+    let garbage = |extra: &SpaceTracker| Backlog::of(&version, &options, extra).garbage;
+    assert_eq!(garbage(&extra), 0);
     // The job drops one shadowed entry for each of the two upper entries.
     let job = job(&version, 6);
     (0..50).for_each(|_| extra.dropped(&version, &job, 2));
     assert!((0.999..=1.0).contains(&extra.replacing()));
-    // 0.2 × 100 + 20 bytes are allowed; seven tenths of that, 28, give a pressure of 1.
-    assert!((0.99..1.01).contains(&space(&extra)));
+    assert!((27 * MIB..=28 * MIB).contains(&garbage(&extra)));
     extra.begins(&job);
     assert_eq!(extra.held(), 128 * MIB);
-    assert!(space(&extra) > 5.0);
+    assert!((155 * MIB..=156 * MIB).contains(&garbage(&extra)));
     extra.ends(&job);
     (0..50).for_each(|_| extra.dropped(&version, &job, 0));
-    assert!(space(&extra) < 0.01);
+    assert!(garbage(&extra) < MIB / 10);
 }
 
 #[test]
