@@ -27,7 +27,7 @@ fn check(outcome: &GateOutcome) {
     assert!(overtaken < 10_000, "overtaken for {overtaken} us");
     let runs: u64 = outcome.passes.iter().map(|pass| pass.runs).sum();
     let passes = outcome.passes.len() as u64;
-    assert!(runs < passes * 4, "{runs} runs for {passes} waits");
+    assert!(2 * runs < passes * 7, "{runs} runs for {passes} waits");
     let most = outcome.passes.iter().map(|pass| pass.runs).max();
     assert!(most < Some(20), "{most:?} runs for one wait");
     assert!(outcome.herd <= WINDOW + 1, "{} awake", outcome.herd);
@@ -46,9 +46,8 @@ fn a_burst_passes_at_the_rate_in_its_order() {
         let bytes = &outcome.bytes[..20];
         for (second, bytes) in bytes.iter().enumerate() {
             let share = *bytes as f64 / MIB as f64;
-            // A wrong expectation shows in the first round alone.
-            let room = if second < 5 { 0.5..2.0 } else { 0.9..1.1 };
-            assert!(room.contains(&share), "{typical}: second {second}: {share}");
+            let near = (0.95..1.05).contains(&share);
+            assert!(near, "{typical}: second {second}: {share}");
         }
         // The longest waits are about as long as the others: the order decides, not chance.
         let (median, longest) = (outcome.wait_us(0.5), outcome.wait_us(0.999));

@@ -1,17 +1,21 @@
 //! The writers that wait at the stall gate, in the order in which they came. No clock, no lock and
 //! no thread: the gate gives it the time and wakes the threads, and so does the simulation.
 //!
-//! Each waiting writer has a ticket with a [`Place`], and computes from it when it goes. It sleeps
-//! by a timer of its own, so in the normal case a wait costs one wakeup, whoever else waits. Times
-//! change while writers sleep: the rate rises, a transaction commits less than it was charged, a
-//! writer ahead is killed, the gate opens. Then timers are late. Only the first [`WINDOW`] writers
-//! of the line are woken to set them anew; the next ones are, as those leave. So a change costs the
-//! same however many wait, and at most `WINDOW` woken writers run for the gate's mutex at a time. A
-//! timer that is early because the rate fell is set again by its own writer.
+//! Each waiting writer has a ticket with a [`Place`], from which its time follows. The first
+//! [`WINDOW`] writers of the line sleep by timers of their own. A writer that leaves wakes the one
+//! that becomes one of the first, which sets its timer. So a wait costs two wakeups, whoever else
+//! waits, and at most `WINDOW` woken writers run for the gate's mutex at a time. Times change while
+//! writers sleep: the rate changes, a transaction commits another size than it was charged, a
+//! writer ahead is killed, the gate opens. Then the first ones are woken if their timers are late,
+//! and the next ones as those leave. So a change costs the same however many wait.
+//!
+//! Rejected: a timer for each waiting writer. Thousands of sizes that differ from the charges add
+//! up, so most timers are wrong, and each costs a wakeup to set it again.
 //!
 //! Invariants
 //! - Positions grow along the line. So the writers that may go are the first ones, and a newcomer
-//!   whose position is granted need not wait for threads that have yet to wake up.
+//!   whose position is granted need not wait for threads that have yet to wake up. These may go
+//!   from then on, whatever happens to the grant.
 //! - If a writer of the window may go, or may go much earlier than its timer says, it has been
 //!   woken. A writer that leaves restores this, as does each change.
 //! - A ticket of a writer that gave up stays in the line until it is the first; then its bytes are
@@ -20,8 +24,9 @@
 use super::pace::{Pace, Place};
 use std::collections::VecDeque;
 
-/// Number of writers at the head of the line whose timers are kept right.
-pub const WINDOW: usize = 8;
+/// Number of writers at the head of the line that have timers. While a thread takes a millisecond
+/// to wake up, so many pass in it.
+pub const WINDOW: usize = 16;
 
 /// A timer may be late by this much, microseconds, before its writer is woken to set it anew. It is
 /// less than the age of unused rate that later writers may use, so nothing is lost.
@@ -198,7 +203,8 @@ impl<W: Wake> Admission<W> {
             Mode::Failing => Look::Fail,
             Mode::Limited(_) if self.may_go(place) => Look::Pass(self.charge(place)),
             Mode::Limited(_) | Mode::Stopped => {
-                let until = self.pace.due_us(place.position);
+                let due_us = self.pace.due_us(place.position);
+                let until = due_us.filter(|_| at < WINDOW);
                 self.line[at].wakes_us = until.unwrap_or(u64::MAX);
                 return Look::Sleep(until);
             }
@@ -257,7 +263,8 @@ impl<W: Wake> Admission<W> {
         matches!(self.mode, Mode::Limited(_)) && self.pace.is_due(place.position)
     }
 
-    fn charge(&self, place: Place) -> GateCharge {
+    fn charge(&mut self, place: Place) -> GateCharge {
+        self.pace.goes(place.position);
         GateCharge {
             limit: self.limit,
             bytes: place.charge,

@@ -8,8 +8,11 @@
 //! is *typical* now. When the transaction ends, the ledger is settled:
 //!
 //! - It has committed less than it was charged, or nothing: the rest is granted at once.
-//! - It has committed more: the rest is *owed*. Later tickets pay it by an extra charge, and unused
-//!   rate pays it, too.
+//! - It has committed more, but no more than [`OUTLIER`] times the typical size: the difference is
+//!   taken back from the grant, so all that wait go later. If thousands came when another size was
+//!   typical, the rate holds for them, too.
+//! - What it has committed beyond that is *owed*. Later tickets pay it by an extra charge, and
+//!   unused rate pays it, too.
 //!
 //! So in the long run as many bytes are committed as the rate allows, whatever their sizes, and
 //! nothing is charged twice. The extra charge doubles the charge at a second's worth of debt, and
@@ -52,6 +55,10 @@ const WEIGHT: f64 = 1.0 / 32.0;
 /// transaction changes it little, and a series of them soon makes it theirs.
 const OUTLIER: f64 = 8.0;
 
+/// A refund speeds up the expected times at most tenfold: a timer that is too early costs more than
+/// one that is too late, which others correct.
+const DRIFT_MIN: f64 = -0.9;
+
 /// A ticket's place in the order, and its charge in bytes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Place {
@@ -73,9 +80,15 @@ pub struct Pace {
     at_us: u64,
     /// Position of the next ticket.
     tail: f64,
+    /// The last position that has gone. Those before it may go, also if the grant was taken back
+    /// since.
+    gone: f64,
     /// Committed bytes that no ticket was charged for.
     owed: f64,
     typical: f64,
+    /// By which share of its charge a recent transaction has moved the grant back; below 0 if it
+    /// was charged too much. The tickets that wait were charged like it, so they will, too.
+    drift: f64,
 }
 
 impl Default for Pace {
@@ -85,8 +98,10 @@ impl Default for Pace {
             granted: 0.0,
             at_us: 0,
             tail: 0.0,
+            gone: 0.0,
             owed: 0.0,
             typical: TYPICAL_FIRST,
+            drift: 0.0,
         }
     }
 }
@@ -155,12 +170,21 @@ impl Pace {
 
     /// Whether the ticket at `position` may go. The caller has called [`Self::advance`].
     pub fn is_due(&self, position: f64) -> bool {
-        position <= self.granted + self.rate * EARLY_S
+        position <= self.gone.max(self.granted + self.rate * EARLY_S)
     }
 
-    /// When the ticket at `position` may go, at the present rate; `None` while nobody goes.
+    /// The ticket at `position` goes.
+    pub fn goes(&mut self, position: f64) {
+        self.gone = self.gone.max(position);
+    }
+
+    /// When the ticket at `position` may probably go, at the present rate; `None` while nobody
+    /// goes.
     pub fn due_us(&self, position: f64) -> Option<u64> {
-        let left = (position - self.granted).max(0.0);
+        let left = match position <= self.gone {
+            true => 0.0,
+            false => (position - self.granted).max(0.0) * (1.0 + self.drift),
+        };
         (self.rate > 0.0).then(|| self.at_us + (left * 1e6 / self.rate).ceil() as u64)
     }
 
@@ -179,13 +203,20 @@ impl Pace {
     /// A transaction ends whose `passes` tickets were charged `charged` bytes. Its `bytes` were
     /// [committed](Self::committed) before; 0 if it was rolled back.
     pub fn settle(&mut self, charged: u64, passes: u32, bytes: u64) {
-        self.owed -= charged as f64;
+        let (charged, passes) = (charged as f64, f64::from(passes.max(1)));
+        let usual = (bytes as f64).min(OUTLIER * self.typical * passes);
+        let more = (usual - charged).max(0.0);
+        self.granted -= more;
+        self.owed -= charged + more;
+        let mut less = 0.0;
         if self.owed < 0.0 {
-            let rest = -std::mem::take(&mut self.owed);
-            self.grant(rest);
+            less = -std::mem::take(&mut self.owed);
+            self.grant(less);
         }
+        let drift = ((more - less) / charged.max(1.0)).clamp(-1.0, OUTLIER);
+        self.drift = (self.drift + WEIGHT * (drift - self.drift)).max(DRIFT_MIN);
         // Further passes of one transaction tell nothing that is new.
-        let size = (bytes as f64 / f64::from(passes.max(1))).min(OUTLIER * self.typical);
+        let size = usual / passes;
         self.typical = (self.typical + WEIGHT * (size - self.typical)).max(1.0);
     }
 

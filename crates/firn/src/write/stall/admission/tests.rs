@@ -57,14 +57,27 @@ fn each_writer_knows_its_time() {
     assert_eq!(line.arrive(0), Arrival::Pass(GateCharge::default()));
     line.set(0, Mode::Limited(1_000_000));
     assert!(matches!(line.arrive(0), Arrival::Pass(_)));
-    let waiting: Vec<_> = (1..50).map(|_| line.waits(0)).collect();
-    for (at, (number, until)) in waiting.into_iter().enumerate() {
+    let mut waiting: Vec<_> = (1..50).map(|_| line.waits(0)).collect();
+    for at in 0..waiting.len() {
         let turn = 1000 * (at as u64 + 1);
+        let (number, until) = waiting[at];
         assert_eq!(until, Some(turn));
         assert!(!line.passes(turn - 200, number));
         assert!(line.passes(turn, number));
+        // One more becomes one of the first, and sets its timer.
+        let next = at + WINDOW;
+        let woken = line.woken();
+        match waiting.get_mut(next) {
+            Some((number, until)) => {
+                assert_eq!((woken, *until), (vec![next + 1], None));
+                let Look::Sleep(timer) = line.admission.look(turn, *number) else {
+                    panic!("it passes too early");
+                };
+                *until = timer;
+            }
+            None => assert_eq!(woken, []),
+        }
     }
-    assert_eq!(line.woken(), [], "all went by their timers");
     assert_eq!(
         (line.admission.waiting(), line.admission.line.len()),
         (0, 0)

@@ -46,16 +46,32 @@ fn the_first_passes_that_write_five_times_less_give_back_four_fifths() {
     assert_eq!(pace.due_us(4000.0), Some(800));
 }
 
+/// They hold up those that have come when one thousand bytes were typical.
 #[test]
-fn the_first_passes_that_write_five_times_more_are_owed() {
+fn the_first_passes_that_write_five_times_more_hold_up_the_next() {
     let mut pace = pace(1_000_000, 1000.0);
-    times(&mut pace, 3);
+    assert_eq!(times(&mut pace, 4), [0, 1000, 2000, 3000]);
     for _ in 0..3 {
         pace.committed(5000);
         pace.settle(1000, 1, 5000);
     }
-    assert_eq!(pace.owed(), 12_000.0);
-    // Later tickets of the right size pay it within some seconds.
+    assert_eq!(pace.owed(), 0.0);
+    assert!(pace.typical() > 1300.0);
+    pace.advance(14_800);
+    assert!(!pace.is_due(3000.0));
+    pace.advance(15_000);
+    assert!(pace.is_due(3000.0));
+}
+
+/// Bytes beyond what may be typical are owed.
+#[test]
+fn the_first_pass_that_writes_a_hundred_times_more_is_owed() {
+    let mut pace = pace(1_000_000, 1000.0);
+    times(&mut pace, 1);
+    pace.committed(100_000);
+    pace.settle(1000, 1, 100_000);
+    assert_eq!(pace.owed(), 92_000.0);
+    // Later tickets pay it within some seconds.
     let mut passes = 0;
     while pace.owed() > 500.0 && passes < 10_000 {
         let place = pace.place();
@@ -68,7 +84,7 @@ fn the_first_passes_that_write_five_times_more_are_owed() {
     // All that was committed took its time at the rate.
     let place = pace.place();
     let end = pace.due_us(place.position).unwrap() as f64;
-    let committed = 15_000.0 + 1000.0 * f64::from(passes);
+    let committed = 100_000.0 + 1000.0 * f64::from(passes);
     assert!(
         (0.95..1.05).contains(&(committed / end)),
         "{committed} {end}"
