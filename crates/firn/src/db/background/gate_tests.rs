@@ -117,8 +117,8 @@ fn the_lock_timeout_ends_a_wait_and_the_transaction_goes_on() {
     assert_eq!(db.work.stall.stats().waiting, 0);
 }
 
-/// A pass is charged 64 KiB, a quarter of a second at the rate. What a transaction does not commit of it is
-/// given back when it ends, in whichever way, so the next one goes at once.
+/// A pass is charged 64 KiB, a quarter of a second at the rate. If a transaction commits less, the
+/// rest is given back when it ends, in whichever way, so the next one goes at once.
 #[test]
 fn each_end_of_a_transaction_settles_its_charge() {
     let dir = tempfile::tempdir().unwrap();

@@ -159,8 +159,8 @@ impl LockOwner {
         }
     }
 
-    /// The session is about to sleep in `parker`, where [`Self::interrupt`] wakes it; `None` when it
-    /// does not sleep any more. The caller checks [`Self::is_interrupted`] before it sleeps.
+    /// The session is about to sleep in `parker`, where [`Self::interrupt`] wakes it; `None` when
+    /// it does not sleep any more. The caller checks [`Self::is_interrupted`] before it sleeps.
     pub(in crate::txn) fn set_parked(&self, parker: Option<Arc<Parker>>) {
         *self.parked.lock() = parker;
     }

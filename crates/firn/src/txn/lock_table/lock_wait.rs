@@ -112,8 +112,8 @@ impl LockTable {
         }
     }
 
-    /// Reports to the host that `owner` goes to sleep at the stall gate, or with `false` that it has
-    /// woken up. The caller is the owner's thread.
+    /// Reports to the host that `owner` goes to sleep at the stall gate, or with `false` that it
+    /// has woken up. The caller is the owner's thread.
     pub(in crate::txn) fn report_stall(&self, owner: &LockOwner, begins: bool) {
         match (self.observer.get(), owner.host()) {
             (Some(observer), host) if host != 0 && begins => observer.stalls(host),

@@ -74,8 +74,8 @@ impl Transaction {
     /// Waits at the write stall gate. Each statement passes the gate once, before its first write.
     ///
     /// # Errors
-    /// `Interrupted`; `LockTimeout` after the lock timeout; `NoSpace` on a full disk; the error of background work that fails again and
-    /// again.
+    /// `Interrupted`; `LockTimeout` after the lock timeout; `NoSpace` on a full disk; the error of
+    /// background work that fails again and again.
     pub fn before_write(&mut self) -> Result<()> {
         if !self.gate_passed {
             let charge = self.cx.pipeline.pass_gate(&self.gate_wait())?;

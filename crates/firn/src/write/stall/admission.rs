@@ -203,7 +203,7 @@ impl<W: Wake> Admission<W> {
             Mode::Failing => Look::Fail,
             Mode::Limited(_) if self.may_go(place) => Look::Pass(self.charge(place)),
             Mode::Limited(_) | Mode::Stopped => {
-                let due_us = self.pace.due_us(place.position);
+                let due_us = self.pace.due_us(self.first_position(), place.position);
                 let until = due_us.filter(|_| at < WINDOW);
                 self.line[at].wakes_us = until.unwrap_or(u64::MAX);
                 return Look::Sleep(until);
@@ -284,8 +284,15 @@ impl<W: Wake> Admission<W> {
         self.wake_window();
     }
 
+    fn first_position(&self) -> f64 {
+        self.line
+            .front()
+            .map_or(0.0, |ticket| ticket.place.position)
+    }
+
     /// Wakes the writers of the window that sleep for too long.
     fn wake_window(&mut self) {
+        let first = self.first_position();
         for ticket in self.line.iter_mut().take(WINDOW) {
             self.visits += 1;
             let Some(writer) = &ticket.writer else {
@@ -293,9 +300,10 @@ impl<W: Wake> Admission<W> {
             };
             let due_us = match self.mode {
                 Mode::Open | Mode::Failing => 0,
-                Mode::Limited(_) | Mode::Stopped => {
-                    self.pace.due_us(ticket.place.position).unwrap_or(u64::MAX)
-                }
+                Mode::Limited(_) | Mode::Stopped => self
+                    .pace
+                    .due_us(first, ticket.place.position)
+                    .unwrap_or(u64::MAX),
             };
             if ticket.wakes_us > due_us.saturating_add(LATE_US) {
                 ticket.wakes_us = due_us;

@@ -179,13 +179,14 @@ impl Pace {
     }
 
     /// When the ticket at `position` may probably go, at the present rate; `None` while nobody
-    /// goes.
-    pub fn due_us(&self, position: f64) -> Option<u64> {
+    /// goes. `first` is the first position that waits. The tickets from there on will probably move
+    /// the grant as recent ones have.
+    pub fn due_us(&self, first: f64, position: f64) -> Option<u64> {
         let left = match position <= self.gone {
             true => 0.0,
-            false => (position - self.granted).max(0.0) * (1.0 + self.drift),
+            false => position - self.granted + (position - first) * self.drift,
         };
-        (self.rate > 0.0).then(|| self.at_us + (left * 1e6 / self.rate).ceil() as u64)
+        (self.rate > 0.0).then(|| self.at_us + (left.max(0.0) * 1e6 / self.rate).ceil() as u64)
     }
 
     /// Takes back the place of a ticket whose writer has given up. It pays no debt. The bytes of

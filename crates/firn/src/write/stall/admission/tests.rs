@@ -69,7 +69,8 @@ fn each_writer_knows_its_time() {
         let woken = line.woken();
         match waiting.get_mut(next) {
             Some((number, until)) => {
-                assert_eq!((woken, *until), (vec![next + 1], None));
+                // Two have arrived before those that wait.
+                assert_eq!((woken, *until), (vec![next + 2], None));
                 let Look::Sleep(timer) = line.admission.look(turn, *number) else {
                     panic!("it passes too early");
                 };
