@@ -26,13 +26,14 @@ pub struct Backlog {
 }
 
 impl Backlog {
-    /// The backlog of `version`. `extra` has the space that the version does not show.
-    pub fn of(version: &Version, options: &Options, extra: &SpaceTracker) -> Self {
+    /// The backlog of `version`. `space_tracker` has the space that the version does not
+    /// show.
+    pub fn of(version: &Version, options: &Options, space_tracker: &SpaceTracker) -> Self {
         let upper: u64 = (0..LAST_LEVEL as u8).map(|l| version.level_size(l)).sum();
         Self {
             l0_runs: version.l0_depth(),
             debt: debt(version, options),
-            garbage: (upper as f64 * extra.replacing()) as u64 + extra.held(),
+            garbage: (upper as f64 * space_tracker.replacing()) as u64 + space_tracker.held(),
             last_level: version.level_size(LAST_LEVEL as u8),
         }
     }

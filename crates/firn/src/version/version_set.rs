@@ -1,6 +1,6 @@
 //! The version set: makes edits durable, then installs them.
 
-mod epoch;
+mod database_identity;
 
 use super::delete_pacer::DeletePacer;
 use super::file_handle::FileFate;
@@ -185,7 +185,7 @@ impl VersionSet {
         let seen = seen.map_or(0, |id| id + 1);
         state.next_file_id = state.next_file_id.max(seen);
         let next_file_id = AtomicU64::new(state.next_file_id);
-        epoch::identify(&mut state, &*ctx.env)?;
+        database_identity::identify(&mut state, &*ctx.env)?;
         let mut rotated = rotate(&ctx, &next_file_id, &mut state);
         if is_full(&rotated) && in_force.is_some() {
             let reserve = ctx.source.store().reserve();
@@ -795,7 +795,7 @@ fn rotate(
         written.and_then(|writer| current.switch(env, &ctx.dir, reserve).map(|()| writer));
     if let (Ok(writer), Some(reserve)) = (&written, reserve) {
         // The next manifest may be larger, so reserve twice the length of this one.
-        reserve.want(ReservePart::Manifest, 2 * writer.len() + ROOM);
+        reserve.raise_target(ReservePart::Manifest, 2 * writer.len() + ROOM);
     }
     written.inspect_err(|e| {
         // If there is a next try, remove the new manifest, so that retries do not fill the disk.

@@ -11,10 +11,10 @@ use crate::write::StallInput;
 pub(super) fn stall_input(
     super_version: &SuperVersion,
     options: &Options,
-    extra: &SpaceTracker,
+    space_tracker: &SpaceTracker,
     frozen_room: Option<u64>,
 ) -> StallInput {
-    let backlog = Backlog::of(&super_version.version, options, extra);
+    let backlog = Backlog::of(&super_version.version, options, space_tracker);
     let frozen = &super_version.frozen;
     // An ingested run that is not in the tree yet costs reads as much as an L0 run, so it counts as
     // one.
