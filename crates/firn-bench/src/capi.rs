@@ -101,6 +101,8 @@ impl Database {
             preferred_victim: None,
             wait_begins: None,
             wait_ends: None,
+            stall_begins: None,
+            stall_ends: None,
             statement: None,
             collation: None,
             holds_metadata_lock: None,

@@ -429,6 +429,11 @@ typedef struct firn_host {
   uint64_t (*wait_begins)(void *host, uint64_t timeout_us);
   // A lock wait has ended, on the thread of the waiter.
   void (*wait_ends)(void *host);
+  // The calling thread, which is the session's, is going to sleep until flushes and compactions
+  // catch up with the writers.
+  void (*stall_begins)(void *host);
+  // The sleep that `stall_begins` has announced is over.
+  void (*stall_ends)(void *host);
   // Writes the SQL text that a session executes to `text`, at most `size` bytes. Returns its
   // length, 0 if there is none or if it cannot be had at once: it must wait for nothing.
   size_t (*statement)(void *host, char *text, size_t size);

@@ -5,6 +5,7 @@ pub mod active_inserts;
 mod commit_by_xid;
 mod deadlock;
 mod found_parents;
+mod gate_wait;
 mod hidden_rows;
 mod isolation;
 pub mod lock_table;

@@ -41,6 +41,8 @@ pub(super) fn begin(seed: u64) {
             PausePoint::PinnedFilesKept
             | PausePoint::NoRoomForOutcome
             | PausePoint::RetiredChosen => (10, 500),
+            // A kill or a change of the gate may fall between the ticket of a writer and its sleep.
+            PausePoint::GateJoined => (20, 1000),
             // Short, because the thread holds the mutex of the commit pipeline.
             PausePoint::Switched => (5, 100),
         };

@@ -112,11 +112,10 @@ pub(super) fn measure(plan: ScalePlan, costs: &mut Costs) {
     let versions = costs.measure("open the manifest", None, || open(&env, Path::new(DIR)));
 
     let options = Options::default();
-    let memory = 64 << 20;
     for _ in 0..3 {
         let version = versions.current();
         costs.measure("backlog", Some(Budget::default()), || {
-            Backlog::of(&version, &options, memory, &SpaceTracker::default())
+            Backlog::of(&version, &options, &SpaceTracker::default())
         });
         let mut index = 10;
         for _ in 0..4 {

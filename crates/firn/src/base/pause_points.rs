@@ -60,6 +60,8 @@ pub enum PausePoint {
     NoRoomForOutcome,
     /// Retired indexes without entries are chosen; they are not forgotten yet.
     RetiredChosen,
+    /// A writer is in the line at the stall gate; a kill cannot wake it yet.
+    GateJoined,
 }
 
 #[cfg(any(test, feature = "pauses"))]

@@ -1,65 +1,52 @@
-//! Measures how far compactions lag behind, relative to what is allowed: depth of L0, compaction
-//! debt, garbage. The functions do no I/O; only [`SpaceTracker`] has state.
+//! Measures how far compactions lag behind. The functions do no I/O; only [`SpaceTracker`] has
+//! state. The policy of write stalls decides how much of it is allowed.
 
 use super::level_targets::LevelTargets;
 use super::running_jobs::Job;
 use crate::base::options::Options;
-use crate::base::stall_thresholds::{DEBT_MIN, DEBT_RANGE, SPACE_AIM, SPACE_SHARE};
 use crate::version::{LAST_LEVEL, Version};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes that a compaction rewrites in the next level for each byte that it moves down.
-const REWRITTEN: f64 = 10.0;
+const REWRITTEN: u64 = 10;
 
-/// How far compactions lag behind, as three pressures. At 1, writers should write no faster than
-/// compactions work. At 2, reads or disk space would suffer.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+/// How far compactions lag behind, in numbers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Backlog {
-    /// Pressure from the depth of L0. At 2 writers stop.
-    pub l0: f64,
-    /// Pressure from the bytes by which levels exceed their targets.
-    pub debt: f64,
-    /// Pressure from the bytes that a full compaction would free.
-    pub space: f64,
+    /// Runs of L0 over one key.
+    pub l0_runs: usize,
+    /// Bytes that compactions have to rewrite until all levels are within their targets.
+    pub debt: u64,
+    /// Bytes that a full compaction would free, and those that running jobs write. Garbage is the
+    /// part of the upper levels that replaces rows of the last level, see
+    /// [`SpaceTracker::replacing`]. The inputs and outputs of running jobs exist at once.
+    pub garbage: u64,
+    /// Bytes of the last level.
+    pub last_level: u64,
 }
 
 impl Backlog {
-    /// The backlog of `version`. `memory` is the capacity of the memtables in bytes;
-    /// `space_tracker` has the space that the version does not show.
-    pub fn of(
-        version: &Version,
-        options: &Options,
-        memory: u64,
-        space_tracker: &SpaceTracker,
-    ) -> Self {
+    /// The backlog of `version`. `space_tracker` has the space that the version does not
+    /// show.
+    pub fn of(version: &Version, options: &Options, space_tracker: &SpaceTracker) -> Self {
+        let upper: u64 = (0..LAST_LEVEL as u8).map(|l| version.level_size(l)).sum();
         Self {
-            l0: 2.0 * version.l0_depth() as f64 / options.l0_stop_runs as f64,
+            l0_runs: version.l0_depth(),
             debt: debt(version, options),
-            space: space(version, memory as f64, space_tracker),
+            garbage: (upper as f64 * space_tracker.replacing()) as u64 + space_tracker.held(),
+            last_level: version.level_size(LAST_LEVEL as u8),
         }
     }
 }
 
-fn debt(version: &Version, options: &Options) -> f64 {
+fn debt(version: &Version, options: &Options) -> u64 {
     let level_targets = LevelTargets::of(version, options.base_level_size);
     let excess = |level: u8| {
         let target = level_targets.targets[usize::from(level)];
         version.level_size(level).saturating_sub(target)
     };
     let levels = level_targets.base..LAST_LEVEL as u8;
-    let bytes = levels.map(excess).sum::<u64>() as f64 * REWRITTEN;
-    let soft = DEBT_MIN.max(version.level_size(LAST_LEVEL as u8) as f64);
-    2.0 * (bytes.max(1.0) / soft).ln().max(0.0) / DEBT_RANGE.ln()
-}
-
-/// The pressure from garbage. Garbage is the part of the upper levels that replaces rows of the
-/// last level, plus the space of running jobs, whose inputs and outputs exist at once. The share of
-/// the upper levels that replaces rows is measured, see [`SpaceTracker::replacing`].
-fn space(version: &Version, memory: f64, space_tracker: &SpaceTracker) -> f64 {
-    let upper: u64 = (0..LAST_LEVEL as u8).map(|l| version.level_size(l)).sum();
-    let last = version.level_size(LAST_LEVEL as u8) as f64;
-    let over = upper as f64 * space_tracker.replacing() + space_tracker.held() as f64;
-    over / (SPACE_AIM * (SPACE_SHARE * last + memory)).max(1.0)
+    levels.map(excess).sum::<u64>() * REWRITTEN
 }
 
 /// Tracks space that the version does not show: the output of running jobs, and the share of the

@@ -20,7 +20,8 @@ mod job_history;
 mod job_prefix_extractors;
 mod memory_limit;
 mod optimize;
-mod stall_pressure;
+
+mod stall_input;
 mod threads;
 
 pub use blob_gc::BlobReport;
@@ -53,12 +54,13 @@ use crate::store::{ReservePart, parse_file_name};
 use crate::txn::{SnapshotList, TransactionList};
 use crate::version::{Edit, FileHandle, FileMeta, Flushable, IngestedRun, Version, VersionSet};
 use crate::wal::{SegmentId, Wal};
-use crate::write::{Pipeline, StallGate};
+use crate::write::{Pipeline, Pressure, StallGate};
 use blob_gc::BlobGc;
 use job_history::JobHistory;
 use job_prefix_extractors::LatePrefixExtractors;
 use parking_lot::{Condvar, Mutex};
-use stall_pressure::pressure;
+
+use stall_input::stall_input;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -356,7 +358,8 @@ impl BackgroundWork {
         super_version.rows.retire(flushed, &mut memtable.iter())?;
         self.install(edit, &[flushed], &[])?;
         let took_us = self.env.monotonic_micros().saturating_sub(started);
-        self.stall.flushed(stats.written_bytes, took_us);
+        self.stall
+            .flushed(self.pipeline.commit_totals(), stats.written_bytes, took_us);
         self.history.add_flush(&stats, begun_us, took_us);
         self.counters.flushes.fetch_add(1, Ordering::Relaxed);
         self.counters
@@ -655,12 +658,9 @@ impl BackgroundWork {
     fn tell_gate(&self) {
         let _in_order = self.telling.lock();
         let super_version = self.super_versions.pin();
-        let mut pressure = pressure(&super_version, &self.options, &self.space_tracker);
-        // Writers stop at pressure 2, which means here that frozen memtables fill all of their
-        // room.
-        let memory = 2.0 * self.memory.pressure(&super_version);
-        pressure.memtables = pressure.memtables.max(memory);
-        self.stall.set_pressure(pressure);
+        let room = self.memory.frozen_room();
+        let input = stall_input(&super_version, &self.options, &self.space_tracker, room);
+        self.stall.set_pressure(Pressure::of(&input));
     }
 
     /// The target sizes of the levels, for reports.
@@ -668,3 +668,6 @@ impl BackgroundWork {
         LevelTargets::of(&self.versions.current(), self.options.base_level_size)
     }
 }
+
+#[cfg(test)]
+mod gate_tests;

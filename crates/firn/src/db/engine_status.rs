@@ -4,7 +4,7 @@ use super::Db;
 use crate::store::{OpenFileStats, open_files_limit};
 use crate::table::{IndexSums, live_rows, out_of_line_bytes};
 use crate::version::LEVELS;
-use crate::write::STALL_REASONS;
+use crate::write::{STALL_ENDS, STALL_REASONS};
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
 
@@ -269,7 +269,12 @@ impl Db {
         for ((_, name), (times, us)) in STALL_REASONS.iter().zip(s.by_reason) {
             writeln!(out, "because of {name}: {times}, {us} us")?;
         }
+        for ((_, name), times) in STALL_ENDS.iter().zip(s.by_end) {
+            writeln!(out, "went on {name}: {times}")?;
+        }
+        writeln!(out, "{} statements wait", s.waiting)?;
         match s.rate {
+            0 if s.stopped => writeln!(out, "the gate is closed"),
             0 => writeln!(out, "the gate is open"),
             rate => writeln!(out, "the gate lets {rate} bytes a second through"),
         }

@@ -25,6 +25,7 @@ mod writes;
 
 use super::commit_by_xid::discard;
 use super::found_parents::FoundParents;
+use super::gate_wait::GateWait;
 use super::hidden_rows::HiddenRows;
 use super::isolation::Isolation;
 use super::lock_table::{Granted, LockMode, LockOwner, WaitPolicy};
@@ -47,7 +48,7 @@ use crate::base::{
 use crate::blob::TransactionBlobs;
 use crate::read::{self, ReadPoint};
 use crate::wal::{BinlogPosition, Lsn};
-use crate::write::{Batch, Changes, CommitRecord, PreparedLogPin, unknown_outcome};
+use crate::write::{Batch, Changes, CommitRecord, GateCharge, PreparedLogPin, unknown_outcome};
 use private_inserts::PrivateInserts;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -86,6 +87,10 @@ pub struct Transaction {
     statement_mark: Savepoint,
     /// Whether the statement has passed the write stall gate.
     gate_passed: bool,
+    /// The charge of the gate for the transaction's statements.
+    gate_charge: GateCharge,
+    /// Bytes that the transaction has committed in a batch.
+    committed_bytes: u64,
     /// The snapshot of the transaction. It is set only at REPEATABLE READ.
     snapshot: Option<Snapshot>,
     /// Read point of the current statement.
@@ -148,6 +153,8 @@ impl Transaction {
             statement_id: 0,
             statement_mark: mark,
             gate_passed: false,
+            gate_charge: GateCharge::default(),
+            committed_bytes: 0,
             snapshot: None,
             point: None,
             oldest_read: None,

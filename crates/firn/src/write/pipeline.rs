@@ -39,7 +39,8 @@ pub use cut_log::{BegunCut, LogCut};
 pub use durability::unknown_outcome;
 pub use prepare::PreparedLogPin;
 
-use super::stall::StallGate;
+use super::stall::admission::GateCharge;
+use super::stall::{CommitTotals, GateWaiter, StallGate};
 use crate::base::health::{FullDisk, Health};
 use crate::base::options::MutableOptions;
 use crate::base::pause_points::{self, PausePoint};
@@ -89,6 +90,8 @@ struct PipelineState {
     /// End of the binary log before the last change of the catalog, if the server reported it. The
     /// log archive records it.
     schema_change_position: Option<OwnedBinlogPosition>,
+    /// Commits of batches, and their bytes.
+    totals: CommitTotals,
     /// The wall-clock time that the log recorded last, in steps of `CLOCK_STEP_US`.
     clock: u64,
     waiting_for_publication: usize,
@@ -138,6 +141,7 @@ impl Pipeline {
             run: ServerRunNote::default(),
             binlog: OwnedBinlogPosition::default(),
             schema_change_position: None,
+            totals: CommitTotals::default(),
             clock: 0,
             waiting_for_publication: 0,
             poisoned: false,
@@ -160,11 +164,13 @@ impl Pipeline {
     /// Waits as long as the write stall demands. A writer calls it before its commit, and never
     /// while one of its commits has a seqno that is not published.
     ///
+    /// Returns the charge, for [`Self::settle`].
+    ///
     /// # Errors
-    /// `Interrupted` if `interrupted` returned `true`; otherwise the error that keeps background
-    /// work from making room, such as `NoSpace`, `Corruption` or `Io`.
-    pub fn pass_gate(&self, interrupted: &dyn Fn() -> bool) -> Result<()> {
-        self.stall.pass(interrupted)
+    /// `Interrupted` if `waiter` is killed; `LockTimeout` after its timeout; otherwise the error
+    /// that keeps background work from making room, such as `NoSpace`, `Corruption` or `Io`.
+    pub fn pass_gate(&self, waiter: &dyn GateWaiter) -> Result<GateCharge> {
+        self.stall.pass(waiter)
     }
 
     /// As [`Self::pass_gate`], for a deletion: the wait ends without an error if background work
@@ -172,11 +178,22 @@ impl Pipeline {
     ///
     /// # Errors
     /// Those of [`Self::pass_gate`], without `NoSpace`.
-    pub fn pass_gate_deleting(&self, interrupted: &dyn Fn() -> bool) -> Result<()> {
-        match self.stall.pass(interrupted) {
-            Err(full) if *full.kind() == ErrorKind::NoSpace => Ok(()),
+    pub fn pass_gate_deleting(&self, waiter: &dyn GateWaiter) -> Result<GateCharge> {
+        match self.stall.pass(waiter) {
+            Err(full) if *full.kind() == ErrorKind::NoSpace => Ok(GateCharge::default()),
             passed => passed,
         }
+    }
+
+    /// Ends the charge of a transaction that has passed the gate and has committed `bytes` in a
+    /// batch; 0 if it was rolled back.
+    pub fn settle(&self, charge: GateCharge, bytes: u64) {
+        self.stall.settle(charge, bytes);
+    }
+
+    /// Commits of batches so far.
+    pub fn commit_totals(&self) -> CommitTotals {
+        self.state.lock().totals
     }
 
     /// Freezes the active memtable, unless it has no entries and no commit is about to insert into

@@ -22,22 +22,20 @@ fn what_replaces_nothing_takes_no_space() {
     let version = version_of(&[(5, 0, 1, 0, 9, 28 * MIB), (6, 0, 2, 0, 9, 100 * MIB)]);
     let options = Options::default();
     let space_tracker = SpaceTracker::default();
-    let space = |space_tracker: &SpaceTracker| {
-        Backlog::of(&version, &options, 20 * MIB, space_tracker).space
-    };
-    assert_eq!(space(&space_tracker), 0.0);
+    let garbage =
+        |space_tracker: &SpaceTracker| Backlog::of(&version, &options, space_tracker).garbage;
+    assert_eq!(garbage(&space_tracker), 0);
     // The job drops one shadowed entry for each of the two upper entries.
     let job = job(&version, 6);
     (0..50).for_each(|_| space_tracker.dropped(&version, &job, 2));
     assert!((0.999..=1.0).contains(&space_tracker.replacing()));
-    // 0.2 × 100 + 20 bytes are allowed; seven tenths of that, 28, give a pressure of 1.
-    assert!((0.99..1.01).contains(&space(&space_tracker)));
+    assert!((27 * MIB..=28 * MIB).contains(&garbage(&space_tracker)));
     space_tracker.begins(&job);
     assert_eq!(space_tracker.held(), 128 * MIB);
-    assert!(space(&space_tracker) > 5.0);
+    assert!((155 * MIB..=156 * MIB).contains(&garbage(&space_tracker)));
     space_tracker.ends(&job);
     (0..50).for_each(|_| space_tracker.dropped(&version, &job, 0));
-    assert!(space(&space_tracker) < 0.01);
+    assert!(garbage(&space_tracker) < MIB / 10);
 }
 
 #[test]

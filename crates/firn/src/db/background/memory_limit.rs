@@ -272,18 +272,12 @@ impl MemoryArbiter {
         }
     }
 
-    /// Share of the memtables' room that frozen memtables fill. From 1 on the caches are at their
-    /// minimum, and a flush must make room first. 0 while no memtable is frozen, since a flush
-    /// could free nothing.
-    pub(in crate::db) fn pressure(&self, super_version: &SuperVersion) -> f64 {
+    /// The memory that frozen memtables may take, bytes; `None` without a limit. If they take all
+    /// of it, the caches are at their minimum, and a flush must make room first.
+    pub(in crate::db) fn frozen_room(&self) -> Option<u64> {
         let limit = self.mutable.memory_limit.load(Ordering::Relaxed);
-        if limit == 0 || super_version.frozen.is_empty() {
-            return 0.0;
-        }
         let most = limit - limit / CACHES_SHARE_MIN;
-        let frozen: u64 = super_version.frozen.iter().map(|m| m.memory_bytes()).sum();
-        let room = most.saturating_sub(self.write_sets.sum()).max(1);
-        frozen as f64 / room as f64
+        (limit > 0).then(|| most.saturating_sub(self.write_sets.sum()))
     }
 
     /// The gauge of write sets and of the memory of loads.

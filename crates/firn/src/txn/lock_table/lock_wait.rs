@@ -112,6 +112,16 @@ impl LockTable {
         }
     }
 
+    /// Reports to the host that `owner` goes to sleep at the stall gate, or with `false` that it
+    /// has woken up. The caller is the owner's thread.
+    pub(in crate::txn) fn report_stall(&self, owner: &LockOwner, begins: bool) {
+        match (self.observer.get(), owner.host()) {
+            (Some(observer), host) if host != 0 && begins => observer.stalls(host),
+            (Some(observer), host) if host != 0 => observer.resumes(host),
+            _ => {}
+        }
+    }
+
     pub(super) fn timed_out(&self) -> Error {
         self.timeouts.fetch_add(1, Ordering::Relaxed);
         Error::new(ErrorKind::LockTimeout, "waiting for a row lock")

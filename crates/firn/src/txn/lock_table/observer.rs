@@ -52,6 +52,13 @@ pub trait WaitObserver: Send + Sync {
     /// The transaction with context `waiter` woke up. Called on its thread.
     fn wakes(&self, _waiter: u64) {}
 
+    /// The session with context `waiter` goes to sleep until flushes and compactions catch up.
+    /// Called on its thread.
+    fn stalls(&self, _waiter: u64) {}
+
+    /// The session with context `waiter` writes on after [`Self::stalls`]. Called on its thread.
+    fn resumes(&self, _waiter: u64) {}
+
     /// The SQL text that the session with context `host` executes; `None` if the host cannot give
     /// it without a wait. Called from any thread, also while the lock table's locks are held: it
     /// must neither wait for a lock nor call the engine.

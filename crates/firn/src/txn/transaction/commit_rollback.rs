@@ -88,6 +88,7 @@ impl Transaction {
             cx.pipeline
                 .commit_changes(CommitRecord::Batch, changes, &source, counters)
         })?;
+        self.committed_bytes = committed.1.batch_bytes();
         self.row_counts.commit();
         Ok(Some(committed.0.lsn))
     }
@@ -204,6 +205,7 @@ impl Transaction {
         let source = self.cx.ingest.versions().source();
         let pipeline = &self.cx.pipeline;
         let committed = pipeline.commit_changes(what, changes, source, &[])?;
+        self.committed_bytes = changes.batch_bytes();
         self.phase = Phase::Committed {
             lsn: committed.lsn,
             in_binlog,
@@ -312,6 +314,9 @@ impl Transaction {
     pub(super) fn finish(&mut self) {
         self.phase = Phase::Idle;
         self.entry.end();
+        let charge = std::mem::take(&mut self.gate_charge);
+        let bytes = std::mem::take(&mut self.committed_bytes);
+        self.cx.pipeline.settle(charge, bytes);
         if let Some(xid) = self.noted.take() {
             self.cx.prepared.forget(&xid);
         }

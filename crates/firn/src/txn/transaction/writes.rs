@@ -87,12 +87,12 @@ impl Transaction {
     /// Waits at the write stall gate. Each statement passes the gate once, before its first write.
     ///
     /// # Errors
-    /// `Interrupted`; `NoSpace` on a full disk; the error of background work that fails again and
-    /// again.
+    /// `Interrupted`; `LockTimeout` after the lock timeout; `NoSpace` on a full disk; the error of
+    /// background work that fails again and again.
     pub fn before_write(&mut self) -> Result<()> {
         if !self.gate_passed {
-            let owner = &self.owner;
-            self.cx.pipeline.pass_gate(&|| owner.is_interrupted())?;
+            let charge = self.cx.pipeline.pass_gate(&self.gate_wait())?;
+            self.gate_charge.add(charge);
             self.gate_passed = true;
         }
         Ok(())
@@ -105,14 +105,21 @@ impl Transaction {
     /// As [`Self::before_write`], without `NoSpace`.
     pub fn before_delete(&mut self) -> Result<()> {
         if !self.gate_passed {
-            let owner = &self.owner;
-            let pipeline = &self.cx.pipeline;
-            pipeline.pass_gate_deleting(&|| owner.is_interrupted())?;
+            let charge = self.cx.pipeline.pass_gate_deleting(&self.gate_wait())?;
+            self.gate_charge.add(charge);
             // On a full disk, the gate lets only deletions pass, so other writes of the statement
             // must pass it themselves.
             self.gate_passed = !self.cx.pipeline.is_disk_full();
         }
         Ok(())
+    }
+
+    fn gate_wait(&self) -> GateWait<'_> {
+        GateWait {
+            owner: &self.owner,
+            locks: &self.cx.locks,
+            timeout_us: self.lock_timeout_us,
+        }
     }
 
     /// Counts one changed row. The deadlock search prefers victims with few changed rows.

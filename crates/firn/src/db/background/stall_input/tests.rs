@@ -29,21 +29,17 @@ fn runs_in_the_queue_are_no_memtables() {
         txn.commit().unwrap();
     };
     let now = || {
-        pressure(
-            &db.cx.super_versions.pin(),
-            &options,
-            &SpaceTracker::default(),
-        )
+        let super_version = db.cx.super_versions.pin();
+        let input = stall_input(&super_version, &options, &SpaceTracker::default(), None);
+        (input.frozen_memtables, input.l0_runs)
     };
-    let memtable = 2.0 / options.frozen_memtables_max as f64;
-    let run = 2.0 / options.l0_stop_runs as f64;
-    assert_eq!((now().memtables, now().l0), (0.0, 0.0));
+    assert_eq!(now(), (0, 0));
     commit(1);
-    assert_eq!((now().memtables, now().l0), (0.0, run));
+    assert_eq!(now(), (0, 1));
     // Commits an ingested run. It lies above the memtable that was active before, so that memtable
     // is frozen.
     commit(u64::MAX);
     commit(1);
     assert_eq!(db.cx.super_versions.pin().frozen.len(), 3);
-    assert_eq!((now().memtables, now().l0), (memtable, 2.0 * run));
+    assert_eq!(now(), (1, 2));
 }

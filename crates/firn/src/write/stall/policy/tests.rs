@@ -1,3 +1,4 @@
+use super::super::drain::{CommitTotals, Drain};
 use super::*;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -60,8 +61,8 @@ impl Model {
         Pressure {
             memtables: 2.0 * self.frozen.len() as f64 / 4.0,
             l0: 2.0 * f64::from(deepest) / 24.0,
-            debt: 0.0,
             space: self.base / (1.6 * BASE_TARGET),
+            ..Pressure::default()
         }
     }
 
@@ -95,13 +96,13 @@ impl Model {
         let seconds = us as f64 / 1e6;
         self.now_us += us;
         let pressure = self.pressure();
-        let rate = rate(&pressure, &self.drain).map_or(self.wanted, |(rate, _)| rate as f64);
-        let passed = match pressure.stops() {
-            true => {
+        let passed = match decide(&pressure, &self.drain.rates()) {
+            Limit::Open => self.wanted * seconds,
+            Limit::Rate { rate, .. } => self.wanted.min(rate as f64) * seconds,
+            Limit::Stop { .. } => {
                 self.stops += 1;
                 0.0
             }
-            false => rate.min(self.wanted) * seconds,
         };
         self.committed += passed;
         self.active += passed;
@@ -115,7 +116,11 @@ impl Model {
                 let stored = (self.frozen.remove(0) * STORED) as u64;
                 self.depth.iter_mut().for_each(|d| *d += 1);
                 let took = std::mem::take(&mut self.flush_us);
-                self.drain.flushed(self.committed as u64, stored, took);
+                let committed = CommitTotals {
+                    commits: self.committed as u64 / 1000,
+                    bytes: self.committed as u64,
+                };
+                self.drain.flushed(committed, stored, took);
                 self.flushed = 0.0;
             }
         }
@@ -206,51 +211,6 @@ fn a_slow_start_recovers_at_once() {
 }
 
 #[test]
-fn an_idle_tree_and_an_unknown_drain_leave_the_gate_open() {
-    let mut drain = Drain::default();
-    let deep = Pressure {
-        l0: 1.0,
-        ..Pressure::default()
-    };
-    assert_eq!(rate(&deep, &drain), None, "nothing was measured");
-    drain.flushed(50_000_000, 25_000_000, 500_000);
-    drain.job_begins(1_000_000);
-    drain.job_ends(2_000_000, 10_000_000);
-    assert_eq!(rate(&Pressure::default(), &drain), None);
-    // Compactions take 10 MB of L0 a second, and a committed byte makes half a byte of L0.
-    assert_eq!(rate(&deep, &drain), Some((20_000_000, StallReason::L0)));
-    // The drain counts only time in which a job runs, and counts it once while two jobs run.
-    drain.job_begins(100_000_000);
-    drain.job_begins(100_000_000);
-    drain.job_ends(101_000_000, 10_000_000);
-    drain.job_ends(101_000_000, 0);
-    let (again, _) = rate(&deep, &drain).unwrap();
-    assert!((19_900_000..=20_000_000).contains(&again), "{again}");
-}
-
-#[test]
-fn flushes_that_end_together_change_nothing() {
-    let mut drain = Drain::default();
-    drain.flushed(0, 3_000_000, 100_000);
-    let mut committed = 0;
-    for _ in 0..50 {
-        committed += 10_000_000;
-        drain.flushed(committed, 5_000_000, 100_000);
-    }
-    drain.job_begins(1_000_000);
-    drain.job_ends(2_000_000, 10_000_000);
-    let before = drain.rate(StallReason::L0).unwrap();
-    assert!((19.9e6..20.1e6).contains(&before), "{before}");
-    // Three memtables fill while one flush hangs; then all four flushes end at once.
-    committed += 40_000_000;
-    for _ in 0..4 {
-        drain.flushed(committed, 5_000_000, 100_000);
-        let rate = drain.rate(StallReason::L0).unwrap();
-        assert!((0.75..1.25).contains(&(rate / before)), "{rate}");
-    }
-}
-
-#[test]
 fn the_gain_is_smooth() {
     assert_eq!([0.5, 1.0, 2.0, 4.0].map(gain), [2.0, 1.0, 0.5, 0.25]);
     for p in 1..=3000 {
@@ -258,4 +218,144 @@ fn the_gain_is_smooth() {
         let (here, next) = (gain(p), gain(p + 0.001));
         assert!(next <= here && here - next < 0.003, "{p}: {here} {next}");
     }
+}
+
+const MIB: u64 = 1 << 20;
+
+/// Nothing is behind; the limits are those of the options, with a last level of 10 GiB and
+/// memtables of 256 MiB in all.
+const IDLE: StallInput = StallInput {
+    frozen_memtables: 0,
+    frozen_memtables_max: 4,
+    l0_runs: 0,
+    l0_stop_runs: 36,
+    debt: 0,
+    garbage: 0,
+    last_level: 10 << 30,
+    memtables_capacity: 256 * MIB,
+    frozen_bytes: 0,
+    frozen_room: None,
+};
+
+/// Flushes drain 100 MB/s, compactions 20 MB/s.
+const DRAINED: Drained = [Some(100e6), Some(20e6), Some(20e6), Some(20e6), Some(100e6)];
+
+fn rate(rate: u64, reason: StallReason) -> Limit {
+    Limit::Rate { rate, reason }
+}
+
+fn stop(reason: StallReason) -> Limit {
+    Limit::Stop { reason }
+}
+
+/// The rule of stalls, as a table: where each reason begins to slow writers, slows them to what is
+/// drained, and stops them.
+#[test]
+fn the_rule_is_this_table() {
+    use StallReason::*;
+    let memtables = |frozen_memtables| StallInput {
+        frozen_memtables,
+        ..IDLE
+    };
+    let l0 = |l0_runs| StallInput { l0_runs, ..IDLE };
+    let debt = |debt| StallInput { debt, ..IDLE };
+    let garbage = |garbage| StallInput { garbage, ..IDLE };
+    let memory = |frozen_bytes, room: u64| StallInput {
+        frozen_bytes,
+        frozen_room: Some(room),
+        ..IDLE
+    };
+    // A fifth of the last level and the memtables may be garbage; seven tenths of that are the aim.
+    let aim = (0.7 * (0.2 * (10u64 << 30) as f64 + (256 * MIB) as f64)) as u64;
+    let table = [
+        (IDLE, Limit::Open),
+        (memtables(1), rate(200_000_000, Memtables)),
+        (memtables(2), rate(100_000_000, Memtables)),
+        (memtables(3), rate(75_000_000, Memtables)),
+        (memtables(4), stop(Memtables)),
+        (memtables(9), stop(Memtables)),
+        (l0(8), Limit::Open),
+        (l0(9), rate(40_000_000, L0)),
+        (l0(18), rate(20_000_000, L0)),
+        (l0(27), rate(15_000_000, L0)),
+        (l0(35), rate(10_555_555, L0)),
+        (l0(36), stop(L0)),
+        // Debt up to the last level's size is free. At four times it, the pressure is 1.
+        (debt(10 << 30), Limit::Open),
+        (debt(19 << 30), Limit::Open),
+        (debt(40 << 30), rate(20_000_000, Debt)),
+        // Debt and space never stop writers: the rate falls as the pressure grows.
+        (debt(160 << 30), rate(10_000_000, Debt)),
+        (debt(10_000 << 30), rate(4_013_000, Debt)),
+        (garbage(aim / 2 - 10), Limit::Open),
+        (garbage(aim), rate(20_000_000, Space)),
+        (garbage(4 * aim), rate(5_000_000, Space)),
+        // However much garbage there is, writers keep a quarter of a MiB a second.
+        (garbage(1000 * aim), rate(256 << 10, Space)),
+        (memory(0, 0), Limit::Open),
+        (memory(24 * MIB, 100 * MIB), Limit::Open),
+        (memory(50 * MIB, 100 * MIB), rate(100_000_000, Memory)),
+        (memory(100 * MIB, 100 * MIB), stop(Memory)),
+        // Write sets have taken all room: any frozen memtable stops writers until it is flushed.
+        (memory(MIB, 0), stop(Memory)),
+        // The lowest rate counts, and a stop before all rates.
+        (
+            StallInput {
+                l0_runs: 18,
+                ..memtables(2)
+            },
+            rate(20_000_000, L0),
+        ),
+        (
+            StallInput {
+                l0_runs: 36,
+                ..memtables(2)
+            },
+            stop(L0),
+        ),
+        // Of two stops, the flush comes first: damage found by compactions does not end that wait.
+        (
+            StallInput {
+                l0_runs: 36,
+                ..memtables(4)
+            },
+            stop(Memtables),
+        ),
+    ];
+    for (input, expected) in table {
+        let limit = decide(&Pressure::of(&input), &DRAINED);
+        match (limit, expected) {
+            (
+                Limit::Rate { rate, reason },
+                Limit::Rate {
+                    rate: wanted,
+                    reason: other,
+                },
+            ) => {
+                let near = wanted - wanted / 1000..=wanted + wanted / 1000;
+                assert!(
+                    near.contains(&rate) && reason == other,
+                    "{input:?}: {limit:?}"
+                );
+            }
+            _ => assert_eq!(limit, expected, "{input:?}"),
+        }
+    }
+}
+
+#[test]
+fn what_is_not_measured_limits_nobody() {
+    let deep = Pressure::of(&StallInput {
+        l0_runs: 30,
+        ..IDLE
+    });
+    let unknown = [None; STALL_REASONS.len()];
+    assert_eq!(decide(&deep, &unknown), Limit::Open);
+    let slow = DRAINED.map(|rate| rate.map(|_| 1.0));
+    assert_eq!(decide(&deep, &slow), rate(256 << 10, StallReason::L0));
+    let full = Pressure::of(&StallInput {
+        l0_runs: 36,
+        ..IDLE
+    });
+    assert_eq!(decide(&full, &unknown), stop(StallReason::L0));
 }
