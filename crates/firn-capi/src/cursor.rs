@@ -198,9 +198,9 @@ pub unsafe extern "C" fn firn_cursor_close(cursor: *mut firn_cursor) {
     guard_value((), || drop(unsafe { unbox(cursor) }));
 }
 
-/// The part of a column's value that the statement needs: `prefix` bytes from its beginning. The
-/// cursor reads only this part if the value lies out of line. With `length`, the record gets a
-/// value of the whole value's length, with zeros after the prefix.
+/// The part of a column's value that the statement needs: its first `prefix` bytes. If the value
+/// lies out of line, the cursor reads only this part. With `length`, the value in the record has
+/// the length of the whole value, and zeros after the prefix.
 #[repr(C)]
 pub struct firn_partial_column {
     /// Number of the column.

@@ -34,7 +34,8 @@ impl firn_session {
         self.transaction_in(table.ephemeral.as_ref())
     }
 
-    /// The transaction in `database`, or else that in the server's.
+    /// The session's transaction in the ephemeral database `database`; for `None`, its transaction
+    /// in the server's database.
     pub(crate) fn transaction_in(
         &mut self,
         database: Option<&Arc<EphemeralDb>>,
@@ -329,8 +330,9 @@ pub unsafe extern "C" fn firn_commit(session: *mut firn_session) -> firn_status 
     }
 }
 
-/// Leaves a prepared transaction to the next start of the server, because the log has failed and
-/// cannot take its outcome.
+/// Leaves the session's prepared transaction to the next start of the server, which decides its
+/// outcome, because the log has failed and cannot take an outcome now. Releases the transaction's
+/// locks.
 ///
 /// # Safety
 /// `session` is a live session of this thread.
@@ -478,7 +480,8 @@ pub(crate) fn bulk_position(session: &firn_session, table: &Arc<Table>) -> Optio
         .position(|bulk| Arc::ptr_eq(bulk.table(), table))
 }
 
-/// Ends a lock wait of the session, or else makes its next one fail. May be called from any thread.
+/// Ends the session's lock wait. If the session waits for no lock now, its next lock wait fails.
+/// May be called from any thread.
 ///
 /// # Safety
 /// `session` is a live session.
