@@ -38,7 +38,8 @@ pub fn entries(target: &Target) -> Result<Vec<Entry>> {
 }
 
 impl Entry {
-    /// The objects that a damaged backup names, as far as its own object can still be read.
+    /// The objects that a damaged backup names in that part of its own object which can still be
+    /// read.
     pub fn remains(&self, target: &Target) -> Result<Vec<String>> {
         let bytes = target.get(&self.object)?;
         let text = String::from_utf8_lossy(&bytes);

@@ -273,8 +273,8 @@ impl Target {
                             value
                         });
                     }
-                    // The job panicked. Its result stays the error that stands for an interrupted
-                    // job.
+                    // The job panicked. `results` keeps the error that was put there when the job
+                    // began: the transfer was broken off.
                     Some(Err(_)) => failed = true,
                 }
             }

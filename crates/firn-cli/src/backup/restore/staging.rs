@@ -26,7 +26,8 @@ use std::path::{Path, PathBuf};
 /// Name of the staging directory.
 pub const STAGE: &str = "#firn.restoring";
 
-/// Called with the name of each step before the next one; an error ends the restore there.
+/// A function that is called with the name of each step, after this step and before the next one.
+/// If it fails, the restore ends there.
 pub type Step<'a> = &'a dyn Fn(&str) -> Result<()>;
 
 /// A restored copy in its staging directory.
