@@ -256,7 +256,8 @@ impl Server {
                     ok(made)?;
                 }
                 let mut opened = null_mut();
-                // SAFETY: as above; `opened` is a local that may be written.
+                // SAFETY: as for `firn_create_table` above; `opened` is a local that may be
+                // written.
                 ok(unsafe { firn_table_open(raw, name.as_ptr(), definition, &mut opened) })?;
                 server.tables.push(opened);
                 Ok(())
