@@ -314,8 +314,8 @@ pub unsafe extern "C" fn firn_consistent_snapshot(session: *mut firn_session) ->
 }
 
 /// Commits: makes the changes visible, releases the locks, and waits until the commit is as durable
-/// as the flush mode says. Does nothing if no transaction is active. After `firn_commit_ordered`,
-/// which has made the changes visible, it does the rest.
+/// as the flush mode says. If `firn_commit_ordered` has made the changes visible already, the call
+/// does only the rest. Does nothing if no transaction is active.
 ///
 /// # Safety
 /// `session` is a live session of this thread.

@@ -250,8 +250,8 @@ pub unsafe extern "C" fn firn_list_locks(
             let last = lock.last.as_ref().map(|last| {
                 match last.starts_with(&lock.key[..4.min(lock.key.len())]) {
                     true => KeyText::of(db, last).values,
-                    // The gap behind the last entry of an index ends at the first key of the next
-                    // index.
+                    // The gap ends at the first key of the next index, because it lies behind the
+                    // last entry of its own index. Do not name a key of another index.
                     false => c_text("the end"),
                 }
             });
