@@ -91,8 +91,9 @@ pub fn take(
     id: &str,
 ) -> Result<Taken> {
     refuse_files_elsewhere(server, data_dir)?;
-    // This session is in no backup stage, so other backups may be making checkpoints that nobody
-    // has locked yet. They are safe, because the processes that they belong to live.
+    // Other backups may be making checkpoints that nobody has locked yet, because this session is
+    // in no backup stage that would keep them waiting. `remove_left_behind` leaves these
+    // checkpoints alone, because the processes in their names run.
     let mut notes = remove_left_behind(parent)?;
     let mut copies = parent.to_owned();
     if let Some(dir) = &args.copy_dir {

@@ -287,8 +287,8 @@ fn below(root: &ObjectPath, object: &str) -> ObjectPath {
     ObjectPath::from_iter(parts.chain(object.split('/').map(str::to_owned)))
 }
 
-/// Uploads a file. It reads the chunks on the worker thread, which sends nothing while it waits for
-/// the disk: that bounds the load.
+/// Uploads a file. The reads of its chunks block a worker thread of the runtime, which sends
+/// nothing while it waits for the disk. That limits the load that a backup puts on the machine.
 async fn upload(
     store: Arc<dyn ObjectStore>,
     path: ObjectPath,

@@ -50,7 +50,7 @@ struct Report {
     notes: Vec<String>,
 }
 
-/// Restores a backup and the archived log up to a point.
+/// Restores a backup, and replays the archived log on it up to a point.
 pub fn run(args: &Restore, archive: &Path, target: &Target, out: &Output) -> Result<Outcome> {
     let wanted = destination(&args.until)?;
     let env: Arc<dyn Env> = Arc::new(PosixEnv::new());
