@@ -221,7 +221,7 @@ impl Database {
 
 impl Drop for Database {
     fn drop(&mut self) {
-        // SAFETY: sessions borrow the database, so none is left.
+        // SAFETY: sessions borrow the database, so no session is left that could use the handles.
         unsafe {
             firn_table_close(self.table);
             firn_close(self.db, std::ptr::null_mut());
