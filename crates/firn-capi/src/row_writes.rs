@@ -11,7 +11,8 @@ thread_local! {
     static SCRATCH: RefCell<RowScratch> = RefCell::default();
 }
 
-/// Flag: lock a duplicate exclusively, because the caller is about to replace or update it.
+/// Flag: if the key exists already, lock the row that has it exclusively, because the caller is
+/// about to replace or update that row.
 pub const FIRN_WRITE_LOCK_DUPLICATE_X: u32 = 1;
 /// Flag: do not check keys of unique secondary indexes. The caller guarantees that they are unique.
 pub const FIRN_WRITE_NO_UNIQUE_SECONDARY_CHECK: u32 = 4;

@@ -74,7 +74,8 @@ impl Collator for HostCollator {
                 )
             };
             if written <= capacity {
-                // SAFETY: the callback wrote so many bytes into the spare capacity.
+                // SAFETY: the callback has initialized the first `written` bytes of the spare
+                // capacity.
                 unsafe { weights.set_len(weights.len() + written) };
                 return weighed.min(text.len());
             }
