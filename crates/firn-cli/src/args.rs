@@ -117,7 +117,7 @@ pub struct TakeBackup {
     /// at the position of the checkpoint. The backup holds that copy too.
     #[arg(long, conflicts_with_all = ["verify", "from_dir"])]
     pub with_innodb: bool,
-    /// The program that copies InnoDB, of the server's version.
+    /// The program that copies InnoDB: mariadb-backup of the same version as the server.
     #[arg(long, default_value = "mariadb-backup", requires = "with_innodb")]
     pub mariadb_backup: PathBuf,
     /// Where mariadb-backup makes its copy, which is removed when it is sent: a directory with room

@@ -136,8 +136,8 @@ fn lock(dir: &Path) -> Result<Box<dyn Send + Sync>> {
     })
 }
 
-/// Removes the links of files beside the engine's directory, and the directories that are then
-/// empty.
+/// Removes the links that an earlier restore has made beside the engine's directory, and then the
+/// directories that are empty.
 fn undo(to: &Path, dir: &Path) -> Result<()> {
     let aside = dir.join("definitions");
     if aside.is_dir() {
