@@ -129,8 +129,8 @@ pub struct World {
     /// Whether SSTs that belong neither to the tree nor to a transaction may be on disk until the
     /// next start, because the call that should have removed them may have failed.
     strays: bool,
-    /// The largest value that a counter reached in a generation, at least in memory. Keys: counter
-    /// id and generation.
+    /// The largest value that a counter has had in a generation, whether the value is durable or
+    /// only in memory. Keys: counter id and generation.
     counters_most: BTreeMap<(u64, u64), u64>,
     stats: Stats,
 }

@@ -741,7 +741,7 @@ impl<'a> Client<'a> {
             }
         };
         let end = (outcome != TxnOutcome::Unknown).then(|| self.now());
-        // A failed transaction releases its locks in its rollback, inside this span.
+        // The rollback of a failed transaction releases its locks, so it must lie inside this span.
         self.finish(outcome, Some(TimeSpan { begin, end }));
         status.map_or(Ok(()), Err)
     }
