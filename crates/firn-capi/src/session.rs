@@ -455,9 +455,9 @@ pub unsafe extern "C" fn firn_rollback_to_savepoint(
     }
 }
 
-/// Whether DDL on a table that the transaction has used could harm it after a rollback to a
-/// savepoint: it has written, holds locks that such a rollback keeps, or validates its reads when
-/// it commits.
+/// Whether DDL on a table that the transaction has used could harm the transaction after a rollback
+/// to a savepoint. It could if the transaction has written, holds locks that such a rollback keeps,
+/// or validates its reads when it commits.
 ///
 /// # Safety
 /// `session` is a live session of this thread.
