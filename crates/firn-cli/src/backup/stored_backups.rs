@@ -38,8 +38,8 @@ pub fn entries(target: &Target) -> Result<Vec<Entry>> {
 }
 
 impl Entry {
-    /// The names of the objects that a damaged backup holds, as far as they can still be read in the
-    /// backup's own object.
+    /// The names of the objects that a damaged backup holds, as far as they can still be read in
+    /// the backup's own object.
     pub fn remains(&self, target: &Target) -> Result<Vec<String>> {
         let bytes = target.get(&self.object)?;
         let text = String::from_utf8_lossy(&bytes);
