@@ -85,8 +85,9 @@ size_t well_formed_len(CHARSET_INFO* cs, const uint8_t* text, size_t len) {
 }
 
 /*
-  Returns the bytes written, or a larger capacity that is needed: a result that nearly fills the
-  buffer may be cut short.
+  Returns the number of bytes written. If it is larger than `capacity`, the result is incomplete,
+  and the caller must call again with that capacity. A result that nearly fills the buffer counts
+  as incomplete, because strnxfrm() may have cut it short.
 */
 size_t weigh(CHARSET_INFO* cs, uint level, const uint8_t* text, size_t len, uint8_t* weights, size_t capacity) {
   const uint flags = MY_STRXFRM_LEVEL1 << level;

@@ -88,7 +88,10 @@ int ha_firn::refuse_unsupported(THD* thd, bool write) {
 ReadIntent ha_firn::read_intent(THD* thd, thr_lock_type lock_type, bool write) const {
   const int command = thd_sql_command(thd);
   const bool read_committed = thd_tx_isolation(thd) <= ISO_READ_COMMITTED;
-  /* A statement that is a transaction of its own is serializable without locks: it only reads. */
+  /*
+    A SELECT that is a transaction of its own needs no locks to be serializable: it only reads, and
+    all from one snapshot.
+  */
   const bool locks_select = thd_tx_isolation(thd) == ISO_SERIALIZABLE && m_session->in_multi_statement_transaction();
 
   ReadIntent intent;

@@ -129,7 +129,10 @@ void append_foreign_key(THD* thd, String* text, const char* table, const char* n
   (void)firn_list_foreign_keys(database, table, false, append_wanted, &wanted);
 }
 
-/* Keeps what the error says of a foreign key, and returns the server's error. */
+/*
+  Keeps the table and the key that the core's last foreign key error names, and the text for SHOW
+  ENGINE FIRN STATUS. Returns the server's error.
+*/
 int Session::note_foreign_key() {
   const char *table, *name, *text;
   const uint32_t violation = firn_last_foreign_key(&table, &name, &text);

@@ -11,7 +11,10 @@ namespace firn {
 */
 void append_foreign_key(THD* thd, String* text, const char* table, const char* name);
 
-/* Keeps the text of a foreign key error, and appends it to that of SHOW ENGINE FIRN STATUS. */
+/*
+  The first function keeps the text of the latest foreign key error; the second one appends that
+  text to `text`, which SHOW ENGINE FIRN STATUS shows.
+*/
 void keep_latest_foreign_key_error(THD* thd, const char* text);
 void append_latest_foreign_key_error(String* text);
 

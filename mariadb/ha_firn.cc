@@ -168,8 +168,9 @@ void ha_firn::note_duplicate(uint32_t index) {
 }
 
 /*
-  Whether rows may go into the table by a load, which shows them only at its end. The server itself
-  checks some keys, and must find the rows that it has just written. A sequence has one row.
+  Whether rows may go into the table by a load, which shows them only at its end. They may not if
+  the server itself checks a key, because its check must find the rows that it has just written. A
+  load is of no use for a sequence, which has one row.
 */
 bool ha_firn::may_load() const { return !is_sequence() && !firn::has_key_checked_by_server(table); }
 

@@ -178,8 +178,8 @@ class ha_firn final : public handler {
   int aim(uint32_t index);
   int choose_columns();
   /*
-    These choose the columns that the statement needs only in part, see partial_columns.cc. In doubt
-    they choose none.
+    These choose the columns that the statement needs only in part, see partial_columns.cc. If it is
+    not certain that a part suffices, they choose none.
   */
   bool has_large_column() const;
   bool may_leave_unread() const;

@@ -218,8 +218,9 @@ int Session::commit(bool all) {
 }
 
 /*
-  Another transaction was first in an optimistic table. The server would report "Got error N during
-  COMMIT", and calls no rollback after a failed commit.
+  Ends a transaction whose validation has failed: another one has changed rows of optimistic tables
+  on which it depends. The error is reported here, because the server would report "Got error N
+  during COMMIT". The rollback is done here, because the server calls none after a failed commit.
 */
 int Session::lose() {
   strmake(message_, firn_last_error(), sizeof(message_) - 1);

@@ -228,8 +228,8 @@ impl WaitObserver for HostWaits {
 
     fn wakes(&self, waiter: u64) {
         if let (Some(call), true) = (self.host.wait_ends, waiter != 0) {
-            // SAFETY: the same as in `sleeps`: the callback is valid, and so is the pointer, since
-            // the session waits on this very thread.
+            // SAFETY: the host keeps its callbacks valid while the database is open; the pointer is
+            // valid, since its session waits on this very thread.
             unsafe { call(waiter as usize as *mut c_void) };
         }
     }

@@ -24,7 +24,8 @@ pub struct firn_table_stats {
     pub free_bytes: u64,
     /// Time of creation, in seconds since 1970.
     pub create_time_s: u64,
-    /// Mean bytes of a row: before compression, but values out of line as they are stored.
+    /// Mean size of a row, bytes: columns in the row count uncompressed, and values out of line
+    /// count as they are stored.
     pub average_row_length: u32,
 }
 
@@ -229,8 +230,8 @@ pub struct firn_counters {
     pub open_files_over_limit: u64,
     /// Lock waits that ended because their time ran out.
     pub lock_timeouts: u64,
-    /// Transactions that lost against another one when their changes of optimistic tables were
-    /// validated.
+    /// Commits that failed because their validation found that another transaction had changed rows
+    /// of optimistic tables on which they depend.
     pub optimistic_conflicts: u64,
     /// Number of commits since the oldest snapshot of a transaction was taken.
     pub history_length: u64,

@@ -22,7 +22,8 @@ use std::sync::Arc;
 struct Report {
     directory: String,
     manifest: u64,
-    /// Id of the database; none if only versions that draw no id have opened it.
+    /// Id of the database; none if all program versions that have opened it are too old to give it
+    /// one.
     database: Option<String>,
     epoch: u64,
     last_commit: u64,

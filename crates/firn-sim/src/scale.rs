@@ -42,7 +42,7 @@ impl ScalePlan {
     }
 }
 
-/// Upper bounds of what one operation touches. The default is nothing at all.
+/// Upper bounds of what one operation touches. By default, each bound is 0.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Budget {
     /// Accesses to the metadata of files.
@@ -96,7 +96,7 @@ impl Costs {
         self.measure_bytes(what, budget, || (f(), 0))
     }
 
-    /// As [`Self::measure`], for an operation that returns the bytes that it wrote, too.
+    /// As [`Self::measure`], for an `f` that also returns the number of bytes that it wrote.
     fn measure_bytes<T>(
         &mut self,
         what: &str,
@@ -117,7 +117,8 @@ impl Costs {
         result
     }
 
-    /// Adds an operation. Of several with one name the largest numbers stay.
+    /// Adds an operation. If one with this name is there already, keeps that one, with the larger
+    /// of both values for each number of its work and for its time.
     fn record(&mut self, one: Measured) {
         match self.all.iter_mut().find(|m| m.what == one.what) {
             Some(known) => {

@@ -44,7 +44,7 @@ pub(super) struct HostCollator {
     handle: *const c_void,
 }
 
-// SAFETY: whoever passes a `firn_collator` promises that its callbacks may be used from any thread.
+// SAFETY: the host promises that the callbacks of a `firn_collator` may be used from any thread.
 unsafe impl Send for HostCollator {}
 // SAFETY: the same promise allows calls from several threads at once.
 unsafe impl Sync for HostCollator {}
@@ -75,7 +75,8 @@ impl HostCollator {
                 )
             };
             if written <= capacity {
-                // SAFETY: the callback wrote so many bytes into the spare capacity.
+                // SAFETY: the callback has initialized the first `written` bytes of the spare
+                // capacity.
                 unsafe { weights.set_len(weights.len() + written) };
                 return weighed.min(text.len());
             }
@@ -107,9 +108,9 @@ impl Collator for HostCollator {
 }
 
 /// Writes the key of one string to `out`, as an index on a VARCHAR column would have it, or, if
-/// `chars` is not zero, on a CHAR column of so many characters. Returns the length of the key. If
-/// that is above `capacity`, nothing is written; 0 means that `collation` describes properties that
-/// the collation does not have. Only tests of the callbacks need this function.
+/// `chars` is not zero, as an index on a CHAR column of so many characters. Returns the length of
+/// the key. If that is above `capacity`, nothing is written. Returns 0 if `collation` is not a
+/// valid description of a collation. Only tests of the callbacks need this function.
 ///
 /// # Safety
 /// All pointers are valid; `text` has `len` bytes, `out` has room for `capacity`.

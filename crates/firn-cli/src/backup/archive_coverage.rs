@@ -43,7 +43,8 @@ pub fn local_time(wall_ms: u64) -> String {
     }
 }
 
-/// First and last commit of a segment, and first and last time recorded in it.
+/// The seqnos of the first and the last commit in a segment, and the first and the last time that
+/// it records.
 #[derive(Default)]
 struct SegmentEnds {
     seqnos: Option<(u64, u64)>,
@@ -132,13 +133,13 @@ pub fn ranges(archive: &Path) -> Result<Vec<SegmentRange>> {
 
 /// Removes the files that none of the backups in `kept` needs:
 ///
-/// - Segments that each backup of this archive has itself. Their numbers decide: ids of backups are
-///   times, and clocks may be set back.
+/// - Segments that every backup of this archive contains itself. The numbers of the segments
+///   decide, not the ids of the backups: ids are times, and clocks may be set back.
 /// - SSTs that these segments name: the backups have those that are still in use.
 /// - Blob files that were made before the first of these backups and no longer existed when it was
-///   taken: nothing referred to them. Blob files that it has stay, because later commits may refer
-///   to values that were being written. A blob file that a later segment names stays, too: its
-///   number may have been drawn before the backup, and the file made after it.
+///   taken: nothing referred to them. Blob files in this first backup stay, because later commits
+///   may refer to values that were being written. A blob file that a later segment names stays,
+///   too: its number may have been drawn before the backup, and the file made after it.
 pub fn prune(archive: &Path, kept: &[Backup]) -> Result<Removed> {
     let env = PosixEnv::new();
     let owner = archive_owner(&env, archive)?;

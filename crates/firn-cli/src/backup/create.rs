@@ -28,7 +28,8 @@ pub struct Report {
     tables: usize,
     files: usize,
     bytes: u64,
-    /// Number of files of which some bytes were sent, because no earlier backup had them.
+    /// Number of files of which the backup sent at least some bytes, because no earlier backup in
+    /// the target had them.
     sent_files: usize,
     sent_bytes: u64,
     pause_ms: f64,

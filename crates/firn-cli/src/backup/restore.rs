@@ -61,7 +61,8 @@ fn restore(args: &Restore, target: &Target, out: &Output, step: Step<'_>) -> Res
     if !args.table.is_empty() {
         definitions = belonging(&definitions, &tables, false);
     } else if !backup.server_files.is_empty() {
-        // The server's files have most definitions: keep only those that are not among them.
+        // The server's files include most definitions: keep only the definitions that are not among
+        // these files.
         server_files.extend(&backup.server_files);
         let names: HashSet<&str> = server_files.iter().map(|file| file.name.as_str()).collect();
         definitions.retain(|path, _| !names.contains(path.as_str()));

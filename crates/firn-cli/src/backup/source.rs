@@ -176,8 +176,8 @@ fn definitions(data_dir: &Path) -> Result<(Definitions, BTreeMap<String, Error>)
         }
         let files = match fs::read_dir(&database) {
             Ok(files) => files,
-            // This may be a directory such as lost+found. The caller decides whether it is a needed
-            // database.
+            // A directory that cannot be read may be one such as lost+found. The caller decides
+            // whether it is a database that the backup needs.
             Err(e) => {
                 unreadable.insert(name.into_owned(), failed(e, &database));
                 continue;

@@ -159,8 +159,8 @@ impl Tree {
         });
     }
 
-    /// Merges `inputs` and writes the entries that the drop rule keeps into files of `level`. In
-    /// `version`, the levels below tell whether tombstones may be dropped.
+    /// Merges `inputs` and writes the entries that the drop rule keeps into files of `level`. The
+    /// drop rule may drop a tombstone if no level of `version` below `level` holds its key.
     fn write(
         &mut self,
         version: &Version,

@@ -20,8 +20,9 @@ const DIR: &str = "/scale";
 /// Files of a flush.
 const FLUSHED: u64 = 16;
 
-/// The budget of a pick: it touches the files of L0, of which the invented trees have about a
-/// hundred, or a fixed number of candidates of a level, each with two bisections in the next level.
+/// The budget of a pick. A pick touches the files of L0, about a hundred in an invented tree, or a
+/// fixed number of candidate files of another level. For each candidate it does two bisections in
+/// the level below.
 fn of_pick(plan: ScalePlan) -> Budget {
     Budget {
         files: 1024 * 2 * (plan.log() + 8),
@@ -29,8 +30,9 @@ fn of_pick(plan: ScalePlan) -> Budget {
     }
 }
 
-/// The budget of an install of `files` added and removed files: for each it touches a bisection,
-/// and the nodes on its paths in the lists of files, of indexes and of blob files.
+/// The budget of an install that adds and removes `files` files in all. For each file it allows a
+/// bisection, and the nodes on the file's paths in the lists of files, of indexes and of blob
+/// files.
 fn of_install(plan: ScalePlan, files: u64) -> Budget {
     Budget {
         files: files * 3 * plan.log() + 64,
@@ -176,7 +178,8 @@ pub(super) fn measure(plan: ScalePlan, costs: &mut Costs) {
 fn install(plan: ScalePlan, versions: &VersionSet, job: &Job, costs: &mut Costs) {
     let (edit, bytes) = edit_of(job, versions);
     let files = edit.added.len() + edit.removed.len();
-    // The largest numbers of several jobs are kept: judge them by the largest job.
+    // Record each install by itself: its budget depends on the job, but [`Costs::record`] would
+    // keep the budget of the first job for all of them.
     let budget = of_install(plan, files as u64);
     let mut scratch = Costs::default();
     scratch.measure_bytes("install a job", Some(budget), || {

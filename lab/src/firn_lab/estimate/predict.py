@@ -32,7 +32,7 @@ MODEL_ERROR = 0.05
 class Prediction:
     """Predicted bytes on disk, plus or minus `error`.
 
-    `raw_bytes`: bytes of all keys and values before compression.
+    `raw_bytes`: bytes of keys and values before compression; for a table, only those of its rows.
     """
 
     bytes: float

@@ -39,7 +39,7 @@ from firn_lab.store.writer import Writer
 from firn_lab.targets.target import Settings, Target
 from firn_lab.workloads.workload import Workload
 
-# A run stops when less than this space is free, which suffices to clean up.
+# A run stops when fewer bytes than this are free on the disk. So much space suffices to clean up.
 FREE_BYTES_MIN = 1 << 30
 # Bytes that are kept of the end of a failed server's log.
 LOG_BYTES_MAX = 1 << 20
@@ -48,7 +48,8 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # Seconds that a run with a time limit reserves per target and case, for checks and for coming to
 # rest.
 SETTLE_SECONDS = 4.0
-# Memory of a server beyond its cache, including a share for the rest of the machine.
+# Memory that is assumed for a server beyond its cache, including a share for the rest of the
+# machine.
 SERVER_EXTRA_BYTES = 256 << 20
 
 

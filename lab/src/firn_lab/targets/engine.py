@@ -191,7 +191,8 @@ class EngineTarget(PrivateTarget, MySqlTarget):
         shutil.rmtree(directory, ignore_errors=True)
         directory.mkdir()
         if self._variant.library:
-            # The server loads the plugin by its library name, but a build's file may have any name.
+            # Link the plugin under its library name, by which the server loads it. A build's file
+            # may have any name.
             (directory / f"{self._variant.library}.so").symlink_to(self._find_plugin())
 
     def plugins(self) -> Mapping[str, str]:

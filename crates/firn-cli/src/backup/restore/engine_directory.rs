@@ -51,8 +51,8 @@ pub fn tables(
     Ok(bytes)
 }
 
-/// Keeps the files that hold entries of these tables or of the catalog. Returns the ids of the
-/// other files.
+/// Removes from `state` all files but those with entries of these tables or of the catalog. Returns
+/// the ids of the removed files.
 fn keep_only(state: &mut ManifestState, backup: &Backup, tables: &[&str]) -> HashSet<u64> {
     let of_tables = tables.iter().filter_map(|table| backup.tables.get(*table));
     let mut wanted: HashSet<IndexId> = of_tables.flat_map(|t| t.indexes.iter().copied()).collect();

@@ -50,7 +50,7 @@ struct Report {
     notes: Vec<String>,
 }
 
-/// Restores a backup and the archived log up to a point.
+/// Restores a backup, and replays the archived log on it up to a point.
 pub fn run(args: &Restore, archive: &Path, target: &Target, out: &Output) -> Result<Outcome> {
     let wanted = destination(&args.until)?;
     let env: Arc<dyn Env> = Arc::new(PosixEnv::new());
@@ -147,7 +147,8 @@ fn text(report: &Report) -> String {
     text
 }
 
-/// The last position of the binary log that the copy has.
+/// The last position in the server's binary log that the copy knows: the last one that a replayed
+/// commit reported, or else that of the backup. The name is empty if there is neither.
 fn reached_binlog(reached: &ReachedPoint, backup: &Backup) -> (String, u64) {
     match (&reached.binlog, &backup.position) {
         (Some(at), _) => (at.name.clone(), at.pos),
@@ -246,7 +247,8 @@ pub(in crate::backup) fn choose(
     Err(Error::new(ErrorKind::NotFound, what))
 }
 
-/// Position of the newest backup that ends before `wanted`. `backups` are ordered newest first.
+/// Finds the newest of `backups` that ends before `wanted`, and returns its index. `backups` are
+/// ordered newest first.
 fn newest_before(backups: &[Backup], wanted: &RecoveryTarget) -> Option<usize> {
     match wanted {
         RecoveryTarget::End => (!backups.is_empty()).then_some(0),

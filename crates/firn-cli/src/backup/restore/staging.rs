@@ -26,7 +26,8 @@ use std::path::{Path, PathBuf};
 /// Name of the staging directory.
 pub const STAGE: &str = "#firn.restoring";
 
-/// Called with the name of each step before the next one; an error ends the restore there.
+/// A function that is called with the name of each step, after this step and before the next one.
+/// If it fails, the restore ends there.
 pub type Step<'a> = &'a dyn Fn(&str) -> Result<()>;
 
 /// A restored copy in its staging directory.
@@ -135,8 +136,8 @@ fn lock(dir: &Path) -> Result<Box<dyn Send + Sync>> {
     })
 }
 
-/// Removes the links of files beside the engine's directory, and the directories that are then
-/// empty.
+/// Removes the links that an earlier restore has made beside the engine's directory, and then the
+/// directories that are empty.
 fn undo(to: &Path, dir: &Path) -> Result<()> {
     let aside = dir.join("definitions");
     if aside.is_dir() {
