@@ -11,10 +11,10 @@ use std::sync::atomic::Ordering;
 /// Inserts the entries of one batch into a memtable.
 ///
 /// The inserter remembers its position in the list, so an entry that sorts right behind the
-/// previous one costs a comparison or two. It also sums up its inserts: all writers share the
-/// memtable's counters, so they change once per index of the batch instead of five times per entry.
-/// The counters are correct once the inserter is dropped, which must happen before the batch
-/// becomes visible.
+/// previous one costs a comparison or two. It also sums up the counts of its inserts and adds them
+/// to the memtable's counters once per index of the batch, not five times per entry: all writers
+/// share the cache lines of these counters. The counters are correct once the inserter is dropped,
+/// which must happen before the batch becomes visible.
 pub struct Inserter<'a> {
     memtable: &'a Memtable,
     splice: Splice<'a>,
