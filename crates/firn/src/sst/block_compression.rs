@@ -107,9 +107,9 @@ pub(super) type Payload<'a> = (StoredCodec, u32, &'a [u8]);
 
 const LONG_MATCH: u32 = 7;
 const LONG_MATCH_LEVEL: i32 = 1;
-/// The value tails and all that precedes them in a block get entropy tables of their own only if
-/// each of the two parts has at least this many bytes. Otherwise the tables take more bytes than
-/// they save.
+/// The value tails of a block get entropy tables apart from those of the bytes before them only if
+/// each of the two parts has at least this many bytes. Otherwise the second set of tables takes
+/// more bytes than it saves.
 const CUT_MIN: usize = 128;
 
 fn zstd_context(level: i32, long_matches: bool) -> CCtx<'static> {
@@ -178,8 +178,8 @@ impl Compressor {
         choose(codec, id, raw, &self.out, len)
     }
 
-    /// The payload to store for a block that is compressed without a dictionary: an index block or
-    /// a dictionary and, unless the codec is ZSTD, a data block.
+    /// The payload to store for a block that is compressed without a dictionary: an index block, a
+    /// dictionary itself, or, with another codec than ZSTD, a data block.
     pub(super) fn other<'a>(&'a mut self, raw: &'a [u8]) -> Payload<'a> {
         let (codec, len) = match (self.codec, &mut self.plain) {
             (Codec::Lz4, _) => {
