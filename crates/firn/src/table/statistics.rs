@@ -73,8 +73,8 @@ impl IndexSums {
         (u128::from(self.stored_bytes) * dead / u128::from(self.entries.max(1))) as u64
     }
 
-    /// Scales `sum`, which counts bytes of all stored versions of all rows, to the newest versions
-    /// of `rows` rows.
+    /// The share of `sum`, a number of bytes of all stored versions of all rows, that the newest
+    /// versions of `rows` rows have.
     fn live_share(&self, sum: u64, rows: u64) -> u64 {
         let (sum, puts) = (u128::from(sum), u128::from(self.puts().max(1)));
         (sum * u128::from(rows.min(self.puts())) / puts) as u64
