@@ -22,8 +22,8 @@ const SINGLE_OVERHEAD: u64 = 48;
 /// A long transaction may hide millions of rows. All but the newest keys are a [`KeySet`]: keys
 /// with consecutive numbers take nothing, others two to about ten bytes more than the suffix that
 /// differs. They stay in memory when the write set spills: a key takes little beside its spilled
-/// row, and each read through a secondary index looks up keys here. Their memory counts as that of
-/// uncommitted changes.
+/// row, and each read through a secondary index looks up keys here. Their memory is counted with
+/// that of the uncommitted changes.
 pub(super) struct HiddenRows {
     single: BTreeSet<Box<[u8]>>,
     single_bytes: u64,

@@ -53,8 +53,8 @@ impl MemoryIterSource {
         }
     }
 
-    /// Calls `f` with the memory, under the set's mutex if it belongs to a set. Returns its
-    /// generation.
+    /// Calls `f` with the memory, under the set's mutex if it is the memory of a set. Returns the
+    /// set's generation, or 0 for frozen memory.
     fn show(&self, f: impl FnOnce(&InMemoryWrites)) -> u64 {
         match self {
             Self::Set(set) => {
@@ -110,8 +110,8 @@ impl MemoryIter {
         self.fetch(backward, fill)
     }
 
-    /// Moves within the batch, if the batch has a next entry in this direction and the set has not
-    /// changed. Returns whether it moved.
+    /// Moves to the next entry of the batch, if the batch was fetched in this direction and has
+    /// one, and the set has not changed since. Returns whether it moved.
     fn step(&mut self, backward: bool) -> bool {
         let usable = self.backward == backward
             && self.at + 1 < self.batch.len()
