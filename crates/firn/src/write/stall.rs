@@ -28,14 +28,15 @@ use std::time::Duration;
 /// How long a delayed writer sleeps before it checks the gate again, microseconds.
 const STEP_US: u64 = 50;
 
-/// Writers may use up a share of the rate that nobody used in the last so many microseconds. A
-/// sleep lasts longer than requested: by the time of several commits, and on busy processors by
-/// milliseconds. If the share of that time were lost while all writers sleep, the gate would pass
-/// one commit of each writer per sleep, whatever the rate.
+/// If no writer passes the gate for a time, the bytes that the rate allows in that time may be
+/// passed later, for up to this many microseconds. A sleep lasts longer than requested: by the time
+/// of several commits, and on busy processors by milliseconds. If what the rate allows during such
+/// a sleep were lost, the gate would pass one commit of each writer per sleep, whatever the rate.
 const CREDIT_US: u64 = DELAY_US_MAX;
 
-/// The time until which the rate is used up, in nanoseconds, after one more commit whose bytes take
-/// `cost` nanoseconds at that rate. `paid` is this time before the commit.
+/// The commits so far have used up what the rate allows until the time `paid`. Returns that time
+/// after one more commit, whose bytes take `cost` nanoseconds at the rate. All times are in
+/// nanoseconds; `now` is the current one.
 fn paid_at(paid: u64, now: u64, cost: u64) -> u64 {
     let begin = paid.max(now.saturating_sub(CREDIT_US * 1000));
     begin.saturating_add(cost).min(now + DELAY_US_MAX * 1000)
@@ -91,8 +92,8 @@ pub struct StallGate {
     rate: AtomicU64,
     stopped: AtomicU8,
     reason: AtomicU8,
-    /// The time until which the commits so far have used up the rate, in nanoseconds of the
-    /// monotonic clock.
+    /// The commits so far have used up what the rate allows until this time, in nanoseconds of the
+    /// monotonic clock. Until then, writers sleep.
     paid_at_ns: AtomicU64,
     committed_bytes: AtomicU64,
     counts: StallCounts,
@@ -158,8 +159,8 @@ impl StallGate {
         self.eased.notify_all();
     }
 
-    /// Sets the error with which background work has failed and which it tries to overcome; `None`
-    /// once it has succeeded.
+    /// Sets the error with which background work has failed, so that stopped writers fail with it,
+    /// too. `None` once that work has succeeded.
     pub fn set_failure(&self, failure: Option<Error>) {
         self.state.lock().failure = failure;
         self.eased.notify_all();
@@ -197,8 +198,8 @@ impl StallGate {
     /// Passes the gate, after the wait that it demands. A stopped writer polls `interrupted`.
     ///
     /// # Errors
-    /// `Interrupted`; the error with which the background work fails that a stopped writer waits
-    /// for.
+    /// `Interrupted`. If a stopped writer waits for background work that fails, the error of that
+    /// work.
     pub fn pass(&self, interrupted: &dyn Fn() -> bool) -> Result<()> {
         if self.stopped.load(Ordering::Relaxed) != 0 {
             return self.stop(interrupted);

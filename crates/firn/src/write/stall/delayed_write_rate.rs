@@ -4,8 +4,8 @@
 //! allowed. Below one half, a reason does not slow writers. From there its rate is g(p) × C, where
 //! C is the rate at which the work is drained, measured while it runs: g is 2 at one half, 1 at 1,
 //! one half at 2, and linear in between. The gate takes the lowest rate of all reasons. So p
-//! settles where g(p) × C is what the writers want or the work can do, and the rate moves with p,
-//! never step by step from its own last value.
+//! settles where g(p) × C equals what the writers bring or what the work can do. The rate follows
+//! from p alone and is never changed step by step from its own last value.
 //!
 //! Worked example: compactions take 20 MiB/s out of L0. With L0 a quarter of the way to the depth
 //! at which writers stop (p = ½), writers may bring 40 MiB/s. They bring 30, so this is no limit
@@ -117,8 +117,7 @@ struct FlushRatio {
 
 impl FlushRatio {
     fn add(&mut self, stored: f64, committed: f64) {
-        // Leave out a flush of bytes that no writer has committed since the open: recovery filled
-        // its memtable.
+        // Leave out a flush before any writer has committed: recovery has filled its memtable.
         if committed == 0.0 && self.committed == 0.0 {
             return;
         }
@@ -141,13 +140,14 @@ pub(super) struct Drain {
     /// runs.
     compactions: DecayingSum,
     jobs: u32,
-    /// Time up to which the running time of jobs is in `compactions`, microseconds.
+    /// `compactions` counts the running time of jobs up to this time, microseconds.
     since_us: u64,
     /// Committed bytes when the last flush ended.
     committed: u64,
-    /// Bytes that recent flushes stored, and bytes committed between the ends of these flushes. The
-    /// ratio is that of the sums, because delayed flushes end together: the first seems to have
-    /// stored few of many committed bytes, the next ones many of none.
+    /// Bytes that recent flushes stored, and bytes committed between the ends of these flushes. It
+    /// is a ratio of sums, not a mean of ratios, because delayed flushes end shortly after one
+    /// another: to the first of them belong all bytes committed since the flush before, to the next
+    /// ones almost none.
     flush_ratio: FlushRatio,
 }
 
