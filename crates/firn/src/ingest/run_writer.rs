@@ -76,8 +76,8 @@ impl RunWriter {
         self.add_version(InternalKey::new(user_key, 0, kind), value)
     }
 
-    /// Adds an entry of a private run, in internal order. Its seqno is stored, and a user key may
-    /// have several versions.
+    /// Adds an entry of a run that no commit has made visible, such as a spilled run. Entries come
+    /// in internal order. The entry's seqno is stored, and a user key may have several versions.
     ///
     /// # Errors
     /// `NoSpace`, `Io` from writing the files.
