@@ -192,7 +192,7 @@ impl<I: InternalIterator> MvccIter<I> {
         self.tombstone_reports = tombstone_reports;
     }
 
-    /// Changes the visible versions. The cursor has no position afterwards.
+    /// Changes which versions are visible. The cursor has no position afterwards.
     pub fn set_read_at(&mut self, read_at: ReadAt) {
         self.leave();
         self.read_at = read_at;
