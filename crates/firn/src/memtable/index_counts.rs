@@ -127,7 +127,7 @@ impl IndexCountTable {
     }
 
     /// Finds the counters of an index. If a candidate slot is free, the index has no counts in a
-    /// later table or in the map either: it would have claimed that slot first, and slots are never
+    /// later table or in the map either: it would have claimed this slot first, and slots are never
     /// freed.
     fn find(&self, index: IndexId) -> Found<'_> {
         let owner = u64::from(index) + 1;
