@@ -220,8 +220,8 @@ fn zstd(
     out: &mut Vec<u8>,
 ) -> Option<usize> {
     let len = first.len() + second.len();
-    // Ending a ZSTD block between the two parts can take a few bytes more than `compress_bound`
-    // says.
+    // Reserve more than `compress_bound` says, because ending a ZSTD block between the two parts
+    // can take a few bytes more.
     out.resize((compress_bound(len) + CUT_MIN).max(out.len()), 0);
     if first.is_empty() {
         return context.compress2(&mut out[..], second).ok();

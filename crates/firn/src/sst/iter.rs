@@ -37,8 +37,8 @@ pub struct SstIter {
     cursor: BlockIter,
     /// Whether the current block was found in the cache. Set only without `fill_cache`.
     cached: bool,
-    /// Offset at which the next block of a forward scan begins, and the number of blocks that were
-    /// entered in a row since the scan began.
+    /// Offset at which the next block of a forward scan begins, and the number of blocks that the
+    /// scan has entered one after another without a gap.
     next_offset: u64,
     in_a_row: u32,
     /// The readahead buffer, allocated when it is first needed.

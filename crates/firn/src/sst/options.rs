@@ -34,8 +34,8 @@ const FILTER_BITS_PER_KEY: u32 = 10;
 const INDEX_PARTITION_SIZE: usize = 4 << 10;
 const ZSTD_LEVEL: i32 = 3;
 
-/// How densely a file is written: which layout and codec it gets. This is the only place that
-/// assigns codecs to levels.
+/// How densely a file is written. The density decides on the file's layout and codec
+/// ([`SstOptions::of`]).
 ///
 /// A dense file takes a third of the bytes of a light one, but more time to write and to search. So
 /// dense files are worth their cost only where data stays.
