@@ -230,8 +230,8 @@ impl Cursor {
         Ok(())
     }
 
-    /// Encodes the key of a seek into `prefix` and `successor`. Returns whether it has all declared
-    /// parts.
+    /// Encodes the key of a seek into `prefix` and `successor`. Returns whether the key has all
+    /// declared parts.
     fn set_prefix(&mut self, key: KeyImage<'_>) -> Result<bool> {
         self.prefix.clear();
         let complete = self
@@ -324,7 +324,7 @@ impl Cursor {
         let found = self.begin(txn, true, false, record)?;
         self.missed = !found;
         if !found {
-            // The scan has come to the end, so the position lies there, as in InnoDB.
+            // The scan has come to the end of the index, so the cursor stands there, as in InnoDB.
             self.sought.clear();
         }
         Ok(found)
@@ -344,7 +344,8 @@ impl Cursor {
         let found = self.begin(txn, false, false, record)?;
         self.missed = !found;
         if !found {
-            // The scan has come to the beginning, so the position lies there, as in InnoDB.
+            // The scan has come to the beginning of the index, so the cursor stands there, as in
+            // InnoDB.
             copy(&mut self.sought, &index_prefix(self.fetch.index().id()));
         }
         Ok(found)
@@ -443,8 +444,8 @@ impl Cursor {
         let found = if self.has_shown() {
             self.again(txn, true)?
         } else if self.scan.is_narrow() && !self.parked {
-            // A narrow scan has all entries with the prefix, so the next entry with the prefix
-            // needs no wider scan.
+            // The open sources of a narrow scan have all entries with the prefix, so they suffice
+            // for the next one.
             self.at_start = false;
             self.pass(txn, true)?
         } else {

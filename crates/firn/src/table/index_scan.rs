@@ -275,7 +275,8 @@ impl IndexScan {
         }
     }
 
-    /// Moves one entry on from the entry under the scan, at the newest point.
+    /// Moves to the entry after the one under the scan, in its direction, as the newest point shows
+    /// it.
     pub(super) fn step_following(&mut self, txn: &Transaction, forward: bool) -> Result<bool> {
         if !self.entries.valid() {
             return Ok(false);

@@ -130,7 +130,7 @@ pub fn estimated_rows(point: &ReadPoint, clustered: IndexId) -> u64 {
     let lower = index_prefix(clustered).to_vec();
     let upper = prefix_successor(&lower);
     let estimated = estimate_rows(point, &ScanRange { lower, upper });
-    // Errors are ignored here: a statement that reads the rows meets them again.
+    // Ignore errors here: a statement that reads the rows meets them again and reports them.
     estimated.unwrap_or_else(|_| IndexSums::of(&point.super_version, clustered).puts())
 }
 

@@ -356,7 +356,8 @@ impl Cursor {
             (false, _) => self.gaps.edge.clone(),
         };
         if above > from {
-            // The scan has waited for this entry before, and has gone back to it.
+            // The scan has waited for this entry before and has gone back to it, so what lies above
+            // the entry is locked already. Lock only the gap below it.
             return self.lock_gap_below(txn, entry.as_deref(), within_prefix);
         }
         // The upper end of the range to lock: the edge of the scan, or, for the first entry, the
