@@ -6,7 +6,8 @@ use crate::base::memory_tracker::{MemoryCharge, MemoryTracker};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Keys that are kept one by one. If there are more, they move to the sorted set.
+/// Largest number of keys that are kept one by one. If there are more, all of them move to the
+/// sorted set.
 const SINGLE_MAX: usize = 1024;
 
 /// Memory of a key that is kept alone, without its bytes: its slot in the tree, which is half full,

@@ -3,7 +3,8 @@
 use super::lock_table::KeySet;
 use super::write_set::Savepoint;
 
-/// Bytes of keys that a group stores one after the other. More keys move to a sorted set.
+/// Largest number of bytes of keys that a group stores one after the other. If there are more, all
+/// of them move to a sorted set.
 const SINGLE_BYTES_MAX: usize = 256 << 10;
 
 /// The keys that writes of a transaction have locked and that it had not locked before: keys of

@@ -40,10 +40,10 @@ pub(super) struct VisitedRows(HashSet<Arc<[u8]>>);
 
 impl VisitedRows {
     /// Whether the search has visited all holders of the row of `waiter` by way of another request,
-    /// so that it need not visit them for `waiter`. Only for a request that waits for all holders;
-    /// the search visits them now, so their row is added to the set. For other requests it is
-    /// always false: an upgrade does not wait for its own owner, and a shared request waits for one
-    /// owner alone.
+    /// so that it need not visit them for `waiter`. If `waiter` waits for all holders and the
+    /// answer is false, the search visits them now, so the row is added to the set. For a request
+    /// that does not wait for all holders the answer is always false: an upgrade does not wait for
+    /// its own owner, and a shared request waits for one owner alone.
     ///
     /// Call it with the row's shard locked, and only if `waiter` still waits: a victim has no
     /// blockers to visit, although its session may not have woken yet. Owners that are granted the

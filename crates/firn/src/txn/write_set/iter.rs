@@ -165,8 +165,8 @@ impl InMemoryWrites {
         }
     }
 
-    /// Fills `batch` with entries before (user key, seqno) in internal order, backwards. `None`
-    /// begins at the last entry.
+    /// Fills `batch` with the entries before (`user_key`, `seqno`) in internal order, descending.
+    /// Without a `user_key`, begins with the last entry.
     fn backward_from(&self, user_key: Option<&[u8]>, seqno: Seqno, batch: &mut FetchedBatch) {
         for (key, versions) in self.until(user_key) {
             for version in versions.newest_first().rev() {

@@ -193,7 +193,8 @@ impl InMemoryWrites {
     /// An upper bound of the bytes that the newest versions take in a batch.
     pub(super) fn batch_bytes(&self) -> usize {
         let writes = self.log.len() as u64;
-        // Kind and lengths of an entry take less than the overhead of a version in memory.
+        // Per version, replace the overhead in memory by the most that kind and lengths take in a
+        // batch.
         let room = self.bytes - writes * (VERSION_OVERHEAD - BATCH_ENTRY_OVERHEAD);
         room as usize
     }

@@ -175,8 +175,8 @@ impl<'a> Step<'a> {
             Ordering::Greater => return StepPosition::Beyond,
             Ordering::Equal => {}
         }
-        // `key` starts with the run's common prefix. Compare the rest as a number, cut or padded
-        // with zeros to the run's width.
+        // `key` starts with the bytes that all keys of the run share. Compare its next bytes with
+        // the run's numbers: as many bytes as these have, padded with zeros if `key` is shorter.
         let width = before.len() - at;
         let mut filled = [0; 8];
         let there = (key.len() - at).min(width);
