@@ -607,8 +607,9 @@ impl Shared {
                 return Ok(Arc::clone(next));
             }
             // A prepared segment that is too small has no group yet, so it is prepared anew with a
-            // larger size. But if the prepared segment has the room that outcomes need, it becomes
-            // the current segment now, and the larger one is prepared to follow it.
+            // larger size. But if the room for outcomes is in the prepared segment and no longer in
+            // the current one, the prepared one becomes the current segment now, and the larger one
+            // is prepared to follow it.
             state.use_kept_room();
             let given = state.next.take().filter(|next| next.reserve);
             (state.segment.id + 1, state.wants_durable, room, given)
@@ -663,8 +664,8 @@ impl Shared {
             state.ask_again = false;
             drop(state);
             if let Err(error) = self.prepare_next(0, FullDiskAccess::Ordinary) {
-                // The append that needs the segment will try again and return the error to its
-                // caller.
+                // Only report the error: the append that needs the segment will try again and
+                // return the error to its caller.
                 let message = format!("the next log segment is not ready: {error}");
                 self.listener.log(Severity::Warning, &message);
             }
