@@ -55,7 +55,8 @@ pub struct StallStats {
     pub stop_us: u64,
     /// Longest delay or stop, microseconds.
     pub longest_us: u64,
-    /// Delays and stops by reason, in the order of [`STALL_REASONS`], and their microseconds.
+    /// For each reason, in the order of [`STALL_REASONS`]: the number of delays and stops, and the
+    /// microseconds that they took.
     pub by_reason: [(u64, u64); STALL_REASONS.len()],
     /// Bytes a second that the gate lets through; 0 while it is open.
     pub rate: u64,
