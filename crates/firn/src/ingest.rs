@@ -37,13 +37,14 @@ pub trait LoadHost: Send + Sync {
     /// The resources that a load may use.
     fn limits(&self) -> LoadLimits;
 
-    /// Adds files to the tree and raises `counters`, as one atomic edit; durable on return. Nothing
-    /// else in the tree may have a key between the smallest and the largest key of a file, until
-    /// the call returns. Every snapshot sees the entries.
+    /// Adds files to the tree and raises `counters`, as one atomic edit; durable on return. The
+    /// caller guarantees that until the call returns nothing else in the database has a key between
+    /// the smallest and the largest key of any of the files. Every snapshot sees the entries, even
+    /// one that was taken before.
     ///
     /// # Errors
-    /// Those of an edit: `NoSpace`, `Poisoned`, `Io`. The files are removed then, at the latest by
-    /// the next open.
+    /// Those of an edit: `NoSpace`, `Poisoned`, `Io`. After an error, the files are removed, at the
+    /// latest by the next open of the database.
     fn install(&self, files: NewFiles, counters: Vec<(u64, CounterValue)>) -> Result<()>;
 }
 

@@ -101,9 +101,9 @@ impl FileStore {
         self.archived
     }
 
-    /// Links these files into the directory [`PENDING`], so that they stay until the log archive
-    /// has them, even if their names here are removed. Call it before a log record names them.
-    /// Without an archive it does nothing.
+    /// Links these files into the directory [`PENDING`], so that their bytes stay until the log
+    /// archive has copied them, even if the files are removed here. Call it before a log record
+    /// names them. Without an archive it does nothing.
     ///
     /// # Errors
     /// `NoSpace`, `Unsupported` (no links) and `Io`: no record may name the files then.
@@ -121,10 +121,11 @@ impl FileStore {
                 _ => {}
             }
             self.env.link(&self.path(kind, id), &aside)?;
-            // `to` may exist already. It is the same file if recovery writes a prepare record
-            // again. Or it is a file of an earlier start that crashed before anything named that
-            // file, so that its id was given out again. `rename` replaces a different file; between
-            // two names of the same file it does nothing, and `aside` is left to be removed.
+            // `to` may exist already. Then it is another name of the same file, because recovery
+            // writes a prepare record again; or it is a file of an earlier start, which crashed
+            // before anything named that file, so that its id was given out again. `rename`
+            // replaces a different file. If both names are those of the same file, it does nothing,
+            // and `aside` has to be removed.
             self.env.rename(&aside, &to)?;
             if self.env.exists(&aside)? {
                 self.env.remove(&aside)?;

@@ -296,9 +296,9 @@ impl Table {
         }
     }
 
-    /// Replaces `known` if the catalog has changed since `known` was read. If it has not, this
-    /// changes no reference count: all sessions share the one of the current ids, and it would be a
-    /// contended cache line.
+    /// Replaces `known` by the current ids if the catalog has changed since `known` was read. If it
+    /// has not, this changes no reference count: the count of the current ids is in a cache line
+    /// that all sessions share and would contend for.
     pub(crate) fn refresh(&self, known: &mut Arc<TableIds>) {
         if known.generation != self.catalog.generation() {
             *known = Guard::into_inner(self.current());

@@ -15,7 +15,8 @@ pub(super) enum MergeInput {
     Memory(SortBuffer, usize),
     /// A temporary file.
     Run(TempRunReader),
-    /// SSTs that were written for the result before a list came out of order.
+    /// SSTs that the sorter wrote as final files until a list came out of order; now they are
+    /// merged like other runs.
     Files(Box<FilesReader>),
 }
 

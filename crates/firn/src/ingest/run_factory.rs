@@ -10,7 +10,7 @@ use crate::version::VersionSet;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
-/// The factory of new files; holds what their writers share.
+/// Makes the writers of new files and holds what these share.
 ///
 /// The layers that know the shape of the tree decide how a run is cut: they pass in
 /// [`FileSplitters`].
@@ -24,7 +24,7 @@ pub struct RunFactory {
 
 impl RunFactory {
     /// A factory of files for the tree of `versions`, with block sizes from `options`, and with
-    /// sketches of the keys that `prefix_extractors` knows.
+    /// sketches of each index whose key parts `prefix_extractors` knows.
     pub fn new(
         versions: Arc<VersionSet>,
         options: Options,
@@ -54,8 +54,8 @@ impl RunFactory {
     /// dropped before its result can be received.
     ///
     /// # Errors
-    /// Returns `work`, for the caller to run it itself, if there is no background thread or it is
-    /// busy.
+    /// Returns `work` if there is no background thread or if that thread is busy: the caller then
+    /// runs `work` itself.
     pub fn run_in_background<T, F>(&self, work: F) -> std::result::Result<Receiver<T>, F>
     where
         T: Send + 'static,

@@ -8,12 +8,13 @@ use std::sync::Arc;
 
 /// Writes sorted entries into SSTs that share no user key.
 ///
-/// Steps: [`Self::add`] every entry, ascending by user key, each key once; [`Self::finish`]. The
-/// stored seqno is 0. The commit that names the files gives them its seqno
-/// ([`FileMeta::with_external_seqno`]). The [`FileSplitter`] decides where files end.
+/// Steps: call [`Self::add`] with every entry, ascending by user key, each key once; then
+/// [`Self::finish`]. The entries are stored with seqno 0. The commit that names the files gives
+/// them its seqno ([`FileMeta::with_external_seqno`]). The [`FileSplitter`] decides where files
+/// end.
 ///
-/// Invariant: dropping it removes the files that it created and did not hand out. After an error
-/// the writer must not be used again.
+/// Invariant: dropping the writer removes the files that it created and did not return. After an
+/// error the writer must not be used again.
 pub struct RunWriter {
     ingest: Arc<RunFactory>,
     density: Density,
@@ -48,8 +49,8 @@ impl RunWriter {
         }
     }
 
-    /// Leaves the files unsynced. Before a record names them, the caller must sync each
-    /// ([`RunFactory::sync_file`]).
+    /// Makes [`Self::finish`] leave the files unsynced. Before a log record names them, the caller
+    /// must sync each ([`RunFactory::sync_file`]).
     #[must_use]
     pub fn unsynced(mut self) -> Self {
         self.synced = false;
@@ -75,8 +76,8 @@ impl RunWriter {
         self.add_version(InternalKey::new(user_key, 0, kind), value)
     }
 
-    /// Adds an entry of a private run, in internal order. Its seqno is stored, and a user key may
-    /// have several versions.
+    /// Adds an entry of a run that no commit has made visible, such as a spilled run. Entries come
+    /// in internal order. The entry's seqno is stored, and a user key may have several versions.
     ///
     /// # Errors
     /// `NoSpace`, `Io` from writing the files.

@@ -3,7 +3,8 @@
 use crate::base::{InternalIterator, InternalKey, Kind, Result, Seqno, Value};
 use std::ops::Range;
 
-/// An ordered list of sources that share no user key. They are opened when needed.
+/// An ordered list of sources of which no two share a user key. [`ConcatIter`] opens a source when
+/// it needs it.
 pub trait ChildOpener {
     /// Iterator over one source.
     type Iter: InternalIterator;
@@ -22,13 +23,13 @@ pub trait ChildOpener {
     /// A user key at or above all keys of source `i`, and below all keys of source `i + 1`.
     fn largest(&self, i: usize) -> &[u8];
 
-    /// Opens source `i`; the result is not positioned.
+    /// Opens source `i` and returns an iterator over it that has no position yet.
     ///
     /// # Errors
     /// Those of opening the source, for files `Corruption`, `Unsupported` and `Io`.
     fn open(&self, i: usize) -> Result<Self::Iter>;
 
-    /// [`InternalIterator::prefetch_seek`] for source `i`.
+    /// As [`InternalIterator::prefetch_seek`], for a seek in source `i`, which need not be open.
     fn prefetch_seek(&self, i: usize, user_key: &[u8], begin: bool) -> bool {
         let _ = (i, user_key, begin);
         false
@@ -127,8 +128,8 @@ impl<O: ChildOpener> ConcatIter<O> {
         &self.open.as_ref().expect("positioned").1
     }
 
-    /// If source `i` is exhausted (`on` is false), moves to the first entry of the sources after
-    /// it.
+    /// `on` says whether source `i` stands on an entry. If it does not, moves to the first entry of
+    /// the sources after it. Returns whether the concatenation stands on an entry.
     fn skip_empty_forward(&mut self, mut i: usize, mut on: bool) -> Result<bool> {
         while !on && i + 1 < self.range.end {
             i += 1;
@@ -138,8 +139,8 @@ impl<O: ChildOpener> ConcatIter<O> {
         Ok(on)
     }
 
-    /// If source `i` is exhausted (`on` is false), moves to the last entry of the sources before
-    /// it.
+    /// `on` says whether source `i` stands on an entry. If it does not, moves to the last entry of
+    /// the sources before it. Returns whether the concatenation stands on an entry.
     fn skip_empty_backward(&mut self, mut i: usize, mut on: bool) -> Result<bool> {
         while !on && i > self.range.start {
             i -= 1;

@@ -17,12 +17,12 @@ const SKIPS_BEFORE_SEEK: u32 = 8;
 /// Number of skipped entries after which a cursor calls its interrupt function.
 const SKIPS_BETWEEN_CHECKS: u64 = 1024;
 
-/// A cursor uses rows ahead only if there are at least this many. To find fewer costs more than the
-/// moves without checks save.
+/// A cursor uses [rows ahead](InternalIterator::rows_ahead) only if there are at least this many.
+/// For fewer rows, the search for them takes longer than the unchecked moves save.
 const AHEAD_MIN: u32 = 4;
 
 /// A cursor that has found fewer than [`AHEAD_MIN`] rows ahead passes this many keys before it asks
-/// again. Each further failure in a row doubles the number, up to [`PAUSE_MAX`].
+/// for rows ahead again. Each further failure in a row doubles the number, up to [`PAUSE_MAX`].
 const PAUSE_MIN: u32 = 4;
 /// Largest number of keys that a cursor passes before it asks for rows ahead again.
 const PAUSE_MAX: u32 = 64;
@@ -63,15 +63,15 @@ impl ReadAt {
         }
     }
 
-    /// The seqno of a seek that finds the newest visible own write or, without one, the newest
-    /// committed version, be it visible or not.
+    /// The seqno at which a seek of a key finds the newest visible own write or, if there is none,
+    /// the newest committed version, whether that is visible or not.
     fn newest_own(&self) -> Seqno {
         self.own_bound.max(SEQNO_COMMITTED_MAX)
     }
 
-    /// The seqno of a seek that goes on from an invisible version with seqno `seqno`. From an own
-    /// write, the seek skips all invisible own writes; from a committed version, all committed
-    /// versions above the snapshot. It skips no visible version.
+    /// The seqno at which a seek of a key goes on from an invisible version that has `seqno`. From
+    /// an own write, such a seek skips all invisible own writes; from a committed version, all
+    /// committed versions above the snapshot. It skips no visible version.
     fn past_invisible(&self, seqno: Seqno) -> Seqno {
         if seqno & UNCOMMITTED_BIT != 0 {
             self.newest_own()
@@ -84,10 +84,10 @@ impl ReadAt {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Position {
     Nowhere,
-    /// On the entry of the inner cursor.
+    /// On the same entry as the inner cursor.
     Inner,
-    /// The cursor is on the copied entry in `saved`. The inner cursor stands in front of all
-    /// versions of that user key.
+    /// On the copied entry in `saved`. The inner cursor stands on the entry before all versions of
+    /// that user key, or nowhere if there is none.
     Saved,
 }
 
@@ -99,11 +99,12 @@ enum Position {
 /// versions need not be adjacent: a committed version newer than the snapshot may lie between two
 /// visible ones. So all versions are examined.
 ///
-/// After a few steps within one user key, a seek skips its remaining versions.
+/// After a few steps within one user key, the cursor skips the key's remaining versions with a
+/// seek.
 ///
 /// Forwards, the cursor asks the inner iterator for rows ahead: entries of one source, below the
 /// keys of all other sources and below the upper bound, each a visible put of another key. It moves
-/// through them without a check.
+/// through them without a check of order, bound or visibility.
 ///
 /// Example: with snapshot 10 and the versions a@12, a@9, a@3, b@7 (delete), c@10, a forward scan
 /// returns a@9 and c@10.
@@ -111,8 +112,9 @@ enum Position {
 /// Every move returns whether the cursor stands on an entry. After `false` or an error it is
 /// unpositioned and only a seek may follow.
 ///
-/// Rejected: stopping at the first invisible version when moving backwards (wrong with own writes),
-/// and merging own writes above this iterator instead of below it (two merges, twice the code).
+/// Rejected: stopping at the first invisible version when moving backwards (wrong, since a visible
+/// own write may follow), and merging own writes above this iterator instead of below it (two
+/// merges, twice the code).
 pub struct MvccIter<I> {
     inner: I,
     read_at: ReadAt,
@@ -125,13 +127,13 @@ pub struct MvccIter<I> {
     position: Position,
     /// Number of rows ahead that the cursor has not passed yet.
     known_rows_ahead: u32,
-    /// Whether the cursor has glided, so that the inner iterator has no key. Only with
-    /// `Position::Inner`.
+    /// Whether the last move was [`Self::glide`], so that the inner iterator cannot give its key
+    /// before [`Self::land`]. Only with `Position::Inner`.
     gliding: bool,
     /// Number of keys that the cursor still passes before it asks for rows ahead again.
     pause: u32,
     pause_next: u32,
-    /// In a forward move, the user key whose older versions are skipped.
+    /// In a forward move, the user key whose remaining versions are skipped.
     skip: Vec<u8>,
     saved: SavedEntry,
     tombstones: u64,
@@ -190,7 +192,7 @@ impl<I: InternalIterator> MvccIter<I> {
         self.tombstone_reports = tombstone_reports;
     }
 
-    /// Changes the visible versions. The cursor has no position afterwards.
+    /// Changes which versions are visible. The cursor has no position afterwards.
     pub fn set_read_at(&mut self, read_at: ReadAt) {
         self.leave();
         self.read_at = read_at;
@@ -206,7 +208,8 @@ impl<I: InternalIterator> MvccIter<I> {
         &self.inner
     }
 
-    /// The inner iterator, for a move or an exchange. The cursor has no position afterwards.
+    /// The inner iterator, so that the caller can move it or exchange its sources. The cursor has
+    /// no position afterwards.
     pub fn inner_mut(&mut self) -> &mut I {
         self.leave();
         &mut self.inner
@@ -392,15 +395,16 @@ impl<I: InternalIterator> MvccIter<I> {
         self.inner.next_unchecked();
     }
 
-    /// Number of rows ahead that are known already: so many calls of [`Self::glide`] may follow.
+    /// Number of rows ahead that the cursor has found and not passed yet: this many calls of
+    /// [`Self::glide`] may follow.
     #[inline]
     pub fn known_ahead(&self) -> u32 {
         self.known_rows_ahead
     }
 
     /// Moves to the next key, and returns kind and value of its entry. Only after
-    /// [`Self::rows_ahead`] returned `true`. The key is not available until [`Self::land`] or
-    /// another move.
+    /// [`Self::rows_ahead`] returned `true`. It saves the time to assemble the key, which is not
+    /// available until [`Self::land`] or another move.
     #[inline]
     pub fn glide(&mut self) -> (Kind, Value<'_>) {
         self.known_rows_ahead -= 1;
@@ -415,8 +419,8 @@ impl<I: InternalIterator> MvccIter<I> {
         }
     }
 
-    /// Passes up to `most` rows at once, all but the last of them unread. Returns how many it has
-    /// passed: 0 if it knows of no rows ahead, and then it does not move.
+    /// Moves forward by up to `most` rows at once and reads only the last of them. Returns the
+    /// number of rows; without rows ahead that is 0, and the cursor does not move.
     pub fn pass_rows(&mut self, most: u64) -> u32 {
         if most == 0 || !self.rows_ahead() {
             return 0;
@@ -430,7 +434,7 @@ impl<I: InternalIterator> MvccIter<I> {
         rows
     }
 
-    /// [`InternalIterator::peek`], limited by the upper bound.
+    /// As [`InternalIterator::peek`], but shows only keys below the upper bound.
     pub fn peek(&self, count: usize, show: &mut dyn FnMut(&[u8])) {
         if self.position == Position::Inner {
             self.inner.peek(count, &mut |user_key| {
@@ -475,7 +479,8 @@ impl<I: InternalIterator> MvccIter<I> {
         on
     }
 
-    /// Counts a skipped entry: the one under the inner cursor, if there is one.
+    /// Counts the entry under the inner cursor as skipped, and at every 1024th one reports
+    /// tombstones and calls the interrupt.
     fn count_skip(&mut self) -> Result<()> {
         self.skipped += 1;
         read_meter::count_passed_over();
@@ -503,8 +508,9 @@ impl<I: InternalIterator> MvccIter<I> {
         Ok(())
     }
 
-    /// Moves forwards from the inner cursor's entry (if `on`) to a visible put. If `skipping`,
-    /// skips the entries of the user key in `skip`.
+    /// Moves forwards to the first visible put at or after the inner cursor's entry. `on` says
+    /// whether the inner cursor stands on an entry. If `skipping`, skips the entries of the user
+    /// key in `skip`. Returns whether there is such a put.
     fn forward(&mut self, mut on: bool, mut skipping: bool) -> Result<bool> {
         self.skipped_before = self.skipped;
         // Steps since `skip` was set.
@@ -551,8 +557,9 @@ impl<I: InternalIterator> MvccIter<I> {
         Ok(false)
     }
 
-    /// Moves backwards from the inner cursor's entry (if `on`), which is the oldest of its user
-    /// key, to a key whose newest visible version is a put.
+    /// Moves backwards, from the inner cursor's entry on, to the next key whose newest visible
+    /// version is a put. `on` says whether the inner cursor stands on an entry; that must be the
+    /// oldest version of its user key. Returns whether there is such a key.
     fn backward(&mut self, mut on: bool) -> Result<bool> {
         self.skipped_before = self.skipped;
         while on {
@@ -596,7 +603,7 @@ impl<I: InternalIterator> MvccIter<I> {
         Ok(false)
     }
 
-    /// Seeks the newest visible version of the user key in `saved`, and saves it.
+    /// Seeks the newest visible version of the user key in `saved`, and copies it there.
     fn save_newest(&mut self) -> Result<()> {
         let mut seek_at = self.read_at.newest_own();
         loop {
@@ -673,8 +680,8 @@ impl<I: InternalIterator> MvccIter<MergeIter<I>> {
             Ok(())
         });
         self.skip.pop();
-        // The source that was in front, unless sought again, still stands on a version of the key
-        // that the cursor leaves, so skip that key.
+        // If the source that was in front was not sought again, it still stands on a version of the
+        // key that the cursor leaves. So skip that key.
         self.forward(on?, true)
     }
 }

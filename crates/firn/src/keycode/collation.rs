@@ -9,8 +9,8 @@ use std::sync::Arc;
 /// Computes the collation weights of text. All threads share one.
 pub trait Collator: Send + Sync + fmt::Debug {
     /// Appends the weights of `text` on `level`, without padding; each weight is big-endian and has
-    /// [`CollationSpec::weight_len`] bytes. Returns for how many bytes of `text` it appended
-    /// weights. They are fewer than all if the next byte does not begin a character.
+    /// [`CollationSpec::weight_len`] bytes. Stops at a byte that begins no character. Returns the
+    /// number of bytes of `text` before that byte, or of all bytes.
     fn sort_key(&self, level: u32, text: &[u8], weights: &mut Vec<u8>) -> usize;
 
     /// The same for the text of a CHAR that is filled with spaces ([`CollationSpec::char_filled`]).
@@ -95,8 +95,9 @@ impl Collation {
             _ => return Err(Error::invalid("weights have 1 to 3 bytes")),
         };
         let spaces_fit = spec.levels.iter().all(|level| level.space < limit);
-        // Weights of two or three bytes are encoded as units, but the weights of the table `simple`
-        // as single bytes. The two encodings agree only for weights below 0x80.
+        // Weights of two or three bytes are encoded as units, but the weights in the table `simple`
+        // as single bytes. Both give the same key bytes only for weights below 0x80, so refuse
+        // larger ones.
         let simple_fits = spec.weight_len == 1 || spec.simple.iter().all(|&w| w < 0x80);
         let one_level = spec.levels.len() == 1;
         let simple_good = spec.simple.is_empty()

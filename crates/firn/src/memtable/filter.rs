@@ -67,8 +67,8 @@ impl Filter {
     }
 
     fn place(&self, hash: u64) -> (&Line, impl Iterator<Item = u32> + use<>) {
-        // The upper half of the product selects the line. Each bit in the line is selected by nine
-        // bits of a second hash, which is derived from `hash`.
+        // The upper half of the product of `hash` and the number of lines selects the line. Nine
+        // bits of a second hash, which is derived from `hash`, select each bit in the line.
         let line = ((u128::from(hash) * self.lines.len() as u128) >> 64) as usize;
         let remixed = hash.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let bits = (0..PROBES).map(move |i| (remixed >> (i * 9 + 10)) as u32 & 511);

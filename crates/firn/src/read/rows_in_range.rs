@@ -10,9 +10,9 @@ use crate::base::Result;
 use sample::{SampleEnd, SampleReader, sampled_rows};
 use sources::RangeSources;
 
-/// Number of rows up to which an estimate is exact. Above it, the plans of the optimizer are the
-/// same for all numbers within [`FACTOR_READ`], and to read the rows only to count them costs as
-/// much as the scan that follows.
+/// Number of rows up to which an estimate is exact. Above it, an error within [`FACTOR_READ`]
+/// hardly changes the optimizer's plan, and an exact number would cost as much as the scan that
+/// follows: all rows would have to be read.
 pub const EXACT_ROWS: u64 = 32;
 
 /// Number of rows from which on an estimate reads no block, if the file indexes are precise enough.
@@ -22,10 +22,11 @@ const READ_ROWS: u64 = 400;
 /// they differ by at most this factor. The estimate is their geometric mean, which is wrong by at
 /// most the square root of the factor.
 const FACTOR_UNREAD: f64 = 1.5;
-/// As [`FACTOR_UNREAD`], after the blocks at both ends of the range were read.
+/// As [`FACTOR_UNREAD`], but for bounds that were computed after the blocks at both ends of the
+/// range were read. It is larger because the next step, which reads rows, costs more.
 const FACTOR_READ: f64 = 2.0;
 
-/// A dive counts the rows from the start of the range on, up to this many.
+/// A dive reads the range from its start as a scan does, to count rows, and stops at this many.
 const DIVE_ROWS: u64 = 100;
 /// The first dive gives up after about this many hidden versions and deletions.
 const DIVE_SKIPS: u64 = 8 * DIVE_ROWS;
@@ -35,8 +36,8 @@ const DIVE_SKIPS: u64 = 8 * DIVE_ROWS;
 const READ_ENTRIES: u64 = 4096;
 /// Largest range that is read as a whole, bytes; see [`READ_ENTRIES`].
 const READ_BYTES: u64 = 2 << 20;
-/// Number of memtable entries that cost as much as one entry of a file: many of them are versions
-/// of one row, which the cursor skips with a seek.
+/// Number of memtable entries that take as long to read as one entry of a file: many of them are
+/// versions of one row, which the cursor skips with a seek.
 const MEMTABLE_ENTRIES: u64 = 4;
 
 /// If the samples indicate few rows among many hidden versions and deletions, a second dive counts
@@ -46,25 +47,27 @@ const DEEP_DIVE_SKIPS: u64 = 32 << 10;
 /// Estimates the rows of a range of one index: exact up to [`EXACT_ROWS`], within a factor of 1.5
 /// above.
 ///
-/// The first step is free: the file indexes bound the number of entries and deletions of the range
-/// in each run, and these bound the rows (see `RangeSources::rows`). If the bounds are close and
-/// the rows many, no block is read. Otherwise the second step reads the blocks in which the range
-/// begins and ends, two per run. If one run without old versions holds the whole range, its entries
-/// are the rows. Otherwise the bounds are checked again.
+/// The first step reads no block: from the file indexes it gets bounds on the numbers of entries
+/// and deletions that each run has in the range, and from these bounds on the number of rows (see
+/// `RangeSources::rows`). If these bounds are close together and the rows are many, the estimate is
+/// done. Otherwise the second step reads the blocks in which the range begins and ends, two per
+/// run. If one run without old versions holds the whole range, its entries are the rows. Otherwise
+/// the bounds, which are closer now, are checked again.
 ///
 /// The third step reads the range from its start, as a scan would: to the end if the range is
 /// short. Otherwise samples at some dozen positions stand for the rest (`sampled_rows`). If these
 /// indicate few rows behind many deletions, the rows are counted after all.
 ///
-/// Limits: few rows behind more than 32,768 deletions and hidden versions are estimated as many.
-/// Samples have an error, which the factor covers except in odd cases (measured: see
-/// `docs/internals/read.md`).
+/// Limits: few rows behind more than 32,768 deletions and hidden versions are estimated as many. An
+/// estimate from samples may be wrong by more than a factor of 1.5 for unusual distributions
+/// (measured: see `docs/internals/read.md`).
 ///
 /// # Errors
 /// Those of reading the files: `Corruption`, `Unsupported`, `Io`.
 pub fn estimate_rows(point: &ReadPoint, range: &ScanRange) -> Result<u64> {
     let mut sources = RangeSources::of(&point.super_version, range)?;
-    // The files prove no more rows than they have entries.
+    // The lower bound on the rows is at most the number of entries in files. If that is below
+    // `READ_ROWS`, the bounds cannot suffice here.
     if sources.entries_in_files() >= READ_ROWS {
         sources.count_memtables();
         if let Some(rows) = sources.rows().close_enough(FACTOR_UNREAD, READ_ROWS) {
@@ -97,8 +100,8 @@ pub fn estimate_rows(point: &ReadPoint, range: &ScanRange) -> Result<u64> {
             return Ok(rows);
         }
     }
-    // The optimizer takes 0 as a certainty, so return at least 1; and if the first dive found
-    // [`DIVE_ROWS`] rows, return more than these.
+    // The optimizer takes 0 as proof that there is no row, so return at least 1. If the first dive
+    // has found [`DIVE_ROWS`] rows, return more than these.
     let least = if few { 1 } else { DIVE_ROWS + 1 };
     Ok(rows.max(bounds.least).max(least))
 }

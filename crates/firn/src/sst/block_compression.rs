@@ -107,9 +107,9 @@ pub(super) type Payload<'a> = (StoredCodec, u32, &'a [u8]);
 
 const LONG_MATCH: u32 = 7;
 const LONG_MATCH_LEVEL: i32 = 1;
-/// The value tails and all that precedes them in a block get entropy tables of their own only if
-/// each of the two parts has at least this many bytes. Otherwise the tables take more bytes than
-/// they save.
+/// The value tails of a block get entropy tables apart from those of the bytes before them only if
+/// each of the two parts has at least this many bytes. Otherwise the second set of tables takes
+/// more bytes than it saves.
 const CUT_MIN: usize = 128;
 
 fn zstd_context(level: i32, long_matches: bool) -> CCtx<'static> {
@@ -178,8 +178,8 @@ impl Compressor {
         choose(codec, id, raw, &self.out, len)
     }
 
-    /// The payload to store for a block that is compressed without a dictionary: an index block or
-    /// a dictionary and, unless the codec is ZSTD, a data block.
+    /// The payload to store for a block that is compressed without a dictionary: an index block, a
+    /// dictionary itself, or, with another codec than ZSTD, a data block.
     pub(super) fn other<'a>(&'a mut self, raw: &'a [u8]) -> Payload<'a> {
         let (codec, len) = match (self.codec, &mut self.plain) {
             (Codec::Lz4, _) => {
@@ -220,8 +220,8 @@ fn zstd(
     out: &mut Vec<u8>,
 ) -> Option<usize> {
     let len = first.len() + second.len();
-    // Ending a ZSTD block between the two parts can take a few bytes more than `compress_bound`
-    // says.
+    // Reserve more than `compress_bound` says, because ending a ZSTD block between the two parts
+    // can take a few bytes more.
     out.resize((compress_bound(len) + CUT_MIN).max(out.len()), 0);
     if first.is_empty() {
         return context.compress2(&mut out[..], second).ok();

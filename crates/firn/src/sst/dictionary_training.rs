@@ -14,7 +14,8 @@ const TRAINING_BYTES: usize = 32 * SIZE;
 /// Blocks are cut into samples of this many bytes, because the trainer works best with many small
 /// samples.
 const SAMPLE: usize = 1 << 10;
-/// Raw bytes of data below which a dictionary takes more bytes than it saves.
+/// A file with fewer raw bytes of data than this gets no dictionary, which would take more bytes
+/// than it saves.
 const RAW_BYTES_MIN: usize = 8 * SIZE;
 /// Number of blocks that a trial compresses both with and without the dictionary.
 const TRIAL_BLOCKS: usize = 16;

@@ -83,8 +83,8 @@ pub struct Salvage {
 }
 
 impl Salvage {
-    /// Finds the data blocks of `file`. Calls `lost` with the damage of the tail and with read
-    /// errors. The entries that are lost with damaged data blocks are in [`Self::lost`].
+    /// Finds the data blocks of `file`. Calls `lost` with an error if the tail is damaged, and with
+    /// each read error. The entries that are lost with damaged data blocks are in [`Self::lost`].
     ///
     /// # Errors
     /// Those of the file system that concern the whole file. `Unsupported` if a newer version wrote
@@ -117,8 +117,9 @@ impl Salvage {
         Ok(Arc::new(salvage))
     }
 
-    /// Takes the locations of the data blocks from the index. An error if the index cannot be read,
-    /// or if this version cannot read one of the blocks.
+    /// Takes the locations of the data blocks from the index, and notes damaged blocks in `lost`.
+    /// Fails if the index cannot be read, or if this version cannot read a block that is not
+    /// damaged.
     fn take_indexed(&mut self, reader: &SstReader) -> Result<()> {
         let index = reader.whole_index()?;
         self.dictionaries = reader.dictionaries().to_vec();
@@ -140,8 +141,8 @@ impl Salvage {
         Ok(())
     }
 
-    /// Finds the blocks without the index. An error if a block has the right checksum, but this
-    /// version cannot read it.
+    /// Finds the blocks without the index, by their checksums. Fails if a block has the right
+    /// checksum but this version cannot read it.
     fn carve(&mut self, lost: &mut dyn FnMut(Error)) -> Result<()> {
         let bytes = self.read_all(lost)?;
         let mut found = Vec::new();

@@ -68,19 +68,19 @@ pub struct SstSummary {
 /// properties and footer, and syncs.
 ///
 /// A block of another file may be copied in stored form ([`Self::copy`]). Copying ends the
-/// unfinished block. The copied block too waits until the next key is known, which its separator
-/// needs, and its dictionary is copied with it. If more bytes were copied than wait to be
+/// unfinished block. The copied block, too, waits until the next key is known, from which its
+/// separator is made. Its dictionary is copied with it. If more bytes were copied than wait to be
 /// compressed, the file goes on with the tuning and the dictionary of the copied blocks, without
 /// trials: new blocks lie among the copied ones and resemble them.
 ///
-/// Invariants: keys ascend strictly in internal order. Entries with an uncommitted seqno, that of a
-/// write set, are refused, except in files written [`Self::with_external_seqno`]. The caller puts
-/// all versions of a user key into one file. After an error, neither the writer nor its file can be
-/// used any more.
+/// Invariants: keys ascend strictly in internal order. Entries with an uncommitted seqno, as the
+/// entries of a write set have, are refused, except in files written [`Self::with_external_seqno`].
+/// The caller puts all versions of a user key into one file. After an error, neither the writer nor
+/// its file can be used any more.
 ///
-/// Rejected: the dictionary of a neighbouring file, which compresses clearly worse.
-/// Rejected: a filter for each block. A point read would miss the processor's cache once more for
-/// each, and the filters would take as many bits.
+/// Rejected: the dictionary of a neighbouring file, which compresses clearly worse. Rejected: a
+/// filter for each block instead of one for each index partition. A point read would miss the
+/// processor's cache once more in each file, and the filters would be no smaller.
 pub struct SstWriter {
     options: SstOptions,
     output: Output,
@@ -88,7 +88,7 @@ pub struct SstWriter {
     open_block: BufferedBlock,
     compressor: Compressor,
     buffered: Option<BufferedBlocks>,
-    /// The block copied last, kept until the next key is known.
+    /// The block copied last, which waits here until the next key is known.
     copied: Option<BufferedBlock>,
     /// Tuning and dictionary of the compressed block that was copied last, if its file has a
     /// tuning.

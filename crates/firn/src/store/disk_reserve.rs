@@ -130,8 +130,8 @@ impl DiskReserve {
         Ok(())
     }
 
-    /// Creates a file for appending in the room of `part`, or an ordinary one if the part is
-    /// missing.
+    /// Creates the file `path` for appending, in the disk space of `part`. If the part is missing,
+    /// creates an ordinary file.
     ///
     /// # Errors
     /// `NoSpace`, `Io`.
@@ -140,7 +140,8 @@ impl DiskReserve {
             let _file_lock = self.file_locks[part as usize].lock();
             let aside = self.path(part);
             // After a crash between `keep_replaced` and the rename that follows it, the part's name
-            // is a second name of the live file, whose bytes must stay: remove only the name.
+            // is a second name of the file in use, whose bytes must stay. So remove this name and
+            // do not write to the file.
             if part == ReservePart::Current && self.env.links(&aside).is_ok_and(|names| names > 1) {
                 self.env.remove(&aside)?;
             }
@@ -154,8 +155,8 @@ impl DiskReserve {
         }
     }
 
-    /// Renames the file of a part to `path`. Returns whether there was one: somebody may have
-    /// removed it.
+    /// Renames the file of a part to `path`. Returns false if the part has no file, for example
+    /// because somebody has removed it.
     ///
     /// # Errors
     /// Those of the rename, except `NotFound`.
@@ -189,8 +190,8 @@ impl DiskReserve {
         self.env.link(path, &self.path(part)).is_ok()
     }
 
-    /// Notes that the rename has taken the first name from the file that [`Self::keep_replaced`]
-    /// gave a second one. From now on the file belongs to the reserve alone.
+    /// Call it after the rename that follows [`Self::keep_replaced`]: the replaced file has only
+    /// the part's name now, so the reserve counts its space.
     pub fn replaced(&self, part: ReservePart) {
         let bytes = self.env.usage(&self.path(part));
         self.set_current_bytes(part, bytes.map_or(0, |usage| usage.allocated));

@@ -1,4 +1,4 @@
-//! AUTO_INCREMENT: a statement reserves values in intervals, and only an ALTER can lower the
+//! AUTO_INCREMENT: a statement reserves several values at a time, and only an ALTER can lower the
 //! counter.
 
 use super::Table;
@@ -17,9 +17,10 @@ impl Table {
         let mut last = used.load(Ordering::Relaxed);
         loop {
             let first = next_in_series(last, offset, increment)?;
-            // Also reserve the values between the last one returned and the next member of the
-            // series, as InnoDB does, so that a session with a smaller increment continues behind
-            // them. Saturate, because the next member may lie beyond the largest number.
+            // Also reserve the values between the last one of these `count` values and the next
+            // member of the series, as InnoDB does, so that a session with a smaller increment
+            // continues behind them. Saturate, because the next member may lie beyond the largest
+            // number.
             let taken = first.saturating_add(increment.saturating_mul(count.max(1)) - 1);
             match used.compare_exchange_weak(last, taken, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => return Some(first),

@@ -84,8 +84,8 @@ pub struct Cursor {
     end: Vec<u8>,
     seeks: u32,
     /// The key at which the last seek began. A forward seek begins at this key, and a backward seek
-    /// below it. If it is empty, the place is the end of the index: a backward seek begins at the
-    /// last entry.
+    /// below it. If it is empty, the seek began at the end of the index: a backward seek then
+    /// begins at the last entry, and a forward seek finds nothing.
     sought: Vec<u8>,
     /// Whether the scan has passed no entry since the last seek.
     at_start: bool,
@@ -96,12 +96,12 @@ pub struct Cursor {
     /// Whether [`Self::park`] has closed the scan. The next move opens the scan again, after (or
     /// before) the last entry.
     parked: bool,
-    /// Whether [`Self::glide`] may follow as long as the scan knows of rows ahead: the cursor reads
-    /// rows of the clustered index without locks, and nothing but glides has happened since it was
-    /// set.
+    /// Whether the next rows can be read by [`Self::glide`], as long as the scan knows of rows
+    /// ahead: the cursor reads rows of the clustered index without locks, and since the flag was
+    /// set it was moved by `glide` alone.
     glides: bool,
-    /// Whether the cursor has glided since `fetch` got a key, so that the key of the row last read
-    /// is under the scan alone.
+    /// Whether [`Self::glide`] has read the last row. Then `fetch` does not have the key of that
+    /// row: [`Self::land`] gets it from the scan.
     key_behind: bool,
     row_prefetch: RowPrefetch,
     /// Whether the last seek was [`SeekMode::AtOrAfter`] with a whole key of the clustered index.
@@ -230,8 +230,8 @@ impl Cursor {
         Ok(())
     }
 
-    /// Encodes the key of a seek into `prefix` and `successor`. Returns whether it has all declared
-    /// parts.
+    /// Encodes the key of a seek into `prefix` and `successor`. Returns whether the key has all
+    /// declared parts.
     fn set_prefix(&mut self, key: KeyImage<'_>) -> Result<bool> {
         self.prefix.clear();
         let complete = self
@@ -324,7 +324,7 @@ impl Cursor {
         let found = self.begin(txn, true, false, record)?;
         self.missed = !found;
         if !found {
-            // The scan has come to the end, so the position lies there, as in InnoDB.
+            // The scan has come to the end of the index, so the cursor stands there, as in InnoDB.
             self.sought.clear();
         }
         Ok(found)
@@ -344,7 +344,8 @@ impl Cursor {
         let found = self.begin(txn, false, false, record)?;
         self.missed = !found;
         if !found {
-            // The scan has come to the beginning, so the position lies there, as in InnoDB.
+            // The scan has come to the beginning of the index, so the cursor stands there, as in
+            // InnoDB.
             copy(&mut self.sought, &index_prefix(self.fetch.index().id()));
         }
         Ok(found)
@@ -386,8 +387,8 @@ impl Cursor {
 
     /// Reads the row of the next entry, as [`Self::next`] does, without the transaction: the scan
     /// has found before that the next entries are rows, and that the snapshot sees them. Only if
-    /// [`Self::can_glide`]. It leaves the key of the entry where it is, because nearly no scan asks
-    /// for it.
+    /// [`Self::can_glide`]. It does not pass the key of the entry to `fetch`, because nearly no
+    /// scan asks for the key.
     ///
     /// # Errors
     /// Those of [`Self::seek`].
@@ -400,7 +401,7 @@ impl Cursor {
         self.fetch.plain_row(point, kind, value, record)
     }
 
-    /// Ends gliding: `fetch` gets the key of the row last read.
+    /// Ends a series of [`Self::glide`] calls: passes the key of the row last read to `fetch`.
     fn land(&mut self) {
         self.glides = false;
         if std::mem::take(&mut self.key_behind) {
@@ -443,8 +444,8 @@ impl Cursor {
         let found = if self.has_shown() {
             self.again(txn, true)?
         } else if self.scan.is_narrow() && !self.parked {
-            // A narrow scan has all entries with the prefix, so the next entry with the prefix
-            // needs no wider scan.
+            // The open sources of a narrow scan have all entries with the prefix, so they suffice
+            // for the next one.
             self.at_start = false;
             self.pass(txn, true)?
         } else {
@@ -648,13 +649,14 @@ impl Cursor {
         }
     }
 
-    /// Whether the row last read was shown without its lock, and the scan is still open at it.
+    /// Whether the row last read was shown without its lock (semi-consistent reading), and the scan
+    /// is still open and stands on its entry.
     fn has_shown(&self) -> bool {
         self.fetch.lock().has_shown() && self.scan.is_open()
     }
 
     /// Moves again to the entry whose row was shown without its lock. If that entry is gone, moves
-    /// to the entry that now follows the one passed before it.
+    /// to the entry that now follows the entry which the scan passed before it.
     fn again(&mut self, txn: &Transaction, forward: bool) -> Result<bool> {
         self.fetch.read_in_place();
         if self.scan.entries().valid() && !self.is_outdated(txn) {
@@ -689,8 +691,8 @@ impl Cursor {
         self.scan.resume(txn, at)
     }
 
-    /// Reads the row of the entry under the scan. If this reader cannot see a row there, moves on
-    /// to the next entry that has one. On an error, releases the gap lock of the last step.
+    /// Reads the row of the entry under the scan. If the entry has no row for this reader, moves on
+    /// to the next entry that has one. On an error, releases the gap lock that the last step took.
     fn read_visible_or_give_back(
         &mut self,
         txn: &mut Transaction,
@@ -744,9 +746,9 @@ impl Cursor {
             if forward && self.fetch.reads_rows() {
                 self.row_prefetch.pass(&self.fetch, entries, point);
             }
-            // If the row was shown without its lock before, the scan does not go back after the
-            // wait for this lock. As in InnoDB, it counts as having passed all keys before the row
-            // when it showed the row.
+            // If the row was shown without its lock before, the scan does not go back after it has
+            // waited for this lock: as in InnoDB, it had passed all keys before the row when it
+            // showed the row.
             let shown = self.fetch.lock().has_shown();
             let behind = self.scan.is_behind(txn);
             let read = self.fetch.entry(txn, point, entries, behind, record)?;

@@ -94,7 +94,8 @@ enum Identity {
     Row,
     /// The declared columns of a unique index.
     Unique,
-    /// The beginning of the index keys, which several rows may share.
+    /// The columns are the beginning of the index's keys, and several rows may have the same values
+    /// there.
     Prefix,
 }
 

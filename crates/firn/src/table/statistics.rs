@@ -73,8 +73,8 @@ impl IndexSums {
         (u128::from(self.stored_bytes) * dead / u128::from(self.entries.max(1))) as u64
     }
 
-    /// Scales `sum`, which counts bytes of all stored versions of all rows, to the newest versions
-    /// of `rows` rows.
+    /// The share of `sum`, a number of bytes of all stored versions of all rows, that the newest
+    /// versions of `rows` rows have.
     fn live_share(&self, sum: u64, rows: u64) -> u64 {
         let (sum, puts) = (u128::from(sum), u128::from(self.puts().max(1)));
         (sum * u128::from(rows.min(self.puts())) / puts) as u64
@@ -130,7 +130,7 @@ pub fn estimated_rows(point: &ReadPoint, clustered: IndexId) -> u64 {
     let lower = index_prefix(clustered).to_vec();
     let upper = prefix_successor(&lower);
     let estimated = estimate_rows(point, &ScanRange { lower, upper });
-    // Errors are ignored here: a statement that reads the rows meets them again.
+    // Ignore errors here: a statement that reads the rows meets them again and reports them.
     estimated.unwrap_or_else(|_| IndexSums::of(&point.super_version, clustered).puts())
 }
 

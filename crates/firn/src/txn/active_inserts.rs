@@ -100,8 +100,8 @@ impl ActiveInserts {
     }
 
     fn part(&self, slot: usize, owner: &Arc<LockOwner>) -> &ActivePart {
-        // The low bits of the address are the same for all owners, because owners are aligned in
-        // memory: choose the part by higher bits.
+        // Choose the part by higher bits of the address: owners are aligned in memory, so the low
+        // bits are the same for all of them.
         &self.parts[slot * PARTS + (address(owner) >> 7) % PARTS]
     }
 
@@ -132,8 +132,8 @@ impl ActiveInserts {
         bits
     }
 
-    /// Searches from now on find the new keys of `owner`'s transaction among `keys`, which are
-    /// sorted, and no longer in a write set: the transaction's session ends.
+    /// Replaces the write set of `owner`'s transaction by `keys`, a sorted copy of its keys,
+    /// because the transaction's session ends. Later searches find the new keys there.
     pub(super) fn leave_session(&self, bits: u64, owner: &Arc<LockOwner>, keys: Vec<Box<[u8]>>) {
         let keys: Arc<[Box<[u8]>]> = keys.into();
         for slot in (0..SLOTS).filter(|slot| bits & 1 << slot != 0) {

@@ -116,7 +116,8 @@ impl ReferencedTables {
         shard.changed.notify_all();
     }
 
-    /// Waits for the session of `owner` until no transaction relies on `table`, which is closed.
+    /// Waits, on the thread of the session of `owner`, until no transaction relies on `table`,
+    /// which is closed.
     ///
     /// # Errors
     /// `LockTimeout`, `Interrupted`.

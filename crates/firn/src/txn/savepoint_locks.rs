@@ -3,19 +3,20 @@
 use super::lock_table::KeySet;
 use super::write_set::Savepoint;
 
-/// Bytes of keys that a group stores one after the other. More keys move to a sorted set.
+/// Largest number of bytes of keys that a group stores one after the other. If there are more, all
+/// of them move to a sorted set.
 const SINGLE_BYTES_MAX: usize = 256 << 10;
 
 /// The keys that writes of a transaction have locked and that it had not locked before: keys of
-/// inserted rows, and new and old values of unique indexes. In InnoDB these locks are implicit: a
-/// row that the transaction has written is locked by that alone. So when a rollback removes the
-/// writes, the locks go with them. Locks that reads have taken stay.
+/// inserted rows, and new and old values of unique indexes. In InnoDB these locks are implicit: the
+/// fact that a transaction has written a row locks the row. So when a rollback removes the writes,
+/// the locks go with them. Locks that reads have taken stay.
 ///
 /// Groups are the units of a rollback: all keys of one group were locked between the same
 /// savepoints. The running statement has a group of its own. When it ends, its group joins that of
-/// the newest savepoint; without a savepoint nothing can be rolled back but the whole transaction,
-/// so the keys are forgotten. A group keeps up to 256 KiB of keys one after the other; more of them
-/// become a [`KeySet`], which takes a few bytes for each key.
+/// the newest savepoint; without a savepoint only the whole transaction can be rolled back, which
+/// releases all locks, so the keys are forgotten. A group keeps up to 256 KiB of keys one after the
+/// other; more of them become a [`KeySet`], which takes a few bytes for each key.
 #[derive(Default)]
 pub(super) struct WriteLocks {
     /// Ascending by `start`, without duplicates.

@@ -95,8 +95,9 @@ pub struct Transaction {
     snapshot: Option<Snapshot>,
     /// Read point of the current statement.
     point: Option<ReadPoint>,
-    /// A snapshot that keeps the old versions and deletions which the validation compares, from the
-    /// first read on that the validation concerns. It is set only if `snapshot` was not.
+    /// A snapshot that makes compactions keep the old versions and deletions which the validation
+    /// will look at. It is taken before the first read that the validation checks, unless
+    /// `snapshot` is set or about to be.
     oldest_read: Option<Snapshot>,
     /// The keys of optimistic tables on which the transaction depends.
     validation: ValidationSet,
@@ -104,7 +105,8 @@ pub struct Transaction {
     locks_optimistic: bool,
     writes: SharedWriteSet,
     private_inserts: PrivateInserts,
-    /// Copy of the write set's mark, which can be read without the write set's mutex.
+    /// Copy of [`WriteSet::mark`](super::WriteSet::mark), which can be read without the write set's
+    /// mutex.
     mark: Savepoint,
     /// Whether the transaction has tried to write since the write set was last cleared.
     wrote: bool,
@@ -234,7 +236,8 @@ impl Transaction {
         self.statement_mark = self.mark;
     }
 
-    /// Rolls back the statement's changes. Locks are kept as by [`Self::rollback_to`].
+    /// Rolls back the statement's changes, and keeps or releases locks as [`Self::rollback_to`]
+    /// does.
     pub fn rollback_statement(&mut self) {
         self.rollback_to(self.statement_mark);
         self.point = None;

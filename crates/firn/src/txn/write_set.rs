@@ -32,13 +32,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 /// log record.
 const MEMORY_MAX: u64 = 512 << 20;
 
-/// The position of the last write at some time; [`WriteSet::rollback_to`] goes back to it.
+/// The position that the last write of a set had at some time; [`WriteSet::rollback_to`] forgets
+/// all writes after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Savepoint(u64);
 
 impl Savepoint {
-    /// The mark as an upper bound of seqnos: a reader with this bound sees own writes up to the
-    /// mark.
+    /// This savepoint as an upper bound of seqnos: a reader with this bound sees the own writes up
+    /// to the savepoint.
     pub fn own_bound(self) -> Seqno {
         UNCOMMITTED_BIT | self.0
     }
@@ -188,8 +189,9 @@ impl WriteSet {
         self.limit.min(MEMORY_MAX)
     }
 
-    /// Bytes that `memory` may take. Before the first spill it is the whole limit. Then it is half
-    /// the limit if a background thread spills, because frozen memory takes the other half.
+    /// Bytes that `memory` may take. Before the first spill this is the whole limit. After that it
+    /// is half the limit if a background thread writes spills, because the frozen memory takes the
+    /// other half.
     fn room(&self) -> u64 {
         let threads = self.ingest.as_ref().is_some_and(|i| i.has_threads());
         match threads && self.has_spilled() {
@@ -451,8 +453,8 @@ impl SharedWriteSet {
         self.set.lock()
     }
 
-    /// The source generation, which changes whenever spilled files are added or removed. Waits for
-    /// such a change that is in progress.
+    /// The source generation, which changes whenever spilled files are added or removed. If such a
+    /// change is in progress, waits for its end.
     pub(super) fn generation_after_change(&self) -> u64 {
         let _set = self.set.lock();
         self.source_generation()

@@ -11,12 +11,12 @@ use std::collections::HashSet;
 const SAMPLE: u64 = 64;
 
 impl FileHandle {
-    /// Splits [`FileMeta::blob_bytes`](super::FileMeta::blob_bytes) by index. Only indexes that
-    /// `holders` returns may refer to blobs; it is called once per handle. The metadata of the file
-    /// do not say how much each index refers to. So if the file has entries of several such
-    /// indexes, the first entries of each are read: one or a few blocks per index. The bytes are
-    /// split in proportion to that sample. If the sample fails or finds no blob, they are split in
-    /// proportion to the raw bytes of each index.
+    /// Splits [`FileMeta::blob_bytes`](super::FileMeta::blob_bytes) by index. `holders` returns the
+    /// indexes whose entries may refer to blobs; it is called at most once per handle, because the
+    /// handle keeps the split. The metadata of the file do not say how much each index refers to.
+    /// So if the file has entries of several such indexes, the first entries of each are read: one
+    /// or a few blocks per index. The bytes are split in proportion to that sample. If the sample
+    /// fails or finds no blob, they are split in proportion to the raw bytes of each index.
     fn blob_bytes_by_index(
         &self,
         holders: &mut impl FnMut() -> HashSet<IndexId>,

@@ -29,10 +29,11 @@ pub struct FileSums {
     pub with_blobs: u64,
     /// Files of which [`FileMeta::is_dense`] is true.
     pub dense: u64,
-    /// Files that are not written as those of the last level.
+    /// Number of files that were not written with the layout and the codec of the last level.
     pub not_at_rest: u64,
-    /// For each of [`DEAD_SHARES`], the smallest `max_seqno` of the files of which a larger share
-    /// is dead ([`FileMeta::dead_entries`]); the largest number if there is none.
+    /// For each of [`DEAD_SHARES`]: of the files with a larger share of dead entries
+    /// ([`FileMeta::dead_entries`]), the smallest `max_seqno`; `Seqno::MAX` if there is no such
+    /// file.
     pub dead: [Seqno; DEAD_SHARES.len()],
 }
 

@@ -448,9 +448,9 @@ impl NextCurrent {
     }
 }
 
-/// Clears the files away that a killed start has made in the space of the disk reserve: those
-/// manifests of `ids` that are not in force, and the file that was to replace `CURRENT`. Their room
-/// goes back to the reserve.
+/// Clears away the files that a killed start has made in the space of the disk reserve: those
+/// manifests of `ids` that are not in force, and the file that was to replace `CURRENT`. Their disk
+/// space goes back to the reserve.
 ///
 /// # Errors
 /// Those of the file system.
@@ -475,8 +475,9 @@ pub(super) fn clear_unfinished(
     Ok(())
 }
 
-/// Removes a file that nothing needs any more, or makes it the missing part of the reserve: between
-/// a removal and the next fill of the reserve, others would take its room.
+/// Removes a file that nothing needs any more. If the disk reserve lacks `part`, the file becomes
+/// that part instead: between a removal and the next fill of the reserve, another program could
+/// take its space.
 ///
 /// # Errors
 /// `NotFound`, `Io`.

@@ -20,9 +20,10 @@ pub(super) struct IndexTotals {
     pub(super) stats: IndexStats,
     /// Files with entries of the index, by level.
     pub(super) files: [u32; LEVELS],
-    /// Files in which an entry of the index is a deletion, or some entry has a newer version.
+    /// Number of files with entries of the index in which an entry of the index is a deletion, or
+    /// an entry of any index has a newer version.
     pub(super) unclean: u32,
-    /// Blob bytes of the files that have entries of this index alone.
+    /// Blob bytes of those files of which all entries belong to this index.
     pub(super) sole_blob_bytes: u128,
     /// Deletions by level.
     deletes: [u64; LEVELS],
@@ -55,7 +56,7 @@ impl IndexTotals {
         u128::from(self.deletes[level]) * u128::from(self.entry_bytes())
     }
 
-    /// Adds what `file` of `level` has of the index, or takes it off again.
+    /// Adds to these totals what `file` of `level` has of the index, or subtracts it.
     fn change(&mut self, level: usize, file: &FileMeta, stats: &IndexStats, sign: Sign) {
         let to = |sum: &mut u64, part: u64| *sum = sign.apply(*sum, part);
         to(&mut self.stats.entries, stats.entries);
@@ -94,8 +95,8 @@ enum Sign {
 }
 
 impl Sign {
-    /// A sum of impossible numbers, of a damaged manifest, may wrap. The version with it is
-    /// refused.
+    /// Adds without an overflow check: numbers of a damaged manifest may be so large that the sum
+    /// wraps. The version that has such numbers is refused by its invariants.
     fn apply(self, sum: u64, part: u64) -> u64 {
         match self {
             Self::Plus => sum.wrapping_add(part),
@@ -110,8 +111,9 @@ impl Summed for IndexTotals {
     fn join(_: &mut (), (): &()) {}
 }
 
-/// The references to one blob file. The bytes are wider than those of one SST, since their sum may
-/// not fit into 64 bits and must be subtractable.
+/// The references to one blob file. The bytes have 128 bits, unlike those of one SST: their sum
+/// over all SSTs may not fit into 64 bits, and a saturated sum could not be reduced again when
+/// files go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct BlobTotal {
     file: u64,
@@ -206,8 +208,8 @@ struct BlobChange {
 
 /// One end of a file of L0.
 ///
-/// It keeps the metadata and not the handle: a closed file gives up its handle, and the memory that
-/// hangs on it.
+/// It refers to the metadata of the file and not to the handle, which keeps the open reader in
+/// memory: when the file is closed, its handle is dropped.
 #[derive(Debug, Clone)]
 struct L0Edge {
     file: Arc<FileMeta>,
@@ -226,7 +228,8 @@ impl L0Edge {
     }
 }
 
-/// How many files are open after a row of edges, more than before it, and the most in between.
+/// For a sequence of edges, passed in key order: by how much the number of L0 files that contain
+/// the current key changes over the sequence (`open`), and the largest rise on the way (`deepest`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Depth {
     open: i64,
@@ -305,7 +308,7 @@ impl Totals {
         }
     }
 
-    /// Takes off the files that an edit has `removed` and adds those that it has `added`.
+    /// Subtracts the files that an edit has `removed` and adds those that it has `added`.
     pub(super) fn apply(
         &mut self,
         removed: &[(u8, Arc<FileHandle>)],

@@ -119,7 +119,7 @@ impl Version {
         (next, gone)
     }
 
-    /// The run of `level`, in L0 the one with number `run`, to be changed.
+    /// The run of `level`, or in L0 the one with number `run`, for the caller to change.
     fn run_mut(&mut self, level: u8, run: u64) -> &mut Run {
         let slot = match level {
             0 => {
@@ -263,8 +263,9 @@ impl Version {
     /// may refer to blobs. The result is exact, except for files with entries of several such
     /// indexes: their bytes are split by a sample (see `blob_bytes_by_index.rs`).
     ///
-    /// A file with entries of several indexes has the first or the last entry of each of them in
-    /// its run. So there are at most two such files in each run, and totals have the others.
+    /// If a file has entries of several indexes, it has, for each of them, the first or the last
+    /// entry that the run has of that index. So of the files with entries of `index`, at most two
+    /// in each run have entries of other indexes, too. The totals have the sum over all others.
     pub fn out_of_line_bytes(
         &self,
         index: IndexId,
@@ -300,9 +301,10 @@ impl Version {
         })
     }
 
-    /// The first position from `from` on in the last level with a file that a rewrite improves: one
-    /// that is not at rest, if `unrested` says so, or one of which more than
-    /// [`super::DEAD_SHARES`]`[share]` percent is dead to every read from `oldest_read` on.
+    /// The position of the first file of the last level, from `from` on, that a rewrite improves.
+    /// With `unrested`, that is a file that is not at rest. In any case it is one of whose entries
+    /// more than [`super::DEAD_SHARES`]`[share]` percent are dead, for all reads at `oldest_read`
+    /// or later.
     pub fn improvable(
         &self,
         from: usize,

@@ -529,8 +529,8 @@ impl VersionSet {
             true => FileFate::Dropped,
             false => FileFate::Replaced,
         };
-        // The handles are marked before the last version that has them can be dropped: `gone` has
-        // them, too.
+        // `gone` holds these handles, so they are marked before any of them can be dropped with the
+        // last version that has it.
         let gone = next.gone.iter().map(|(_, file)| file);
         gone.filter(|file| !inner.state.files.contains_key(&file.file_id))
             .for_each(|file| file.mark_obsolete(end));
@@ -603,16 +603,17 @@ impl VersionSet {
                 let is_old = || read_current(env, dir).is_ok_and(|id| id == Some(old));
                 // If a rotation fails, `CURRENT` may name either manifest after a restart, so
                 // nothing may be appended to the old one. The only exception: the disk was full or
-                // a file could not be opened, and `CURRENT` still names the old one. If it cannot
-                // be read, the next edit begins a new manifest.
+                // a file could not be opened, and `CURRENT` still names the old one. If `CURRENT`
+                // cannot be read now, the old manifest counts as broken, and the next edit begins a
+                // new one.
                 inner.broken |= e.class() == FailureClass::Poison || !is_old();
                 Err(self.fail(e))
             }
         }
     }
 
-    /// Removes a manifest that is not in force; its room may go to the reserve. If this fails, the
-    /// next open tries again.
+    /// Removes a manifest that is not in force, or turns its disk space into the missing part of
+    /// the disk reserve. If this fails, the next open tries again.
     fn clear_manifest_away(&self, id: u64) {
         let path = self.ctx.dir.join(manifest_name(id));
         let reserve = self.ctx.source.store().reserve();

@@ -80,8 +80,9 @@ struct PipelineState {
     undurable: VecDeque<(Lsn, Seqno)>,
     /// The log segments that prepared transactions pin.
     pins: LogPins,
-    /// The segment of the last append; and whether the active memtable kept too much log when the
-    /// log came to this segment: all segments from the first one that the memtable needs.
+    /// The segment of the last append; and whether, when the log moved to that segment, the active
+    /// memtable kept too much log from being released. It keeps all segments from the oldest one
+    /// that has its entries.
     log_seen: (SegmentId, bool),
     /// The server run to which newly prepared transactions belong.
     run: ServerRunNote,
@@ -259,8 +260,8 @@ impl Pipeline {
         self.replace_active(state, id, &[Flushable::Memtable(frozen)]);
     }
 
-    /// Makes a new memtable with id `id` the active one. `queued`, newest first, are added to the
-    /// flushables that wait for the tree, as the newest of them.
+    /// Makes a new memtable with id `id` the active one. Adds `queued`, newest first, in front of
+    /// the flushables that wait for their place in the tree.
     fn replace_active(
         &self,
         state: &mut MutexGuard<'_, PipelineState>,

@@ -61,7 +61,8 @@ pub struct StallStats {
     pub stop_us: u64,
     /// Longest delay or stop, microseconds.
     pub longest_us: u64,
-    /// Delays and stops by reason, in the order of [`STALL_REASONS`], and their microseconds.
+    /// For each reason, in the order of [`STALL_REASONS`]: the number of delays and stops, and the
+    /// microseconds that they took.
     pub by_reason: [(u64, u64); STALL_REASONS.len()],
     /// Delays and stops by what ended them, in the order of [`STALL_ENDS`].
     pub by_end: [u64; STALL_ENDS.len()],
@@ -192,8 +193,8 @@ impl StallGate {
         self.adjust(state);
     }
 
-    /// Sets the error with which background work has failed and which it tries to overcome; `None`
-    /// once it has succeeded.
+    /// Sets the error with which background work has failed, so that stopped writers fail with it,
+    /// too. `None` once that work has succeeded.
     pub fn set_failure(&self, failure: Option<Error>) {
         let mut state = self.state.lock();
         state.failure = failure;

@@ -24,8 +24,8 @@ impl RangeEntries {
         self.each == 1
     }
 
-    /// A bound that `n`, one of the two estimates, exceeds in about one case of forty: two standard
-    /// errors above it.
+    /// An upper bound of the true number, where `n` is `entries` or `deletes`: two standard errors
+    /// above `n`, which the true number exceeds in about one case of forty.
     pub fn most(&self, n: u64) -> u64 {
         if self.is_exact() {
             return n;
@@ -35,25 +35,26 @@ impl RangeEntries {
     }
 }
 
-/// An estimate is precise enough if its standard error is at most the estimated sum divided by
-/// this.
+/// An estimate is precise enough if its standard error is at most the sum of the estimate and
+/// `others`, divided by this.
 const PRECISION: u64 = 8;
 
-/// The search for split keys ends at the first level on which it visits at least this many nodes
-/// per requested key.
+/// The search for split keys goes down level by level. It ends at the first level on which it
+/// visits at least this many nodes per requested key.
 const VISITS_A_KEY: usize = 16;
 
 impl Skiplist {
     /// The number of entries with `lo ≤ user key < hi` (no upper bound: `None`).
     ///
-    /// Each level holds about a quarter of the nodes of the level below. So count at the highest
-    /// level, then one level down, until the count is precise enough, or the bottom is reached and
-    /// the count is exact. A count n at level l stands for n · 4^l entries with a standard error of
-    /// √n · 4^l. The caller adds the result to `others`, so the count is precise enough if that
-    /// error is at most an eighth of the sum of both. If `others` is 0, this takes a level with
-    /// about 66 nodes in the range; the larger `others`, the fewer nodes suffice. A level without a
-    /// node in the range never ends the search: the level below costs only a few steps then, and
-    /// the caller learns of most ranges without an entry that there is none.
+    /// Each level holds about a quarter of the nodes of the level below. So this counts the nodes
+    /// of the range at the highest level, then one level down, and so on, until the count is
+    /// precise enough, or it is that of level 0 and exact. A count n at level l stands for n · 4^l
+    /// entries with a standard error of √n · 4^l. The caller adds the result to `others`, so the
+    /// count is precise enough if that error is at most an eighth of the sum of both. If `others`
+    /// is 0, this takes a level with about 66 nodes in the range; the larger `others`, the fewer
+    /// nodes suffice. A level without a node in the range never ends the search: the level below
+    /// costs only a few steps then, and the caller learns of most ranges without an entry that
+    /// there is none.
     pub(in crate::memtable) fn estimate(
         &self,
         lo: &[u8],
@@ -89,9 +90,9 @@ impl Skiplist {
     }
 
     /// User keys with `lo ≤ key < hi`, ascending, with about equally many entries between
-    /// neighbours: those of the highest level that has at least `count` of them. Returns fewer if
-    /// the range has fewer, or if keys have very many versions: the number of visited nodes is
-    /// bounded by `count`.
+    /// neighbours: the keys that the highest level with at least `count` keys of the range has.
+    /// Returns fewer if the range has fewer, or if keys have very many versions: the number of
+    /// visited nodes is bounded by `count`.
     pub(in crate::memtable) fn split_keys(
         &self,
         lo: &[u8],
@@ -126,8 +127,8 @@ impl Skiplist {
                 at = node.next(level);
             }
             all += visited;
-            // If many nodes have few keys, the keys have many versions, and the levels below would
-            // mostly add versions. So stop.
+            // Many visited nodes with few distinct keys: the keys have many versions, and the
+            // levels below would mostly add versions. So stop.
             if keys.len() >= count || visited >= VISITS_A_KEY * count {
                 break;
             }
@@ -158,7 +159,8 @@ mod tests {
         drop(inserter);
         let (keys, visited) = memtable.list.split_keys_visiting(b"0001", None, 64);
         assert!(!keys.is_empty() && keys.len() <= 10, "{}", keys.len());
-        // The last level visited has about four times the nodes of the one above.
+        // The search ends at the first level with 16 nodes per key, which may have about four times
+        // the nodes of the level above: hence a factor of 8 in all.
         assert!(visited < 8 * VISITS_A_KEY * 64, "{visited} nodes");
     }
 }

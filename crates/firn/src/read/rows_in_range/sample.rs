@@ -1,5 +1,5 @@
-//! Estimates rows from samples: reads a few entries at many positions, and lets each sample stand
-//! for the entries up to the next one.
+//! Estimates rows from samples: reads a few entries at many positions, and takes each sample as
+//! typical of the entries up to the next sample.
 
 use super::sources::RangeSources;
 use crate::base::{ErrorKind, Result};
@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const PARTS: usize = 32;
 /// Most rows read in each part.
 const PART_ROWS: u64 = 48;
-/// The sample of a part ends at the first row behind more than this many skipped entries. If no row
-/// comes, it ends when the cursor next calls its interrupt function.
+/// Once the sample of a part has skipped more than this many entries, it ends at the next row, or,
+/// if no row comes, when the cursor next calls its interrupt function.
 const PART_SKIPS: u64 = 256;
 /// Number of skipped entries after which a cursor calls its interrupt function.
 const SKIPS_A_CHECK: u64 = 1024;
@@ -82,7 +82,8 @@ impl SampleReader {
                 let key = self.entries.user_key().to_vec();
                 return Ok(SampleEnd::Until { rows, key });
             }
-            // Count rows ahead without reading them. `to` would end the reading among them.
+            // Without `to`, count the known rows ahead without reading them. With `to` that is not
+            // possible: the reading may have to end between two of them.
             let passed = match to {
                 None => self.entries.pass_rows(rows_max - rows),
                 Some(_) => 0,
@@ -97,8 +98,8 @@ impl SampleReader {
         }
     }
 
-    /// Decides on the result of a move: continue at a row below `to`, otherwise end the reading.
-    /// `Break(None)` means that the interrupt ended the move.
+    /// Decides from the result `found` of a move whether the reading goes on: it does at a row
+    /// below `to`. `Break(None)` means that the interrupt function ended the move.
     fn met(
         &self,
         found: Result<bool>,
@@ -120,9 +121,9 @@ impl SampleReader {
 /// size.
 ///
 /// The parts are cut at block boundaries of the files and at nodes of the memtables' upper levels,
-/// so a stretch with many entries gets many parts. The files tell the number of entries in each
-/// part; the ratio of rows to entries in the sample is applied to the rest of the part. A part read
-/// to its end is exact.
+/// so a stretch with many entries gets many parts. Files and memtables tell the number of entries
+/// in each part, and the part is assumed to have as many rows per entry as its sample. A part that
+/// was read to its end is counted exactly.
 pub(super) fn sampled_rows(reading: &mut SampleReader, sources: &RangeSources<'_>) -> Result<u64> {
     let starts = part_starts(sources)?;
     let mut rows = 0.0;
@@ -145,8 +146,8 @@ pub(super) fn sampled_rows(reading: &mut SampleReader, sources: &RangeSources<'_
     Ok(rows.round() as u64)
 }
 
-/// A candidate for the start of a part: a key and its weight, the number of entries for which it
-/// stands.
+/// A candidate for the start of a part: a key, and as its weight the number of entries that lie
+/// about it.
 type Weighted = (Vec<u8>, f64);
 
 /// The start keys of the parts. The first is the start of the range.
@@ -214,8 +215,8 @@ fn candidates(sources: &RangeSources<'_>) -> Result<Vec<Weighted>> {
     Ok(keys)
 }
 
-/// The key at `part` / [`PARTS`] of the way through the range, as if the eight bytes behind the
-/// common prefix of its ends were evenly distributed.
+/// The key that would lie `part` / [`PARTS`] of the way through the range if keys were evenly
+/// distributed over the eight bytes behind the common prefix of the range's ends.
 fn key_inside(range: &ScanRange, part: u64) -> Option<Vec<u8>> {
     let (lower, upper) = (&range.lower, range.upper.as_ref()?);
     let common = lower.iter().zip(upper).take_while(|(a, b)| a == b).count();

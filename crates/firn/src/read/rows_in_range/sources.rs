@@ -55,7 +55,7 @@ pub(super) struct RunInRange<'a> {
     pub(super) files: FileSpan<'a>,
     /// Number of entries of the files before each one.
     before: Vec<u64>,
-    /// Number of entries of the files that lie wholly in the range.
+    /// Sum of the entries of those files that lie wholly in the range.
     whole: u64,
     cuts: Vec<BoundaryFile<'a>>,
     deletes: CountBounds,
@@ -138,7 +138,7 @@ impl<'a> RunInRange<'a> {
         Ok(())
     }
 
-    /// Number of entries before `key`, counted from the first file.
+    /// Number of entries below `key` in `files`.
     fn rank(&self, key: &[u8]) -> Result<u64> {
         let at = self.files.partition_point(|f| f.largest.as_slice() < key);
         match self.files.get(at) {
@@ -167,15 +167,18 @@ pub(super) struct MemtableInRange<'a> {
     pub(super) memtable: &'a Memtable,
     /// Estimated number of entries in the range.
     pub(super) entries: u64,
-    /// Upper bound of the entries in the range, which few estimates miss.
+    /// Upper bound of the number of entries in the range. Since that number is estimated, it
+    /// exceeds the bound in a few cases
+    /// ([`RangeEntries::most`](crate::memtable::RangeEntries::most)).
     most: u64,
-    /// Upper bound of the deletions in the range, which few estimates miss.
+    /// Upper bound of the number of deletions in the range, which may be exceeded like `most`.
     deletes: u64,
 }
 
 impl<'a> MemtableInRange<'a> {
-    /// Counts the entries of `memtable` in the range. `others` is the number of entries in other
-    /// sources: the more there are, the less precisely the memtable must be counted.
+    /// Counts the entries of `memtable` in the range. `others` is the number of entries that other
+    /// sources have in the range: the more there are, the less precisely the memtable must be
+    /// counted.
     fn of(
         memtable: &'a Memtable,
         counts: Option<IndexCounts>,
@@ -216,8 +219,8 @@ impl<'a> RangeSources<'a> {
         })
     }
 
-    /// Counts the entries of memtables, as precisely as the number of entries in files allows to
-    /// use it.
+    /// Counts the entries of memtables in the range, with an error that is small beside the sum of
+    /// all entries: the more entries the files have, the coarser the count.
     pub(super) fn count_memtables(&mut self) {
         let mut others = self.entries_in_files();
         let index = index_id_of(&self.range.lower);
@@ -263,13 +266,13 @@ impl<'a> RangeSources<'a> {
         }
     }
 
-    /// Lower and upper bound of the number of rows, from the counts of entries and deletions. They
-    /// hold as far as the estimates for the memtables are right.
+    /// Lower and upper bound of the number of rows, from the counts of entries and deletions. The
+    /// bounds are certain for files; for memtables they rest on estimates.
     ///
     /// Upper bound: each row has a put entry. Lower bound: a run proves one row for each of its put
-    /// entries, minus those with a newer version in the run, minus all deletions of newer sources;
-    /// the run that proves most rows counts. Memtables prove no row, since they do not know how
-    /// many of their entries are old versions.
+    /// entries, minus those with a newer version in the run, minus all deletions of this run and of
+    /// newer sources. The lower bound is that of the run which proves most rows. Memtables prove no
+    /// row, since they do not know how many of their entries are old versions.
     ///
     /// Example: a newer run with 10 puts and 5 deletions over a run with 100 puts gives at most 110
     /// rows and at least 95.

@@ -20,18 +20,19 @@ const BYTES_PER_DICTIONARY: u64 = 160 << 10;
 /// its neighbours.
 const PART_MIN: usize = 2;
 
-/// To reuse a block, the writer must end its unfinished block. If that one is still small, the
-/// writer reuses the block only if it can probably reuse many blocks from there on: together at
-/// least this many times as long as the first.
+/// To reuse a block, the writer must end its unfinished block. If the unfinished block is still
+/// small, the writer reuses the other block only together with many blocks after it: the stored
+/// bytes that it can probably reuse must be at least this many times those of the first.
 const BLOCKS_PER_SCRAP: u64 = 8;
 
 impl SstWriter {
     /// Whether [`Self::copy`] may take `block`. The block must have the layout, codec and block
-    /// size of this file, and must not be small. This file must have its dictionary already, or the
-    /// dictionary must be worth copying. The unfinished block must not be small, unless `ahead` is
-    /// large: the number of stored bytes of blocks that may be reused from here on. Under ZSTD, the
-    /// file of `block` must have a tuning. Small files are written without a trial, and if their
-    /// blocks were reused again and again, they would never be tuned.
+    /// size of this file, and must not be small. This file must have the block's dictionary
+    /// already, or the dictionary must be worth copying. `ahead` is the number of stored bytes of
+    /// blocks that may be reused from here on: unless it is large, the writer's unfinished block
+    /// must not be small. Under ZSTD, the file of `block` must have a tuning. Small files are
+    /// written without a trial, and if their blocks were reused again and again, they would never
+    /// be tuned.
     pub fn takes(&self, block: &StoredBlock<'_>, ahead: u64) -> bool {
         let kind = match self.options.layout {
             BlockLayout::RowWise => BlockKind::RowWise,

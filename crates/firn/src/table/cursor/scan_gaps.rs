@@ -11,9 +11,10 @@
 //!   locked before it. If it is not found, its gap is locked.
 //! - Below REPEATABLE READ, and under a key prefix lock, the same rules hold without gaps.
 //!
-//! For each gap: lock it, and search the uncommitted keys of other transactions in it. If there is
-//! such a key, it is the next entry: lock the gap only up to this key, wait for its row, and look
-//! again. Then check that no transaction has committed into the gap since the scan read it.
+//! For each gap: lock it, and search it for uncommitted keys of other transactions. If there is
+//! such a key, it is the next entry: lock the gap only up to this key, wait for the lock of its
+//! row, and search again. Then check that no transaction has committed a key into the gap since the
+//! scan read it.
 
 use super::vacant_range::VacantRange;
 use super::{Cursor, KeyImage, Resume, copy};
@@ -28,7 +29,8 @@ pub(super) struct GapScan {
     /// from its begin to below `edge`; a scan downward all keys from its begin down to `edge`,
     /// inclusive.
     edge: Vec<u8>,
-    /// Whether `edge` is set: the scan has passed an entry, or has found where it begins.
+    /// Whether `edge` is set: the scan has passed an entry, or has determined the lower end of its
+    /// first gap.
     begun: bool,
     forward: bool,
     /// The open scan is a locking one.
@@ -62,7 +64,7 @@ impl NewlyLocked {
     }
 }
 
-/// Buffers of a step upward, kept so that a step allocates nothing.
+/// Buffers for a step of an upward scan, kept so that a step allocates nothing.
 #[derive(Default)]
 struct StepRoom {
     /// Where the step's gap begins.
@@ -185,8 +187,9 @@ impl Cursor {
         self.fetch.index().id()
     }
 
-    /// Passes the gap between the last entry and the next one, on which the scan stands if `found`;
-    /// otherwise the gap reaches to the end of the index in the scan's direction.
+    /// Locks and checks the gap between the last entry and the next one. If `found`, the scan
+    /// stands on the next entry; otherwise there is none, and the gap reaches to the end of the
+    /// index in the scan's direction.
     pub(super) fn pass_gap(
         &mut self,
         txn: &Transaction,
@@ -205,8 +208,9 @@ impl Cursor {
         }
     }
 
-    /// Whether a scan upward just reads the entry that it stands on: it locks no gaps, nobody has
-    /// uncommitted inserts, and the entry is in its range.
+    /// Whether an upward scan may read the entry that it stands on without a look at the gap before
+    /// it: the scan locks no gaps, it need not wait for uncommitted inserts of others, and the
+    /// entry is in its range.
     fn passes_freely(&self, txn: &Transaction, within_prefix: bool) -> bool {
         let entry = self.scan.entries().user_key();
         !self.locks_gaps(txn)
@@ -268,7 +272,8 @@ impl Cursor {
         }
         copy(lower, &self.gaps.edge);
         // If the scan has read no entry yet, the gap that it locks may begin below the key that it
-        // seeks. It must not look for keys of others below that key, since it does not read there.
+        // seeks. Search for keys of others only from the sought key on, since the scan does not
+        // read below it.
         let sought: Vec<u8>;
         let from = match self.at_start && *lower < self.sought {
             true => {
@@ -294,8 +299,9 @@ impl Cursor {
             false => self.gaps.vacant.first_key(txn, index, from, upper)?,
         };
         if let Some(key) = of_other {
-            // Keep the lock below the other transaction's key and release the rest, from the key
-            // on: its insert may not have looked for gap locks yet, and must not find this one.
+            // Keep the gap lock below the other transaction's key, and release it from that key on:
+            // the insert of the key may not have looked for gap locks yet, and must not wait for
+            // this one.
             if grant == GapGrant::Newly {
                 txn.unlock_gap(&key, end);
                 self.gaps.newly.set(lower, &key);
@@ -350,7 +356,8 @@ impl Cursor {
             (false, _) => self.gaps.edge.clone(),
         };
         if above > from {
-            // The scan has waited for this entry before, and has gone back to it.
+            // The scan has waited for this entry before and has gone back to it, so what lies above
+            // the entry is locked already. Lock only the gap below it.
             return self.lock_gap_below(txn, entry.as_deref(), within_prefix);
         }
         // The upper end of the range to lock: the edge of the scan, or, for the first entry, the

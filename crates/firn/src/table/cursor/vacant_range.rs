@@ -17,7 +17,8 @@ pub(super) struct VacantRange {
     index: IndexId,
     lower: Vec<u8>,
     upper: Vec<u8>,
-    /// Number of new keys that had been written when the search began.
+    /// Number of new keys that all transactions had written when the search began
+    /// ([`Transaction::inserts_written`]).
     written: u64,
 }
 

@@ -269,7 +269,8 @@ impl Table {
         let mut record = vec![0; table.record_len()];
         let mut blobs = BlobBuf::new();
         if !table.read_row(txn, &row_key, &mut record, &mut blobs)? {
-            // There is no row: a change earlier in this cascade is deleting it.
+            // A change earlier in this cascade is deleting this row and has removed it already, so
+            // there is nothing to do.
             return Ok(());
         }
         table.compute_virtual(txn, &mut record, &mut blobs)?;

@@ -12,15 +12,16 @@ use crate::table::gap_bounds::Neighbours;
 use crate::table::{Table, TableIds};
 use crate::txn::{LockMode, Nearest, Transaction};
 
-/// A check that finds a copying ALTER replacing the referenced table waits for it and looks again,
-/// up to this number of times. After that the table counts as missing.
+/// If a check finds that a copying ALTER is replacing the referenced table, it waits for the ALTER
+/// and looks again, up to this number of times. After that the table counts as missing.
 const LOOKS_MAX: usize = 8;
 
 /// The new row whose references are checked.
 #[derive(Clone, Copy)]
 pub(in crate::table) struct NewReferences<'a> {
     pub(in crate::table) record: &'a [u8],
-    /// For an update, the record before it, and whether it gives the index entry another key.
+    /// For an update: the record before the update, and whether the update changes the key of the
+    /// index entry.
     pub(in crate::table) old: Option<(&'a [u8], bool)>,
 }
 

@@ -1,4 +1,4 @@
-//! The last deadlocks, with what their transactions did.
+//! The last deadlocks, each with the locks and the statements of its transactions.
 
 use super::lock_owner::LockOwner;
 use super::lock_reports::lock_words;

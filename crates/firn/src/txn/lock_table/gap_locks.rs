@@ -28,8 +28,8 @@ const OWNERS_LISTED: usize = 64;
 /// An insert in a slot without gap locks pays one load. **No insert is overlooked**: a scan locks
 /// its range, and then looks at the keys that other transactions have written and not committed; an
 /// insert first writes its key, and then looks for gap locks. Both have a sequentially consistent
-/// fence in between, so one of the two sees the other. If the insert does, it takes its key back,
-/// and waits.
+/// fence in between, so one of the two sees the other. If the insert sees the range, it removes its
+/// key from its write set again, and waits.
 ///
 /// Where the host has fixed the commit order of two transactions, an insert of the one does not
 /// wait for gap locks of the other ([`ObserverCell::is_order_fixed`]).
@@ -345,9 +345,9 @@ impl GapLockTable {
                     slot.owners.fetch_add(1, Ordering::SeqCst);
                 }
                 match own.ranges.last_mut() {
-                    // Join adjoining ranges of one index only. The end of an index equals the start
-                    // of the next index, but a release looks up a range in the index of its lower
-                    // bound alone.
+                    // Join adjoining ranges only if they lie in one index. The end of an index
+                    // equals the start of the next one, but a release looks up a range only in the
+                    // index of its lower bound.
                     Some((first, last)) if *last == lower && index_of(first) == index => {
                         last.clear();
                         last.extend_from_slice(upper);
@@ -481,8 +481,8 @@ impl GapLockTable {
         blockers.cloned().collect()
     }
 
-    /// Calls `f` with the owners that `waiter` waits for; with none if it does not wait any more.
-    /// None of them releases its gap locks while it runs.
+    /// Calls `f` with each owner that `waiter` waits for; not at all if `waiter` does not wait any
+    /// more. None of these owners releases its gap locks while `f` runs.
     pub(super) fn for_each_blocker(
         &self,
         waiter: &Arc<LockRequest>,

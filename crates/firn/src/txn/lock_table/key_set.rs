@@ -51,7 +51,8 @@ impl KeySet {
 
     /// Memory, in bytes.
     pub(in crate::txn) fn bytes(&self) -> u64 {
-        // The key in the map, and the header of its allocation.
+        // Memory of a block in the map, besides the bytes of its first key: the map's slot for that
+        // key, and the header of the key's allocation.
         const ENTRY: usize = size_of::<Box<[u8]>>() + 16;
         let blocks = self.blocks.iter();
         blocks

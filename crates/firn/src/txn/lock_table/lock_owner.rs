@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 /// held while a callback of the host runs ([`super::WaitObserver`]), and may be taken with the
 /// graph lock, a shard or a slot of gap locks held: these callbacks do not come back to the lock
 /// table, and the locks that they take in the host are never held by a thread that calls the
-/// engine. No thread holds two of them.
+/// engine. No thread holds the `host` mutexes of two owners.
 pub struct LockOwner {
     id: u64,
     /// The host's number of the session, for reports; 0 for none.
@@ -39,8 +39,8 @@ pub struct LockOwner {
     pub(super) gaps: Mutex<OwnGaps>,
     /// The request that waits.
     waiting: Mutex<Option<Arc<LockRequest>>>,
-    /// The referenced table for which the owner waits until DDL opens it; 0 for none. Only the
-    /// owner's thread stores into it.
+    /// The referenced table that DDL has closed and that the owner waits for until DDL opens it
+    /// again; 0 for none. Only the owner's thread stores into it.
     awaits: AtomicU32,
     /// Whether it has asked for a shared lock.
     shares: AtomicBool,
@@ -100,8 +100,8 @@ impl LockOwner {
         })
     }
 
-    /// Notes the referenced table for which the owner begins to wait, by its clustered index;
-    /// `None` ends the wait.
+    /// Notes that the owner begins to wait until DDL opens the referenced table with clustered
+    /// index `table`; `None` notes that the wait has ended.
     pub(in crate::txn) fn set_awaits(&self, table: Option<IndexId>) {
         self.awaits
             .store(table.unwrap_or_default(), Ordering::Release);

@@ -211,8 +211,8 @@ impl LockTable {
         waiting.collect()
     }
 
-    /// The owners that `waiter` waits for, as far as a search needs them which has `visited` some
-    /// rows.
+    /// The owners that a deadlock search must visit next from `waiter`: those that it waits for,
+    /// without the holders of rows in `visited`.
     fn owners_ahead(
         &self,
         waiter: &Arc<LockRequest>,

@@ -282,8 +282,8 @@ impl Shard {
         others.for_each(f);
     }
 
-    /// Calls `f` with all owners that `waiter` waits for; with none if it does not wait any more.
-    /// None of them releases its lock or leaves the queue while it runs.
+    /// Calls `f` with each owner that `waiter` waits for; not at all if `waiter` does not wait any
+    /// more. None of these owners releases its lock or leaves the queue while `f` runs.
     pub(super) fn for_each_blocker(
         &self,
         waiter: &Arc<LockRequest>,
@@ -292,8 +292,9 @@ impl Shard {
         self.row_of(waiter, |row| row.blockers(waiter).iter().for_each(f));
     }
 
-    /// Those of the blockers of `waiter` from which a search reaches all others, as far as it has
-    /// not visited them yet; none if `waiter` does not wait any more.
+    /// The owners that a deadlock search must visit from `waiter`
+    /// ([`LockQueue::nearest_blockers`]); none if it has visited the holders of that row already,
+    /// or if `waiter` does not wait any more.
     pub(super) fn nearest_blockers(
         &self,
         waiter: &Arc<LockRequest>,

@@ -19,8 +19,8 @@
 use super::*;
 
 /// A commit allocates at most this many bytes at once for its batch; a larger batch grows by
-/// doubling. The expected size is only an upper bound: it counts every version of a key, and the
-/// batch has one.
+/// doubling. The expected size may be far too large: it counts every version of a key, and the
+/// batch has only one.
 const BATCH_ROOM_MAX: usize = 64 << 10;
 
 impl Transaction {
@@ -284,8 +284,8 @@ impl Transaction {
         } = std::mem::replace(&mut self.phase, Phase::Idle)
         {
             let inserting = self.leave_inserts();
-            // The entry lists the tables that the transaction relies on: give them up before it is
-            // replaced.
+            // `entry` lists the tables that the transaction relies on: give them up before `entry`
+            // is replaced.
             self.rely_on_nothing();
             self.cx.transactions.remove(&self.entry);
             self.entry = self.cx.transactions.add(&fresh_owner);

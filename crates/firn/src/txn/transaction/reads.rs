@@ -1,4 +1,5 @@
-//! Reads of a transaction: its read point, its own writes, and rows found in both.
+//! Reads of a transaction: the read point, and reads that look into its own writes first and then
+//! at the read point.
 
 use super::*;
 

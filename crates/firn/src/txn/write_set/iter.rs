@@ -51,8 +51,8 @@ impl MemoryIterSource {
         }
     }
 
-    /// Calls `f` with the memory, under the set's mutex if it belongs to a set. Returns its
-    /// generation.
+    /// Calls `f` with the memory, under the set's mutex if it is the memory of a set. Returns the
+    /// set's generation, or 0 for frozen memory.
     fn show(&self, f: impl FnOnce(&InMemoryWrites)) -> u64 {
         match self {
             Self::Set(set) => {
@@ -104,8 +104,8 @@ impl MemoryIter {
         self.fetch(backward, fill)
     }
 
-    /// Moves within the batch, if the batch has a next entry in this direction and the set has not
-    /// changed. Returns whether it moved.
+    /// Moves to the next entry of the batch, if the batch was fetched in this direction and has
+    /// one, and the set has not changed since. Returns whether it moved.
     fn step(&mut self, backward: bool) -> bool {
         let fresh = self.generation == self.place.generation();
         if !fresh {
@@ -198,8 +198,8 @@ impl InMemoryWrites {
         }
     }
 
-    /// Fills `batch` with entries before (user key, seqno) in internal order, backwards. `None`
-    /// begins at the last entry.
+    /// Fills `batch` with the entries before (`user_key`, `seqno`) in internal order, descending.
+    /// Without a `user_key`, begins with the last entry.
     fn backward_from(&self, user_key: Option<&[u8]>, seqno: Seqno, batch: &mut FetchedBatch) {
         let mut older = Vec::new();
         for versions in self.until(user_key) {

@@ -24,7 +24,7 @@ const DISORDER_MAX: u64 = 5;
 
 /// Decides how densely each index of a memory is written.
 ///
-/// An index is written as densely as the last level if its keys were written in key order, are
+/// An index gets files of the last level's density if its keys were written in key order, are
 /// greater than all keys of this index that the set has spilled, and lie where the tree's files
 /// have no keys: such files are likely to be installed unchanged. All other files are merged sooner
 /// or later, and are compressed lightly.

@@ -95,8 +95,9 @@ fn merge(
     })
 }
 
-/// Whether a file that overlaps no other one can be reused. For a commit, none of its entries may
-/// be superseded or dead. For a merge into fewer runs, at least one must not be dead.
+/// Whether a file that overlaps no other one can be reused. For a commit, it can if none of its
+/// entries is superseded or dead. For a merge into fewer runs, it can if at least one of its
+/// entries is not dead.
 fn stays(
     file: &FileMeta,
     dead: &super::rolled_back::RolledBackPositions,

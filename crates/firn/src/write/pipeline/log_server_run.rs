@@ -17,8 +17,9 @@ pub(super) struct ServerRunNote {
     run: Option<Arc<ServerRun>>,
     /// The segment in which the log last names `run`, or one before that segment.
     named_in: Option<SegmentId>,
-    /// Whether the log may name a server run other than `run`. If so, an unknown server run
-    /// (`None`) must be recorded, too.
+    /// Whether the log may have a record that names a server run other than `run`. If so, even an
+    /// unknown server run (`None`) must be recorded: otherwise replay would take the other one for
+    /// it.
     others: bool,
 }
 
@@ -49,14 +50,14 @@ impl ServerRunNote {
         if with_run {
             self.named_in = Some(segment);
         }
-        // Without a new record of the name, the append may have begun a new segment. Then the
-        // earlier segment with the name must be pinned.
+        // If no record of the name was appended, the prepare record may lie in a later segment than
+        // the name. Then the transaction must pin the segment with the name.
         self.named_in.map_or(segment, |named| named.min(segment))
     }
 }
 
 impl Pipeline {
-    /// Transactions that are prepared from now on belong to the server run `run`; `None` if it is
+    /// Sets the server run to which transactions belong that are prepared later; `None` if it is
     /// not known.
     pub fn set_server_run(&self, run: Option<Arc<ServerRun>>) {
         let mut state = self.state.lock();

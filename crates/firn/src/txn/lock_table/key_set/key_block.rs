@@ -66,14 +66,15 @@ fn number(tail: &[u8]) -> u64 {
     tail.iter().fold(0, |n, &byte| n << 8 | u64::from(byte))
 }
 
-/// The difference of the numbers of two keys; `None` if no run leads from `from` to `to`.
+/// The `by` of a run from key `from` to key `to`; `None` if they cannot be neighbours in a run.
 fn difference(from: &[u8], to: &[u8]) -> Option<u64> {
     let at = tail_at(from);
     let same = from.len() == to.len() && from[..at] == to[..at];
     same.then(|| number(&to[at..]).wrapping_sub(number(&from[at..])))
 }
 
-/// The number of `key`; `None` if no run leads from `before` to `key`.
+/// The last eight bytes of `key` as a number; `None` if `before` and `key` cannot be neighbours in
+/// a run.
 fn target(before: &[u8], key: &[u8]) -> Option<u64> {
     difference(before, key)?;
     Some(number(&key[tail_at(key)..]))
@@ -174,8 +175,8 @@ impl<'a> Step<'a> {
             Ordering::Greater => return StepPosition::Beyond,
             Ordering::Equal => {}
         }
-        // `key` starts with the run's common prefix. Compare the rest as a number, cut or padded
-        // with zeros to the run's width.
+        // `key` starts with the bytes that all keys of the run share. Compare its next bytes with
+        // the run's numbers: as many bytes as these have, padded with zeros if `key` is shorter.
         let width = before.len() - at;
         let mut filled = [0; 8];
         let there = (key.len() - at).min(width);
@@ -241,7 +242,8 @@ impl Writer {
 
 /// The step of a block to which a searched key belongs.
 struct StepMatch<'a> {
-    /// Offset of the previous step, or of the step itself if it is the first.
+    /// Offset in the block of the step before this one, or of this one if it is the first. A change
+    /// rewrites the steps from there on, so that adjacent runs are joined.
     from: usize,
     previous: Option<Step<'a>>,
     step: Step<'a>,
