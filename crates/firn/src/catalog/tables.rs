@@ -72,8 +72,8 @@ pub struct Catalog {
     opened: Mutex<OpenedTables>,
     /// Indexes that are being filled, each with a prefix extractor for its keys.
     filling: Mutex<BTreeMap<IndexId, KeyPrefixExtractor>>,
-    /// Indexes of which an open transaction has uncommitted entries. If one of them is retired, it
-    /// must stay known as retired; see [`Catalog::keep_retired`].
+    /// Indexes of which an open transaction has uncommitted entries, and which are retired or about
+    /// to be; see [`Catalog::keep_retired`].
     kept: Mutex<BTreeSet<IndexId>>,
 }
 
@@ -641,10 +641,10 @@ impl Catalog {
         self.kept.lock().clone()
     }
 
-    /// A transaction is about to write entries of these indexes. If one of them is retired, it must
-    /// not be [forgotten](Self::forget_retired) before [`Self::release_retired`], even if no file
-    /// has entries of it: the transaction may still commit entries, and compactions drop them only
-    /// while the index is known to be retired.
+    /// Call this before indexes are retired of which an open transaction has uncommitted entries.
+    /// They are then not [forgotten](Self::forget_retired) before [`Self::release_retired`], even
+    /// if no file has entries of them: the transaction may still commit its entries, and
+    /// compactions drop entries only while their index is known to be retired.
     pub fn keep_retired(&self, ids: &[IndexId]) {
         self.kept.lock().extend(ids);
     }
