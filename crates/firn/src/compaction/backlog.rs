@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Bytes that a compaction rewrites in the next level for each byte that it moves down.
 const REWRITTEN: f64 = 10.0;
 
-/// How far compactions lag behind, as three pressures. At 1, writers should write no faster than
-/// compactions work. At 2, reads or disk space would suffer.
+/// How far compactions lag behind, as three pressures. At a pressure of 1, writers should write no
+/// faster than compactions work. At 2, reads are too slow or too much disk space is used.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Backlog {
     /// Pressure from the depth of L0. At 2 writers stop.
@@ -52,9 +52,10 @@ fn debt(version: &Version, options: &Options) -> f64 {
     2.0 * (bytes.max(1.0) / soft).ln().max(0.0) / DEBT_RANGE.ln()
 }
 
-/// The pressure from garbage. Garbage is the part of the upper levels that replaces rows of the
-/// last level, plus the space of running jobs, whose inputs and outputs exist at once. The share of
-/// the upper levels that replaces rows is measured, see [`SpaceTracker::replacing`].
+/// The pressure from garbage. Garbage is the space of the rows of the last level that entries of
+/// upper levels replace, plus the space of the outputs of running jobs, which exist beside their
+/// inputs. The first is estimated as the size of the upper levels times
+/// [`SpaceTracker::replacing`].
 fn space(version: &Version, memory: f64, space_tracker: &SpaceTracker) -> f64 {
     let upper: u64 = (0..LAST_LEVEL as u8).map(|l| version.level_size(l)).sum();
     let last = version.level_size(LAST_LEVEL as u8) as f64;
@@ -72,14 +73,14 @@ fn space(version: &Version, memory: f64, space_tracker: &SpaceTracker) -> f64 {
 #[derive(Debug, Default)]
 pub struct SpaceTracker {
     held: AtomicU64,
-    /// The share of the upper levels' entries that replaces rows of the last level, in millionths.
+    /// See [`Self::replacing`]; in millionths.
     replacing: AtomicU64,
 }
 
 const WHOLE: f64 = 1e6;
 
-/// Weight of a job in the moving average, divided by the share of the upper levels' bytes that the
-/// job moves.
+/// A job that moves a share *s* of the upper levels' bytes has a weight of this number times *s* in
+/// the moving average, but at most 1/2.
 const WEIGHT: f64 = 4.0;
 
 impl SpaceTracker {
@@ -98,8 +99,8 @@ impl SpaceTracker {
         self.held.load(Ordering::Relaxed)
     }
 
-    /// Updates [`Self::replacing`] with the result of `job`: which share of the entries that it
-    /// moved from upper levels into the last level replaced entries there. `job` was picked from
+    /// Updates [`Self::replacing`] with the result of `job`: the share of the entries moved from
+    /// upper levels into the last level that replaced entries there. `job` was picked from
     /// `version`; it dropped `shadowed` entries because newer ones hide them. Does nothing if the
     /// job moved no entries from upper levels into the last level.
     pub fn dropped(&self, version: &Version, job: &Job, shadowed: u64) {
@@ -119,7 +120,7 @@ impl SpaceTracker {
             .store((next * WHOLE) as u64, Ordering::Relaxed);
     }
 
-    /// Share of the upper levels' entries that replace entries of the last level, 0 to 1.
+    /// The share of the upper levels' entries that replace entries of the last level, from 0 to 1.
     pub fn replacing(&self) -> f64 {
         self.replacing.load(Ordering::Relaxed) as f64 / WHOLE
     }
