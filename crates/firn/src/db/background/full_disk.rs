@@ -7,10 +7,10 @@ use crate::base::{Error, ErrorKind};
 use crate::store::ReservePart;
 
 impl BackgroundWork {
-    /// Refills the used parts of the disk reserve. While the disk is full, also retries to get room
-    /// for the log, and flushes a small memtable: then compactions can apply the deletions in it
-    /// and free room. Flushes a large memtable, too, if writers wait for log room and the memtable
-    /// keeps old log segments, which may be much larger than its SST.
+    /// Refills the used parts of the disk reserve. While the disk is full, also tries again to get
+    /// room for the next log segment, and flushes the active memtable if it is small: then
+    /// compactions can free room by the deletions in it. Flushes a large memtable, too, if the log
+    /// lacks room and the memtable keeps old log segments, which may be much larger than its SST.
     pub(in crate::db) fn recheck_full_disk(&self) {
         if self.health.check().is_err() {
             return;

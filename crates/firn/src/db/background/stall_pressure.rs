@@ -14,8 +14,8 @@ pub(super) fn pressure(
 ) -> Pressure {
     let memory = options.mutable.freeze_at() * options.frozen_memtables_max as u64;
     let backlog = Backlog::of(&super_version.version, options, memory, space_tracker);
-    // An ingested run that is not in the tree yet costs reads as much as an L0 run, so it counts as
-    // one.
+    // An ingested run that waits to be installed costs reads as much as an L0 run. So it counts as
+    // an L0 run and not as a memtable.
     let queued = super_version
         .frozen
         .iter()
