@@ -176,7 +176,8 @@ impl Archiver {
         }
     }
 
-    /// Whether the current segment has been in use for `timeout_us`, so that it should be closed.
+    /// Whether the current segment has had records for `timeout_us` microseconds, so that it should
+    /// be closed and archived.
     pub fn is_due(&self, timeout_us: u64) -> bool {
         let (wal, now) = (&self.parts.wal, self.parts.env.monotonic_micros());
         let mut state = self.state.lock();
@@ -426,7 +427,8 @@ impl Archiver {
             true => env.rename(&aside, &to)?,
             false => self.rename_new(&aside, &to)?,
         }
-        // If both names belong to one file, `rename` has done nothing: remove the temporary name.
+        // If both names belong to the same file, `rename` does nothing (POSIX). Then remove the
+        // temporary name.
         self.remove(&aside)
     }
 
