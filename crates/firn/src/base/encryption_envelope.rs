@@ -23,7 +23,8 @@ pub const NONE: u8 = 0;
 /// The envelope byte of AES-256-GCM.
 pub const AES_256_GCM: u8 = 1;
 
-/// The id of the key for units about several tables: index, filters, catalog, manifest.
+/// The id of the encryption key for units that concern several tables: index partitions, filters,
+/// the catalog, the manifest.
 pub const DATABASE_KEY: u32 = 1;
 
 /// Bytes before the ciphertext.

@@ -170,7 +170,8 @@ pub struct Options {
     /// Target size of an SST, for flushes and compactions (RocksDB: `target_file_size_base`).
     pub target_file_size: u64,
     /// Largest size of a blob file. While few blob bytes have been written since the open, a blob
-    /// file is sealed at a smaller size, so that it can lose its garbage sooner.
+    /// file is sealed at a smaller size, because its garbage can be collected only once it is
+    /// sealed.
     pub blob_file_size: u64,
     /// To find garbage blobs, the engine freezes a memtable early and compacts the levels above the
     /// last one. It does the first only if the memtable refers to at least this many bytes of

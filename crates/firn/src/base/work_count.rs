@@ -35,7 +35,8 @@ mod counting {
     }
 
     pub(super) fn add(change: impl FnOnce(&mut WorkCount)) {
-        // During the end of a thread the cell is gone; nobody reads its counts then.
+        // While a thread ends, its thread-local cell may be destroyed already. Ignore that, since
+        // nobody reads the counts of such a thread.
         let _ = WORK.try_with(|cell| {
             let mut work = cell.get();
             change(&mut work);
