@@ -27,7 +27,8 @@ const FILES_LAST: u64 = 64;
 /// compress worse.
 const LAST_FILE_SHARE_MIN: u64 = 16;
 
-/// A job whose inputs can be divided reads at most the target of the last level divided by this.
+/// A job reads at most the target of the last level divided by this, unless the smallest possible
+/// job is larger.
 const JOBS_PER_LEVEL: u64 = 32;
 
 /// Target sizes of the levels, derived from the size of the tree. The last level has eight ninths
@@ -106,8 +107,9 @@ impl LevelTargets {
         share.clamp(least.max(1), target.max(1))
     }
 
-    /// Number of stored bytes that a job should read at most, if its inputs can be divided. A large
-    /// job would take much space, since its inputs and outputs exist at once.
+    /// Number of stored bytes that a job should read at most. A job is larger only if the files
+    /// with which it must begin are, together with those that they overlap. A large job would take
+    /// much space, since its inputs and outputs exist at once.
     pub fn job_size(&self, target: u64) -> u64 {
         let share = self.targets[LAST_LEVEL] / JOBS_PER_LEVEL;
         share.clamp(target / LAST_FILE_SHARE_MIN, target * 4)

@@ -79,7 +79,8 @@ pub struct PickerContext<'a> {
     /// The oldest seqno at which a read may happen ([`super::Snapshots::oldest`]).
     pub oldest_read: Seqno,
     /// Ranges in which scans have skipped too many deletions or old versions. The caller removes a
-    /// range once a job for it has run, and adds it again only after the oldest snapshot has moved.
+    /// range once no job for it is left, and adds it again only after the oldest snapshot has
+    /// moved.
     pub reported: &'a [KeyRange],
     /// How far to go towards the resting state.
     pub rest: RestGoal,
