@@ -389,8 +389,8 @@ impl Db {
             // Persist the counters, so that auto-increment values that were handed out but never
             // committed stay used after a clean restart.
             Ok(()) => self.catalog.persist_counters(),
-            // After a failed write nothing more may be written. Not storing the counters loses no
-            // acknowledged commit: all of them are durable already.
+            // After a failed write nothing more may be written. No acknowledged commit is lost if
+            // the counters are not stored: each commit has logged the counters that it used.
             Err(_) => Ok(()),
         };
         self.work.wal.close()?;
@@ -499,7 +499,7 @@ impl Db {
     /// whether it compacted.
     ///
     /// # Errors
-    /// `Corruption` of an input file, which later picks leave out; `NoSpace`, `Poisoned`, `Io`.
+    /// `Corruption` of an input file, which is then in quarantine; `NoSpace`, `Poisoned`, `Io`.
     pub fn compact_once(&self) -> Result<bool> {
         let compacted = self.work.compact_once(RestGoal::No)?;
         self.work.versions.delete_obsolete()?;

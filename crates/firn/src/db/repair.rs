@@ -126,7 +126,8 @@ fn copy_prepared(
     let mut session = TransactionBlobs::new();
     let mut unnamed = UnnamedLosses::default();
     for file in files {
-        // The transaction has no seqno yet, and any seqno serves to read its files.
+        // The entries of these files have no seqno before the transaction commits, so read them
+        // with any one.
         let id = file.file_id;
         let Some(mut source) = salvaged(damaged_db, tree, id, Some(0), &mut unnamed, lost)? else {
             continue;

@@ -36,10 +36,10 @@ impl LoadHost for BulkLoadHost {
 }
 
 impl BackgroundWork {
-    /// Installs files whose keys nothing else in the tree has. They go into the last level if no
-    /// file and no job there overlaps their ranges (a file of several small tables may span a range
-    /// without a key in it). Otherwise they go into the level above, from where a compaction moves
-    /// them down, or into L0.
+    /// Installs files with keys that no other file of the tree has. They go into the last level if
+    /// no file and no job there overlaps their key ranges (a file of several small tables may
+    /// overlap them without having a key in them). Otherwise they go into the level above, from
+    /// where a compaction moves them down, or into L0.
     fn install_loaded(&self, files: NewFiles, counters: Vec<(u64, CounterValue)>) -> Result<()> {
         self.health.check()?;
         let ids: Vec<u64> = files.files().iter().map(|file| file.file_id).collect();

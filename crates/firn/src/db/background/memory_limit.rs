@@ -345,7 +345,8 @@ fn files_to_close(version: &Version, mut excess: u64) -> Vec<Arc<FileHandle>> {
 
 impl BackgroundWork {
     /// Closes files until the optional pins are within their limit. The next read of such a file
-    /// opens it again without pins; statements that are reading it keep its pins until they end.
+    /// opens it again without optional pins. Statements that are reading the file keep its pins
+    /// until they end.
     fn unpin(&self) {
         let excess = self.memory.cache.pins().excess();
         if excess > 0 {
