@@ -358,7 +358,8 @@ mod tests {
         let start = || rings.start(&places);
         let mut lent: Vec<RingReads> = (0..LENT_MAX).map(|_| start().unwrap()).collect();
         assert!(start().is_none(), "no more than {LENT_MAX}");
-        // One read of two is taken; the other one completes a moment later.
+        // Take only the first read of the two. The second one completes a moment later, which frees
+        // the ring.
         let mut out = [0; BLOCK];
         assert!(lent[0].copy(0, 0, &mut out) && out == [7; BLOCK]);
         lent[0].state.lock().wait_for_all();
