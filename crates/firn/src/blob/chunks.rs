@@ -115,8 +115,8 @@ pub(super) struct BlobReadExtent {
     /// the prefix, and perhaps more: the stored length of the chunks is unknown before the table is
     /// read, so their plain length, which is never less, is taken.
     pub(super) stored: u64,
-    /// Whether the value may be stored without compression: then the stored bytes are the table
-    /// followed by the value.
+    /// Whether no stored byte is compressed, judged by the lengths. Then the stored bytes are the
+    /// table followed by the value.
     pub(super) plain: bool,
 }
 

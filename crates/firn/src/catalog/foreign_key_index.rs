@@ -10,8 +10,7 @@ use crate::rowcode::ColumnKind;
 pub(super) enum IndexTrouble {
     /// No index begins with the columns.
     Missing,
-    /// An index has only a prefix of a column in a part that would have to be one of the columns,
-    /// and no part before it rules the index out.
+    /// An index begins with some of the columns, but its next part has only a prefix of a column.
     Prefix,
     /// An index begins with the columns up to this position, where the type of the referenced
     /// column differs from that of the referencing column.

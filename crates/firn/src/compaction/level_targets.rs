@@ -53,9 +53,10 @@ pub struct LevelTargets {
 
 impl LevelTargets {
     /// The targets for a version. The base is the deepest level whose target is at most three times
-    /// `base_level_size`. Since levels differ by a factor of ten, the base's target is between a
-    /// third and three times `base_level_size`. But the base is never deeper than the highest level
-    /// that holds data, because newer data of L0 must not be placed below older data.
+    /// `base_level_size`. Since levels differ by a factor of about ten, the base's target is then
+    /// between a third and three times `base_level_size`, unless the tree is so small that the last
+    /// level is the base. But the base is never deeper than the highest level that holds data,
+    /// because newer data of L0 must not be placed below older data.
     pub fn of(version: &Version, base_level_size: u64) -> Self {
         let highest = (1..LAST_LEVEL).find(|&l| !version.levels[l - 1].files.is_empty());
         Self::with(version.size(), highest, base_level_size)

@@ -432,9 +432,9 @@ impl Archiver {
         self.remove(&aside)
     }
 
-    /// Gives the file at `from` the name `to` and fails if that name exists, for which it makes a
-    /// link: a link never replaces a name. Where the file system has no links, it checks that `to`
-    /// is free and then renames.
+    /// Renames without replacing. It links the file at `from` as `to`, which fails if that name
+    /// exists, and leaves the old name to the caller. Where the file system has no links, it checks
+    /// that `to` is free and then renames.
     fn rename_new(&self, from: &Path, to: &Path) -> Result<()> {
         let env = &self.parts.env;
         let Err(error) = env.link(from, to) else {

@@ -43,8 +43,9 @@ impl Wanted<'_> {
         }
     }
 
-    /// A number of files, from the sums over several files. Each wanted file counts; for
-    /// [`Self::DeadIn`] and [`Self::Order`] other files count, too.
+    /// The number of files behind `sums` that may be wanted. It is exact for [`Self::All`],
+    /// [`Self::Dense`] and [`Self::Blobs`]. For the other variants all files count, because the
+    /// sums do not tell.
     fn count(&self, sums: &FileSums) -> u64 {
         match self {
             Self::Dense => sums.dense,

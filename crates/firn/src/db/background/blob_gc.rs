@@ -321,7 +321,7 @@ impl BackgroundWork {
 
     fn carry_out(&self, plan: GcPlan) -> Result<()> {
         // Collect nothing after a failed log write. A commit with unknown outcome has released its
-        // blob files. If the log has it after all, the next open needs its blobs.
+        // blob files. If the log has the commit after all, the next open needs its blobs.
         self.health.check()?;
         let mut first = Ok(());
         for (file, live) in plan.files {
