@@ -51,7 +51,7 @@ impl MemoryCharge {
         Self { gauge, held: 0 }
     }
 
-    /// Sets the share to `bytes`, rounded up to a multiple of [`STEP`]. Writes to no shared memory
+    /// Sets the share to `bytes`, rounded up to a multiple of `STEP`. Writes to no shared memory
     /// if that changes nothing.
     #[inline]
     pub fn set(&mut self, bytes: u64) {

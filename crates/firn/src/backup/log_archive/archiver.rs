@@ -125,7 +125,7 @@ impl Archiver {
         }
     }
 
-    /// Reports a step that has run for [`REPORT_EVERY_US`], once: a network file system may never
+    /// Reports a step that has run for `REPORT_EVERY_US`, once: a network file system may never
     /// answer.
     pub fn watch(&self) {
         let now = self.parts.env.monotonic_micros();
