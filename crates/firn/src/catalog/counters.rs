@@ -29,7 +29,7 @@ pub fn hidden_row_counter(clustered: IndexId) -> u64 {
 }
 
 /// One counter. Callers may read and raise the value of the present generation through
-/// [`Self::value`].
+/// [`Self::value()`].
 #[derive(Debug, Default)]
 pub struct Counter {
     generation: AtomicU64,
