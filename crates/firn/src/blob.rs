@@ -4,7 +4,7 @@
 //! ```text
 //! statement: INSERT … 300 KiB → BlobStore::write: compress, reserve a span, write it; a BlobRef
 //!                               goes into the row's trailer, so to write set, log, memtable, SSTs
-//! commit:    BlobSession::sync → sync the file (one sync serves all earlier writes),
+//! commit:    TransactionBlobs::sync → sync the file (one sync serves all earlier writes),
 //!            then append the log record that names the blob
 //! read:      BlobStore::read   → one positional read, checked, decompressed into the reader's
 //!                               buffer

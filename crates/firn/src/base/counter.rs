@@ -3,8 +3,8 @@
 /// The value of a counter. A counter only grows, unless it is set: setting begins a new generation,
 /// in which the counter grows again.
 ///
-/// Values compare by generation first, then by value. So recovery may read the values in log and
-/// manifest in any order: the largest one is the current one.
+/// Counter values compare by generation first, then by value. So recovery may read the counter
+/// values in log and manifest in any order: the largest one is the current one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct CounterValue {
     /// Number of times the counter was set.

@@ -1,4 +1,4 @@
-//! Counts of work, for tests that bound what an operation touches: counts are the same on every
+//! Counts the work of an operation, for tests that limit that work: counts are the same on every
 //! machine, times are not.
 //!
 //! The counts belong to the thread, so tests that run side by side do not disturb each other.
@@ -13,13 +13,13 @@
 /// Work of the calling thread.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct WorkCount {
-    /// Accesses to the metadata of a file through its handle.
+    /// Accesses to the metadata of an SST through its file handle.
     pub files: u64,
     /// Nodes of persistent lists that were created or copied.
     pub nodes: u64,
-    /// Tables of the catalog that were looked at in a loop over all or many of them.
+    /// Tables that loops over all or many tables of the catalog have looked at.
     pub tables: u64,
-    /// Waiting lock requests and committers that were looked at one after the other.
+    /// Waiting lock requests and waiting committers that loops have looked at.
     pub waiters: u64,
     /// Holders of rows that a deadlock search looked at.
     pub holders: u64,
@@ -35,7 +35,8 @@ mod counting {
     }
 
     pub(super) fn add(change: impl FnOnce(&mut WorkCount)) {
-        // During the end of a thread the cell is gone; nobody reads its counts then.
+        // While a thread ends, its thread-local cell may be destroyed already. Ignore that, since
+        // nobody reads the counts of such a thread.
         let _ = WORK.try_with(|cell| {
             let mut work = cell.get();
             change(&mut work);
@@ -50,7 +51,7 @@ mod counting {
         result
     }
 
-    /// Runs `f`. Returns its result and the work of this thread in it.
+    /// Runs `f`. Returns its result, and the work of this thread during the call.
     pub fn counted<T>(f: impl FnOnce() -> T) -> (T, WorkCount) {
         let before = WORK.get();
         let result = f();
@@ -69,7 +70,8 @@ mod counting {
 #[cfg(feature = "counts")]
 pub use counting::counted;
 
-/// Runs `f`, whose work does not count: a check that users do not run.
+/// Runs `f` without counting its work. For the costly checks of [`super::invariant`], which users
+/// do not run.
 #[inline(always)]
 pub fn uncounted<T>(f: impl FnOnce() -> T) -> T {
     counting::uncounted(f)

@@ -25,7 +25,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 /// removed. So the holder can safely make hard links to blob files.
 pub struct LinkHold<'a>(#[allow(dead_code)] pub(super) RwLockReadGuard<'a, ()>);
 
-/// Up to this many stored bytes, the header and the blob are written with one call.
+/// If a blob has at most this many stored bytes, its header and the stored bytes are written with
+/// one call.
 const WRITTEN_AS_ONE: usize = 64 << 10;
 
 /// The zeros that the zero fill writes, one buffer at a time.
@@ -69,8 +70,9 @@ pub struct BlobFile {
     pins: AtomicU64,
     syncs: Mutex<Syncs>,
     synced: Condvar,
-    /// Bytes that the file occupied after the last garbage collection; 0 if there was none yet,
-    /// `u64::MAX` if the bytes are unknown.
+    /// Bytes that the file occupied after its last garbage collection. 0 if it was never collected;
+    /// `u64::MAX` if the file was created before the last open of the database and its size has not
+    /// been recorded yet.
     bytes_after_gc: AtomicU64,
 }
 
@@ -178,9 +180,9 @@ impl BlobFile {
         }
     }
 
-    /// The bytes that the file occupied after the last garbage collection, or all bytes written to
-    /// it if there was none. `None` for a file created before the last open of the database, until
-    /// [`Self::set_bytes_after_gc`] is called.
+    /// The bytes that the file occupied after its last garbage collection, or all bytes written to
+    /// it if it was never collected. `None` for a file created before the last open of the
+    /// database, until [`Self::set_bytes_after_gc`] is called.
     pub fn bytes_after_gc(&self) -> Option<u64> {
         match self.bytes_after_gc.load(Ordering::Relaxed) {
             u64::MAX => None,
@@ -212,10 +214,10 @@ impl BlobFile {
         Some(offset)
     }
 
-    /// Writes zeros to a range behind all reserved spans. An error only ends the zero fill of this
-    /// file, and the zeros that this call has written are cut off. If the device fails, the writes
-    /// of blobs fail too and report it; and on a full disk, the remaining space is better used for
-    /// blobs.
+    /// Writes zeros to a range behind all reserved spans. If a write fails, cuts off the zeros that
+    /// this call has written, ends the zero fill of this file and reports nothing. If the device
+    /// has failed, the writes of blobs will fail, too, and report it; if the disk is full, the
+    /// remaining space is better used for blobs.
     fn fill(&self, Range { start, end }: Range<u64>) {
         let filled = self.spans().and_then(|spans| {
             let mut at = start;
@@ -289,13 +291,13 @@ impl BlobFile {
         Ok(syncs.written)
     }
 
-    /// Makes the write with number `ticket` durable. One sync serves all writes that had returned
-    /// when it began.
+    /// Makes the write with number `ticket` durable. One sync makes all writes durable that had
+    /// returned when the sync began.
     ///
     /// # Errors
     /// `NoSpace` or `Io` of the sync. The failure is permanent: later calls for writes that are not
-    /// durable return the same error. `NoDescriptor` if the file or its directory cannot be opened:
-    /// a later call may succeed.
+    /// durable yet return the same error and do not sync again. `NoDescriptor` if the file or its
+    /// directory cannot be opened: a later call may succeed.
     pub(super) fn sync_to(&self, ticket: u64) -> Result<()> {
         let mut syncs = self.syncs.lock();
         while syncs.durable < ticket {
@@ -319,7 +321,8 @@ impl BlobFile {
                     syncs.named = true;
                     syncs.durable = upto;
                 }
-                // Nothing was synced, and nothing is lost: the next call tries again.
+                // The file could not be opened, so no sync was tried and no write is lost: the next
+                // call tries again.
                 Err(error) if error.class() == FailureClass::NoEffect => {
                     self.synced.notify_all();
                     return Err(error);
@@ -366,8 +369,8 @@ impl BlobFile {
     pub(super) fn replace(&self, id: u64) -> u64 {
         let mut spans = self.spans.lock();
         *spans = None;
-        // The zeros lay in the previous physical file. The new one has none: it ends with its table
-        // of places.
+        // The zeros are in the previous physical file. The new one ends with its table of places
+        // and has none.
         self.zero_fill.filled(0);
         self.physical
             .swap(Arc::new(PhysicalBlobFile::new(id, false)))
@@ -401,7 +404,8 @@ impl BlobFile {
         Ok(self.open()?.locate(offset))
     }
 
-    /// Reads the part of a value that `extent` describes into `buf`, and returns the plain bytes.
+    /// Reads the part of a value that `extent` describes, and decompresses it into `buf`. Returns
+    /// the plain bytes.
     pub(super) fn read<'b>(
         &self,
         blob: &BlobRef,
@@ -445,8 +449,8 @@ impl BlobFile {
         })
     }
 
-    /// Adds a prefetch of the part of a blob that `extent` describes to `reads`, if the file is
-    /// open.
+    /// Adds to `reads` a prefetch of the part of a blob that `extent` describes. Does nothing if
+    /// the file is not open.
     pub(super) fn prefetch(
         &self,
         blob: &BlobRef,

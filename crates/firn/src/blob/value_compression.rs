@@ -17,8 +17,8 @@ thread_local! {
 
 /// Compresses `bytes`; `None` if they shrink too little.
 pub(super) fn compress(bytes: &[u8]) -> Option<Vec<u8>> {
-    // Save at least one byte: if there are as many stored bytes as the value has, the reader takes
-    // them for the plain value.
+    // The compressed bytes must be fewer than the plain ones: the reader takes stored bytes as long
+    // as the value for the plain value.
     let room = bytes.len().saturating_sub((bytes.len() / SAVES).max(1));
     COMPRESSOR.with_borrow_mut(|slot| {
         if slot.is_none() {

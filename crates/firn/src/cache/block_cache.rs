@@ -18,16 +18,15 @@ pub struct BlockKey {
 }
 
 impl BlockKey {
-    /// The number that selects the stripe of the hit counters for lookups of this block.
-    /// Neighbouring blocks lie a few KiB apart, so they differ in the bits of their offsets above
-    /// the lowest 11, and their hits go to different stripes.
+    /// The number of the stripe of the hit counters that counts lookups of this block. It leaves
+    /// out the lowest 11 bits of the offset: neighbouring blocks lie a few KiB apart, so they still
+    /// get different numbers.
     fn stripe(&self) -> usize {
         ((self.offset >> 11) ^ self.file_id) as usize
     }
 }
 
-/// A value that the block cache can hold. Each lookup clones the value, so it must be cheap to
-/// clone.
+/// A value that the block cache can hold. Each lookup clones the value, so cloning must be cheap.
 pub trait Weighted {
     /// Bytes of memory that the value takes.
     fn weight(&self) -> u64;
@@ -100,8 +99,9 @@ impl<V: Weighted + Clone + Send + Sync + 'static> BlockCache<V> {
         }
     }
 
-    /// The block with key `key`; if it is not cached, `load` loads it. If `fill` is set, the loaded
-    /// block is cached. Otherwise (for compactions) the cache is looked up but not changed.
+    /// The block with key `key`; if it is not cached, `load` loads it. With `fill`, the loaded
+    /// block is put into the cache. Without (for compactions), it is not, and the call changes
+    /// nothing in the cache.
     ///
     /// # Errors
     /// Those of `load`. Then nothing is cached, and each thread that waited calls its own `load`.
@@ -128,8 +128,8 @@ impl<V: Weighted + Clone + Send + Sync + 'static> BlockCache<V> {
                 self.stats.miss(key.stripe());
                 let block = load()?;
                 if self.fits(block.weight()) {
-                    // The insert fails only if another thread removed the block from the cache
-                    // meanwhile. The caller gets its block even so.
+                    // Ignore an error: the insert fails only if another thread removed the block's
+                    // key from the cache meanwhile, and the caller has its block anyway.
                     let _ = guard.insert(block.clone());
                 }
                 Ok(block)
@@ -161,9 +161,9 @@ impl<V: Weighted + Clone + Send + Sync + 'static> BlockCache<V> {
         &self.pins
     }
 
-    /// Gives the blocks a capacity of `capacity` bytes of their own; a smaller capacity evicts
-    /// blocks. From this call until [`Self::set_room`], the memory that open SSTs pin does not
-    /// reduce the capacity, and [`PinBudget::grant`] grants every pin.
+    /// Sets the capacity for blocks to `capacity` bytes, which pins do not share. If more blocks
+    /// are cached, evicts some. From this call until [`Self::set_room`], the memory that open SSTs
+    /// pin does not reduce the capacity, and [`PinBudget::grant`] grants every pin.
     pub fn set_capacity(&self, capacity: u64) {
         self.pins.set_limit(u64::MAX);
         self.pins.set_room(None);

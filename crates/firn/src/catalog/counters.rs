@@ -1,10 +1,10 @@
 //! Persisted counters: auto-increment values, hidden row ids, index ids.
 //!
-//! A counter is persisted by its value, in a log record of the commit that used it and in the
-//! manifest edit of each flush. Recovery takes the largest persisted value, so it does not matter
-//! in which order commits persist theirs. A value that was reserved but never committed may be
-//! given out again after a crash; nothing was stored under it. Setting a counter to a smaller value
-//! begins a new generation, which is larger than all values of the generations before
+//! The value of a counter is persisted in the log record of each commit that used the counter, and
+//! in the manifest edit of each flush. Recovery takes the largest persisted value, so it does not
+//! matter in which order commits persist their values. A value that was given out but never
+//! committed may be given out again after a crash, since no row has it. Setting a counter to a
+//! smaller value begins a new generation, which is larger than all values of the generations before
 //! ([`CounterValue`]).
 
 use crate::base::row_count::RowCount;
@@ -28,7 +28,8 @@ pub fn hidden_row_counter(clustered: IndexId) -> u64 {
     u64::from(clustered) << 1 | 1
 }
 
-/// One counter. Its value may be read and raised directly.
+/// One counter. Callers may read and raise the value of the present generation through
+/// [`Self::value()`].
 #[derive(Debug, Default)]
 pub struct Counter {
     generation: AtomicU64,
@@ -42,8 +43,8 @@ impl Counter {
     }
 
     /// Generation and value. While another thread sets the counter, the result may be the old
-    /// generation with the new value. That is harmless: it compares below the new generation, so it
-    /// never takes precedence. The new generation is never read with the old value.
+    /// generation with the new value. That is harmless, because recovery prefers any value of the
+    /// new generation to it. The result is never the new generation with the old value.
     pub fn read(&self) -> CounterValue {
         CounterValue {
             generation: self.generation.load(Ordering::Acquire),
@@ -93,8 +94,8 @@ impl Counters {
         self.cell(counter).raise(value)
     }
 
-    /// Takes over a value read from log or manifest, if it is larger. Call this before any thread
-    /// raises the counter.
+    /// Sets the counter to a value read from log or manifest, if that is larger than the present
+    /// value. Call this before any thread raises the counter.
     pub fn learn(&self, counter: u64, known: CounterValue) {
         let cell = self.cell(counter);
         if known > cell.read() {
@@ -120,9 +121,9 @@ impl Counters {
         values.remove(&hidden_row_counter(clustered));
     }
 
-    /// Removes the counters of all tables but those with these clustered indexes: the log and the
-    /// manifest may still name counters of dropped tables. An index id above the last one given out
-    /// belongs to no dropped table, so its counter stays.
+    /// Removes the counters of dropped tables, which the log and the manifest may still name: those
+    /// of every clustered index that was given out and is not in `clustered`. Keeps the counter of
+    /// an index id that was not given out yet, since no table with it can have been dropped.
     pub(super) fn keep_only(&self, clustered: &HashSet<IndexId>) {
         let given = self.cell(INDEX_IDS).read().value;
         let mut values = self.values.write();

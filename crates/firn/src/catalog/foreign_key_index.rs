@@ -1,18 +1,19 @@
-//! Finds the index by which a foreign key finds rows: an index that begins with the columns of the
-//! foreign key.
+//! Finds an index by which the rows of a foreign key can be found: one that begins with the columns
+//! of the foreign key.
 
 use super::schema::{IndexPart, PartSchema, TableSchema};
 use crate::rowcode::ColumnKind;
 
-/// The reason why a table has no index for a foreign key. If several indexes fail for different
-/// reasons, it is the reason of the last of them.
+/// The reason why a table has no index for a foreign key. If several indexes come close and fail
+/// for different reasons, it is the reason of the last of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum IndexTrouble {
     /// No index begins with the columns.
     Missing,
-    /// An index begins with the columns, but contains only a prefix of one of them.
+    /// An index begins with some of the columns, but its next part has only a prefix of a column.
     Prefix,
-    /// The referenced column at this position has another type than the referencing one.
+    /// An index begins with the columns up to this position, where the type of the referenced
+    /// column differs from that of the referencing column.
     Differs {
         /// Position in the list of columns.
         at: usize,
@@ -83,13 +84,13 @@ fn begins_with(
     Ok(true)
 }
 
-/// Whether the server takes the two names for the name of one column.
+/// Whether the server regards the two names as names of the same column.
 pub(super) fn same_name(a: &str, b: &str) -> bool {
     a == b || a.to_lowercase() == b.to_lowercase()
 }
 
-/// Whether equal values have equal bytes in keys of both parts, apart from NULL markers and the
-/// inversion of descending parts.
+/// Whether equal values have the same bytes in a key with part `a` as in a key with part `b`, apart
+/// from NULL markers and the inversion of descending parts.
 fn same_bytes(a_of: &TableSchema, a: &IndexPart, b_of: &TableSchema, b: &IndexPart) -> bool {
     let kind_of = |schema: &TableSchema, part: &IndexPart| {
         schema
@@ -114,9 +115,9 @@ fn same_bytes(a_of: &TableSchema, a: &IndexPart, b_of: &TableSchema, b: &IndexPa
             match (is_char(a_kind), is_char(b_kind)) {
                 (true, true) => !a.spec.char_filled || a_chars == b_chars,
                 (false, false) => true,
-                // A CHAR and a VARCHAR part have equal bytes only if both compare as if spaces
-                // followed the text. A CHAR part does unless the collation has `char_filled`; a
-                // VARCHAR part does if no level of the collation is NO PAD.
+                // The bytes of a CHAR part and of a VARCHAR part are equal only if both encode text
+                // as if spaces followed it. A CHAR part does so unless the collation has
+                // `char_filled`; a VARCHAR part does so if no level of the collation is NO PAD.
                 _ => !a.spec.char_filled && a.spec.levels.iter().all(|level| !level.no_pad),
             }
         }

@@ -35,8 +35,9 @@ impl References {
         }
     }
 
-    /// Forgets the foreign keys of `entry`, except those whose ids belong to another table by now:
-    /// a copying ALTER that renames the table installs the new table before it drops the old one.
+    /// Forgets the foreign keys of `entry`, except those whose ids belong to another table by now.
+    /// That happens in a copying ALTER, which gives the name and the foreign keys to the new table
+    /// before it drops the old one.
     pub(super) fn remove(&mut self, entry: &TableEntry) {
         for key in &entry.foreign_keys {
             if let Some(children) = self.by_parent.get_mut(&key.parent) {
@@ -56,18 +57,19 @@ impl References {
         self.swapped_out.insert(name.to_owned(), entry);
     }
 
-    /// The old table that had `name`, while a copying ALTER gives that to another table.
+    /// The table that had `name` until a copying ALTER took the name away; `None` once another
+    /// table has the name.
     pub(super) fn swapped_out(&self, name: &str) -> Option<&Arc<TableEntry>> {
         self.swapped_out.get(name)
     }
 
-    /// Forgets the old table that had `name`, because another table gets the name, and returns it.
+    /// Ends [`Self::swap_out`], because another table now gets `name`. Returns the old table.
     pub(super) fn end_swap(&mut self, name: &str) -> Option<Arc<TableEntry>> {
         self.swapped_out.remove(name)
     }
 
-    /// Forgets the swapped out table with the clustered index `clustered`, because it is dropped
-    /// before another table has taken its name.
+    /// Ends [`Self::swap_out`] of the table with the clustered index `clustered`, and forgets its
+    /// foreign keys, because it is dropped before another table has taken its name.
     pub(super) fn drop_swapped(&mut self, clustered: IndexId) {
         let out = self.swapped_out.iter();
         let gone: Vec<String> = out

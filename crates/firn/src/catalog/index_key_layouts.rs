@@ -21,9 +21,9 @@ impl Catalog {
         Some((table, number?))
     }
 
-    /// Finds the end of the declared parts in entries of `index` if that is a unique secondary
-    /// index, otherwise `None`. Transactions lock the declared parts of such an entry like a key of
-    /// their own.
+    /// An extractor that finds where the declared parts of an entry of `index` end; `None` unless
+    /// `index` is a unique secondary index. Transactions lock the declared parts of such an entry
+    /// as they lock a key.
     ///
     /// # Errors
     /// Those of [`TableSchema::key_prefix_extractor`](super::TableSchema::key_prefix_extractor).

@@ -56,7 +56,7 @@ impl CatalogState {
         }
     }
 
-    /// An entry, or the entries with a key prefix, in words: index and values.
+    /// Describes a key, or a prefix of keys, in words: the index and the values of its key parts.
     pub fn entry_text(&self, user_key: &[u8]) -> String {
         let Some(index) = index_id_of(user_key) else {
             return format!("0x{}", hex(user_key));
@@ -70,7 +70,7 @@ impl CatalogState {
         text
     }
 
-    /// The name of a column, by its id, of the table with clustered index `clustered`.
+    /// The name of the column with id `column` in the table with the clustered index `clustered`.
     pub fn column_text(&self, clustered: IndexId, column: u32) -> String {
         let name = self.owner_of(clustered).and_then(|(table, _)| {
             let mut all = table.schema.columns.iter();
@@ -97,7 +97,8 @@ pub(super) fn key_values(owner: Option<&IndexOwner>, key: &[u8]) -> Vec<String> 
     match owner {
         Some((table, Some(number))) => {
             let all = take_values(table, *number, &mut rest, &mut values);
-            // The entry of a secondary index ends with the key of its row.
+            // Behind the declared parts, the key of an entry in a secondary index has the primary
+            // key of the row.
             let primary = table.schema.primary.map(|primary| primary as usize);
             match primary.filter(|primary| primary != number) {
                 Some(primary) if all && !rest.is_empty() => {
@@ -126,8 +127,8 @@ fn take_row_id(rest: &mut &[u8], values: &mut Vec<String>) {
     }
 }
 
-/// Decodes the parts of a key of index `number` from the front of `rest`. Returns false if a part
-/// cannot be decoded; the values of the parts before it are in `values` then.
+/// Decodes the parts of a key of index `number` from the front of `rest` and adds them to `values`
+/// in words. Returns false if a part cannot be decoded; the parts before it are added even then.
 fn take_values(
     table: &TableEntry,
     number: usize,

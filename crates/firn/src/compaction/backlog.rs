@@ -59,14 +59,14 @@ fn debt(version: &Version, options: &Options) -> u64 {
 #[derive(Debug, Default)]
 pub struct SpaceTracker {
     held: AtomicU64,
-    /// The share of the upper levels' entries that replaces rows of the last level, in millionths.
+    /// See [`Self::replacing`]; in millionths.
     replacing: AtomicU64,
 }
 
 const WHOLE: f64 = 1e6;
 
-/// Weight of a job in the moving average, divided by the share of the upper levels' bytes that the
-/// job moves.
+/// A job that moves a share *s* of the upper levels' bytes has a weight of this number times *s* in
+/// the moving average, but at most 1/2.
 const WEIGHT: f64 = 4.0;
 
 impl SpaceTracker {
@@ -85,8 +85,8 @@ impl SpaceTracker {
         self.held.load(Ordering::Relaxed)
     }
 
-    /// Updates [`Self::replacing`] with the result of `job`: which share of the entries that it
-    /// moved from upper levels into the last level replaced entries there. `job` was picked from
+    /// Updates [`Self::replacing`] with the result of `job`: the share of the entries moved from
+    /// upper levels into the last level that replaced entries there. `job` was picked from
     /// `version`; it dropped `shadowed` entries because newer ones hide them. Does nothing if the
     /// job moved no entries from upper levels into the last level.
     pub fn dropped(&self, version: &Version, job: &Job, shadowed: u64) {
@@ -106,7 +106,7 @@ impl SpaceTracker {
             .store((next * WHOLE) as u64, Ordering::Relaxed);
     }
 
-    /// Share of the upper levels' entries that replace entries of the last level, 0 to 1.
+    /// The share of the upper levels' entries that replace entries of the last level, from 0 to 1.
     pub fn replacing(&self) -> f64 {
         self.replacing.load(Ordering::Relaxed) as f64 / WHOLE
     }

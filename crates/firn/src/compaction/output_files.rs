@@ -13,9 +13,9 @@ use std::sync::Arc;
 /// An output file that refers to this many blob files counts as full. The manifest names them all
 /// for each file, so without a bound an edit could grow with the database.
 ///
-/// A lower bound would lengthen the manifest as a whole: large values that came in random order lie
-/// in all blob files, so each half of a file names nearly as many of them as the whole file. This
-/// bound is reached in databases with more than eight terabytes of large values.
+/// A smaller bound would make the manifest longer: if large values were written in random key
+/// order, each SST refers to nearly all blob files, so two SSTs of half the size name twice as many
+/// in all. This bound is reached in databases with more than eight terabytes of large values.
 const BLOB_FILES_MAX: usize = 1 << 15;
 
 /// The engine parts that flushes and compactions use.
@@ -31,8 +31,8 @@ pub struct JobContext<'a> {
     pub limiter: &'a RateLimiter,
     /// Finds where the parts of a key end, for the sketches in the files.
     pub prefix_extractors: &'a Arc<dyn PrefixExtractors>,
-    /// Whether the disk is full, so that the flush writes a single file into the space that the
-    /// disk reserve keeps for that case.
+    /// Whether the disk is full, so that this flush writes a single file, into the space of the
+    /// disk reserve.
     pub in_reserve: bool,
 }
 
@@ -51,7 +51,7 @@ pub(super) struct Outputs<'a> {
     from_cache: FromCache,
     /// Ids of the files that were created and that [`Self::finish`] has not returned.
     created: Vec<u64>,
-    /// The id of the created file that takes the room of the disk reserve, if there is one.
+    /// The id of the created file that uses the space of the disk reserve; `None` if no file does.
     in_reserve: Option<u64>,
     done: Vec<FileMeta>,
     written: u64,
@@ -104,13 +104,13 @@ impl<'a> Outputs<'a> {
         self.writer.as_mut().expect("just created").add(key, value)
     }
 
-    /// Whether `file` has the layout of the output files (that of the last level or that of the
-    /// upper levels). Only then its stored blocks can be copied.
+    /// Whether the blocks of `file` can be copied into the output files, because both have the
+    /// layout of the last level or both that of the upper levels.
     pub(super) fn is_like(&self, file: &FileMeta) -> bool {
         file.at_rest == self.at_rest
     }
 
-    /// Whether an output file might have to end between these two keys.
+    /// Whether the splitter may want to end an output file between these two keys.
     pub(super) fn parts(&self, first: &[u8], last: &[u8]) -> bool {
         self.splitter.parts(first, last)
     }
@@ -140,8 +140,8 @@ impl<'a> Outputs<'a> {
             self.writer = Some(self.create()?);
         }
         let writer = self.writer.as_mut().expect("just created");
-        // Ask again, since `close` and `create` may have begun a new file: it has no dictionary
-        // yet, so it may refuse a block that the previous file would have taken.
+        // Ask the file again whether it takes the block. It may be a new one by now, which has no
+        // dictionary yet and so may refuse a block that the previous file would have taken.
         if !writer.takes(block, ahead) {
             return Ok(None);
         }
@@ -196,7 +196,7 @@ impl<'a> Outputs<'a> {
     }
 }
 
-/// The size of an unfinished file as the splitter sees it.
+/// The size of an unfinished file by which the splitter decides whether it is full.
 fn size_to_split(writer: &SstWriter) -> u64 {
     match writer.blob_files() < BLOB_FILES_MAX {
         true => writer.estimated_size(),
@@ -211,8 +211,8 @@ impl Drop for Outputs<'_> {
         for id in self.created.drain(..) {
             // If the removal fails, the next open removes the file.
             let _ = match self.in_reserve == Some(id) {
-                // Give the file back to the reserve instead of removing it: other programs could
-                // take its room.
+                // Give the file back to the disk reserve instead of removing it, because another
+                // program could take the space that a removal frees.
                 true => store.give_back_to_reserve(id),
                 false => store.remove(id),
             };

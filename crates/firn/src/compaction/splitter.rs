@@ -5,15 +5,15 @@ use crate::base::key::index_id_of;
 
 /// A file ends at a boundary of the next level (the first key of a file there) only if it has
 /// reached this share, in percent, of the target file size. The share starts at the minimum, grows
-/// by a step with each boundary that the file passes, and is limited by the maximum. Ending files
-/// where files of the next level end makes later jobs read few bytes in vain.
+/// by a step with each boundary that the file passes, and is limited by the maximum. Files that end
+/// where files of the next level end overlap fewer of these, so later jobs on them rewrite less.
 const BOUNDARY_SHARE_MIN: u64 = 50;
 const BOUNDARY_SHARE_STEP: u64 = 5;
 const BOUNDARY_SHARE_MAX: u64 = 90;
 
 /// A file ends where the index id changes only if it has reached this share, in percent, of the
-/// target file size. With less, small tables share a file: a thousand small tables fill one file
-/// instead of a thousand.
+/// target file size. A smaller file goes on, so small tables share a file, and a thousand of them
+/// do not take a thousand files.
 const INDEX_SHARE: u64 = 25;
 
 /// Decides where to cut a sorted stream of entries into files. A file ends
@@ -74,9 +74,9 @@ impl Splitter {
         let ahead = &self.boundaries[self.at..];
         let crossed = ahead.partition_point(|b| b.as_slice() <= next);
         self.at += crossed;
-        // The first file begins without a call of this function. So a boundary at or before `last`
-        // may not have been counted as passed. It lies before the file's own keys and must not cut
-        // the file here.
+        // Skip the boundaries at or before `last`. There may be some that no earlier call has
+        // skipped, because the first file begins without a call. They do not lie between `last` and
+        // `next`, so they must not end the file here.
         let here = crossed > 0 && self.boundaries[self.at - 1].as_slice() > last;
         let share = size.saturating_mul(100) / self.target;
         let limit = BOUNDARY_SHARE_MIN + BOUNDARY_SHARE_STEP * self.passed;

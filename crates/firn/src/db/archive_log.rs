@@ -14,20 +14,22 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl BackgroundWork {
-    /// Archives the closed segments, then closes the current segment if its time is up and archives
-    /// that, too. Releases the archived segments. Returns the number of segments archived.
+    /// Archives the closed segments. Then closes the current segment if it has been in use for
+    /// [`crate::base::options::MutableOptions::log_archive_timeout_us`], and archives that, too.
+    /// Releases the archived segments. Returns the number of segments archived.
     ///
-    /// The waiting segments go first: closing a segment needs room for the next one, and a full
-    /// disk has none until the log releases archived segments. While the archive is unreachable no
-    /// segment is closed early, because each one takes the room of a full segment.
+    /// The closed segments are archived first, because closing the current one needs room for the
+    /// next, and a full disk has none until the log releases archived segments. While the archive
+    /// is unreachable, the current segment is not closed early, because a segment takes the same
+    /// room whether it is full or not.
     pub(super) fn archive_log(&self) -> Result<u64> {
         let Some(archiver) = &self.archiver else {
             return Ok(0);
         };
         let mutable = &self.options.mutable;
         let timeout_us = mutable.log_archive_timeout_us.load(Ordering::Relaxed);
-        // Call `is_due` even if the archive is unreachable: its first call for a segment begins the
-        // time after which that segment is closed.
+        // Call `is_due` even if the archive is unreachable: the time after which a segment is
+        // closed counts from the first call for that segment.
         let due = archiver.is_due(timeout_us);
         let mut archived = self.archive_closed(archiver)?;
         if due && self.health.check().is_ok() {
@@ -55,12 +57,12 @@ impl BackgroundWork {
 
     fn note_coverage(&self, archiver: &Archiver, every_us: u64) -> Result<()> {
         let (now, unused) = self.pipeline.quiet_moment(&|| self.env.wall_micros());
-        // Exclude the current millisecond, in which more commits may still come.
+        // Leave out the current millisecond, since more commits may follow within it.
         let until_ms = (now / 1000).saturating_sub(1);
         archiver.note_coverage(until_ms, unused, every_us)
     }
 
-    /// Archives the last segment of the closed log if that is possible now.
+    /// Archives the last segments of the closed log. If that fails, the next open does it.
     pub(super) fn archive_rest(&self) {
         let Some(archiver) = &self.archiver else {
             return;
@@ -100,15 +102,16 @@ impl Db {
         archiver.is_some_and(Archiver::is_left)
     }
 
-    /// Records that the server's binary log ends at `place` before the next change of the catalog.
+    /// Records that the server's binary log ends at `place`. The next change of the catalog writes
+    /// this to the log.
     pub fn note_binlog_position(&self, place: OwnedBinlogPosition) {
         self.cx.pipeline.note_binlog_position(place);
     }
 
     /// Opens a restored backup and replays the archived segments that follow its log, up to
     /// `point`, as found by [`crate::backup::find_point`]. The files that the log names must be in
-    /// `dir`. On return nothing behind the point is left. If the recovery is interrupted, `dir`
-    /// must not be used.
+    /// `dir`. On return, no commit behind the point is in the files or in the log. If the recovery
+    /// is interrupted, `dir` must not be used.
     ///
     /// # Errors
     /// Those of [`Self::open`].

@@ -39,7 +39,8 @@ pub struct Metrics {
     pub compacted_bytes_read: u64,
     /// Bytes written by compactions.
     pub compacted_bytes_written: u64,
-    /// Bytes of `compacted_bytes_written` that were copied in whole blocks, as stored.
+    /// The part of `compacted_bytes_written` that was copied as stored blocks, without being
+    /// merged.
     pub reused_bytes: u64,
     /// Memory of memtables, frozen ones included.
     pub memtable_bytes: u64,
@@ -63,7 +64,7 @@ pub struct IndexReport {
     pub table: String,
     /// Name of the index.
     pub index: String,
-    /// Number of rows of the table, which each commit updates.
+    /// Number of rows of the table, kept up to date by each commit.
     pub rows: u64,
     /// Bytes of keys and values before compression.
     pub raw_bytes: u64,
@@ -98,10 +99,12 @@ pub struct LevelReport {
 pub enum Condition {
     /// All operations.
     Good = 0,
-    /// The disk was full at the last attempt to write. Reads succeed; so do `DELETE`, `TRUNCATE`
-    /// and `DROP` while the reserve lasts, and other writes as long as log and memtables have room.
+    /// The last attempt of some work found the disk full. Reads succeed. `DELETE`, `TRUNCATE` and
+    /// `DROP` succeed while the disk reserve lasts, and other writes as long as the log and the
+    /// memtables have room.
     DiskFull = 1,
-    /// The disk was full and the reserve used up when the database was opened: reads only.
+    /// When the database was opened, the disk was full and the disk reserve used up: only reads
+    /// succeed.
     ReadOnly = 2,
     /// A write failed: reads only, until the database is reopened.
     Stopped = 3,
@@ -224,7 +227,7 @@ impl Db {
         text
     }
 
-    /// Bytes that the disk reserve has, and the bytes that it should have.
+    /// The bytes that the disk reserve has now, and those that it has when it is full.
     pub fn reserve_bytes(&self) -> (u64, u64) {
         let reserve = self.work.versions.source().store().reserve();
         reserve.map_or((0, 0), |reserve| reserve.bytes())

@@ -23,8 +23,9 @@ use std::sync::Arc;
 /// State of the host's server when it opens the engine.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ServerStart {
-    /// Whether the server is starting, and will ask the engine for prepared transactions. If false,
-    /// the server is running already and does not ask any more.
+    /// Whether the server is starting, and will ask the engine for its prepared transactions. If
+    /// false, the server is running already, the engine was installed later, and the server does
+    /// not ask.
     pub asks: bool,
     /// Whether the administrator told the server to commit or to roll back everything prepared
     /// (`--tc-heuristic-recover`).
@@ -84,7 +85,8 @@ impl Db {
                 let server_decides =
                     start.asks && (start.server_decides_all || start.binlog_index.is_none());
                 // Without a binary log, the server acknowledges a commit only after the engine's
-                // log has it: whatever is still prepared was never acknowledged.
+                // log has it. So a transaction that is still prepared was never acknowledged and
+                // may be rolled back.
                 return Ok((!server_decides).then(BTreeSet::new));
             }
             ServerRun::Binlog(file) => file,
@@ -124,9 +126,10 @@ impl Db {
                 false => self.rollback_xid(image),
             };
             match ended {
-                // If the transaction is no longer prepared, only its outcome could not be logged:
-                // the next open decides it again. If it is still prepared, refuse to open:
-                // otherwise the server, which does not know the transaction, would decide it.
+                // If the transaction is no longer prepared after `NoSpace`, it has ended and only
+                // its outcome could not be logged: the next open decides it again. If it is still
+                // prepared, return the error, which ends the open: otherwise the server, which does
+                // not know the transaction, would decide it.
                 Err(full)
                     if *full.kind() == ErrorKind::NoSpace
                         && !self.prepared_xids().contains(image) =>
@@ -185,8 +188,8 @@ impl Db {
         Err(Error::new(ErrorKind::NotFound, message))
     }
 
-    /// Names, for transactions prepared from now on, the server run to which they belong: the one
-    /// that writes `binlog`, or one without a binary log.
+    /// Tells the log to which server run the transactions belong that are prepared from now on: to
+    /// the one that writes `binlog`, or with `None` to one without a binary log.
     ///
     /// # Errors
     /// Those of reading the file: the log then continues to name the previous run.

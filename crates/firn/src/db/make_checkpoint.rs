@@ -18,8 +18,9 @@ impl Db {
         if flush {
             self.work.flush_all()?;
         }
-        // Seal the active blob file: each blob of the copied state must be in its file when the
-        // file is linked, and a file that still grows would grow in the checkpoint, too.
+        // Seal the active blob file, because a file that still grows would grow in the checkpoint,
+        // too, and because each blob of the copied state must be in its file before the file is
+        // linked.
         self.cx.blobs.seal_active();
         let held = self.cx.blobs.hold_links();
         let parts = CheckpointContext {

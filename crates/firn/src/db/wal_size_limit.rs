@@ -11,13 +11,14 @@ use crate::base::Result;
 use crate::base::health::FullDisk;
 use std::sync::atomic::Ordering;
 
-/// The limit counts as at least this many times the size of the prepare records of all prepared
-/// transactions. Otherwise logging them again could write more log than it gives back.
+/// The limit is raised to this many times the size of the prepare records of all prepared
+/// transactions, if it is smaller. Otherwise writing them again could take more log than it
+/// releases.
 const PREPARED_SHARE: u64 = 4;
 
 impl BackgroundWork {
-    /// Logs prepared transactions again that keep more than half of the log's limit from being
-    /// released. Returns their number.
+    /// If prepared transactions keep more log than half of the limit from being released, writes
+    /// them again at the end of the log. Returns their number.
     pub(super) fn bound_log(&self) -> Result<u64> {
         let Some((floor, prepared_bytes)) = self.pipeline.prepared_log() else {
             return Ok(0);
@@ -36,12 +37,13 @@ impl BackgroundWork {
 }
 
 impl Db {
-    /// Logs transactions again that have been prepared for long, so that they hold no old log.
-    /// Returns their number. With background jobs, a thread calls this once a second.
+    /// If prepared transactions keep more log than half of `max_wal_size` from being released,
+    /// writes them again at the end of the log. Returns their number. With background jobs, a
+    /// thread calls this once a second.
     ///
     /// # Errors
-    /// Those of the log: `NoSpace`, `NoDescriptor`, `Poisoned`. The transactions then go on to hold
-    /// the log that they held.
+    /// Those of the log: `NoSpace`, `NoDescriptor`, `Poisoned`. The transactions then keep the same
+    /// segments as before.
     pub fn bound_log(&self) -> Result<u64> {
         self.work.bound_log()
     }

@@ -9,10 +9,10 @@ use crate::version::{FileHandle, FileList, FileMeta, FileSums};
 use std::ops::{Bound, Range};
 use std::sync::Arc;
 
-/// Most files of a level that are compared with each other. If there are more, this many of them
-/// are taken, evenly distributed over the keys. The best of so many is among the best thousandth of
-/// all. With 256, simulated uniform updates cost a sixteenth more writes than with all files; with
-/// 1024, as many as with all.
+/// Largest number of files of a level that the picker compares with each other. If the level has
+/// more, it compares this many of them, evenly distributed over the keys. The best of so many is
+/// about as good as the best thousandth of all files. With 256, simulated uniform updates cost a
+/// sixteenth more writes than with all files; with 1024, as many as with all.
 const COMPARED_MAX: u64 = 1024;
 
 /// The files that a job is sought for.
@@ -43,7 +43,9 @@ impl Wanted<'_> {
         }
     }
 
-    /// The files of which a sum counts, among them all that are wanted.
+    /// The number of files behind `sums` that may be wanted. It is exact for [`Self::All`],
+    /// [`Self::Dense`] and [`Self::Blobs`]. For the other variants all files count, because the
+    /// sums do not tell.
     fn count(&self, sums: &FileSums) -> u64 {
         match self {
             Self::Dense => sums.dense,
@@ -82,8 +84,8 @@ fn positions_over(files: &FileList, range: &KeyRange) -> Range<usize> {
 }
 
 impl PickerContext<'_> {
-    /// The positions in `level` of the wanted files, without those on which a job into `output`
-    /// would disturb a running one.
+    /// Ranges of positions in `level` that have the wanted files. Leaves out the files on which a
+    /// job into `output` would conflict with a running job.
     pub(super) fn free_positions(
         &self,
         level: u8,
@@ -96,8 +98,9 @@ impl PickerContext<'_> {
             if level > levels.end || output < levels.start {
                 continue;
             }
-            // A job on a file that overlaps the zone, or that overlaps a file of the output level
-            // which does, has a zone that overlaps this one.
+            // Leave out the files that overlap the zone. If a file of the output level overlaps the
+            // zone, also leave out the files that overlap that file, because a job on one of them
+            // would rewrite it.
             let mut range = range.clone();
             if output != level {
                 let lower = self.overlap(output, &range);
@@ -114,14 +117,15 @@ impl PickerContext<'_> {
                 [left, right]
             });
             free = cut.filter(|part| !part.is_empty()).collect();
-            // A zone without a file of the level cuts a part into two that touch.
+            // If no file of `level` lies in the zone, `busy` is empty and cuts a part into two
+            // adjacent ones, which does no harm.
         }
         free.retain(|part| !part.is_empty());
         free
     }
 
     /// Up to [`COMPARED_MAX`] wanted files of `level`, by position, that a job into `output` may
-    /// begin with. It is empty only if there is none.
+    /// begin with. The result is empty only if there is no such file.
     pub(super) fn candidates(&self, level: u8, output: u8, wanted: Wanted<'_>) -> Vec<usize> {
         let files = self.files(level);
         let free = self.free_positions(level, output, wanted);
@@ -160,7 +164,8 @@ impl PickerContext<'_> {
         found
     }
 
-    /// Dropped indexes that no read needs and of which files have entries, ascending.
+    /// Retired indexes that no read can need any more and of which some file has entries,
+    /// ascending.
     pub(super) fn droppable_indexes(&self) -> Vec<IndexId> {
         let all = self.retired.keys().copied();
         let all = all.filter(|index| droppable(self.retired, *index, self.oldest_read));
@@ -170,8 +175,9 @@ impl PickerContext<'_> {
 
     /// The first position from `from` on of a file with entries of `indexes`, which are ascending.
     ///
-    /// It goes from the next index to the next file and from that file to the next index, so it
-    /// costs the shorter of the two rows at most.
+    /// It alternates between two steps: skip the indexes below the file, and skip the files below
+    /// the next index. So the number of steps is at most that of the files or that of the indexes,
+    /// whichever is less.
     pub(super) fn next_of_indexes(
         &self,
         files: &FileList,

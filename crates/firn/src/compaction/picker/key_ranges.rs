@@ -1,4 +1,4 @@
-//! Picks compactions of given key ranges, for callers that want only these ranges at rest.
+//! Picks compactions for callers that want to bring only some key ranges to rest.
 
 use super::{ANY_GARBAGE, JobReason, LAST, LevelTargets, PickerContext, Wanted, changes_at_rest};
 use crate::base::Seqno;
@@ -8,8 +8,8 @@ use crate::version::FileMeta;
 use std::collections::HashSet;
 use std::ops::Bound;
 
-/// Key ranges to bring to rest, and a seqno. Files with only newer entries are left to the
-/// background, because otherwise the work might never end while data is written.
+/// Key ranges to bring to rest, and a seqno. Files that have only entries above this seqno do not
+/// count, because otherwise the work might never end while data is written.
 #[derive(Debug, Clone)]
 pub struct RestOrder {
     /// The ranges.
@@ -25,8 +25,9 @@ impl RestOrder {
     }
 }
 
-/// The next job that brings data of `order` nearer to rest, if one is due and no running job
-/// conflicts with it. `p.rest` must be [`super::RestGoal::Complete`].
+/// The next job that brings the ranges of `order` closer to the state at rest; `None` if there is
+/// none, or only such that conflict with running jobs. `p.rest` must be
+/// [`super::RestGoal::Complete`].
 pub fn pick_within(p: &PickerContext<'_>, order: &RestOrder) -> Option<Job> {
     let level_targets = LevelTargets::of(p.version, p.options.base_level_size);
     let wanted = |file: &FileMeta| order.wants(file);

@@ -39,15 +39,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// A file is a candidate if at least this share of its bytes is garbage, percent. If the SSTs that
-/// name the candidates have more bytes than the garbage of all candidates, only files with more
-/// garbage are collected: see [`GARBAGE_SHARE_AT_ANY_COST`].
+/// name the candidates have more bytes than the candidates have garbage, only candidates with the
+/// larger share [`GARBAGE_SHARE_AT_ANY_COST`] are collected.
 const GARBAGE_SHARE: u64 = 8;
-/// A file of which at least this share is garbage is collected whatever it costs to read the SSTs,
-/// percent.
+/// If at least this share of a file is garbage, in percent, it is collected however many bytes of
+/// SSTs must be read.
 const GARBAGE_SHARE_AT_ANY_COST: u64 = 30;
 
-/// Further files are collected in the same scan only while the files together have at most this
-/// many references, because the references are kept in memory. A single file may have more.
+/// One scan collects as many files as have at most this many references together, because it keeps
+/// the references in memory. A file with more references is collected in a scan of its own.
 const REFS_MAX: u64 = 1 << 20;
 
 /// A file is rewritten if holes would leave more garbage than this share of it, percent.
@@ -65,7 +65,8 @@ pub(in crate::db) struct BlobGc {
     quarantined: Mutex<HashSet<u64>>,
 }
 
-/// Files to collect once all super versions older than the one that was scanned are gone.
+/// The result of a scan: files to collect once all super versions older than the scanned one are
+/// gone.
 struct GcPlan {
     generation: u64,
     /// The files, each with its live spans, ascending.
@@ -77,16 +78,18 @@ struct GcCandidate {
     file: Arc<BlobFile>,
     /// Live bytes, as the SSTs and memtables count them.
     live: u64,
-    /// Bytes of garbage in the file, without what the last collection had to leave.
+    /// Bytes of garbage that came into the file since its last collection. The garbage that the
+    /// last collection had to leave does not count.
     garbage: u64,
     refs: u64,
 }
 
 /// All blob references of a super version's SSTs and memtables.
 ///
-/// Every place in which a super version finds entries must be counted here *and* scanned in
-/// [`BackgroundWork::collect`], files that are not in the version yet included: a blob that is
-/// overlooked is punched. For the open of a database, [`uses_recovered`] must do the same.
+/// Every part of a super version that has entries must be counted here *and* scanned in
+/// [`BackgroundWork::collect`], including the files of ingested runs, which are not in the version
+/// yet. A blob whose reference is overlooked would be punched. When a database is opened,
+/// [`uses_recovered`] does the same.
 pub(in crate::db) fn uses_of(super_version: &SuperVersion) -> BlobUses {
     let SuperVersion {
         active: _,
@@ -127,8 +130,8 @@ pub(in crate::db) fn uses_in(changes: &Changes) -> Result<BlobUses> {
     counted.map(|()| uses)
 }
 
-/// The blob references of tree, log and prepared transactions. Every place into which recovery
-/// brings entries must be counted here.
+/// The blob references of the tree, of the memtables and runs that recovery has made, and of
+/// prepared transactions. Whatever else recovery fills with entries must be counted here, too.
 pub(in crate::db) fn uses_recovered(version: &Version, replayed: &Replayed) -> Result<BlobUses> {
     let mut all = version.blob_uses().to_uses();
     for queued in &replayed.queue {
@@ -153,8 +156,9 @@ impl BackgroundWork {
         let Some(plan) = &*waiting else {
             return Ok(false);
         };
-        // Try again later instead of waiting until nobody uses older super versions or links files:
-        // this thread also trims files and releases sessions.
+        // Do not wait here until nobody uses older super versions or links files, but try in the
+        // next step: each step also cuts zeros off sealed files and releases the files of ended
+        // transactions.
         if self.super_versions.oldest_generation() < plan.generation || self.blobs.links_held() {
             return Ok(false);
         }
@@ -162,8 +166,8 @@ impl BackgroundWork {
         self.carry_out(plan).map(|()| true)
     }
 
-    /// Sets how many bytes of blobs a memtable may refer to before it is frozen, as a share of the
-    /// `live` bytes of all blobs.
+    /// Sets how many bytes of blobs a memtable may refer to before it is frozen: [`FREEZE_SHARE`]
+    /// of `live`, the live bytes of all blobs.
     pub(in crate::db) fn tune_blobs(&self, live: u64) {
         let share = live / 100 * FREEZE_SHARE;
         let at = share.max(self.options.blob_garbage_min);
@@ -236,9 +240,9 @@ impl BackgroundWork {
             };
             let garbage = held.saturating_sub(live);
             let enough = garbage * 100 >= held * GARBAGE_SHARE;
-            // A file that a checkpoint links gives no room back; it is chosen after the checkpoint
-            // is gone. With a log archive a file may stay linked for good, so it is
-            // rewritten instead.
+            // A collection frees no space while a checkpoint has a link to the file, so choose the
+            // file only after the checkpoint is gone. But with a log archive a file may be linked
+            // for ever, so choose it anyway: it is then rewritten.
             let stays =
                 || !self.blobs.files().is_archived() && self.blobs.is_linked(&file).unwrap_or(true);
             if live == 0 || enough && !stays() {
@@ -275,7 +279,8 @@ impl BackgroundWork {
         Ok(candidates)
     }
 
-    /// Adds the spans that `super_version` refers to, for the files in `spans`.
+    /// Adds to `spans`, for each blob file that it has as a key, the spans of the blobs to which
+    /// entries of `super_version` refer.
     fn collect(
         &self,
         super_version: &SuperVersion,
@@ -299,7 +304,8 @@ impl BackgroundWork {
             if !stays_so(&error) {
                 return Err(error);
             }
-            // The references of a damaged SST are unknown: leave the files that it names alone.
+            // Some references of a damaged SST are unknown. Do not collect the blob files that it
+            // names.
             let mut aside = self.blob_gc.quarantined.lock();
             for used in &file.blobs {
                 if spans.remove(&used.file).is_some() {
@@ -314,8 +320,8 @@ impl BackgroundWork {
     }
 
     fn carry_out(&self, plan: GcPlan) -> Result<()> {
-        // Stop after a failed log write. A commit whose outcome is unknown has released its files,
-        // but it may be in the log, and the next open would then need its blobs.
+        // Collect nothing after a failed log write. A commit with unknown outcome has released its
+        // blob files. If the log has the commit after all, the next open needs its blobs.
         self.health.check()?;
         let mut first = Ok(());
         for (file, live) in plan.files {
@@ -346,10 +352,10 @@ impl BackgroundWork {
         self.blobs.remove(file)
     }
 
-    /// Gives back the room of the garbage: punches holes, or rewrites the file where holes would
-    /// leave too much. Returns the bytes that the file counts as holding afterwards. If it was
-    /// punched, these are the live bytes only: garbage that shares a file system block with live
-    /// blobs cannot be given back, and must not make the file a candidate again.
+    /// Gives back the space of the garbage in `file`: punches holes, or rewrites the file if too
+    /// much garbage is left. Returns the bytes from which the next garbage is counted. If holes
+    /// were punched, these are the live bytes alone: the garbage that is left shares file system
+    /// blocks with live blobs, and must not make the file a candidate again.
     fn shrink(&self, file: &BlobFile, live: &[BlobSpan]) -> Result<u64> {
         let bytes: u64 = live.iter().map(|span| span.len).sum();
         // `None` means that the file could not be punched and keeps all its garbage.
@@ -366,8 +372,8 @@ impl BackgroundWork {
             ..Edit::default()
         };
         if let Err(error) = self.versions.apply(edit) {
-            // Keep the new file if the manifest may have recorded the move although the edit
-            // failed: a restart would need the file then.
+            // Discard the new file only if the manifest certainly has not recorded it. Otherwise
+            // the next open may need it.
             if self.health.check().is_ok() && *error.kind() != crate::base::ErrorKind::NoSpace {
                 self.blobs.discard(&rewritten);
             }
@@ -378,7 +384,7 @@ impl BackgroundWork {
     }
 }
 
-/// Whether another try of the garbage collection would end with the same error.
+/// Whether the garbage collection would meet the same error again if it tried again.
 fn stays_so(error: &Error) -> bool {
     error.is_corruption() || error.is_unsupported()
 }

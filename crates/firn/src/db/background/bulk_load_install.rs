@@ -10,8 +10,8 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// Gives loads access to the background work, which is created before the transactions' context and
-/// lives as long.
+/// Gives bulk loads access to the background work. The transaction context holds this value, so the
+/// background work lives as long as the context.
 pub(in crate::db) struct BulkLoadHost(pub(in crate::db) Arc<BackgroundWork>);
 
 impl LoadHost for BulkLoadHost {
@@ -36,10 +36,10 @@ impl LoadHost for BulkLoadHost {
 }
 
 impl BackgroundWork {
-    /// Installs files whose keys nothing else in the tree has. They go into the last level if no
-    /// file and no job there overlaps their ranges (a file of several small tables may span a range
-    /// without a key in it). Otherwise they go into the level above, from where a compaction moves
-    /// them down, or into L0.
+    /// Installs files with keys that no other file of the tree has. They go into the last level if
+    /// no file and no job there overlaps their key ranges (a file of several small tables may
+    /// overlap them without having a key in them). Otherwise they go into the level above, from
+    /// where a compaction moves them down, or into L0.
     fn install_loaded(&self, files: NewFiles, counters: Vec<(u64, CounterValue)>) -> Result<()> {
         self.health.check()?;
         let ids: Vec<u64> = files.files().iter().map(|file| file.file_id).collect();
@@ -50,8 +50,8 @@ impl BackgroundWork {
         let edit =
             |files: NewFiles, level, run, counters| edit_of(files.keep(), level, run, counters);
         let placed = {
-            // Hold `running` until the edit is installed. Otherwise a job could begin whose output
-            // has a file that overlaps the loaded files.
+            // Hold `running` until the edit is installed. Otherwise a job could begin in between
+            // and write a file into the same level that overlaps the loaded files.
             let running = self.running.lock();
             let version = self.versions.current();
             let busy = |level, file: &FileMeta| running.works_on(level, &file.range());
@@ -106,7 +106,8 @@ fn edit_of(files: Vec<FileMeta>, level: u8, run: u64, counters: Vec<(u64, Counte
     }
 }
 
-/// The last level, or else the level above it, if no file and no job there overlaps any of `files`.
+/// The last level or, as second choice, the level above it: the first of them in which no file and
+/// no running job overlaps any of `files`.
 fn free_level(
     version: &Version,
     files: &[FileMeta],

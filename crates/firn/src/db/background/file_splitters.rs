@@ -17,9 +17,9 @@ pub(super) fn file_splitters(versions: &Arc<VersionSet>, options: &Options) -> F
     })
 }
 
-/// Files of [`Density::Light`] go to L0, so they are split as a flush splits. Files of
-/// [`Density::Dense`] move down to the last level unchanged, so they are split where files of that
-/// level begin.
+/// Files of [`Density::Light`] go to L0, so they are split where a flush would split. Files of
+/// [`Density::Dense`] get into the last level without being rewritten, so they are split where
+/// files of that level begin.
 fn splitter(version: &Version, options: &Options, density: Density, expected: u64) -> Splitter {
     let shape = LevelTargets::of_size(version.size() + expected, options.base_level_size);
     let target = options.target_file_size;

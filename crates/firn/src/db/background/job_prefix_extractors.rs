@@ -5,7 +5,8 @@ use crate::base::prefix_extractor::{PrefixExtractor, PrefixExtractors};
 use crate::catalog::Catalog;
 use std::sync::{Arc, OnceLock};
 
-/// The prefix extractors of the catalog. There are none until the catalog is loaded.
+/// Returns the prefix extractors of the catalog; `None` for every index until the catalog is
+/// loaded.
 pub(super) struct LatePrefixExtractors(pub(super) Arc<OnceLock<Arc<Catalog>>>);
 
 impl PrefixExtractors for LatePrefixExtractors {

@@ -21,7 +21,8 @@ pub struct MemoryReport {
     pub memtables: u64,
     /// Uncommitted write sets of transactions, and the memory of loads.
     pub write_sets: u64,
-    /// Memory that open files keep: tops of indexes, dictionaries, pinned partitions and filters.
+    /// Memory that open files keep outside of the block cache: the top levels of their indexes,
+    /// dictionaries, and pinned index partitions with their filters.
     pub pinned: u64,
     /// Memory of cached blocks and partitions.
     pub block_cache: u64,
@@ -57,8 +58,8 @@ struct MemoryDemand {
 struct MemorySplit {
     /// The block cache, and the memory that open files keep.
     blocks: u64,
-    /// Limit of all pins, a part of `blocks`. Beyond it a file gets only the pins that it cannot do
-    /// without.
+    /// Limit of the pins of all open files together, a part of `blocks`. Above it a file gets only
+    /// the pins that it cannot do without.
     pins: u64,
     rows: u64,
     /// Size at which a memtable freezes.
@@ -68,18 +69,18 @@ struct MemorySplit {
 /// Number of memtables whose room is reserved in advance: one that takes commits, and one that is
 /// being flushed.
 const MEMTABLES: u64 = 2;
-/// A memtable takes at most 1/8 of the memory that write sets leave.
+/// A memtable freezes at the latest at 1/8 of the limit without the write sets.
 const MEMTABLE_SHARE: u64 = 8;
-/// The largest chunk of a memtable's arena; the last chunk may be nearly empty.
+/// Size of the largest chunk of a memtable's arena. The last chunk may be nearly empty, so a
+/// memtable takes up to this much more than its size.
 const MEMTABLE_CHUNK: u64 = 1 << 20;
 /// A memtable's filter takes 1/64 of its size.
 const FILTER_SHARE: u64 = 64;
-/// The caches keep at least 1/8 of the limit. If frozen memtables would leave them less, writers
-/// are stopped.
+/// If frozen memtables leave less than 1/8 of the limit to the caches, writers are stopped.
 const CACHES_SHARE_MIN: u64 = 8;
-/// The row cache takes 1/3 of the caches' room. Measured with data ten times the caches
-/// (`cache.md`): a larger share lowers the misses of skewed reads, leaves those of uniform reads
-/// unchanged, and takes blocks away from range reads.
+/// The row cache takes 1/3 of the caches' room. With a larger share, measured with ten times as
+/// much data as fits into the caches (`cache.md`), skewed point reads miss less often, uniform ones
+/// as often, and range reads find fewer blocks in the cache.
 const ROWS_SHARE: u64 = 3;
 /// The caches' room changes in steps of 1/64 of the limit.
 const STEPS: u64 = 64;
@@ -118,10 +119,10 @@ fn split(limit: u64, demand: MemoryDemand) -> MemorySplit {
 /// the cache like blocks. When the limit is lowered, files that pin more are closed; their next
 /// reads open them again.
 ///
-/// When frozen memtables leave the caches less than an eighth of the limit, writers are slowed and
-/// at last stopped until a flush has made room; the stall gate treats it like too many memtables.
-/// Nothing is ever refused because of the limit. Write sets alone may exceed it, up to their own
-/// limit each.
+/// The more memory frozen memtables take, the more writers are slowed. When the memtables leave
+/// less than an eighth of the limit to the caches, writers stop until a flush has made room; the
+/// stall gate treats this like too many memtables. Nothing is ever refused because of the limit.
+/// Write sets alone may exceed it, up to their own limit each.
 ///
 /// Lock: `current` is held while a division is computed and applied, outside the locks of the
 /// caches.
@@ -143,14 +144,15 @@ pub(in crate::db) struct MemoryArbiter {
     row_cache_size: AtomicU64,
     /// The division in force.
     current: Mutex<Option<MemorySplit>>,
-    /// Memory of the memtables of ephemeral databases that use this database's limit.
+    /// Memory of the memtables of all ephemeral databases whose host is this database; it counts
+    /// within this database's limit.
     ephemeral_memtables: Arc<MemoryTracker>,
     /// Set if this is the arbiter of an ephemeral database.
     guest: Option<GuestMemory>,
 }
 
-/// The memory of an ephemeral database: it uses the block cache and the limit of the database that
-/// it stands beside, and charges its memtables there.
+/// The memory of an ephemeral database, which uses the block cache and the limit of its host, and
+/// charges its memtables to the host.
 struct GuestMemory {
     host: Arc<MutableOptions>,
     charge: Mutex<MemoryCharge>,
@@ -229,8 +231,9 @@ impl MemoryArbiter {
         }
     }
 
-    /// Computes and applies a new division of the memory. Cheap as long as no part has changed by a
-    /// whole step.
+    /// Computes the division of the memory limit and applies it if it has changed. That happens
+    /// only when the caches get at least a whole step more or less, or a memtable size or an option
+    /// changes.
     pub(in crate::db) fn balance(&self, super_version: &SuperVersion) {
         if let Some(guest) = &self.guest {
             return guest.balance(&self.mutable, super_version);
@@ -301,8 +304,8 @@ impl MemoryArbiter {
 }
 
 impl GuestMemory {
-    /// Takes over the host's options, and charges the memtables to the host. The room of the active
-    /// memtable is charged in advance, since nothing reports how it grows.
+    /// Takes over the host's options, and charges the memtables to the host. The active memtable is
+    /// charged in advance with the size at which it freezes, since nothing reports how it grows.
     fn balance(&self, mutable: &MutableOptions, super_version: &SuperVersion) {
         mutable.follow(&self.host);
         let frozen: u64 = super_version.frozen.iter().map(|m| m.memory_bytes()).sum();
@@ -336,7 +339,8 @@ fn files_to_close(version: &Version, mut excess: u64) -> Vec<Arc<FileHandle>> {
 
 impl BackgroundWork {
     /// Closes files until the optional pins are within their limit. The next read of such a file
-    /// opens it again without pins; statements that are reading it keep its pins until they end.
+    /// opens it again without optional pins. Statements that are reading the file keep its pins
+    /// until they end.
     fn unpin(&self) {
         let excess = self.memory.cache.pins().excess();
         if excess > 0 {

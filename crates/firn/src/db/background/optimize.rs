@@ -8,7 +8,8 @@ use crate::compaction::{PickerContext, RestGoal, RestOrder, bytes_not_at_rest, p
 use crate::db::Db;
 use std::time::Duration;
 
-/// Pause before the next look while jobs of other threads work on the same ranges.
+/// While jobs of other threads work on the same ranges, the optimization looks again after this
+/// pause.
 const OTHERS_STEP: Duration = Duration::from_millis(10);
 
 /// One step of the work.
@@ -23,8 +24,8 @@ enum RestStep {
 
 impl BackgroundWork {
     /// Brings the entries of `indexes` to rest: into the last level, without old versions and
-    /// deletions that no snapshot needs. Leaves other indexes alone, except for those that share a
-    /// file with them, and writes the memtable out only if it has entries of these indexes.
+    /// deletions that no snapshot needs. Rewrites entries of other indexes only if they are in the
+    /// same files, and flushes the memtables only if they have entries of `indexes`.
     ///
     /// `go_on` is called between two jobs with the bytes done and the bytes to do. If it returns an
     /// error, the work ends, and the jobs done so far stay in effect.
@@ -53,7 +54,7 @@ impl BackgroundWork {
             }
         }
         self.versions.delete_obsolete()?;
-        // Report the damage: files that earlier compactions left out are not at rest.
+        // Report the damage: files in quarantine are not at rest.
         self.damage().map_or(Ok(()), Err)
     }
 
@@ -69,8 +70,9 @@ impl BackgroundWork {
     fn optimize_step(&self, order: &RestOrder) -> Result<RestStep> {
         self.health.check()?;
         let retired = self.retired();
-        // Look for running jobs before picking. Such a job may make the picker refuse the last job
-        // for the ranges; if it ended before this look, the ranges would seem to be at rest.
+        // Look for running jobs before picking. The picker may return no job only because one
+        // conflicts with a running job. If that job ended before this code looked, the ranges would
+        // seem to be at rest.
         let was_busy = {
             let running = self.running.lock();
             let mut ranges = order.ranges.iter();
@@ -83,8 +85,8 @@ impl BackgroundWork {
             self.compact(picked, &retired)?;
             return Ok(RestStep::Compacted);
         }
-        // Wait only while the range itself has bytes left to compact: jobs of other tables may
-        // overlap the range for ever.
+        // Wait only while the ranges have bytes left to compact: there may always be some job of
+        // another table whose key range overlaps them.
         Ok(match was_busy && self.bytes_left(order) > 0 {
             true => RestStep::OthersWork,
             false => RestStep::AtRest,
