@@ -77,5 +77,8 @@ mod tests {
         assert!(!found.contains(&key(7, 1, KEY_BYTES_MAX)));
         found.clear();
         assert!(!found.contains(&key(8, 1, 4)) && !found.contains(&[]));
+        // A later value does not bring an earlier one of another index back.
+        found.add(&key(9, 1, 4));
+        assert!(found.contains(&key(9, 1, 4)) && !found.contains(&key(8, 1, 4)));
     }
 }

@@ -141,6 +141,21 @@ mod tests {
     }
 
     #[test]
+    fn forgotten_entries_give_their_memory_back() {
+        let mut arena = ByteArena::default();
+        let first = arena.push([&[1; 10], &[], &[]]);
+        let rest = arena.push([&[2; 10], &[], &[]]);
+        for _ in 0..1000 {
+            arena.push([&[3; 1000], &[], &[]]);
+        }
+        assert!(arena.capacity() > 1_000_000);
+        arena.truncate(rest);
+        assert!(arena.capacity() <= CHUNK_BYTES_MIN);
+        assert_eq!(arena.get(first, 10), [1; 10]);
+        assert_eq!(arena.push([&[4; 10], &[], &[]]), rest);
+    }
+
+    #[test]
     fn little_room_is_wasted() {
         let mut arena = ByteArena::default();
         let (mut bytes, mut large) = (0, 0);

@@ -99,6 +99,18 @@ fn many_keys_and_their_rollback_against_a_map() {
     }
 }
 
+/// A statement that fails and is repeated again and again takes no further memory.
+#[test]
+fn a_rollback_gives_memory_back() {
+    let mut memory = InMemoryWrites::default();
+    memory.write(1, b"index 0", Kind::Put, Value::EMPTY);
+    for position in 2..10_000 {
+        memory.write(position, b"index 1", Kind::Put, Value::whole(&[5; 50]));
+        memory.rollback_to(1);
+    }
+    assert!(memory.versions.capacity() + memory.order.capacity() < 4096);
+}
+
 /// What is counted for a write is not less than what it takes.
 #[test]
 fn memory_is_counted() {
