@@ -15,6 +15,7 @@ mod invariants;
 mod load_manifest;
 mod manifest;
 mod manifest_state;
+mod move_costs;
 mod salvage;
 mod totals;
 mod tree;
@@ -22,7 +23,7 @@ mod version_set;
 
 pub use edit::{DatabaseIdentity, DeferredDeletion, Edit};
 pub use file_handle::{FileHandle, FileSource, Run};
-pub use file_meta::{FileLocation, FileMeta};
+pub use file_meta::{BLOB_FILES_MAX, FileLocation, FileMeta};
 pub use file_sums::{DEAD_SHARES, FileList, FileSpan, FileSums, TOMBSTONE_SHARE, share_over};
 pub use flushable::{Flushable, IngestedRun};
 pub use load_manifest::{LoadedManifest, load, load_newest_manifest};
@@ -30,6 +31,7 @@ pub use manifest::{
     ManifestReader, create_manifest, manifest_name, parse_manifest_name, read_current,
 };
 pub use manifest_state::{ManifestState, PlacedFile};
+pub use move_costs::MoveGroup;
 pub use salvage::{Salvaged, salvage};
 pub use totals::BlobTotals;
 pub use tree::{LAST_LEVEL, LEVELS, Version};

@@ -6,13 +6,18 @@
 //! given out again after a crash; nothing was stored under it. Setting a counter to a smaller value
 //! begins a new generation, which is larger than all values of the generations before
 //! ([`CounterValue`]).
+//!
+//! Each change of a counter puts it on the list of changed counters, so a flush does not look at the
+//! counters of all tables. A value that is only reserved is no change: the commit that uses it
+//! raises the counter.
 
 use crate::base::row_count::RowCount;
-use crate::base::{CounterValue, IndexId};
-use parking_lot::RwLock;
+use crate::base::work_count;
+use crate::base::{CounterChanges, CounterValue, IndexId};
+use parking_lot::{Mutex, RwLock};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// The number of the counter for index ids. The counter holds the last id given out.
 pub const INDEX_IDS: u64 = 0;
@@ -28,11 +33,22 @@ pub fn hidden_row_counter(clustered: IndexId) -> u64 {
     u64::from(clustered) << 1 | 1
 }
 
-/// One counter. Its value may be read and raised directly.
+/// Numbers of counters that have changed or are gone.
+#[derive(Debug, Default)]
+struct ChangedList {
+    changed: Vec<u64>,
+    dropped: Vec<u64>,
+}
+
+/// One counter. Its value may be read and reserved directly.
 #[derive(Debug, Default)]
 pub struct Counter {
+    number: u64,
     generation: AtomicU64,
     value: AtomicU64,
+    /// Whether the counter is on the list of changed counters.
+    listed: AtomicBool,
+    list: Arc<Mutex<ChangedList>>,
 }
 
 impl Counter {
@@ -51,10 +67,21 @@ impl Counter {
         }
     }
 
+    /// Puts the counter on the list of changed counters. Call it after the change.
+    ///
+    /// Either this call lists the counter, or [`Counters::take_changed`] clears `listed` later and
+    /// then reads the changed value.
+    fn note_change(&self) {
+        if !self.listed.swap(true, Ordering::AcqRel) {
+            self.list.lock().changed.push(self.number);
+        }
+    }
+
     /// Raises the value to at least `value`. Returns `value` with the current generation; the
     /// caller persists it.
     pub fn raise(&self, value: u64) -> CounterValue {
         self.value.fetch_max(value, Ordering::Relaxed);
+        self.note_change();
         CounterValue {
             generation: self.generation.load(Ordering::Acquire),
             value,
@@ -67,6 +94,7 @@ impl Counter {
         let generation = self.generation.load(Ordering::Relaxed) + 1;
         self.value.store(value, Ordering::Relaxed);
         self.generation.store(generation, Ordering::Release);
+        self.note_change();
         CounterValue { generation, value }
     }
 }
@@ -75,6 +103,8 @@ impl Counter {
 #[derive(Debug, Default)]
 pub struct Counters {
     values: RwLock<BTreeMap<u64, Arc<Counter>>>,
+    /// Locked for moments only, also under the lock of `values`.
+    list: Arc<Mutex<ChangedList>>,
     /// Rows per clustered index; not persisted.
     rows: RwLock<HashMap<IndexId, Arc<RowCount>>>,
 }
@@ -85,7 +115,15 @@ impl Counters {
         if let Some(cell) = self.values.read().get(&counter) {
             return Arc::clone(cell);
         }
-        Arc::clone(self.values.write().entry(counter).or_default())
+        let mut values = self.values.write();
+        let cell = values.entry(counter).or_insert_with(|| {
+            Arc::new(Counter {
+                number: counter,
+                list: Arc::clone(&self.list),
+                ..Counter::default()
+            })
+        });
+        Arc::clone(cell)
     }
 
     /// As [`Counter::raise`], for the counter with the number `counter`.
@@ -100,6 +138,7 @@ impl Counters {
         if known > cell.read() {
             cell.value.store(known.value, Ordering::Relaxed);
             cell.generation.store(known.generation, Ordering::Release);
+            cell.note_change();
         }
     }
 
@@ -116,8 +155,14 @@ impl Counters {
     pub(super) fn forget(&self, clustered: IndexId) {
         self.rows.write().remove(&clustered);
         let mut values = self.values.write();
-        values.remove(&autoincrement_counter(clustered));
-        values.remove(&hidden_row_counter(clustered));
+        let counters = [
+            autoincrement_counter(clustered),
+            hidden_row_counter(clustered),
+        ];
+        for counter in counters {
+            values.remove(&counter);
+        }
+        self.list.lock().dropped.extend(counters);
     }
 
     /// Removes the counters of all tables but those with these clustered indexes: the log and the
@@ -126,11 +171,32 @@ impl Counters {
     pub(super) fn keep_only(&self, clustered: &HashSet<IndexId>) {
         let given = self.cell(INDEX_IDS).read().value;
         let mut values = self.values.write();
+        let mut list = self.list.lock();
         values.retain(|&counter, _| {
             let gone = IndexId::try_from(counter >> 1)
                 .is_ok_and(|index| u64::from(index) <= given && !clustered.contains(&index));
-            counter == INDEX_IDS || !gone
+            let stays = counter == INDEX_IDS || !gone;
+            if !stays {
+                list.dropped.push(counter);
+            }
+            stays
         });
+    }
+
+    /// The counters that have changed since the last call, and those that are gone.
+    pub fn take_changed(&self) -> CounterChanges {
+        let values = self.values.read();
+        let ChangedList { changed, dropped } = std::mem::take(&mut *self.list.lock());
+        work_count::tables_seen(changed.len() + dropped.len());
+        let value = |counter: u64| {
+            let cell = values.get(&counter)?;
+            cell.listed.swap(false, Ordering::AcqRel);
+            Some((counter, cell.read()))
+        };
+        CounterChanges {
+            values: changed.into_iter().filter_map(value).collect(),
+            dropped,
+        }
     }
 
     /// All values, in the order of the counters.
@@ -173,6 +239,32 @@ mod tests {
             (hidden_row_counter(9), 20),
         ];
         assert_eq!(counters.snapshot(), left.map(|(c, v)| (c, v.into())));
+    }
+
+    #[test]
+    fn only_changed_counters_are_taken() {
+        let counters = Counters::default();
+        (0..100).for_each(|n| drop(counters.cell(n)));
+        assert_eq!(counters.take_changed(), CounterChanges::default());
+        counters.raise(5, 7);
+        counters.raise(5, 9);
+        // A reserved value is no change, but the next raise takes it along.
+        counters.cell(6).value().store(50, Ordering::Relaxed);
+        counters.learn(8, 3.into());
+        counters.learn(8, 2.into());
+        let set = counters.cell(9).set(4);
+        let changed = counters.take_changed();
+        assert_eq!(changed.values, [(5, 9.into()), (8, 3.into()), (9, set)]);
+        counters.raise(6, 20);
+        assert_eq!(counters.take_changed().values, [(6, 50.into())]);
+        counters.raise(autoincrement_counter(7), 1);
+        counters.forget(7);
+        let changed = counters.take_changed();
+        assert_eq!((changed.values.len(), changed.dropped), (0, vec![14, 15]));
+        counters.raise(INDEX_IDS, 30);
+        counters.keep_only(&HashSet::from([3]));
+        let dropped = counters.take_changed().dropped;
+        assert_eq!(dropped.len(), 57, "those of tables 1 to 30 without table 3");
     }
 
     #[test]

@@ -682,6 +682,7 @@ impl Catalog {
     pub(super) fn take_ids(&self, count: usize) -> Result<Vec<IndexId>> {
         let ids = self.counters.cell(INDEX_IDS);
         let last = ids.value().fetch_add(count as u64, Ordering::Relaxed) + count as u64;
+        ids.raise(last);
         let last =
             IndexId::try_from(last).map_err(|_| Error::unsupported("index ids are used up"))?;
         Ok((last + 1 - count as u32..=last).collect())

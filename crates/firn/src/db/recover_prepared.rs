@@ -170,7 +170,7 @@ impl RecoveredLocks<'_> {
             let salvage = Salvage::open(file, id, name, cache, &mut |error| damage.push(error))?;
             // The transaction has no seqno yet, and any seqno serves to read its files.
             let ranges = salvage.lost().iter();
-            let name = |key: &[u8]| self.catalog.known().entry_text(key);
+            let name = |key: &[u8]| self.catalog.entry_text(key);
             damage.extend(ranges.map(|range| range.named(name)));
             let mut entries = salvage.iter(Some(0));
             let mut on = entries.seek_to_first()?;
