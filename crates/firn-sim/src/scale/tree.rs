@@ -36,7 +36,7 @@ fn of_pick(plan: ScalePlan) -> Budget {
 /// each with a few bisections in the next level.
 fn of_pick_below(plan: ScalePlan) -> Budget {
     Budget {
-        files: 48 * plan.log(),
+        files: 96 * plan.log(),
         ..Budget::default()
     }
 }

@@ -158,6 +158,9 @@ impl Version {
     pub(super) fn measure_all_moves(&mut self) {
         for level in 1..LAST_LEVEL as u8 {
             let files = &self.levels[usize::from(level) - 1].files;
+            if files.is_empty() {
+                continue;
+            }
             let overlaps = overlaps(files, &self.levels[usize::from(level)].files);
             let costs = files.iter().zip(overlaps).map(|(file, overlap)| {
                 MoveCost::new(file, overlap, file.size + self.reclaimable_by(file))
@@ -306,7 +309,7 @@ fn overlaps(upper: &FileList, lower: &FileList) -> Vec<u64> {
     let lower: Vec<&Arc<FileHandle>> = lower.iter().collect();
     let mut before = vec![0];
     for file in &lower {
-        before.push(before[before.len() - 1] + file.size);
+        before.push(before[before.len() - 1] + file.sums().size);
     }
     let (mut from, mut to) = (0, 0);
     let overlap = |file: &Arc<FileHandle>| {

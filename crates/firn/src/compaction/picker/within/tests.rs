@@ -102,3 +102,34 @@ fn a_large_table_is_not_visited_for_each_job() {
         assert!(work.files < 2000 * 4 + 100, "{work:?}");
     });
 }
+
+/// Of many cheap files that were written after the work began, none is taken, but the one behind
+/// them is.
+#[test]
+fn a_wanted_file_is_found_behind_cheaper_ones() {
+    let mut files: Vec<_> = (0..500)
+        .map(|n| (5, 0, 1 + n, 10 * n, 10 * n + 5, 100))
+        .collect();
+    files.push((6, 0, 1000, 3000, 3005, 10_000));
+    let mut version = version_of(&files);
+    let mut edit = Edit::default();
+    for file in version.levels[4].files.iter().filter(|f| f.file_id != 301) {
+        let mut meta = FileMeta::clone(file.meta());
+        meta.file_id += 2000;
+        (meta.min_seqno, meta.max_seqno) = (60, 60);
+        edit.removed.push((5, file.file_id));
+        edit.added.push((5, 0, meta));
+    }
+    version = version.with(&edit, &no_files()).unwrap();
+    let order = RestOrder {
+        ranges: vec![range(0, 1 << 40)],
+        until: 50,
+    };
+    with(&version, |p| {
+        let (job, work) = counted(|| pick_within(p, &order));
+        let job = job.expect("file 301 is wanted");
+        let ids: Vec<u64> = job.files().map(|(_, f)| f.file_id).collect();
+        assert_eq!(ids, [301, 1000]);
+        assert!(work.files < 500, "{work:?}");
+    });
+}
