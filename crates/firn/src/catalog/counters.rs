@@ -7,9 +7,8 @@
 //! begins a new generation, which is larger than all values of the generations before
 //! ([`CounterValue`]).
 //!
-//! Each change of a counter puts it on the list of changed counters, so a flush does not look at the
-//! counters of all tables. A value that is only reserved is no change: the commit that uses it
-//! raises the counter.
+//! Each change of a counter, a reservation too, puts it on the list of changed counters. So a flush
+//! does not look at the counters of all tables.
 
 use crate::base::row_count::RowCount;
 use crate::base::work_count;
@@ -40,7 +39,11 @@ struct ChangedList {
     dropped: Vec<u64>,
 }
 
-/// One counter. Its value may be read and reserved directly.
+/// One counter.
+///
+/// Every change lists the counter. That costs a load in most cases: the sequentially consistent
+/// order of the change, this load, and the two steps of [`Counters::take_changed`] makes sure that
+/// either the change finds the counter not listed, or the taker reads the changed value.
 #[derive(Debug, Default)]
 pub struct Counter {
     number: u64,
@@ -52,9 +55,28 @@ pub struct Counter {
 }
 
 impl Counter {
-    /// The value in the current generation.
-    pub fn value(&self) -> &AtomicU64 {
-        &self.value
+    /// Takes `count` values. Returns the last of them.
+    pub fn take(&self, count: u64) -> u64 {
+        let last = self.value.fetch_add(count, Ordering::SeqCst) + count;
+        self.note_change();
+        last
+    }
+
+    /// Changes the value to the one that `next` returns for the old value, with a result for the
+    /// caller. `next` may be called several times. If it returns `None`, the value stays.
+    pub fn update<T>(&self, next: impl Fn(u64) -> Option<(u64, T)>) -> Option<T> {
+        let mut last = self.value.load(Ordering::Relaxed);
+        loop {
+            let (new, result) = next(last)?;
+            let (done, failed) = (Ordering::SeqCst, Ordering::Relaxed);
+            match self.value.compare_exchange_weak(last, new, done, failed) {
+                Ok(_) => {
+                    self.note_change();
+                    return Some(result);
+                }
+                Err(now) => last = now,
+            }
+        }
     }
 
     /// Generation and value. While another thread sets the counter, the result may be the old
@@ -67,20 +89,27 @@ impl Counter {
         }
     }
 
-    /// Puts the counter on the list of changed counters. Call it after the change.
-    ///
-    /// Either this call lists the counter, or [`Counters::take_changed`] clears `listed` later and
-    /// then reads the changed value.
+    /// Puts the counter on the list of changed counters. Call it after a change with
+    /// `Ordering::SeqCst`.
     fn note_change(&self) {
-        if !self.listed.swap(true, Ordering::AcqRel) {
+        if !self.listed.load(Ordering::SeqCst) && !self.listed.swap(true, Ordering::SeqCst) {
             self.list.lock().changed.push(self.number);
+        }
+    }
+
+    /// Clears the mark that the counter is listed. Returns generation and value.
+    fn unlist(&self) -> CounterValue {
+        self.listed.swap(false, Ordering::SeqCst);
+        CounterValue {
+            generation: self.generation.load(Ordering::SeqCst),
+            value: self.value.load(Ordering::SeqCst),
         }
     }
 
     /// Raises the value to at least `value`. Returns `value` with the current generation; the
     /// caller persists it.
     pub fn raise(&self, value: u64) -> CounterValue {
-        self.value.fetch_max(value, Ordering::Relaxed);
+        self.value.fetch_max(value, Ordering::SeqCst);
         self.note_change();
         CounterValue {
             generation: self.generation.load(Ordering::Acquire),
@@ -92,8 +121,8 @@ impl Counter {
     /// counter meanwhile.
     pub(super) fn set(&self, value: u64) -> CounterValue {
         let generation = self.generation.load(Ordering::Relaxed) + 1;
-        self.value.store(value, Ordering::Relaxed);
-        self.generation.store(generation, Ordering::Release);
+        self.value.store(value, Ordering::SeqCst);
+        self.generation.store(generation, Ordering::SeqCst);
         self.note_change();
         CounterValue { generation, value }
     }
@@ -136,8 +165,8 @@ impl Counters {
     pub fn learn(&self, counter: u64, known: CounterValue) {
         let cell = self.cell(counter);
         if known > cell.read() {
-            cell.value.store(known.value, Ordering::Relaxed);
-            cell.generation.store(known.generation, Ordering::Release);
+            cell.value.store(known.value, Ordering::SeqCst);
+            cell.generation.store(known.generation, Ordering::SeqCst);
             cell.note_change();
         }
     }
@@ -190,8 +219,7 @@ impl Counters {
         work_count::tables_seen(changed.len() + dropped.len());
         let value = |counter: u64| {
             let cell = values.get(&counter)?;
-            cell.listed.swap(false, Ordering::AcqRel);
-            Some((counter, cell.read()))
+            Some((counter, cell.unlist()))
         };
         CounterChanges {
             values: changed.into_iter().filter_map(value).collect(),
@@ -248,15 +276,26 @@ mod tests {
         assert_eq!(counters.take_changed(), CounterChanges::default());
         counters.raise(5, 7);
         counters.raise(5, 9);
-        // A reserved value is no change, but the next raise takes it along.
-        counters.cell(6).value().store(50, Ordering::Relaxed);
+        assert_eq!(counters.cell(6).take(3), 3);
+        assert_eq!(
+            counters.cell(7).update(|last| Some((last + 20, last + 1))),
+            Some(1)
+        );
+        assert_eq!(counters.cell(4).update(|_| None::<(u64, ())>), None);
         counters.learn(8, 3.into());
         counters.learn(8, 2.into());
         let set = counters.cell(9).set(4);
         let changed = counters.take_changed();
-        assert_eq!(changed.values, [(5, 9.into()), (8, 3.into()), (9, set)]);
-        counters.raise(6, 20);
-        assert_eq!(counters.take_changed().values, [(6, 50.into())]);
+        let taken = [
+            (5, 9.into()),
+            (6, 3.into()),
+            (7, 20.into()),
+            (8, 3.into()),
+            (9, set),
+        ];
+        assert_eq!(changed.values, taken);
+        counters.raise(6, 2);
+        assert_eq!(counters.take_changed().values, [(6, 3.into())]);
         counters.raise(autoincrement_counter(7), 1);
         counters.forget(7);
         let changed = counters.take_changed();

@@ -79,8 +79,8 @@ pub struct VersionSetContext {
 /// the failed edit, which settles the outcome; until then the files that the failed edit adds are
 /// kept. Any other cause poisons the engine: a second sync after a failed one proves nothing.
 ///
-/// A long manifest is rewritten beside the one in force, without the mutex `inner`, because it names
-/// all files; see [`Self::rewrite_manifest`].
+/// A long manifest is rewritten beside the one in force, without the mutex `inner`, because it
+/// names all files; see [`Self::rewrite_manifest`].
 ///
 /// Locks: `inner` is held over a whole edit, syncs included. The mutex `pacer` and the mutex
 /// `inner` are never held together. A thread that holds either of them may lock the list of
