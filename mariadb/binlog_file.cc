@@ -1,5 +1,10 @@
 /* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
 
+/*
+  Notes the server's current binary log file in the core, which decides by it after a crash which
+  prepared transactions have committed.
+*/
+
 #include "binlog_file.h"
 #include "log.h"
 
@@ -52,7 +57,7 @@ const char* index_file() {
 
 void describe_start(firn_config* config) {
   config->server_asks = tc_log == nullptr;
-  config->server_decides_as_told = tc_heuristic_recover != 0;
+  config->server_decides_all = tc_heuristic_recover != 0;
   config->binlog_index = index_file();
 }
 

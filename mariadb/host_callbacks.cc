@@ -1,5 +1,10 @@
 /* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
 
+/*
+  Functions of the server that the core calls: its error log, reports of lock waits, collations,
+  virtual columns.
+*/
+
 #include "host_callbacks.h"
 #include "collation.h"
 #include "lock_timeout.h"

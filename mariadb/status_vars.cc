@@ -1,6 +1,7 @@
 /* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
 
-#include "foreign_keys.h"
+/* SHOW STATUS LIKE 'Firn%': the status variables. */
+
 #include "status_vars.h"
 
 namespace firn {
@@ -71,20 +72,9 @@ int show_counters(MYSQL_THD, struct st_mysql_show_var* variable, void*, struct s
   return 0;
 }
 
-void append(void* text, const char* part, size_t length) { static_cast<String*>(text)->append(part, length); }
-
 }  // namespace
 
 struct st_mysql_show_var status_variables[] = {{"Firn", reinterpret_cast<char*>(&show_counters), SHOW_FUNC},
                                                {nullptr, nullptr, SHOW_UNDEF}};
-
-bool show_status(handlerton*, THD* thd, stat_print_fn* print, enum ha_stat_type what) {
-  if (what != HA_ENGINE_STATUS || !database) return false;
-  String text;
-  firn_status_text(database, append, &text);
-  append_last_foreign_key_error(&text);
-  const LEX_CSTRING* engine = hton_name(hton);
-  return print(thd, engine->str, engine->length, STRING_WITH_LEN(""), text.ptr(), text.length());
-}
 
 }  // namespace firn

@@ -1,5 +1,7 @@
 /* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
 
+/* The system variables: names, defaults, ranges, help texts and check functions. */
+
 #include "sysvars.h"
 #include "checkpoint.h"
 #include "log.h"

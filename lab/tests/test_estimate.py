@@ -17,16 +17,16 @@ from firn_lab.errors import UsageError
 from firn_lab.estimate import compress
 from firn_lab.estimate import predict as predict_module
 from firn_lab.estimate.blockers import of_server
-from firn_lab.estimate.blocks import cut, shape, split
 from firn_lab.estimate.compress import Compressor, Stored, Tuning, raw_bytes, store, tunings
 from firn_lab.estimate.entries import Entry, KeyPart, varint, weights
 from firn_lab.estimate.predict import predict
 from firn_lab.estimate.sample import Sample
 from firn_lab.estimate.sample_starts import after, between
 from firn_lab.estimate.schema import Column
+from firn_lab.estimate.stored_blocks import cut, shape, split
 from firn_lab.estimate.values import encoder, is_variable
 from firn_lab.targets import Budget
-from firn_lab.targets.base import Target, make_target
+from firn_lab.targets.target import Target, make_target
 
 
 def column(kind: str, **more: object) -> Column:

@@ -37,6 +37,39 @@ def play(pair: KeyPair, script: str) -> list[int]:
 
 # Each script with the errors that must appear in it, so that none passes by failing throughout.
 SCENARIOS = {
+    "a plain scan meets rows that its own statement has deleted or changed": (
+        """
+        CREATE TABLE p (id INT PRIMARY KEY, n INT)
+        CREATE TABLE c (id INT PRIMARY KEY, p INT, v INT, x INT, KEY (v), KEY (p), FOREIGN KEY (p) REFERENCES p (id) ON DELETE CASCADE)
+        INSERT INTO p VALUES (1, 0)
+        INSERT INTO c VALUES (1, 1, 1, 10), (2, 1, 2, 20)
+        SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED
+        REPLACE INTO p SELECT p, x FROM c FORCE INDEX (v) WHERE v > 0
+        SELECT * FROM p
+        SELECT * FROM c
+        DELETE FROM p
+        INSERT INTO p VALUES (1, 0)
+        INSERT INTO c VALUES (1, 1, 1, 10), (2, 1, 2, 20)
+        REPLACE INTO p SELECT p, x FROM c FORCE INDEX (PRIMARY)
+        SELECT * FROM p
+        SELECT * FROM c
+        SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ
+        DELETE FROM p
+        INSERT INTO p VALUES (1, 0), (2, 0), (3, 0)
+        INSERT INTO c VALUES (1, 1, 1, 10), (2, 2, 2, 20), (3, 3, 3, 30)
+        CREATE FUNCTION f (a INT) RETURNS INT MODIFIES SQL DATA BEGIN DELETE FROM p WHERE id = a + 1; RETURN a; END
+        SELECT id, f(id), x FROM c FORCE INDEX (v) WHERE v > 0
+        SELECT * FROM c
+        ALTER TABLE c DROP FOREIGN KEY c_ibfk_1, ADD FOREIGN KEY (p) REFERENCES p (id) ON DELETE SET NULL
+        DELETE FROM c
+        DELETE FROM p
+        INSERT INTO p VALUES (1, 0), (2, 0), (3, 0)
+        INSERT INTO c VALUES (1, 1, 1, 10), (2, 2, 2, 20), (3, 3, 3, 30)
+        SELECT id, p, f(id), x FROM c FORCE INDEX (v) WHERE v > 0
+        SELECT * FROM c
+        """,
+        set(),
+    ),
     "restrict": (
         PARENT
         + """

@@ -41,7 +41,7 @@ pub fn run() -> Result<()> {
     let database = Database::create(&dir, bytes * 4, (bytes / 8).max(2 << 20))?;
     eprintln!("==> loading {rows} rows");
     load(&database, rows)?;
-    database.settle()?;
+    database.compact()?;
 
     eprintln!("==> measuring, {rounds} rounds");
     let mut session = database.session(FIRN_READ_SNAPSHOT)?;

@@ -184,7 +184,7 @@ impl Database {
     }
 
     /// Flushes and compacts the table.
-    pub fn settle(&self) -> Result<()> {
+    pub fn compact(&self) -> Result<()> {
         // SAFETY: the handles are live.
         check(unsafe { firn_optimize_table(self.table, go_on, null_mut()) })
     }

@@ -335,7 +335,7 @@ typedef struct firn_config {
   bool server_asks;
   // True if the server commits or rolls back all prepared transactions, as the administrator has
   // told it (`--tc-heuristic-recover`).
-  bool server_decides_as_told;
+  bool server_decides_all;
   // Path of the index file of the server's binary log; NULL if the server keeps no binary log.
   const char *binlog_index;
 } firn_config;
@@ -1116,9 +1116,9 @@ enum firn_status firn_cursor_end_range(struct firn_cursor *cursor,
 //
 // # Safety
 // The cursor and its session are live and this thread's; the key image has the length given.
-enum firn_status firn_cursor_guard(struct firn_cursor *cursor,
-                                   const uint8_t *key,
-                                   uint32_t key_len);
+enum firn_status firn_cursor_lock_key_prefix(struct firn_cursor *cursor,
+                                             const uint8_t *key,
+                                             uint32_t key_len);
 
 // Writes the eight bytes of the hidden key of the row last read.
 //
@@ -1865,7 +1865,7 @@ void firn_table_close(struct firn_table *table);
 //
 // # Safety
 // The table is live.
-enum firn_status firn_refuse_unsettled(const struct firn_table *table);
+enum firn_status firn_refuse_prepared_changes(const struct firn_table *table);
 
 // Checks a table: checksums of its files, and that rows and index entries match. `extended` looks
 // each row and each entry up. `problem` is called for each problem found; the status is then

@@ -295,7 +295,7 @@ pub unsafe extern "C" fn firn_cursor_end_range(
 /// # Safety
 /// The cursor and its session are live and this thread's; the key image has the length given.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn firn_cursor_guard(
+pub unsafe extern "C" fn firn_cursor_lock_key_prefix(
     cursor: *mut firn_cursor,
     key: *const u8,
     key_len: u32,
@@ -308,7 +308,7 @@ pub unsafe extern "C" fn firn_cursor_guard(
         let session = unsafe { session_mut(cursor.session) }?;
         // SAFETY: pointer and length describe a key image that stays unchanged during the call.
         let key = unsafe { key_image(key, key_len) }.unwrap_or(KeyImage::image(&[]));
-        Ok(cursor.cursor.guard(&session.transaction, key)?)
+        Ok(cursor.cursor.lock_key_prefix(&session.transaction, key)?)
     })
 }
 

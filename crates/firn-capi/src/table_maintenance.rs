@@ -15,11 +15,11 @@ use std::sync::Arc;
 /// # Safety
 /// The table is live.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn firn_refuse_unsettled(table: *const firn_table) -> firn_status {
+pub unsafe extern "C" fn firn_refuse_prepared_changes(table: *const firn_table) -> firn_status {
     guard(|| {
         // SAFETY: the handle is live: the host frees it only after its last call with it.
         let whole = unsafe { firn_table::whole(table) }?;
-        Ok(whole.table.refuse_unsettled(whole.db().context())?)
+        Ok(whole.table.refuse_prepared_changes(whole.db().context())?)
     })
 }
 

@@ -119,11 +119,11 @@ impl Builder<'_> {
             // The server may have ended a killed session before the client's next request, and
             // released its locks then. So a transaction of unknown outcome may have ended at any
             // time since the request of its last successful statement.
-            let mut told = txn
+            let mut answered = txn
                 .ops
                 .iter()
                 .filter(|op| op.status != StatementStatus::Failed);
-            let last = told.next_back().map_or(0, |op| op.span.begin);
+            let last = answered.next_back().map_or(0, |op| op.span.begin);
             let asked = txn.end.filter(|_| txn.outcome != TxnOutcome::Unknown);
             let asked = asked.unwrap_or(TimeSpan {
                 begin: last,

@@ -134,7 +134,7 @@ fn after_failure(world: &mut World, error: Option<&Error>) -> Result<(), StepEnd
     ensure!(!(healthy && error.is_some_and(must_poison)), "writes go on");
     world.check_readable()?;
     if healthy {
-        world.settle_alive()?;
+        world.find_outcome_alive()?;
         world.steps(100)?;
         world.check_latest()?;
     } else {

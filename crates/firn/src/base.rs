@@ -22,6 +22,7 @@ pub mod read_meter;
 pub mod record_buffer;
 pub mod row_count;
 pub mod sketch;
+pub mod stall_thresholds;
 pub mod summed_list;
 pub mod value;
 pub mod varint;

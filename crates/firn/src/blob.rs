@@ -15,7 +15,6 @@
 //! collects the garbage. Compactions of the tree move references, but never the bytes of blobs.
 
 mod chunks;
-mod codec;
 mod file;
 mod file_cache;
 mod format;
@@ -24,6 +23,7 @@ mod pack;
 mod pause_points;
 mod store;
 mod transaction_blobs;
+mod value_compression;
 mod zero_fill;
 
 pub use file::{BlobFile, BlobFileIds, LinkHold};

@@ -1,18 +1,18 @@
 //! Composition root: opens and recovers a database, runs its background work, reports on it.
 
+mod archive_log;
 mod background;
-mod bounded_log;
-mod checkpoint;
 mod engine_status;
 mod ephemeral;
 mod in_doubt;
-mod log_archive;
+mod make_checkpoint;
 mod read_only;
 mod recover_prepared;
 mod recovery;
 mod repair;
 mod storage_reports;
 mod transaction_reports;
+mod wal_size_limit;
 
 pub use background::{BlobReport, JobReport, MemoryReport};
 pub use engine_status::{Condition, IndexReport, LevelReport, Metrics};
@@ -336,7 +336,9 @@ impl Db {
         // An ephemeral database changes nothing here: it charges the trackers of its host, and of
         // several observers of a tracker only the first counts, which is the host's.
         write_sets.observe(WRITE_SETS_STEP, observe.clone());
-        work.memory.beside().observe(WRITE_SETS_STEP, observe);
+        work.memory
+            .ephemeral_memtables()
+            .observe(WRITE_SETS_STEP, observe);
         if !work.options.ephemeral {
             let took_ms = (env.monotonic_micros() - started) / 1000;
             report_recovery(&work, &replayed, took_ms);

@@ -10,13 +10,13 @@ pub mod lock_table;
 pub mod prepared_transactions;
 mod referenced_tables;
 mod row_count_deltas;
+mod savepoint_locks;
 pub mod snapshots;
 mod statement_tables;
 pub mod transaction;
 pub mod transaction_context;
 pub mod transaction_list;
 mod validation_set;
-mod write_locks;
 pub mod write_set;
 
 pub use active_inserts::{ActiveInserts, Nearest};

@@ -105,7 +105,7 @@ pub fn run(config: &Config, name: &str, engine_name: &str, dir: &Path) -> Result
         peak_resident_bytes,
         memory_bytes: cache + 4 * memtable,
         reads_directly,
-        beside: second.map(|t| Side {
+        second_group: second.map(|t| Side {
             per_second: t.per_second(),
             p99_us: t.micros(0.99),
         }),

@@ -1,6 +1,8 @@
 //! Takes a backup (`firn backup`).
 
-use super::format::{Backup, FORMAT, FORMAT_WITH_SERVER, Position, StoredTable, position_text};
+use super::backup_format::{
+    Backup, FORMAT, FORMAT_WITH_SERVER, Position, StoredTable, position_text,
+};
 use super::in_progress::InProgress;
 use super::send::{expect_there, send};
 use super::source::{Source, base_table, belonging};

@@ -5,7 +5,7 @@
 //! marks of others, so of two commands the later one sees the other. If a command was cut short,
 //! its mark stays and is reported, and `prune --force` removes it.
 
-use super::format::timestamp;
+use super::backup_format::timestamp;
 use super::target::Target;
 use firn::base::{Error, ErrorKind, Result};
 use firn::env::{Env, PosixEnv};

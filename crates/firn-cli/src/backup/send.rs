@@ -1,6 +1,6 @@
 //! Sends the objects that the target does not have yet.
 
-use super::format::{Backup, Piece, StoredFile};
+use super::backup_format::{Backup, Piece, StoredFile};
 use super::in_progress::InProgress;
 use super::pieces::PieceSource;
 use super::source::Source;

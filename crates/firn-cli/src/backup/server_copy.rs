@@ -12,7 +12,7 @@
 //! Rejected: to stream the copy into the target. It would need no room here, but a later backup
 //! would send everything again, and a restore would need `mariadb-backup`.
 
-use super::format::Position;
+use super::backup_format::Position;
 use super::temporary_directories::{
     TemporaryDirectory, child_ended, copy_of, remove_left_behind, start,
 };
@@ -145,7 +145,7 @@ pub fn take(
         position = Position::default();
         notes.push("the positions of a replica are not known: take another backup".to_owned());
     }
-    settle_position(&mut position, &dir)?;
+    take_position(&mut position, &dir)?;
     let mut files = Vec::new();
     files_below(&dir, &dir, &mut files)?;
     files.retain(|file| belongs(&file.name));
@@ -284,7 +284,7 @@ fn run(mut command: Command, log: &Path, meanwhile: &mut dyn FnMut() -> Result<(
 ///
 /// # Errors
 /// `Busy` if the server, asked while commits waited, gave another position.
-fn settle_position(position: &mut Position, dir: &Path) -> Result<()> {
+fn take_position(position: &mut Position, dir: &Path) -> Result<()> {
     let names = ["xtrabackup_binlog_info", "mariadb_backup_binlog_info"];
     let paths = names.map(|name| dir.join(name));
     let Some(path) = paths.iter().find(|path| path.exists()) else {

@@ -1,7 +1,7 @@
 //! The questions of a backup to the running server: stages and positions. Ending the session also
 //! ends a backup stage that it has begun.
 
-use super::format::Position;
+use super::backup_format::Position;
 use crate::server::Server;
 use firn::base::{Error, ErrorKind, Result};
 

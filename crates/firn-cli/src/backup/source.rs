@@ -1,8 +1,8 @@
 //! Source of a backup: a checkpoint of a running server, or the directory of a stopped one. Also
 //! the definitions that the server keeps beside the engine's tables.
 
+use super::backup_format::Position;
 use super::definition_names::{is_database, is_definition};
-use super::format::Position;
 use super::server_copy::{ServerCopy, take};
 use super::table_file_names::encode;
 use super::temporary_directories::{TemporaryDirectory, checkpoint_of, remove_left_behind};

@@ -1,6 +1,6 @@
 //! The backups that a target has.
 
-use super::format::{Backup, FORMAT, FORMAT_WITH_SERVER};
+use super::backup_format::{Backup, FORMAT, FORMAT_WITH_SERVER};
 use super::target::Target;
 use firn::base::checksum::xxh3;
 use firn::base::{Error, ErrorKind, Result};

@@ -1,6 +1,6 @@
 //! A target of backups: a directory, or a bucket.
 
-use super::format::{ByteRange, Piece};
+use super::backup_format::{ByteRange, Piece};
 use super::local_error::local_error;
 use super::pieces::PieceSource;
 use firn::base::{Error, ErrorKind, Result};

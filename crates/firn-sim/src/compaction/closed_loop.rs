@@ -213,7 +213,7 @@ pub struct Machine {
     now_us: u64,
     tree: Tree,
     gate: StallGate,
-    extra: SpaceTracker,
+    space_tracker: SpaceTracker,
     /// Updates in the active memtable.
     active: f64,
     /// Updates in each frozen memtable, oldest first.
@@ -251,7 +251,7 @@ impl Machine {
             gate: StallGate::new(Arc::new(env.clone())),
             env,
             tree,
-            extra: SpaceTracker::default(),
+            space_tracker: SpaceTracker::default(),
             active: 0.0,
             frozen: VecDeque::new(),
             flush: None,
@@ -265,12 +265,12 @@ impl Machine {
         }
     }
 
-    fn tell_gate(&self) {
+    fn set_gate_pressure(&self) {
         let backlog = Backlog::of(
             &self.tree.version,
             &self.tree.options,
             self.memory,
-            &self.extra,
+            &self.space_tracker,
         );
         let most = self.tree.options.frozen_memtables_max as f64;
         self.gate.set_pressure(self.pressure(backlog, most));
@@ -324,13 +324,13 @@ impl Machine {
         let written = self.tree.flush(&batch);
         let took = self.now_us - flush.began_us;
         self.gate.flushed(written.bytes, took);
-        self.tell_gate();
+        self.set_gate_pressure();
     }
 
     fn begin_job(&mut self) -> Option<Running> {
         let flight = self.tree.begin(RestGoal::No)?;
         self.gate.job_begins();
-        self.extra.begins(&flight.job);
+        self.space_tracker.begins(&flight.job);
         let work = match flight.job.kind {
             JobKind::Compact => {
                 let output = self.tree.foresee(&flight);
@@ -357,10 +357,10 @@ impl Machine {
         let from_l0 = from_l0.map(|(_, f)| f.size).sum();
         let (version, job) = (self.tree.version.clone(), running.flight.job.clone());
         let written = self.tree.finish(running.flight);
-        self.extra.ends(&job);
-        self.extra.dropped(&version, &job, written.shadowed);
+        self.space_tracker.ends(&job);
+        self.space_tracker.dropped(&version, &job, written.shadowed);
         self.gate.job_ends(from_l0);
-        self.tell_gate();
+        self.set_gate_pressure();
     }
 
     /// Runs one step. Returns the number of updates that the gate let through.
@@ -435,7 +435,7 @@ impl Machine {
         self.active += passed;
         if self.active >= self.entries_of_memtable {
             self.frozen.push_back(std::mem::take(&mut self.active));
-            self.tell_gate();
+            self.set_gate_pressure();
         }
         passed
     }

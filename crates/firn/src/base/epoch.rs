@@ -35,13 +35,13 @@ pub fn end_of_ids(epoch: u64) -> u64 {
 }
 
 /// At least this many ids of an epoch stay free, whatever the names of existing files are.
-const IDS_LEFT: u64 = 1 << 32;
+const FREE_IDS_MIN: u64 = 1 << 32;
 
 /// When a database opens, it continues behind the largest id among the names of files and segments,
 /// but ignores ids from this one on. They come from a later epoch or a stray file. If the writer
 /// continued behind them, it would leave the range of its own epoch.
 pub fn end_of_names(epoch: u64) -> u64 {
-    end_of_ids(epoch) - IDS_LEFT
+    end_of_ids(epoch) - FREE_IDS_MIN
 }
 
 /// The epoch of an id.

@@ -1,4 +1,4 @@
-//! The poison latch, and the state of a full disk.
+//! The health of the engine: poisoned, so that it refuses writes, or with a full disk.
 
 use super::{Error, ErrorKind, Result};
 use std::sync::OnceLock;

@@ -24,7 +24,7 @@ pub enum CommitDurability {
 #[derive(Debug)]
 pub struct MutableOptions {
     flush_mode: AtomicU8,
-    /// The active memtable freezes at this size.
+    /// The active memtable freezes at this size (RocksDB: `write_buffer_size`).
     pub memtable_size: AtomicU64,
     /// Upper limit for the size at which the active memtable freezes, bytes. The engine derives it
     /// from [`Self::memory_limit`]; users cannot set it.
@@ -43,10 +43,10 @@ pub struct MutableOptions {
     /// Largest length of an entry, at most [`ENTRY_BYTES_MAX`]. Longer entries are refused. Tests
     /// set smaller values.
     pub entry_bytes_max: AtomicU64,
-    /// About the largest size of the log that a recovery would replay, in bytes of segment files. A
-    /// memtable freezes when the log since its first entry is longer than half of this. If a
-    /// prepared transaction keeps more than half of this, its prepare record is written again at
-    /// the end of the log, and the old segments are released.
+    /// About the largest size of the log that a recovery would replay, in bytes of segment files
+    /// (RocksDB: `max_total_wal_size`). A memtable freezes when the log since its first entry is
+    /// longer than half of this. If a prepared transaction keeps more than half of this, its
+    /// prepare record is written again at the end of the log, and the old segments are released.
     pub max_wal_size: AtomicU64,
     /// The active memtable freezes when its entries refer to this many bytes of blobs. An old blob
     /// becomes garbage only when a compaction meets the entry that replaces it, and entries in a
@@ -162,7 +162,7 @@ pub struct Options {
     pub wal_syncs_in_flight: usize,
     /// Target size of an SST block before compression.
     pub block_size: usize,
-    /// Target size of an SST, for flushes and compactions.
+    /// Target size of an SST, for flushes and compactions (RocksDB: `target_file_size_base`).
     pub target_file_size: u64,
     /// Largest size of a blob file. While few blob bytes have been written since the open, a blob
     /// file is sealed at a smaller size, so that it can lose its garbage sooner.
@@ -171,13 +171,17 @@ pub struct Options {
     /// not frozen for that purpose, and if all levels above the last one refer to fewer, they are
     /// not compacted for it.
     pub blob_garbage_min: u64,
-    /// A compaction of L0 begins when this many of its runs overlap at one key.
+    /// A compaction of L0 begins when this many of its runs overlap at one key (RocksDB:
+    /// `level0_file_num_compaction_trigger`).
     pub l0_compaction_runs: usize,
-    /// Writers stop when this many L0 runs overlap at one key.
+    /// Writers stop when this many L0 runs overlap at one key (RocksDB:
+    /// `level0_stop_writes_trigger`).
     pub l0_stop_runs: usize,
-    /// Writers stop when this many frozen memtables wait for a flush.
+    /// Writers stop when this many frozen memtables wait for a flush (RocksDB:
+    /// `max_write_buffer_number`).
     pub frozen_memtables_max: usize,
-    /// Least target size of the first non-empty level below L0.
+    /// Least target size of the first non-empty level below L0 (RocksDB:
+    /// `max_bytes_for_level_base`).
     pub base_level_size: u64,
     /// Number of compaction threads; with 0 there are no background threads, and the caller drives
     /// all background work.

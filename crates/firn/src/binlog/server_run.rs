@@ -119,7 +119,7 @@ enum FileEnd {
 
 /// Reads a file and tells the numbers of the transactions that it committed. Returns how it ends,
 /// and whether the server left it open.
-fn read(env: &dyn Env, path: &Path, mut tell: impl FnMut(u64)) -> Result<(FileEnd, bool)> {
+fn read(env: &dyn Env, path: &Path, mut found_xid: impl FnMut(u64)) -> Result<(FileEnd, bool)> {
     let mut events = Events::open(env, path)?;
     let in_use = events.description.in_use;
     let mut end = FileEnd::Closed;
@@ -137,7 +137,7 @@ fn read(env: &dyn Env, path: &Path, mut tell: impl FnMut(u64)) -> Result<(FileEn
                 let Ok(xid) = body.try_into().map(u64::from_ne_bytes) else {
                     break FileEnd::Damaged;
                 };
-                tell(xid);
+                found_xid(xid);
                 end = FileEnd::Closed;
             }
             // The body has a position in the next file (8 bytes), and then the name of that file.

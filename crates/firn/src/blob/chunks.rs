@@ -7,7 +7,7 @@
 //! its first byte:   one read of the table and the first chunk
 //! ```
 
-use super::codec;
+use super::value_compression;
 use crate::base::blob_ref::{BLOB_CHUNK_LEN, BlobCodec, BlobRef, CHUNK_ENTRY_LEN, chunk_table_len};
 use crate::base::checksum::xxh3;
 use std::ops::Range;
@@ -64,7 +64,7 @@ impl Chunk<'_> {
                 place.copy_from_slice(self.stored);
                 true
             }
-            false => codec::unpack(self.stored, place),
+            false => value_compression::unpack(self.stored, place),
         }
     }
 

@@ -1,13 +1,13 @@
 //! A blob file: reserves, writes, syncs and reads the spans of blobs.
 
 use super::chunks::{self, BlobReadExtent};
-use super::codec;
 use super::file_cache::{BlobFileCache, OpenBlobFile, PhysicalBlobFile};
 use super::format::{
     ALIGNMENT, BlobHeader, DATA_START, FILE_HEADER_LEN, check_file_header, logical_id, place_after,
 };
 use super::pack::Packed;
 use super::pause_points::{BlobPausePoint, reached};
+use super::value_compression;
 use super::zero_fill::ZeroFill;
 use crate::base::blob_buf::BlobBuf;
 use crate::base::blob_ref::{BLOB_HEADER_LEN, BlobCodec, BlobRef};
@@ -65,13 +65,13 @@ pub struct BlobFile {
     grows: AtomicBool,
     /// The first offset of the file that is not reserved for a span.
     end: AtomicU64,
-    ahead: ZeroFill,
+    zero_fill: ZeroFill,
     pins: AtomicU64,
     syncs: Mutex<Syncs>,
     synced: Condvar,
     /// Bytes that the file occupied after the last garbage collection; 0 if there was none yet,
     /// `u64::MAX` if the bytes are unknown.
-    settled: AtomicU64,
+    bytes_after_gc: AtomicU64,
 }
 
 #[derive(Default)]
@@ -103,7 +103,7 @@ impl BlobFile {
         file.syncs.lock().named = false;
         file.grows.store(true, Ordering::Relaxed);
         file.end.store(DATA_START, Ordering::Relaxed);
-        file.settled.store(0, Ordering::Relaxed);
+        file.bytes_after_gc.store(0, Ordering::Relaxed);
         file
     }
 
@@ -123,14 +123,14 @@ impl BlobFile {
             spans: Mutex::new(None),
             grows: AtomicBool::new(false),
             end: AtomicU64::new(0),
-            ahead: ZeroFill::default(),
+            zero_fill: ZeroFill::default(),
             pins: AtomicU64::new(0),
             syncs: Mutex::new(Syncs {
                 named: true,
                 ..Syncs::default()
             }),
             synced: Condvar::new(),
-            settled: AtomicU64::new(u64::MAX),
+            bytes_after_gc: AtomicU64::new(u64::MAX),
         }
     }
 
@@ -180,9 +180,9 @@ impl BlobFile {
 
     /// The bytes that the file occupied after the last garbage collection, or all bytes written to
     /// it if there was none. `None` for a file created before the last open of the database, until
-    /// [`Self::settle`] is called.
-    pub fn settled(&self) -> Option<u64> {
-        match self.settled.load(Ordering::Relaxed) {
+    /// [`Self::set_bytes_after_gc`] is called.
+    pub fn bytes_after_gc(&self) -> Option<u64> {
+        match self.bytes_after_gc.load(Ordering::Relaxed) {
             u64::MAX => None,
             // Not collected yet: all bytes written so far count.
             0 => Some(self.written().saturating_sub(DATA_START)),
@@ -191,8 +191,8 @@ impl BlobFile {
     }
 
     /// Records the bytes that the file occupies after a garbage collection.
-    pub fn settle(&self, live: u64) {
-        self.settled.store(live.max(1), Ordering::Relaxed);
+    pub fn set_bytes_after_gc(&self, live: u64) {
+        self.bytes_after_gc.store(live.max(1), Ordering::Relaxed);
     }
 
     /// Reserves a span for a blob of `stored` bytes and returns its offset. `None` if the span
@@ -206,7 +206,7 @@ impl BlobFile {
             return None;
         }
         self.end.store(next, Ordering::Relaxed);
-        if let Some(zeros) = self.ahead.wanted(next, limit) {
+        if let Some(zeros) = self.zero_fill.next_fill(next, limit) {
             self.fill(zeros);
         }
         Some(offset)
@@ -226,9 +226,9 @@ impl BlobFile {
             }
             Ok(())
         });
-        self.ahead.filled(end);
+        self.zero_fill.filled(end);
         if filled.is_err() {
-            self.ahead.give_up();
+            self.zero_fill.give_up();
             let _ = self.cut_at(start);
         }
     }
@@ -246,7 +246,7 @@ impl BlobFile {
 
     /// Whether the file is sealed and zeros still lie behind its last span.
     pub(super) fn has_tail(&self) -> bool {
-        !self.grows() && self.ahead.zeroed() > self.written()
+        !self.grows() && self.zero_fill.zeroed() > self.written()
     }
 
     /// Cuts off the zeros behind the last span. The caller has write-locked the store's `linking`,
@@ -262,7 +262,7 @@ impl BlobFile {
 
     fn cut_at(&self, end: u64) -> Result<()> {
         self.spans()?.set_len(end)?;
-        self.ahead.filled(0);
+        self.zero_fill.filled(0);
         Ok(())
     }
 
@@ -311,7 +311,7 @@ impl BlobFile {
             let bytes = std::mem::take(&mut syncs.bytes);
             drop(syncs);
             let done = self.sync(named);
-            self.ahead.synced(bytes);
+            self.zero_fill.synced(bytes);
             syncs = self.syncs.lock();
             syncs.under_way = false;
             match done {
@@ -368,7 +368,7 @@ impl BlobFile {
         *spans = None;
         // The zeros lay in the previous physical file. The new one has none: it ends with its table
         // of places.
-        self.ahead.filled(0);
+        self.zero_fill.filled(0);
         self.physical
             .swap(Arc::new(PhysicalBlobFile::new(id, false)))
             .id
@@ -429,7 +429,7 @@ impl BlobFile {
                     opened.for_each_chunk(at, extent, stored, unpack)?;
                     return Ok(&*room);
                 }
-                match codec::unpack(stored, room) {
+                match value_compression::unpack(stored, room) {
                     true => Ok(&*room),
                     false => Err(Error::corruption(
                         &opened.name,

@@ -1,7 +1,7 @@
 //! Decides how a value is stored (plain, compressed, or in chunks) and produces the bytes to store.
 
 use super::chunks;
-use super::codec::compress;
+use super::value_compression::compress;
 use crate::base::blob_ref::BlobCodec;
 use crate::base::checksum;
 use std::borrow::Cow;
@@ -66,7 +66,7 @@ fn sample(value: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::blob::codec::unpack;
+    use crate::blob::value_compression::unpack;
     use rand::{Rng, SeedableRng, rngs::StdRng};
 
     #[test]

@@ -56,7 +56,7 @@ impl ZeroFill {
     /// with size limit `limit`; `None` if no zeros are needed. The callers of this method and of
     /// the methods below hold the store's `active` mutex, or `linking` write-locked if the file is
     /// sealed.
-    pub(super) fn wanted(&self, next: u64, limit: u64) -> Option<Range<u64>> {
+    pub(super) fn next_fill(&self, next: u64, limit: u64) -> Option<Range<u64>> {
         let bytes = self.sync_bytes.load(Ordering::Relaxed);
         let few = (1..=SYNC_BYTES_MAX).contains(&bytes);
         if !few || next <= self.zeroed() || self.given_up.load(Ordering::Relaxed) {

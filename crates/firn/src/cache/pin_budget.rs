@@ -84,7 +84,7 @@ impl PinBudget {
             bytes,
             capacity: u64::MAX,
         });
-        self.settle();
+        self.resize_cache();
     }
 
     /// Whether [`Self::grant`] would grant `bytes` now.
@@ -104,14 +104,14 @@ impl PinBudget {
     /// Takes `bytes`, even beyond the limit.
     pub fn charge(self: &Arc<Self>, bytes: u64) -> Pin {
         self.used.fetch_add(bytes, Ordering::Relaxed);
-        self.settle();
+        self.resize_cache();
         Pin {
             budget: Arc::clone(self),
             bytes,
         }
     }
 
-    fn settle(&self) {
+    fn resize_cache(&self) {
         let mut room = self.room.lock();
         if let Some(room) = &mut *room {
             let step = (room.bytes / STEPS).max(1);
@@ -139,6 +139,6 @@ impl Pin {
 impl Drop for Pin {
     fn drop(&mut self) {
         self.budget.used.fetch_sub(self.bytes, Ordering::Relaxed);
-        self.budget.settle();
+        self.budget.resize_cache();
     }
 }

@@ -2,9 +2,9 @@
 
 use super::CATALOG_INDEX;
 use super::foreign_key::{ForeignKey, database_of, is_copy};
+use super::foreign_key_references::{References, id_of};
 use super::index_owners::{IndexOwner, IndexOwners};
 use super::object_image::{self, OBJECT, ObjectImage, PARTITIONING, ServerObjectKind};
-use super::references::{References, id_of};
 use super::table_entry::TableEntry;
 use crate::base::key::{INDEX_ID_LEN, index_prefix};
 use crate::base::key_range::prefix_successor;

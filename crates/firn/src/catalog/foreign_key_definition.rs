@@ -1,4 +1,4 @@
-//! New foreign keys: whether they are allowed, and what they are called.
+//! New foreign keys: whether they are allowed, what they are called, and the texts of errors.
 //!
 //! The rules, their order and the texts are InnoDB's, so that a client sees no difference. One rule
 //! is stricter: equal values of the two columns must have equal bytes in keys, so that the key of
@@ -8,7 +8,7 @@
 use super::catalog_state::CatalogState;
 use super::ddl_session::TableRename;
 use super::foreign_key::{ForeignKey, ForeignKeyColumn, ReferentialAction, is_copy};
-use super::key_columns::{IndexTrouble, leading_index, leading_index_but};
+use super::foreign_key_index::{IndexTrouble, leading_index, leading_index_but};
 use super::schema::{TableLocking, TableSchema};
 use super::table_entry::TableEntry;
 use crate::base::{Error, ForeignKeyError, ForeignKeyViolation, Result};

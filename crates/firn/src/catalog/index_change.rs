@@ -161,7 +161,7 @@ impl Catalog {
             self.change_foreign_keys(&old, &mut entry, request, session.checks)?;
             following.extend(self.entries().read().follow_columns(&old, &entry.schema));
             if old.index_ids().len() != entry.index_ids().len() || !new.is_empty() {
-                self.refuse_unsettled(&old)?;
+                self.refuse_prepared_changes(&old)?;
             }
             for id in &new {
                 batch.add(&retired_key(*id), Kind::Delete, Value::EMPTY);
@@ -203,7 +203,7 @@ impl Catalog {
         for (table, value) in autoincrements {
             let counter = autoincrement_counter(table.clustered.id);
             let back = *value < self.counters().cell(counter).read().value;
-            if back && self.refuse_unsettled(table).is_ok() {
+            if back && self.refuse_prepared_changes(table).is_ok() {
                 set.push(SetCounter::new(self.counters(), counter, *value));
             } else {
                 to_log.push((counter, self.counters().raise(counter, *value)));

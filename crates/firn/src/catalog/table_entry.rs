@@ -1,7 +1,7 @@
 //! The stored form of a table; `docs/formats/catalog.md` has the layout.
 
 use super::foreign_key::{self, ForeignKey, ReferentialAction};
-use super::key_columns::same_name;
+use super::foreign_key_index::same_name;
 use super::schema::TableSchema;
 use crate::base::varint::{put_bytes, put_u64, take_bytes, take_u8, take_u32, take_u64};
 use crate::base::{Error, IndexId, Result, Seqno};

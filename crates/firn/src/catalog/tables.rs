@@ -296,9 +296,9 @@ impl Catalog {
     ///
     /// # Errors
     /// `NotFound`; `LockTimeout` if a prepared transaction has changed the table.
-    pub(super) fn get_settled(&self, name: &str) -> Result<Arc<TableEntry>> {
+    pub(super) fn get_unless_prepared_changed(&self, name: &str) -> Result<Arc<TableEntry>> {
         let entry = self.get(name)?;
-        self.refuse_unsettled(&entry)?;
+        self.refuse_prepared_changes(&entry)?;
         Ok(entry)
     }
 
@@ -306,7 +306,7 @@ impl Catalog {
     ///
     /// # Errors
     /// `LockTimeout`.
-    pub(super) fn refuse_unsettled(&self, entry: &TableEntry) -> Result<()> {
+    pub(super) fn refuse_prepared_changes(&self, entry: &TableEntry) -> Result<()> {
         self.prepared.refuse_if_changed(&entry.index_ids())
     }
 
@@ -454,7 +454,7 @@ impl Catalog {
         allows: impl FnOnce(&CatalogState) -> Result<()>,
     ) -> Result<()> {
         let _one = self.changing.lock();
-        let entry = self.get_settled(name)?;
+        let entry = self.get_unless_prepared_changed(name)?;
         allows(&self.known.read())?;
         let mut batch = Batch::new();
         batch.add(&table_key(name), Kind::Delete, Value::EMPTY);
@@ -517,7 +517,7 @@ impl Catalog {
         swap_out: bool,
     ) -> Result<Option<IndexId>> {
         let _one = self.changing.lock();
-        let entry = self.get_settled(from)?;
+        let entry = self.get_unless_prepared_changed(from)?;
         if self.known.read().tables.contains_key(to) {
             let message = format!("table {to} exists already");
             return Err(Error::new(ErrorKind::AlreadyExists, message));
@@ -577,7 +577,7 @@ impl Catalog {
 
     pub(super) fn truncate_now(&self, name: &str) -> Result<Arc<TableEntry>> {
         let _one = self.changing.lock();
-        let old = self.get_settled(name)?;
+        let old = self.get_unless_prepared_changed(name)?;
         let (indexes, clustered) = self.new_indexes(&old.schema)?;
         let entry = TableEntry {
             indexes,

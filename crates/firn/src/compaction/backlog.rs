@@ -1,22 +1,12 @@
-//! Measures how far compactions lag behind, relative to what is allowed. The functions do no I/O;
-//! only [`SpaceTracker`] has state.
+//! Measures how far compactions lag behind, relative to what is allowed: depth of L0, compaction
+//! debt, garbage. The functions do no I/O; only [`SpaceTracker`] has state.
 
 use super::level_targets::LevelTargets;
 use super::running_jobs::Job;
 use crate::base::options::Options;
+use crate::base::stall_thresholds::{DEBT_MIN, DEBT_RANGE, SPACE_AIM, SPACE_SHARE};
 use crate::version::{LAST_LEVEL, Version};
 use std::sync::atomic::{AtomicU64, Ordering};
-
-/// Allowed garbage: this share of the last level's bytes, plus the capacity of the memtables.
-const SPACE_SHARE: f64 = 0.2;
-
-/// The pressure is 1 at this share of the allowed garbage. So the space settles below the limit.
-const SPACE_AIM: f64 = 0.7;
-
-/// Up to a debt of this many bytes, or of the size of the last level if that is larger, there is no
-/// pressure. At `DEBT_RANGE` times that debt the pressure is 2.
-const DEBT_MIN: f64 = (2u64 << 30) as f64;
-const DEBT_RANGE: f64 = 16.0;
 
 /// Bytes that a compaction rewrites in the next level for each byte that it moves down.
 const REWRITTEN: f64 = 10.0;
@@ -34,13 +24,18 @@ pub struct Backlog {
 }
 
 impl Backlog {
-    /// The backlog of `version`. `memory` is the capacity of the memtables in bytes; `extra` has
-    /// the space that the version does not show.
-    pub fn of(version: &Version, options: &Options, memory: u64, extra: &SpaceTracker) -> Self {
+    /// The backlog of `version`. `memory` is the capacity of the memtables in bytes;
+    /// `space_tracker` has the space that the version does not show.
+    pub fn of(
+        version: &Version,
+        options: &Options,
+        memory: u64,
+        space_tracker: &SpaceTracker,
+    ) -> Self {
         Self {
             l0: 2.0 * version.l0_depth() as f64 / options.l0_stop_runs as f64,
             debt: debt(version, options),
-            space: space(version, memory as f64, extra),
+            space: space(version, memory as f64, space_tracker),
         }
     }
 }
@@ -60,10 +55,10 @@ fn debt(version: &Version, options: &Options) -> f64 {
 /// The pressure from garbage. Garbage is the part of the upper levels that replaces rows of the
 /// last level, plus the space of running jobs, whose inputs and outputs exist at once. The share of
 /// the upper levels that replaces rows is measured, see [`SpaceTracker::replacing`].
-fn space(version: &Version, memory: f64, extra: &SpaceTracker) -> f64 {
+fn space(version: &Version, memory: f64, space_tracker: &SpaceTracker) -> f64 {
     let upper: u64 = (0..LAST_LEVEL as u8).map(|l| version.level_size(l)).sum();
     let last = version.level_size(LAST_LEVEL as u8) as f64;
-    let over = upper as f64 * extra.replacing() + extra.held() as f64;
+    let over = upper as f64 * space_tracker.replacing() + space_tracker.held() as f64;
     over / (SPACE_AIM * (SPACE_SHARE * last + memory)).max(1.0)
 }
 

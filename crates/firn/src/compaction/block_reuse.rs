@@ -9,7 +9,7 @@
 use super::drop_rule::DropRule;
 use super::input_files::InputFiles;
 use super::job_stats::JobStats;
-use super::output::Outputs;
+use super::output_files::Outputs;
 use crate::base::{InternalIterator, Result};
 use crate::iter::{ConcatIter, MergeIter};
 

@@ -208,11 +208,11 @@ impl<'a> DropRule<'a> {
     pub fn keeps_all(&mut self, first: &[u8], block: &BlockInfo<'_>, superseded: u64) -> bool {
         let one_index =
             index_id_of(first).is_some_and(|id| index_id_of(block.separator) == Some(id));
-        let settled = block.max_seqno == 0;
+        let without_seqnos = block.max_seqno == 0;
         let unchanged = !self.into_last_level || block.min_seqno > self.snapshots.oldest();
         block.deletes == 0
             && one_index
-            && (settled || (superseded == 0 && unchanged))
+            && (without_seqnos || (superseded == 0 && unchanged))
             && block.max_seqno <= SEQNO_COMMITTED_MAX
             && (self.newer.is_none() || self.user_key.as_slice() < first)
             && !self.is_retired(first)

@@ -5,7 +5,7 @@ use super::flush_split::FlushSplits;
 use super::job::filter;
 use super::job_stats::JobStats;
 use super::level_targets::LevelTargets;
-use super::output::{JobContext, Outputs};
+use super::output_files::{JobContext, Outputs};
 use super::splitter::Splitter;
 use crate::base::{InternalIterator, InternalKey, Result, Value};
 use crate::version::FileMeta;

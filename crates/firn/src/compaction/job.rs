@@ -15,7 +15,7 @@ use super::drop_rule::{DropDecision, DropRule, RetiredIndexes, Snapshots};
 use super::input_files::source_of;
 use super::job_stats::{JobStats, lost};
 use super::level_targets::LevelTargets;
-use super::output::{JobContext, Outputs};
+use super::output_files::{JobContext, Outputs};
 use super::running_jobs::Job;
 use super::splitter::Splitter;
 use crate::base::{Error, ErrorKind, InternalIterator, InternalKey, Result, Value};

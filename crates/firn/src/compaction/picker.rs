@@ -9,9 +9,9 @@
 //! file of the last level for which [`changes_at_rest`] is true, and for its output it is false.
 
 mod candidates;
+mod key_ranges;
 mod l0;
 mod l0_overlap;
-mod within;
 
 use super::drop_rule::{RetiredIndexes, droppable};
 use super::level_targets::LevelTargets;
@@ -25,7 +25,7 @@ use candidates::Wanted;
 use std::ops::Bound;
 use std::sync::Arc;
 
-pub use within::{RestOrder, RestlessFiles, is_at_rest, pick_within, restless_files};
+pub use key_ranges::{RestOrder, RestlessFiles, is_at_rest, pick_within, restless_files};
 
 const LAST: u8 = LAST_LEVEL as u8;
 

@@ -13,19 +13,19 @@
 //! pipeline, then `telling`, then `signals`.
 
 pub(super) mod blob_gc;
+mod bulk_load_install;
 mod file_splitters;
 mod full_disk;
 mod job_history;
-mod load_host;
+mod job_prefix_extractors;
 mod memory_limit;
 mod optimize;
-mod prefix_extractors;
-mod pressure;
+mod stall_pressure;
 mod threads;
 
 pub use blob_gc::BlobReport;
+pub(super) use bulk_load_install::{BulkLoadHost, install_found};
 pub use job_history::JobReport;
-pub(super) use load_host::{BulkLoadHost, install_found};
 pub(super) use memory_limit::MemoryArbiter;
 pub use memory_limit::MemoryReport;
 pub(super) use threads::BackgroundThreads;
@@ -45,7 +45,7 @@ use crate::compaction::{
     RateLimiter, RestGoal, RetiredIndexes, RunningJobs, Snapshots, SpaceTracker,
 };
 use crate::env::Env;
-use crate::ingest::Ingest;
+use crate::ingest::RunFactory;
 use crate::iter::TombstoneReports;
 use crate::memtable::Memtable;
 use crate::read::{SuperVersion, SuperVersions};
@@ -56,9 +56,9 @@ use crate::wal::{SegmentId, Wal};
 use crate::write::{Pipeline, StallGate};
 use blob_gc::BlobGc;
 use job_history::JobHistory;
+use job_prefix_extractors::LatePrefixExtractors;
 use parking_lot::{Condvar, Mutex};
-use prefix_extractors::LatePrefixExtractors;
-use pressure::pressure;
+use stall_pressure::pressure;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -116,7 +116,7 @@ pub(super) struct BackgroundWork {
     install: Mutex<()>,
     flushing: Mutex<()>,
     running: Mutex<RunningJobs>,
-    extra: SpaceTracker,
+    space_tracker: SpaceTracker,
     signals: Mutex<WorkSignals>,
     signal: Condvar,
     pub(super) stopping: AtomicBool,
@@ -174,7 +174,7 @@ impl BackgroundWork {
             install: Mutex::new(()),
             flushing: Mutex::new(()),
             running: Mutex::default(),
-            extra: SpaceTracker::default(),
+            space_tracker: SpaceTracker::default(),
             signals: Mutex::default(),
             signal: Condvar::new(),
             stopping: AtomicBool::new(false),
@@ -420,16 +420,16 @@ impl BackgroundWork {
         if drains {
             self.stall.job_begins();
         }
-        self.extra.begins(&job);
+        self.space_tracker.begins(&job);
         let (started, begun_us) = (self.env.monotonic_micros(), self.env.wall_micros());
         let done = self.run(&version, &job, retired, &handover);
         let took_us = self.env.monotonic_micros().saturating_sub(started);
         self.history.add_job(&job, done.as_ref(), begun_us, took_us);
         self.health.note(FullDisk::Compaction, &done);
         self.end(ticket, &job, done.as_ref().err());
-        self.extra.ends(&job);
+        self.space_tracker.ends(&job);
         if let Ok(stats) = &done {
-            self.extra.dropped(&version, &job, stats.shadowed);
+            self.space_tracker.dropped(&version, &job, stats.shadowed);
         }
         if drains {
             let from_l0 = job.files().filter(|(level, _)| *level == 0 && done.is_ok());
@@ -532,11 +532,11 @@ impl BackgroundWork {
     }
 
     /// The factory of files that neither flush nor compaction writes: spilled write sets and loads.
-    pub(super) fn ingest(&self) -> Arc<Ingest> {
+    pub(super) fn ingest(&self) -> Arc<RunFactory> {
         let cutters = file_splitters::file_splitters(&self.versions, &self.options);
         let prefix_extractors = Arc::clone(&self.prefix_extractors);
         let options = self.options.clone();
-        Ingest::new(
+        RunFactory::new(
             Arc::clone(&self.versions),
             options,
             prefix_extractors,
@@ -655,7 +655,7 @@ impl BackgroundWork {
     fn tell_gate(&self) {
         let _in_order = self.telling.lock();
         let super_version = self.super_versions.pin();
-        let mut pressure = pressure(&super_version, &self.options, &self.extra);
+        let mut pressure = pressure(&super_version, &self.options, &self.space_tracker);
         // Writers stop at pressure 2, which means here that frozen memtables fill all of their
         // room.
         let memory = 2.0 * self.memory.pressure(&super_version);

@@ -1,4 +1,4 @@
-//! Reports of the database on itself.
+//! The text of `SHOW ENGINE STATUS`, the counters of status variables, and sums by index and level.
 
 use super::Db;
 use crate::table::{IndexSums, live_rows, out_of_line_bytes};

@@ -28,7 +28,7 @@ pub struct ServerStart {
     pub asks: bool,
     /// Whether the administrator told the server to commit or to roll back everything prepared
     /// (`--tc-heuristic-recover`).
-    pub as_told: bool,
+    pub server_decides_all: bool,
     /// The index file of the server's binary log, if the server keeps a binary log. If the server
     /// was killed while it wrote the last file named in the index, that file decides which
     /// transactions the server commits.
@@ -59,7 +59,7 @@ impl Db {
         let mut open = Vec::new();
         for (run, xids) in &by_run {
             match self.committed(run, xids, start) {
-                Ok(Some(committed)) => self.settle(xids, &committed)?,
+                Ok(Some(committed)) => self.end_prepared(xids, &committed)?,
                 Ok(None) => {}
                 Err(why) => open.extend(xids.keys().map(|xid| Undecided {
                     xid: *xid,
@@ -81,7 +81,8 @@ impl Db {
         let env = &*self.env;
         let file = match run {
             ServerRun::NoBinlog => {
-                let server_decides = start.asks && (start.as_told || start.binlog_index.is_none());
+                let server_decides =
+                    start.asks && (start.server_decides_all || start.binlog_index.is_none());
                 // Without a binary log, the server acknowledges a commit only after the engine's
                 // log has it: whatever is still prepared was never acknowledged.
                 return Ok((!server_decides).then(BTreeSet::new));
@@ -116,7 +117,7 @@ impl Db {
         Ok(last.map(|name| PathBuf::from(OsStr::from_bytes(name))))
     }
 
-    fn settle(&self, xids: &BTreeMap<u64, Vec<u8>>, committed: &BTreeSet<u64>) -> Result<()> {
+    fn end_prepared(&self, xids: &BTreeMap<u64, Vec<u8>>, committed: &BTreeSet<u64>) -> Result<()> {
         for (xid, image) in xids {
             let ended = match committed.contains(xid) {
                 true => self.commit_xid(image),
@@ -166,7 +167,7 @@ impl Db {
             numbers.join(", "),
             first.why
         );
-        if start.asks && start.as_told {
+        if start.asks && start.server_decides_all {
             let message = format!("{what}. The server decides them as --tc-heuristic-recover says");
             self.work.options.listener.log(Severity::Warning, &message);
             return Ok(());

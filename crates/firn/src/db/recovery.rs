@@ -138,7 +138,7 @@ pub fn salvage(
     // The lost records may have named another server run, so the one named before the hole does
     // not hold after it.
     let run_is_unknown = Cell::new(false);
-    wal::salvage(
+    wal::salvage_log(
         env,
         dir,
         start,

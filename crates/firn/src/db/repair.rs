@@ -99,7 +99,7 @@ pub fn repair(
     let sources = sources(damaged_db, &tree, &log, &mut unnamed, lost)?;
     let mut copy = RepairCopy::new(env, target, tree.blobs(damaged_db))?;
     copy.all(sources, lost)?;
-    unnamed.tell(&copy.known, lost);
+    unnamed.report(&copy.known, lost);
     counters.raise(INDEX_IDS, u64::from(copy.largest_index));
     let last_seqno = copy.last_seqno.max(log.last_seqno).max(tree.last_seqno);
     repaired.entries = copy.entries;
@@ -151,7 +151,7 @@ fn copy_prepared(
             on = source.next()?;
         }
     }
-    unnamed.tell(&known, lost);
+    unnamed.report(&known, lost);
     session.sync()?;
     let files = writer.finish()?;
     files.sync()?;

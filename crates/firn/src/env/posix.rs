@@ -425,8 +425,8 @@ impl ReadFile for PosixRead {
 /// could then damage the bytes beside the write. [`BLOCK`] if the system does not report the
 /// alignment.
 fn direct_unit(file: &File) -> usize {
-    let told = statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN);
-    let align = told.map_or(0, |known| known.stx_dio_offset_align as usize);
+    let answer = statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN);
+    let align = answer.map_or(0, |known| known.stx_dio_offset_align as usize);
     unit_of(align, physical_block(file))
 }
 
@@ -449,10 +449,10 @@ fn physical_block(file: &File) -> Option<usize> {
     // In `/sys`, only a disk has a directory `queue`; for a partition, look in its parent, which is
     // the disk.
     let queue = [format!("{sys}/queue"), format!("{sys}/../queue")];
-    let told = queue
+    let answer = queue
         .iter()
         .find_map(|queue| fs::read_to_string(format!("{queue}/physical_block_size")).ok())?;
-    let bytes: usize = told.trim().parse().ok()?;
+    let bytes: usize = answer.trim().parse().ok()?;
     bytes.is_power_of_two().then_some(bytes)
 }
 

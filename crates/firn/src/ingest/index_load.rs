@@ -3,7 +3,7 @@
 use super::load_output::LoadFailure;
 use super::sort_buffer::{LoadEntry, SortBuffer};
 use super::sorter::{Sorter, Uniqueness};
-use super::{Ingest, NewFiles};
+use super::{NewFiles, RunFactory};
 use crate::base::memory_tracker::{MemoryCharge, MemoryTracker};
 use crate::base::{Error, ErrorKind, Result};
 use parking_lot::{Condvar, Mutex};
@@ -126,7 +126,11 @@ impl IndexLoad {
     ///
     /// # Errors
     /// `Io` if the system cannot start a thread.
-    pub fn new(ingest: &Arc<Ingest>, sorters: &[Uniqueness], limits: LoadLimits) -> Result<Self> {
+    pub fn new(
+        ingest: &Arc<RunFactory>,
+        sorters: &[Uniqueness],
+        limits: LoadLimits,
+    ) -> Result<Self> {
         let made = sorters.iter().enumerate();
         let made = made.map(|(i, uniqueness)| Sorter::new(ingest, i, *uniqueness));
         let work = Sorters {

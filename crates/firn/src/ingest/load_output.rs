@@ -1,7 +1,7 @@
 //! The last step of a load: writes sorted entries into SSTs and finds duplicates.
 
 use super::sort_buffer::LoadEntry;
-use super::{Ingest, NewFiles, RunWriter};
+use super::{NewFiles, RunFactory, RunWriter};
 use crate::base::value::OwnedValue;
 use crate::base::{Error, Kind, Result};
 use crate::cache::KeyHash;
@@ -89,7 +89,7 @@ impl fmt::Display for LoadFailure {
 /// and larger files.
 pub(super) struct LoadOutput {
     sorter: usize,
-    ingest: Arc<Ingest>,
+    ingest: Arc<RunFactory>,
     writer: RunWriter,
     /// Expected stored bytes, those in `done` included.
     expected: u64,
@@ -106,7 +106,7 @@ const GROWTH: u64 = 4;
 
 impl LoadOutput {
     /// `expected`: estimated stored bytes, 0 if unknown.
-    pub(super) fn new(ingest: &Arc<Ingest>, sorter: usize, expected: u64) -> Self {
+    pub(super) fn new(ingest: &Arc<RunFactory>, sorter: usize, expected: u64) -> Self {
         let expected = expected.max(ingest.options.target_file_size);
         Self {
             sorter,

@@ -1,6 +1,6 @@
 //! New files that nothing names yet.
 
-use super::Ingest;
+use super::RunFactory;
 use crate::base::Result;
 use crate::version::{FileMeta, FileSource};
 use std::sync::Arc;
@@ -9,12 +9,12 @@ use std::sync::Arc;
 /// files; if they have many bytes, at the pace of the delete pacer. [`Self::keep`] hands them over
 /// instead.
 pub struct NewFiles {
-    ingest: Arc<Ingest>,
+    ingest: Arc<RunFactory>,
     files: Vec<FileMeta>,
 }
 
 impl NewFiles {
-    pub(super) fn new(ingest: Arc<Ingest>) -> Self {
+    pub(super) fn new(ingest: Arc<RunFactory>) -> Self {
         Self {
             ingest,
             files: Vec::new(),

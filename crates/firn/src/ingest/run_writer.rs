@@ -1,6 +1,6 @@
 //! Writes one run.
 
-use super::{FileSplitter, Ingest, NewFiles};
+use super::{FileSplitter, NewFiles, RunFactory};
 use crate::base::{Error, InternalKey, Kind, Result, Value};
 use crate::sst::{Density, SstOptions, SstWriter};
 use crate::version::{BLOB_FILES_MAX, FileMeta};
@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// Invariant: dropping it removes the files that it created and did not hand out. After an error
 /// the writer must not be used again.
 pub struct RunWriter {
-    ingest: Arc<Ingest>,
+    ingest: Arc<RunFactory>,
     density: Density,
     file_splitter: FileSplitter,
     /// Id and writer of the current file.
@@ -29,7 +29,11 @@ pub struct RunWriter {
 }
 
 impl RunWriter {
-    pub(super) fn new(ingest: Arc<Ingest>, density: Density, file_splitter: FileSplitter) -> Self {
+    pub(super) fn new(
+        ingest: Arc<RunFactory>,
+        density: Density,
+        file_splitter: FileSplitter,
+    ) -> Self {
         Self {
             done: NewFiles::new(Arc::clone(&ingest)),
             ingest,
@@ -45,7 +49,7 @@ impl RunWriter {
     }
 
     /// Leaves the files unsynced. Before a record names them, the caller must sync each
-    /// ([`Ingest::sync_file`]).
+    /// ([`RunFactory::sync_file`]).
     #[must_use]
     pub fn unsynced(mut self) -> Self {
         self.synced = false;

@@ -1,10 +1,10 @@
 //! Sorts the entries of one index, with temporary files if memory is short.
 
 use super::load_output::{LoadFailure, LoadOutput};
-use super::merge::{FilesReader, Merge, MergeInput};
+use super::merge_lists::{FilesReader, Merge, MergeInput};
 use super::sort_buffer::SortBuffer;
 use super::temp_run::{TempRun, TempRunWriter};
-use super::{Ingest, NewFiles};
+use super::{NewFiles, RunFactory};
 use crate::base::Result;
 use crate::base::memory_tracker::MemoryCharge;
 use std::sync::Arc;
@@ -52,7 +52,7 @@ enum SorterState {
 /// Invariant: dropping it removes all files that it made and did not hand out.
 pub(super) struct Sorter {
     number: usize,
-    ingest: Arc<Ingest>,
+    ingest: Arc<RunFactory>,
     uniqueness: Uniqueness,
     state: SorterState,
     /// Temporary files with their tiers. Files of one tier have about the same size; higher tiers
@@ -66,7 +66,7 @@ pub(super) struct Sorter {
 }
 
 impl Sorter {
-    pub(super) fn new(ingest: &Arc<Ingest>, number: usize, uniqueness: Uniqueness) -> Self {
+    pub(super) fn new(ingest: &Arc<RunFactory>, number: usize, uniqueness: Uniqueness) -> Self {
         let state = match uniqueness {
             Uniqueness::Start => SorterState::Sorting,
             _ => SorterState::Streaming(Box::new(LoadOutput::new(ingest, number, 0))),

@@ -3,19 +3,23 @@ use crate::base::blob_ref::{self, BlobCodec, BlobRef};
 use crate::base::event_listener::Silent;
 use crate::base::health::Health;
 use crate::base::key::UNCOMMITTED_BIT;
+use crate::base::options::Options;
 use crate::base::prefix_extractor::NoPrefixExtractors;
 use crate::base::{InternalIterator, InternalKey, Kind, Seqno, Value};
 use crate::cache::KeyHash;
 use crate::env::{Env, PosixEnv};
 use crate::sst::{Density, SstBlockCache};
 use crate::store::FileStore;
-use crate::version::{BLOB_FILES_MAX, FileHandle, FileMeta, FileSource, VersionSetContext};
+use crate::version::{
+    BLOB_FILES_MAX, FileHandle, FileMeta, FileSource, VersionSet, VersionSetContext,
+};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
-fn ingest(dir: &Path, piece: u64) -> Arc<Ingest> {
+fn ingest(dir: &Path, piece: u64) -> Arc<RunFactory> {
     let options = Options {
         block_size: 256,
         ..Options::default()
@@ -29,7 +33,7 @@ pub(super) fn ingest_with(
     dir: &Path,
     piece: u64,
     options: Options,
-) -> Arc<Ingest> {
+) -> Arc<RunFactory> {
     let store = FileStore::new(env.clone(), dir);
     let versions = VersionSet::open(VersionSetContext {
         env,
@@ -39,7 +43,7 @@ pub(super) fn ingest_with(
         listener: Arc::new(Silent),
     });
     let cutters: FileSplitters = Box::new(move |_, _| Box::new(move |_, _, size| size >= piece));
-    Ingest::new(
+    RunFactory::new(
         Arc::new(versions.unwrap()),
         options,
         Arc::new(NoPrefixExtractors),
@@ -47,7 +51,7 @@ pub(super) fn ingest_with(
     )
 }
 
-fn on_disk(ingest: &Ingest) -> Vec<u64> {
+fn on_disk(ingest: &RunFactory) -> Vec<u64> {
     ingest.versions().source().store().list().unwrap()
 }
 
@@ -59,7 +63,7 @@ fn key(rng: &mut StdRng) -> Vec<u8> {
     key
 }
 
-fn handle(ingest: &Ingest, meta: &FileMeta) -> Arc<FileHandle> {
+fn handle(ingest: &RunFactory, meta: &FileMeta) -> Arc<FileHandle> {
     let source = Arc::clone(ingest.versions().source());
     FileHandle::new(Arc::new(meta.clone()), source)
 }

@@ -119,7 +119,7 @@ impl<O: ChildOpener> ConcatIter<O> {
             self.positioned = true;
             return Ok(true);
         }
-        self.settle_forward(i, on)
+        self.skip_empty_forward(i, on)
     }
 
     fn current(&self) -> &O::Iter {
@@ -129,7 +129,7 @@ impl<O: ChildOpener> ConcatIter<O> {
 
     /// If source `i` is exhausted (`on` is false), moves to the first entry of the sources after
     /// it.
-    fn settle_forward(&mut self, mut i: usize, mut on: bool) -> Result<bool> {
+    fn skip_empty_forward(&mut self, mut i: usize, mut on: bool) -> Result<bool> {
         while !on && i + 1 < self.range.end {
             i += 1;
             on = self.child(i)?.seek_to_first()?;
@@ -140,7 +140,7 @@ impl<O: ChildOpener> ConcatIter<O> {
 
     /// If source `i` is exhausted (`on` is false), moves to the last entry of the sources before
     /// it.
-    fn settle_backward(&mut self, mut i: usize, mut on: bool) -> Result<bool> {
+    fn skip_empty_backward(&mut self, mut i: usize, mut on: bool) -> Result<bool> {
         while !on && i > self.range.start {
             i -= 1;
             on = self.child(i)?.seek_to_last()?;
@@ -173,7 +173,7 @@ impl<O: ChildOpener> InternalIterator for ConcatIter<O> {
         }
         let first = self.range.start;
         let on = self.child(first)?.seek_to_first()?;
-        self.settle_forward(first, on)
+        self.skip_empty_forward(first, on)
     }
 
     fn seek_to_last(&mut self) -> Result<bool> {
@@ -183,7 +183,7 @@ impl<O: ChildOpener> InternalIterator for ConcatIter<O> {
         }
         let last = self.range.end - 1;
         let on = self.child(last)?.seek_to_last()?;
-        self.settle_backward(last, on)
+        self.skip_empty_backward(last, on)
     }
 
     fn seek(&mut self, user_key: &[u8], seqno: Seqno) -> Result<bool> {
@@ -193,7 +193,7 @@ impl<O: ChildOpener> InternalIterator for ConcatIter<O> {
             return Ok(false);
         }
         let on = self.child(i)?.seek(user_key, seqno)?;
-        self.settle_forward(i, on)
+        self.skip_empty_forward(i, on)
     }
 
     fn seek_before(&mut self, user_key: &[u8]) -> Result<bool> {
@@ -203,7 +203,7 @@ impl<O: ChildOpener> InternalIterator for ConcatIter<O> {
             return Ok(false);
         }
         let on = self.child(after - 1)?.seek_before(user_key)?;
-        self.settle_backward(after - 1, on)
+        self.skip_empty_backward(after - 1, on)
     }
 
     fn next(&mut self) -> Result<bool> {
@@ -215,7 +215,7 @@ impl<O: ChildOpener> InternalIterator for ConcatIter<O> {
             self.positioned = true;
             return Ok(true);
         }
-        self.settle_forward(i, on)
+        self.skip_empty_forward(i, on)
     }
 
     fn prev(&mut self) -> Result<bool> {
@@ -227,7 +227,7 @@ impl<O: ChildOpener> InternalIterator for ConcatIter<O> {
             self.positioned = true;
             return Ok(true);
         }
-        self.settle_backward(i, on)
+        self.skip_empty_backward(i, on)
     }
 
     fn rows_ahead(&mut self, limit: Option<&[u8]>, snapshot: Seqno) -> u32 {

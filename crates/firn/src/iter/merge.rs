@@ -123,7 +123,7 @@ impl<I: InternalIterator> MergeIter<I> {
         debug_assert!(!self.backward);
         let current = self.current.take().expect("positioned");
         let on = f(&mut self.children[current])?;
-        Ok(self.settle(current, on))
+        Ok(self.restore_order(current, on))
     }
 
     fn front(&self) -> &I {
@@ -196,7 +196,7 @@ impl<I: InternalIterator> MergeIter<I> {
 
     /// Restores the order after source `current` moved in the current direction; `on` says whether
     /// it stands on an entry.
-    fn settle(&mut self, current: usize, on: bool) -> bool {
+    fn restore_order(&mut self, current: usize, on: bool) -> bool {
         if !on {
             self.current = self.pop();
             return self.current.is_some();
@@ -335,7 +335,7 @@ impl<I: InternalIterator> InternalIterator for MergeIter<I> {
             return self.turn(current, false);
         }
         let on = self.children[current].next()?;
-        Ok(self.settle(current, on))
+        Ok(self.restore_order(current, on))
     }
 
     fn prev(&mut self) -> Result<bool> {
@@ -344,7 +344,7 @@ impl<I: InternalIterator> InternalIterator for MergeIter<I> {
             return self.turn(current, true);
         }
         let on = self.children[current].prev()?;
-        Ok(self.settle(current, on))
+        Ok(self.restore_order(current, on))
     }
 
     fn rows_ahead(&mut self, limit: Option<&[u8]>, snapshot: Seqno) -> u32 {

@@ -124,7 +124,7 @@ pub struct MvccIter<I> {
     tombstone_reports: Option<Arc<TombstoneReports>>,
     position: Position,
     /// Number of rows ahead that the cursor has not passed yet.
-    ahead: u32,
+    known_rows_ahead: u32,
     /// Whether the cursor has glided, so that the inner iterator has no key. Only with
     /// `Position::Inner`.
     gliding: bool,
@@ -156,7 +156,7 @@ impl<I: InternalIterator> MvccIter<I> {
             interrupt: None,
             tombstone_reports: None,
             position: Position::Nowhere,
-            ahead: 0,
+            known_rows_ahead: 0,
             gliding: false,
             pause: 0,
             pause_next: PAUSE_MIN,
@@ -173,7 +173,7 @@ impl<I: InternalIterator> MvccIter<I> {
     /// Gives the position up.
     fn leave(&mut self) {
         self.position = Position::Nowhere;
-        self.ahead = 0;
+        self.known_rows_ahead = 0;
         self.gliding = false;
     }
 
@@ -393,13 +393,13 @@ impl<I: InternalIterator> MvccIter<I> {
     /// Whether [`Self::next_unchecked`] may be called.
     #[inline]
     pub fn rows_ahead(&mut self) -> bool {
-        self.ahead > 0 || (self.position == Position::Inner && self.look_ahead())
+        self.known_rows_ahead > 0 || (self.position == Position::Inner && self.look_ahead())
     }
 
     /// Moves to the next key. Only after [`Self::rows_ahead`] returned `true`.
     #[inline]
     pub fn next_unchecked(&mut self) {
-        self.ahead -= 1;
+        self.known_rows_ahead -= 1;
         self.gliding = false;
         self.inner.next_unchecked();
     }
@@ -407,7 +407,7 @@ impl<I: InternalIterator> MvccIter<I> {
     /// Number of rows ahead that are known already: so many calls of [`Self::glide`] may follow.
     #[inline]
     pub fn known_ahead(&self) -> u32 {
-        self.ahead
+        self.known_rows_ahead
     }
 
     /// Moves to the next key, and returns kind and value of its entry. Only after
@@ -415,7 +415,7 @@ impl<I: InternalIterator> MvccIter<I> {
     /// another move.
     #[inline]
     pub fn glide(&mut self) -> (Kind, Value<'_>) {
-        self.ahead -= 1;
+        self.known_rows_ahead -= 1;
         self.gliding = true;
         self.inner.glide()
     }
@@ -433,8 +433,10 @@ impl<I: InternalIterator> MvccIter<I> {
         if most == 0 || !self.rows_ahead() {
             return 0;
         }
-        let rows = self.ahead.min(u32::try_from(most).unwrap_or(u32::MAX));
-        self.ahead -= rows;
+        let rows = self
+            .known_rows_ahead
+            .min(u32::try_from(most).unwrap_or(u32::MAX));
+        self.known_rows_ahead -= rows;
         self.gliding = false;
         self.inner.skip_unchecked(rows);
         rows
@@ -465,7 +467,7 @@ impl<I: InternalIterator> MvccIter<I> {
             return false;
         }
         self.pause_next = PAUSE_MIN;
-        self.ahead = rows;
+        self.known_rows_ahead = rows;
         true
     }
 

@@ -1,8 +1,8 @@
 //! The ordered list of a memtable: a skiplist in an arena.
 
-mod estimate;
+mod entries_in_range;
 
-pub use estimate::RangeEntries;
+pub use entries_in_range::RangeEntries;
 
 use super::arena::Arena;
 use super::atomics::AtomicUsize;

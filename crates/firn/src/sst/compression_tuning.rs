@@ -1,7 +1,7 @@
 //! Finds out by a trial which [`Tuning`] compresses the blocks of a file best.
 
 use super::block::{PlaneLayout, to_stored_form};
-use super::codec::{Codec, Compressor, Tuning};
+use super::block_compression::{Codec, Compressor, Tuning};
 
 /// Number of blocks that the trial compresses with each tuning.
 const TRIAL_BLOCKS: usize = 8;

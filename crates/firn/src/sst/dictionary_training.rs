@@ -1,7 +1,7 @@
 //! Trains a file's dictionary from the file's own blocks.
 
 use super::block::StoredForm;
-use super::codec::{Codec, Compressor, Tuning};
+use super::block_compression::{Codec, Compressor, Tuning};
 use super::dictionary::Dictionary;
 use zstd::zstd_safe::zstd_sys::{
     ZDICT_fastCover_params_t, ZDICT_isError, ZDICT_params_t, ZDICT_trainFromBuffer_fastCover,

@@ -1,6 +1,6 @@
 //! Options for writing an SST: layout, codec, filters.
 
-use super::codec::Codec;
+use super::block_compression::Codec;
 
 /// How the entries of a data block are laid out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

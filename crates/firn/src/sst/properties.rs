@@ -1,6 +1,6 @@
 //! The properties of an SST, as the file stores them.
 
-use super::codec::Tuning;
+use super::block_compression::Tuning;
 use super::decode_error::{DecodeError, Decoded};
 use super::format::Handle;
 use super::index_stats::IndexStats;

@@ -7,8 +7,8 @@
 //! decoded once. Block reuse saves merging, building and compressing.
 
 use super::block::Block;
+use super::block_compression::Tuning;
 use super::block_frame::{self, StoredHeader};
-use super::codec::Tuning;
 use super::dictionary::Dictionary;
 use super::format::Handle;
 use super::index::BlockStats;

@@ -1,11 +1,11 @@
 //! Writing an SST.
 
-mod block_reuse;
 mod buffered_blocks;
-mod output;
+mod copied_blocks;
+mod file_output;
 
 use super::block::{BlockBuilder, StoredForm, to_stored_form};
-use super::codec::{Codec, Compressor, Tuning};
+use super::block_compression::{Codec, Compressor, Tuning};
 use super::compression_tuning::tune;
 use super::dictionary::Dictionary;
 use super::format::{BlockKind, FOOTER_LEN, Footer, Handle, RAW_BLOCK_MAX};
@@ -21,7 +21,7 @@ use crate::base::value::{ENTRY_BYTES_MAX, check_entry};
 use crate::base::{Error, IndexId, InternalKey, Kind, Result, Seqno, Value, checksum};
 use crate::env::AppendFile;
 use buffered_blocks::{BufferedBlock, BufferedBlocks, Content, RECIPE_BYTES};
-use output::Output;
+use file_output::Output;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
@@ -302,7 +302,7 @@ impl SstWriter {
         }
         buffered.push(block, &mut self.compressor);
         if buffered.is_full(self.recipe.is_some()) {
-            self.settle()
+            self.append_buffered()
         } else {
             Ok(())
         }
@@ -310,7 +310,7 @@ impl SstWriter {
 
     /// Chooses tuning and dictionary, either those of the copied blocks or by trials with the
     /// waiting blocks, and appends the waiting blocks.
-    fn settle(&mut self) -> Result<()> {
+    fn append_buffered(&mut self) -> Result<()> {
         let Some(buffered) = self.buffered.take() else {
             return Ok(());
         };
@@ -406,7 +406,7 @@ impl SstWriter {
         if !self.block.is_empty() {
             self.end_block(None)?;
         }
-        self.settle()?;
+        self.append_buffered()?;
         let meta_offset = self.output.offset();
         let mut partitions = Vec::new();
         for partition in self.index.finish() {

@@ -41,7 +41,7 @@ impl Table {
     /// # Errors
     /// `LockTimeout` if a prepared transaction has changed the table; `Corruption` if the changes
     /// of one do not decode.
-    pub fn refuse_unsettled(&self, cx: &TransactionContext) -> Result<()> {
+    pub fn refuse_prepared_changes(&self, cx: &TransactionContext) -> Result<()> {
         cx.prepared
             .refuse_if_changed(&self.current().entry.index_ids())
     }
@@ -63,7 +63,7 @@ impl Table {
         let counter = autoincrement_counter(current.entry.clustered.id);
         let value = last_used(next, largest);
         let back = value < current.autoincrement.read().value;
-        match back && self.refuse_unsettled(cx).is_ok() {
+        match back && self.refuse_prepared_changes(cx).is_ok() {
             true => self.catalog.set_counter(counter, value),
             false => self.catalog.persist_counter(counter, value),
         }

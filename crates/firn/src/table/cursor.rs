@@ -17,7 +17,7 @@
 //! (a join's inner table) or moves past the prefix opens iterators over the whole index and keeps
 //! them.
 
-mod gaps;
+mod scan_gaps;
 mod vacant_range;
 
 use super::Table;
@@ -31,7 +31,7 @@ use crate::base::key_range::make_successor;
 use crate::base::{Error, ErrorKind, Result};
 use crate::read::{Freshness, ReadPoint};
 use crate::txn::Transaction;
-use gaps::{GapScan, GapStep};
+use scan_gaps::{GapScan, GapStep};
 use std::sync::Arc;
 
 /// Number of entries that a move passes over before it checks again for a kill. It passes an entry
@@ -103,11 +103,11 @@ pub struct Cursor {
     /// Whether the cursor has glided since `fetch` got a key, so that the key of the row last read
     /// is under the scan alone.
     key_behind: bool,
-    ahead: RowPrefetch,
+    row_prefetch: RowPrefetch,
     /// Whether the last seek was [`SeekMode::AtOrAfter`] with a whole key of the clustered index.
     /// If it finds a row with this key, a locking scan does not lock the gap before the row, as in
     /// InnoDB.
-    finds_row_key: bool,
+    skips_gap_before_key: bool,
     gaps: GapScan,
 }
 
@@ -127,8 +127,8 @@ impl Cursor {
             parked: false,
             glides: false,
             key_behind: false,
-            ahead: RowPrefetch::new(),
-            finds_row_key: false,
+            row_prefetch: RowPrefetch::new(),
+            skips_gap_before_key: false,
             gaps: GapScan::new(),
         }
     }
@@ -285,7 +285,8 @@ impl Cursor {
         }
         let exact = matches!(mode, SeekMode::Exact | SeekMode::LastWithPrefix);
         let narrow = exact && self.seeks == 0 && !self.locks_gaps(txn);
-        self.finds_row_key = complete && mode == SeekMode::AtOrAfter && self.fetch.on_clustered();
+        self.skips_gap_before_key =
+            complete && mode == SeekMode::AtOrAfter && self.fetch.on_clustered();
         self.seeks += 1;
         if narrow {
             self.gaps.turn(self.fetch.is_locking());
@@ -316,7 +317,7 @@ impl Cursor {
     pub fn first(&mut self, txn: &mut Transaction, record: &mut [u8]) -> Result<bool> {
         self.land();
         self.parked = false;
-        self.finds_row_key = false;
+        self.skips_gap_before_key = false;
         self.bound_to_index();
         self.open(txn, false)?;
         copy(&mut self.sought, &index_prefix(self.fetch.index().id()));
@@ -336,7 +337,7 @@ impl Cursor {
     pub fn last(&mut self, txn: &mut Transaction, record: &mut [u8]) -> Result<bool> {
         self.land();
         self.parked = false;
-        self.finds_row_key = false;
+        self.skips_gap_before_key = false;
         self.bound_to_index();
         self.open(txn, false)?;
         self.sought.clear();
@@ -357,6 +358,7 @@ impl Cursor {
         self.glides = self.fetch.is_plain()
             && !self.missed
             && self.scan.reaches_on()
+            && !self.scan.is_behind(txn)
             && self.scan.entries_mut().rows_ahead();
         if self.glides {
             self.glide(record)?;
@@ -367,7 +369,7 @@ impl Cursor {
             true => self.again(txn, true)?,
             false => self.step(txn, true)?,
         };
-        let found = self.settle(txn, found, true, false, record)?;
+        let found = self.read_visible_or_give_back(txn, found, true, false, record)?;
         self.missed = !found;
         if !found {
             // The position lies behind the last entry.
@@ -417,7 +419,7 @@ impl Cursor {
             true => self.again(txn, false)?,
             false => self.step(txn, false)?,
         };
-        let found = self.settle(txn, found, false, false, record)?;
+        let found = self.read_visible_or_give_back(txn, found, false, false, record)?;
         self.missed = !found;
         if !found {
             // The position lies before the first entry.
@@ -448,7 +450,7 @@ impl Cursor {
         } else {
             self.step(txn, true)?
         };
-        self.settle(txn, found, true, true, record)
+        self.read_visible_or_give_back(txn, found, true, true, record)
     }
 
     /// Reads the row of the entry whose key is `key`, which has all declared columns of a unique
@@ -570,7 +572,7 @@ impl Cursor {
         let point = self.read_point(txn)?;
         let index = self.fetch.index().id();
         self.scan.open(txn, index, point, narrow, self.seeks > 1);
-        self.ahead.restart();
+        self.row_prefetch.restart();
         Ok(())
     }
 
@@ -594,7 +596,7 @@ impl Cursor {
         self.at_start = true;
         self.gaps.restart();
         let found = self.scan.seek(Self::start(&self.sought, forward))?;
-        self.settle(txn, found, forward, within_prefix, record)
+        self.read_visible_or_give_back(txn, found, forward, within_prefix, record)
     }
 
     /// Moves one entry on in the open sources; a locking read moves at the newest point.
@@ -616,7 +618,7 @@ impl Cursor {
             return self.pass(txn, forward);
         }
         self.parked = false;
-        self.finds_row_key = false;
+        self.skips_gap_before_key = false;
         self.bound_to_index();
         self.open(txn, false)?;
         let last = self.fetch.last_entry();
@@ -635,7 +637,7 @@ impl Cursor {
     fn step_from_sought(&mut self, txn: &mut Transaction, forward: bool) -> Result<bool> {
         self.at_start = true;
         self.parked = false;
-        self.finds_row_key = false;
+        self.skips_gap_before_key = false;
         self.bound_to_index();
         self.open(txn, false)?;
         self.gaps.restart();
@@ -689,7 +691,7 @@ impl Cursor {
 
     /// Reads the row of the entry under the scan. If this reader cannot see a row there, moves on
     /// to the next entry that has one. On an error, releases the gap lock of the last step.
-    fn settle(
+    fn read_visible_or_give_back(
         &mut self,
         txn: &mut Transaction,
         found: bool,
@@ -697,14 +699,14 @@ impl Cursor {
         within_prefix: bool,
         record: &mut [u8],
     ) -> Result<bool> {
-        let settled = self.settle_on(txn, found, forward, within_prefix, record);
-        if settled.is_err() {
+        let read = self.read_visible(txn, found, forward, within_prefix, record);
+        if read.is_err() {
             self.give_back_gap(txn);
         }
-        settled
+        read
     }
 
-    fn settle_on(
+    fn read_visible(
         &mut self,
         txn: &mut Transaction,
         mut found: bool,
@@ -740,7 +742,7 @@ impl Cursor {
             }
             let point = self.scan.point();
             if forward && self.fetch.reads_rows() {
-                self.ahead.pass(&self.fetch, entries, point);
+                self.row_prefetch.pass(&self.fetch, entries, point);
             }
             // If the row was shown without its lock before, the scan does not go back after the
             // wait for this lock. As in InnoDB, it counts as having passed all keys before the row

@@ -15,8 +15,9 @@
 //!    contains all commits before the lock, and none can follow while the lock is held.
 //! 4. If the row is gone, release the lock. The caller looks again, since the row may have moved.
 //!
-//! A read for the validation is a snapshot read that notes the rows it returns. Unlike a plain one,
-//! it heeds own writes that follow the opening of its sources, because its rows may be changed.
+//! A read for the validation is a snapshot read that notes the rows it returns. Both heed own writes
+//! that follow the opening of the sources: a plain scan meets them if what the statement does with
+//! a row deletes or changes a row ahead, through a foreign key or a function.
 //!
 //! Rejected: decoding before locking and comparing afterwards. It reads each row twice where rows
 //! are contended, and an equal row proves nothing about values out of line.
@@ -322,10 +323,28 @@ impl RowFetch {
         if self.notes() {
             return self.noted_entry(txn, point, entries, stale, record);
         }
-        Ok(match self.snapshot_entry(txn, point, entries, record)? {
-            true => FetchOutcome::Row,
-            false => FetchOutcome::Nothing,
-        })
+        Ok(
+            match self.plain_entry(txn, point, entries, stale, record)? {
+                true => FetchOutcome::Row,
+                false => FetchOutcome::Nothing,
+            },
+        )
+    }
+
+    /// Reads the row of an entry without a lock. If the sources are stale, the transaction may have
+    /// changed or deleted the row since, as a cascade does that a row shown before has caused.
+    fn plain_entry(
+        &mut self,
+        txn: &Transaction,
+        point: &ReadPoint,
+        entries: &Entries,
+        stale: bool,
+        record: &mut [u8],
+    ) -> Result<bool> {
+        match stale && self.is_own(txn, entries)? {
+            true => self.entry_at(txn, point, record),
+            false => self.snapshot_entry(txn, point, entries, record),
+        }
     }
 
     fn noted_entry(
@@ -339,11 +358,7 @@ impl RowFetch {
         if !self.clustered && entries.seqno() & UNCOMMITTED_BIT == 0 {
             txn.heed_overtaking(&self.row_key, entries.seqno())?;
         }
-        let found = match stale && self.is_own(txn, entries)? {
-            true => self.entry_at(txn, point, record)?,
-            false => self.snapshot_entry(txn, point, entries, record)?,
-        };
-        if !found {
+        if !self.plain_entry(txn, point, entries, stale, record)? {
             return Ok(FetchOutcome::Nothing);
         }
         self.lock.note(txn, &self.row_key);

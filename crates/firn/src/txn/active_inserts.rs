@@ -250,9 +250,9 @@ fn while_it_stays(
     mut search: impl FnMut() -> Result<Option<Vec<u8>>>,
 ) -> Result<Option<Vec<u8>>> {
     loop {
-        let before = writes.settled_generation();
+        let before = writes.generation_after_change();
         match search() {
-            Err(_) if writes.settled_generation() != before => {}
+            Err(_) if writes.generation_after_change() != before => {}
             Err(_) if writes.is_released() => return Ok(None),
             done => return done,
         }

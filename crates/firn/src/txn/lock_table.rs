@@ -6,20 +6,20 @@ mod gap_locks;
 pub(in crate::txn) mod key_set;
 mod lock_owner;
 mod lock_queue;
+mod lock_reports;
 mod lock_request;
 mod lock_wait;
 mod merged_locks;
 mod observer;
 mod own_gaps;
-mod report;
 mod shard;
 
 pub use deadlock_report::{Deadlock, DeadlockMember};
 pub use gap_locks::GapGrant;
 pub(super) use key_set::KeySet;
 pub use lock_owner::LockOwner;
+pub use lock_reports::{LockInfo, LockMemory, LockStats, WaitInfo};
 pub use observer::WaitObserver;
-pub use report::{LockInfo, LockMemory, LockStats, WaitInfo};
 
 use crate::base::checksum::xxh3;
 use crate::base::pause_points::{self, PausePoint};
@@ -224,7 +224,7 @@ impl LockTable {
                 self.merge(owner);
             }
             if locked.overtakes {
-                self.tell_of_upgrade(owner, key);
+                self.report_upgrade(owner, key);
             }
             return Ok(Granted {
                 newly: locked.newly,

@@ -17,7 +17,7 @@
 //! never while the transaction waits for a row lock or appends a batch to the log.
 
 mod commit_rollback;
-mod gaps;
+mod gap_locking;
 mod private_inserts;
 mod reads;
 mod validation;
@@ -29,12 +29,12 @@ use super::isolation::Isolation;
 use super::lock_table::{Granted, LockMode, LockOwner, WaitPolicy};
 use super::prepared_transactions::PreparedTransaction;
 use super::row_count_deltas::RowCountDeltas;
+use super::savepoint_locks::WriteLocks;
 use super::snapshots::Snapshot;
 use super::statement_tables::StatementTables;
 use super::transaction_context::TransactionContext;
 use super::transaction_list::TransactionEntry;
 use super::validation_set::ValidationSet;
-use super::write_locks::WriteLocks;
 use super::write_set::{Savepoint, SharedWriteSet, WriteSet, WriteSetIter};
 use crate::base::blob_ref::BlobRef;
 use crate::base::memory_tracker::MemoryCharge;

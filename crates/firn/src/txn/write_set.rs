@@ -16,7 +16,7 @@ use crate::base::key::{SEQNO_MAX, UNCOMMITTED_BIT, index_prefix};
 use crate::base::memory_tracker::{MemoryCharge, MemoryTracker};
 use crate::base::value::{ENTRY_BYTES_MAX, check_entry};
 use crate::base::{ErrorKind, IndexId, InternalKey, Kind, Result, Seqno, Value};
-use crate::ingest::Ingest;
+use crate::ingest::RunFactory;
 use frozen_memory::FrozenMemory;
 use largest_keys::LargestKeys;
 use memory::{InMemoryWrites, version_bytes};
@@ -83,7 +83,7 @@ pub struct WriteSet {
     /// The largest keys of memory, frozen memory and runs.
     tops: LargestKeys,
     /// Creates spilled files. If it is `None`, all writes stay in memory.
-    ingest: Option<Arc<Ingest>>,
+    ingest: Option<Arc<RunFactory>>,
     /// Interrupts merges of runs.
     interrupted: Arc<AtomicBool>,
     /// Position of the last write.
@@ -102,7 +102,7 @@ pub struct WriteSet {
 
 impl WriteSet {
     /// An empty set that spills to files of `ingest` when it exceeds `limit` bytes of memory.
-    pub fn new(limit: u64, ingest: Option<Arc<Ingest>>) -> Self {
+    pub fn new(limit: u64, ingest: Option<Arc<RunFactory>>) -> Self {
         Self {
             memory: InMemoryWrites::default(),
             frozen: None,
@@ -165,11 +165,11 @@ impl WriteSet {
         check_entry(user_key.len() + value.len(), self.entry_bytes_max)?;
         let bytes = version_bytes(user_key.len(), value.len());
         if self.memory.bytes() + bytes > self.room() {
-            self.settle()?;
+            self.finish_spill()?;
             self.freeze();
             let done = self.frozen.as_ref().is_some_and(FrozenMemory::is_done);
             if done || self.bytes() + bytes > self.limit() {
-                self.settle()?;
+                self.finish_spill()?;
             }
             self.merge_if_many()?;
         }
@@ -208,11 +208,11 @@ impl WriteSet {
 
     /// Waits until the frozen memory is written, and adds its run. After an error its writes are
     /// put back into the memory.
-    fn settle(&mut self) -> Result<()> {
+    fn finish_spill(&mut self) -> Result<()> {
         let (Some(ingest), Some(frozen)) = (&self.ingest, self.frozen.take()) else {
             return Ok(());
         };
-        let settled = match frozen.finish() {
+        let added = match frozen.finish() {
             Ok(files) => {
                 self.runs.list.push(SpilledRun::new(ingest, files, 0));
                 Ok(())
@@ -226,14 +226,14 @@ impl WriteSet {
         };
         self.charge.set(self.bytes());
         self.changed();
-        settled
+        added
     }
 
     /// Writes all memory to runs, and waits until they are written.
     fn spill_all(&mut self) -> Result<()> {
-        self.settle()?;
+        self.finish_spill()?;
         self.freeze();
-        self.settle()
+        self.finish_spill()
     }
 
     /// Merges runs if there are many. Errors other than `Interrupted` are ignored, a full disk for
@@ -273,7 +273,7 @@ impl WriteSet {
         {
             // Ignore the error: the frozen writes are in memory again then, and are forgotten
             // there.
-            let _ = self.settle();
+            let _ = self.finish_spill();
         }
         let mut forgot = self.memory.rollback_to(mark.0);
         self.charge.set(self.bytes());
@@ -372,7 +372,7 @@ impl WriteSet {
     /// of [`Self::heed`] is set. `ShutDown` after a panic of the spill.
     ///
     /// # Panics
-    /// If the set has no [`Ingest`], since then it has not spilled.
+    /// If the set has no [`RunFactory`], since then it has not spilled.
     pub fn seal(&mut self) -> Result<SealedWriteSet> {
         self.spill_all()?;
         let ingest = self.ingest.as_ref().expect("a set that has spilled");
@@ -431,7 +431,7 @@ pub struct SharedWriteSet {
 
 impl SharedWriteSet {
     /// An empty set, as [`WriteSet::new`].
-    pub fn new(limit: u64, ingest: Option<Arc<Ingest>>) -> Self {
+    pub fn new(limit: u64, ingest: Option<Arc<RunFactory>>) -> Self {
         let set = WriteSet::new(limit, ingest);
         Self {
             source_generation: Arc::clone(&set.source_generation),
@@ -447,7 +447,7 @@ impl SharedWriteSet {
 
     /// The source generation, which changes whenever spilled files are added or removed. Waits for
     /// such a change that is in progress.
-    pub(super) fn settled_generation(&self) -> u64 {
+    pub(super) fn generation_after_change(&self) -> u64 {
         let _set = self.set.lock();
         self.source_generation()
     }

@@ -172,7 +172,12 @@ impl ManifestWriter {
 
     /// As [`Self::create`], under the name [`unfinished_name`], and with space for the next edits
     /// behind the record, from the free space of the disk.
-    pub(super) fn create_beside(env: &dyn Env, dir: &Path, id: u64, first: &Edit) -> Result<Self> {
+    pub(super) fn create_unfinished(
+        env: &dyn Env,
+        dir: &Path,
+        id: u64,
+        first: &Edit,
+    ) -> Result<Self> {
         let mut file = env.create(&dir.join(unfinished_name(id)))?;
         let first = first.encode();
         let room = (HEADER_LEN + 2 * RECORD_HEADER_LEN + first.len()) as u64 + ROOM;

@@ -1,6 +1,6 @@
 //! The version set: makes edits durable, then installs them.
 
-mod epoch;
+mod database_identity;
 mod rewrite;
 
 use super::delete_pacer::DeletePacer;
@@ -142,10 +142,10 @@ struct Inner {
     unsaved: BTreeMap<u64, CounterValue>,
     /// The edits since the state that [`VersionSet::rewrite_manifest`] is writing to the manifest
     /// with this id. `None` if it writes none, or if what it writes is given up.
-    beside: Option<(u64, Vec<Edit>)>,
+    rewriting: Option<(u64, Vec<Edit>)>,
     /// The last try to write a manifest beside the one in force has failed. The next manifest is
     /// written by an edit, which may use the disk reserve.
-    beside_failed: bool,
+    rewrite_failed: bool,
 }
 
 /// The version that an edit leads to, and the handles of the files that the edit removes or moves.
@@ -204,7 +204,7 @@ impl VersionSet {
         let seen = seen.map_or(0, |id| id + 1);
         state.next_file_id = state.next_file_id.max(seen);
         let next_file_id = AtomicU64::new(state.next_file_id);
-        epoch::identify(&mut state, &*ctx.env)?;
+        database_identity::identify(&mut state, &*ctx.env)?;
         let mut rotated = rotate(&ctx, &next_file_id, &mut state);
         if is_full(&rotated) && in_force.is_some() {
             let reserve = ctx.source.store().reserve();
@@ -242,8 +242,8 @@ impl VersionSet {
                 manifest_id,
                 limbo: Vec::new(),
                 unsaved: BTreeMap::new(),
-                beside: None,
-                beside_failed: false,
+                rewriting: None,
+                rewrite_failed: false,
                 state,
             }),
             gtids: Mutex::new(state_gtids),
@@ -477,11 +477,11 @@ impl VersionSet {
         let synced = self.ctx.source.store().sync_dir();
         synced.map_err(|e| NoEffect(self.fail(e)))?;
         let is_long = |writer: &ManifestWriter| {
-            let limit = match inner.beside_failed {
+            let limit = match inner.rewrite_failed {
                 true => inner.rotate_at,
                 false => inner.rotate_at.saturating_mul(ROTATE_BY_EDIT),
             };
-            inner.beside.is_none() && writer.len() >= limit
+            inner.rewriting.is_none() && writer.len() >= limit
         };
         if inner.broken || inner.writer.as_ref().is_none_or(is_long) {
             let rotated = self.rotate(inner);
@@ -505,7 +505,7 @@ impl VersionSet {
             inner.broken = true;
             return Err(Unknown(self.fail(e)));
         }
-        if let Some((_, since)) = &mut inner.beside {
+        if let Some((_, since)) = &mut inner.rewriting {
             since.push(edit.clone());
         }
         // The record is durable, so the edit is in effect even if its sync marker cannot be
@@ -624,7 +624,7 @@ impl VersionSet {
     /// in force is given up. After an error, `inner.broken` says whether the old manifest may still
     /// be appended to.
     fn rotate(&self, inner: &mut Inner) -> Result<()> {
-        inner.beside = None;
+        inner.rewriting = None;
         match rotate(&self.ctx, &self.next_file_id, &mut inner.state) {
             Ok(writer) => {
                 let old = self.put_in_force(inner, writer);
@@ -641,7 +641,7 @@ impl VersionSet {
         inner.rotate_at = rotate_at(&writer);
         inner.writer = Some(writer);
         inner.broken = false;
-        inner.beside_failed = false;
+        inner.rewrite_failed = false;
         inner
             .limbo
             .drain(..)
@@ -852,7 +852,7 @@ fn rotate(
         written.and_then(|writer| current.switch(env, &ctx.dir, reserve).map(|()| writer));
     if let (Ok(writer), Some(reserve)) = (&written, reserve) {
         // The next manifest may be larger, so reserve twice the length of this one.
-        reserve.want(ReservePart::Manifest, 2 * writer.len() + ROOM);
+        reserve.raise_target(ReservePart::Manifest, 2 * writer.len() + ROOM);
     }
     written.inspect_err(|e| {
         // If there is a next try, remove the new manifest, so that retries do not fill the disk.

@@ -9,11 +9,11 @@
 //! `Corruption` instead of dropping that group.
 
 mod dump;
-mod salvage;
+mod log_salvage;
 mod segments;
 
 pub use dump::{SegmentPiece, dump_segment, fingerprint};
-pub use salvage::{LogStart, missing_between, missing_segment, salvage};
+pub use log_salvage::{LogStart, missing_between, missing_segment, salvage_log};
 
 use super::frame::{FIRST_GROUP, GROUP_HEADER, GroupHeader};
 use super::{GroupNumber, LogEnd, Record, SegmentId};

@@ -26,17 +26,17 @@
 
 mod archive_records;
 mod commit;
+mod cut_log;
 mod durability;
-mod log_cut;
 mod log_pins;
+mod log_server_run;
 mod panic_guard;
 mod prepare;
-mod server_run;
 
 pub use archive_records::OwnedBinlogPosition;
 pub use commit::{CommitRecord, Committed};
+pub use cut_log::{BegunCut, LogCut};
 pub use durability::unknown_outcome;
-pub use log_cut::{BegunCut, LogCut};
 pub use prepare::PreparedLogPin;
 
 use super::stall::StallGate;
@@ -49,9 +49,9 @@ use crate::store::{FileStore, ReservePart};
 use crate::version::{FileMeta, Flushable};
 use crate::wal::{Lsn, Record, SegmentId, Wal};
 use log_pins::LogPins;
+use log_server_run::ServerRunNote;
 use panic_guard::PoisonOnPanic;
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use server_run::ServerRunNote;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -88,7 +88,7 @@ struct PipelineState {
     binlog: OwnedBinlogPosition,
     /// End of the binary log before the last change of the catalog, if the server reported it. The
     /// log archive records it.
-    told: Option<OwnedBinlogPosition>,
+    schema_change_position: Option<OwnedBinlogPosition>,
     /// The wall-clock time that the log recorded last, in steps of `CLOCK_STEP_US`.
     clock: u64,
     waiting_for_publication: usize,
@@ -137,7 +137,7 @@ impl Pipeline {
             log_seen: (0, false),
             run: ServerRunNote::default(),
             binlog: OwnedBinlogPosition::default(),
-            told: None,
+            schema_change_position: None,
             clock: 0,
             waiting_for_publication: 0,
             poisoned: false,

@@ -1,24 +1,25 @@
-//! Backpressure: writers are slowed to what background work drains, long before they are stopped.
+//! The write stall: writers are slowed to what background work drains, long before they stop.
 //!
 //! The gate is a closed loop: each writer passes it before it joins a commit, never while it holds
-//! a slot of the pipeline. [`control`] computes how many bytes a second pass; a writer that arrives
-//! before its predecessors' bytes are paid for sleeps in small steps. A commit is charged with its
-//! bytes when it commits, so the gate needs no estimate. If all memtables are frozen, or L0 is too
-//! deep to be read, writers wait until background work has made room, the engine is poisoned or it
-//! closes. If that background work fails, for instance on a full disk, writers fail with its error
-//! until a job succeeds.
+//! a slot of the pipeline. [`delayed_write_rate`] computes how many bytes a second pass; a writer
+//! that arrives before its predecessors' bytes are paid for sleeps in small steps. A commit is
+//! charged with its bytes when it commits, so the gate needs no estimate. If all memtables are
+//! frozen, or L0 is too deep to be read, writers wait until background work has made room, the
+//! engine is poisoned or it closes. If that background work fails, for instance on a full disk,
+//! writers fail with its error until a job succeeds.
 //!
 //! Rejected: a delay that grows with the pressure alone (the rate it gives depends on the number of
 //! writers, and swings between free and stopped); raising and lowering the rate step by step (it
 //! sinks fast and rises slowly: users of RocksDB saw it take minutes).
 
-mod control;
+mod delayed_write_rate;
 
-pub use control::{Pressure, STALL_REASONS};
+pub use delayed_write_rate::{Pressure, STALL_REASONS};
 
+use crate::base::stall_thresholds::DELAY_US_MAX;
 use crate::base::{Error, ErrorKind, Result};
 use crate::env::Env;
-use control::Drain;
+use delayed_write_rate::Drain;
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -26,11 +27,6 @@ use std::time::Duration;
 
 /// How long a delayed writer sleeps before it checks the gate again, microseconds.
 const STEP_US: u64 = 50;
-
-/// Longest delay of one statement, unless writers are stopped, microseconds. The charge for a
-/// commit is limited to this delay, too: one large transaction must not hold up all others for
-/// seconds.
-const DELAY_US_MAX: u64 = 20_000;
 
 /// Writers may use up a share of the rate that nobody used in the last so many microseconds. A
 /// sleep lasts longer than requested: by the time of several commits, and on busy processors by
@@ -151,7 +147,7 @@ impl StallGate {
     /// gate.
     fn adjust(&self, state: &StallState) {
         let open = state.released;
-        let (rate, reason) = match control::rate(&state.pressure, &state.drain) {
+        let (rate, reason) = match delayed_write_rate::rate(&state.pressure, &state.drain) {
             Some((rate, reason)) if !open => (rate.max(1), reason),
             _ => (0, state.pressure.largest().1),
         };

@@ -27,7 +27,7 @@ from firn_lab.estimate.run import TableEstimate, estimate, total
 from firn_lab.estimate.schema import Query
 from firn_lab.price import Prices
 from firn_lab.report.units import bytes_text
-from firn_lab.targets.base import Budget, make_target
+from firn_lab.targets.target import Budget, make_target
 
 NAME = "estimate"
 HELP = "what FIRN would take on disk for the tables of a server"

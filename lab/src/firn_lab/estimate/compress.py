@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import zstandard
 
-from firn_lab.estimate.blocks import StoredForm, shape
 from firn_lab.estimate.entries import Entry
+from firn_lab.estimate.stored_blocks import StoredForm, shape
 
 LEVEL = 3
 LONG_MATCH, LONG_MATCH_LEVEL = 7, 1

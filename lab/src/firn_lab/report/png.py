@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from firn_lab.intervals import Interval, single
-from firn_lab.report.data import Report, family, threads_of
 from firn_lab.report.drawing import Bar, Groups, bars, curves, number
+from firn_lab.report.report_data import Report, family, threads_of
 from firn_lab.store.rows import CaseRow
 
 _MIB = 2.0**20

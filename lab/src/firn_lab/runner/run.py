@@ -26,7 +26,7 @@ from typing import Any
 from firn_lab import __version__
 from firn_lab.clock import Clock
 from firn_lab.errors import DiskFull, LabError, Paused
-from firn_lab.plan.base import Plan
+from firn_lab.plan.case import Plan
 from firn_lab.plan.fairness import Breach, breaches, busy_breaches, peak_breaches
 from firn_lab.runner.blocks import reference_of
 from firn_lab.runner.dataset import DatasetRun
@@ -36,8 +36,8 @@ from firn_lab.runner.prepared_plan import PreparedPlan, case_seconds, prepare_pl
 from firn_lab.runner.progress import Progress
 from firn_lab.runner.resume import EarlierSlices
 from firn_lab.store.writer import Writer
-from firn_lab.targets.base import Settings, Target
-from firn_lab.workloads.base import Workload
+from firn_lab.targets.target import Settings, Target
+from firn_lab.workloads.workload import Workload
 
 # A run stops when less than this space is free, which suffices to clean up.
 FREE_BYTES_MIN = 1 << 30

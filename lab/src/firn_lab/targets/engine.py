@@ -22,9 +22,9 @@ from pathlib import Path
 
 from firn_lab import processes
 from firn_lab.errors import TargetError, UsageError
-from firn_lab.targets.base import DATABASE, TARGETS, Address, Budget, RestState, Target
 from firn_lab.targets.mysql import MySqlTarget
 from firn_lab.targets.private import PrivateTarget, allocated_bytes
+from firn_lab.targets.target import DATABASE, TARGETS, Address, Budget, RestState, Target
 
 MIB = 1 << 20
 # Size of InnoDB's buffer pool if another engine holds the tables.

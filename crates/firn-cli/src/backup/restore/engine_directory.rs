@@ -1,8 +1,8 @@
 //! The engine's directory of a restored copy.
 
-use super::in_doubt::settle_prepared;
+use super::prepared_transactions::end_prepared;
 use super::staging::write;
-use crate::backup::format::{Backup, StoredFile, unhex};
+use crate::backup::backup_format::{Backup, StoredFile, unhex};
 use crate::backup::target::{Target, Transfer};
 use crate::output::Output;
 use firn::base::options::Options;
@@ -82,7 +82,7 @@ fn drop_others(
         ..Options::default()
     };
     let db = Db::open(Arc::clone(env), dir, options, None)?;
-    settle_prepared(&db, false, notes)?;
+    end_prepared(&db, false, notes)?;
     for table in db.catalog().list("") {
         if !tables.contains(&table.name.as_str()) {
             db.catalog().drop_table(&table.name)?;

@@ -4,13 +4,13 @@
 //! ([`super::staging`]).
 
 use super::engine_directory::whole;
-use super::in_doubt::settle_prepared;
 use super::is_named;
+use super::prepared_transactions::end_prepared;
 use super::staging::Stage;
 use crate::Outcome;
 use crate::args::{Restore, Until};
-use crate::backup::format::{Backup, unhex};
-use crate::backup::log_archive::{local_time, stored};
+use crate::backup::archive_coverage::{local_time, stored};
+use crate::backup::backup_format::{Backup, unhex};
 use crate::backup::source::{Definitions, base_table, belonging};
 use crate::backup::stored_backups::entries;
 use crate::backup::target::Target;
@@ -92,13 +92,13 @@ pub fn run(args: &Restore, archive: &Path, target: &Target, out: &Output) -> Res
             seqno.saturating_sub(1)
         ));
     }
-    let rolled_back = settle_prepared(&db, args.table.is_empty(), &mut notes)?;
-    let entries = settle_tables(&db, &args.table)?;
+    let rolled_back = end_prepared(&db, args.table.is_empty(), &mut notes)?;
+    let entries = keep_tables(&db, &args.table)?;
     let definitions = definitions_of(&entries, &backup, &then, &mut notes)?;
     while db.compact_once()? {}
     db.close()?;
     drop(db);
-    stage.settle(&definitions, &[])?;
+    stage.put_in_place(&definitions, &[])?;
 
     let (binlog_file, binlog_pos) = reached_binlog(&reached, &backup);
     let report = Report {
@@ -338,7 +338,7 @@ fn fetch_archived(
 }
 
 /// Returns the wanted tables. Drops all other tables, and temporary copies of unfinished DDL.
-fn settle_tables(db: &Db, wanted: &[String]) -> Result<Vec<Arc<TableEntry>>> {
+fn keep_tables(db: &Db, wanted: &[String]) -> Result<Vec<Arc<TableEntry>>> {
     let all = db.catalog().list("");
     let table = |name: &str| name.split('/').nth(1).unwrap_or_default().to_owned();
     let database = |name: &str| name.split('/').next().unwrap_or_default().to_owned();

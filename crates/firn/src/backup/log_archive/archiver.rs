@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Least time between two reports of a failure, and the time after which a step counts as slow,
 /// microseconds.
-const TELL_EVERY_US: u64 = 60_000_000;
+const REPORT_EVERY_US: u64 = 60_000_000;
 
 /// The parts of a database that an archiver needs.
 pub struct ArchiverContext {
@@ -58,7 +58,7 @@ struct ArchiverState {
     archived: u64,
     failures: u64,
     /// Time of the last report, monotonic microseconds, if the last attempt failed.
-    told_us: Option<u64>,
+    reported_us: Option<u64>,
     /// The current segment, and the time at which it was first seen in use.
     used_since: Option<(SegmentId, u64)>,
     covered_us: Option<u64>,
@@ -129,7 +129,7 @@ impl Archiver {
         let mut state = self.state.lock();
         let slow = state
             .step_us
-            .take_if(|began| now - *began >= TELL_EVERY_US)
+            .take_if(|began| now - *began >= REPORT_EVERY_US)
             .is_some();
         if slow {
             let message = format!(
@@ -151,7 +151,7 @@ impl Archiver {
         let done = self.begin_step().and_then(|()| work(archiving, growing));
         self.state.lock().step_us = None;
         self.check_left()?;
-        self.tell(&done);
+        self.report(&done);
         done
     }
 
@@ -210,9 +210,9 @@ impl Archiver {
         Ok(self.state.lock().archived - before)
     }
 
-    /// Reports the outcome of an attempt: a failure at most once per [`TELL_EVERY_US`], and the
+    /// Reports the outcome of an attempt: a failure at most once per [`REPORT_EVERY_US`], and the
     /// first success after it.
-    fn tell(&self, done: &Result<()>) {
+    fn report(&self, done: &Result<()>) {
         let ArchiverContext {
             archive, listener, ..
         } = &self.parts;
@@ -220,15 +220,18 @@ impl Archiver {
         let waiting = self.stats().waiting;
         let mut state = self.state.lock();
         let Err(error) = done else {
-            if state.told_us.take().is_some() {
+            if state.reported_us.take().is_some() {
                 let message = "the archive of the log is written again";
                 listener.log(Severity::Note, message);
             }
             return;
         };
         state.failures += 1;
-        if state.told_us.is_none_or(|told| now - told >= TELL_EVERY_US) {
-            state.told_us = Some(now);
+        if state
+            .reported_us
+            .is_none_or(|reported| now - reported >= REPORT_EVERY_US)
+        {
+            state.reported_us = Some(now);
             let message = format!(
                 "the log is not archived in {}, {waiting} segments wait and take room: {error}",
                 archive.display()
@@ -239,7 +242,7 @@ impl Archiver {
 
     /// Reports that the current segment could not be closed for the archive.
     pub fn close_failed(&self, error: &Error) {
-        self.tell(&Err(error.clone()));
+        self.report(&Err(error.clone()));
     }
 
     fn archive_closed(&self, archiving: &mut ArchiveIdentity, growing: &mut Growing) -> Result<()> {

@@ -45,18 +45,18 @@ use std::sync::atomic::Ordering;
 
 /// A file is a candidate if at least this share of its bytes is garbage, percent. If the SSTs that
 /// name the candidates have more bytes than the garbage of all candidates, only files with more
-/// garbage are collected: see [`LOST_SHARE_AT_ANY_COST`].
-const LOST_SHARE: u64 = 8;
+/// garbage are collected: see [`GARBAGE_SHARE_AT_ANY_COST`].
+const GARBAGE_SHARE: u64 = 8;
 /// A file of which at least this share is garbage is collected whatever it costs to read the SSTs,
 /// percent.
-const LOST_SHARE_AT_ANY_COST: u64 = 30;
+const GARBAGE_SHARE_AT_ANY_COST: u64 = 30;
 
 /// Further files are collected in the same scan only while the files together have at most this
 /// many references, because the references are kept in memory. A single file may have more.
 const REFS_MAX: u64 = 1 << 20;
 
 /// A file is rewritten if holes would leave more garbage than this share of it, percent.
-const LEFT_SHARE: u64 = 30;
+const REWRITE_SHARE: u64 = 30;
 
 /// The active memtable is frozen when it refers to this share of the live blob bytes, percent.
 const FREEZE_SHARE: u64 = 5;
@@ -106,7 +106,7 @@ struct GcCandidate {
     /// Live bytes, as the SSTs and memtables count them.
     live: u64,
     /// Bytes of garbage in the file, without what the last collection had to leave.
-    lost: u64,
+    garbage: u64,
     refs: u64,
 }
 
@@ -279,11 +279,11 @@ impl BackgroundWork {
             let BlobUse {
                 bytes: live, refs, ..
             } = uses.of(file.id());
-            let held = match file.settled() {
+            let held = match file.bytes_after_gc() {
                 Some(bytes) => bytes,
                 None => match file.usage() {
                     Ok(usage) => {
-                        file.settle(usage.allocated);
+                        file.set_bytes_after_gc(usage.allocated);
                         usage.allocated
                     }
                     // A missing file is left alone here; its readers report that it is missing.
@@ -291,8 +291,8 @@ impl BackgroundWork {
                     Err(_) => 0,
                 },
             };
-            let lost = held.saturating_sub(live);
-            let enough = lost * 100 >= held * LOST_SHARE;
+            let garbage = held.saturating_sub(live);
+            let enough = garbage * 100 >= held * GARBAGE_SHARE;
             // A file that a checkpoint links gives no room back; it is chosen after the checkpoint
             // is gone. With a log archive a file may stay linked for good, so it is
             // rewritten instead.
@@ -304,20 +304,20 @@ impl BackgroundWork {
                 candidates.push(GcCandidate {
                     file,
                     live,
-                    lost,
+                    garbage,
                     refs,
                 });
             }
         }
         // Collect files without a live blob first, since they need no scan.
-        let share = |c: &GcCandidate| c.lost as f64 / (c.lost + c.live).max(1) as f64;
+        let share = |c: &GcCandidate| c.garbage as f64 / (c.garbage + c.live).max(1) as f64;
         candidates.sort_by(|a, b| share(b).total_cmp(&share(a)));
-        let (mut refs, mut lost) = (0, 0);
+        let (mut refs, mut garbage) = (0, 0);
         candidates.retain(|c| {
             let fits = refs == 0 || refs + c.refs <= REFS_MAX;
             if fits {
                 refs += c.refs;
-                lost += c.lost;
+                garbage += c.garbage;
             }
             fits
         });
@@ -325,8 +325,9 @@ impl BackgroundWork {
         let naming = super_version.version.blob_uses().naming_bytes(ids);
         // In random order of keys each SST refers to all candidates, and counts for each of them.
         let to_read = naming.min(super_version.version.size());
-        if to_read > lost {
-            candidates.retain(|c| c.live == 0 || share(c) * 100.0 >= LOST_SHARE_AT_ANY_COST as f64);
+        if to_read > garbage {
+            candidates
+                .retain(|c| c.live == 0 || share(c) * 100.0 >= GARBAGE_SHARE_AT_ANY_COST as f64);
         }
         Ok((candidates, linked))
     }
@@ -380,7 +381,7 @@ impl BackgroundWork {
                 false => self.shrink(&file, &live),
             };
             match done {
-                Ok(held) => file.settle(held),
+                Ok(held) => file.set_bytes_after_gc(held),
                 Err(error) if stays_so(&error) => {
                     self.blob_gc.quarantined.lock().insert(file.id());
                     let message = format!("a blob file keeps its garbage: {error}");
@@ -412,7 +413,7 @@ impl BackgroundWork {
         let punched = self.blobs.punch(file, live)?;
         let allocated = file.usage()?.allocated;
         let left = allocated.saturating_sub(bytes);
-        if left * 100 < allocated * LEFT_SHARE {
+        if left * 100 < allocated * REWRITE_SHARE {
             return Ok(punched.map_or(allocated, |_| bytes));
         }
         self.limiter.take(2 * bytes, &self.stopping)?;

@@ -15,18 +15,18 @@ impl BackgroundWork {
         if self.health.check().is_err() {
             return;
         }
-        let tell = |error: Error| {
+        let report = |error: Error| {
             if *error.kind() != ErrorKind::NoSpace {
                 let message = format!("room for a full disk: {error}");
                 self.options.listener.log(Severity::Warning, &message);
             }
         };
-        self.versions.fill_reserve().unwrap_or_else(tell);
-        self.versions.refill_reserve().unwrap_or_else(tell);
+        self.versions.fill_reserve().unwrap_or_else(report);
+        self.versions.refill_reserve().unwrap_or_else(report);
         if !self.health.is_full(None) {
             return;
         }
-        self.wal.retry_next_segment().unwrap_or_else(tell);
+        self.wal.retry_next_segment().unwrap_or_else(report);
         let super_version = self.super_versions.pin();
         // Flush only while L0 is shallow: compactions cannot run on a full disk, so small L0 runs
         // would pile up.
@@ -39,7 +39,7 @@ impl BackgroundWork {
             && super_version.active.entries() > 0
             && super_version.frozen.is_empty()
         {
-            self.flush_all().unwrap_or_else(tell);
+            self.flush_all().unwrap_or_else(report);
         }
     }
 }

@@ -46,7 +46,7 @@ struct MemoryDemand {
     /// All memtables.
     memtables: u64,
     /// Memtables of ephemeral databases beside this one.
-    beside: u64,
+    ephemeral_memtables: u64,
     /// Configured size at which a memtable freezes.
     memtable_size: u64,
     write_sets: u64,
@@ -94,7 +94,8 @@ fn split(limit: u64, demand: MemoryDemand) -> MemorySplit {
     let memtable_size = (left / MEMTABLE_SHARE)
         .max(MEMTABLE_MIN)
         .min(demand.memtable_size);
-    let reserved = demand.memtables.max(MEMTABLES * footprint(memtable_size)) + demand.beside;
+    let reserved =
+        demand.memtables.max(MEMTABLES * footprint(memtable_size)) + demand.ephemeral_memtables;
     let step = (limit / STEPS).max(1);
     // Round down: the caches grow by a step only when there is room for the whole step.
     let caches = left.saturating_sub(reserved) / step * step;
@@ -143,7 +144,7 @@ pub(in crate::db) struct MemoryArbiter {
     /// The division in force.
     current: Mutex<Option<MemorySplit>>,
     /// Memory of the memtables of ephemeral databases that use this database's limit.
-    beside: Arc<MemoryTracker>,
+    ephemeral_memtables: Arc<MemoryTracker>,
     /// Set if this is the arbiter of an ephemeral database.
     guest: Option<GuestMemory>,
 }
@@ -170,7 +171,7 @@ impl MemoryArbiter {
             block_cache_size: AtomicU64::new(options.block_cache_size),
             row_cache_size: AtomicU64::new(options.row_cache_size),
             current: Mutex::new(None),
-            beside: Arc::default(),
+            ephemeral_memtables: Arc::default(),
             guest: None,
         }
     }
@@ -178,7 +179,7 @@ impl MemoryArbiter {
     /// The arbiter of an ephemeral database, which follows this one's limit.
     pub(in crate::db) fn guest(&self, options: &Options) -> Self {
         options.mutable.follow(&self.mutable);
-        let charge = MemoryCharge::new(Arc::clone(&self.beside));
+        let charge = MemoryCharge::new(Arc::clone(&self.ephemeral_memtables));
         let mut guest = Self::new(
             options,
             Arc::clone(&self.cache),
@@ -203,8 +204,8 @@ impl MemoryArbiter {
     }
 
     /// The gauge to which ephemeral databases beside this one charge their memtables.
-    pub(in crate::db) fn beside(&self) -> &Arc<MemoryTracker> {
-        &self.beside
+    pub(in crate::db) fn ephemeral_memtables(&self) -> &Arc<MemoryTracker> {
+        &self.ephemeral_memtables
     }
 
     /// The initial sizes of block cache and row cache, which fix their shards and hash tables. Also
@@ -216,7 +217,7 @@ impl MemoryArbiter {
                 let memtable_size = options.mutable.memtable_size.load(Ordering::Relaxed);
                 let nothing = MemoryDemand {
                     memtables: 0,
-                    beside: 0,
+                    ephemeral_memtables: 0,
                     memtable_size,
                     write_sets: 0,
                 };
@@ -265,7 +266,7 @@ impl MemoryArbiter {
     fn demand(&self, super_version: &SuperVersion) -> MemoryDemand {
         MemoryDemand {
             memtables: memtable_bytes(super_version),
-            beside: self.beside.sum(),
+            ephemeral_memtables: self.ephemeral_memtables.sum(),
             memtable_size: self.mutable.memtable_size.load(Ordering::Relaxed),
             write_sets: self.write_sets.sum(),
         }
@@ -294,7 +295,7 @@ impl MemoryArbiter {
         let (blocks, rows) = (self.cache.stats(), self.rows.stats());
         MemoryReport {
             limit: self.mutable.memory_limit.load(Ordering::Relaxed),
-            memtables: memtable_bytes(super_version) + self.beside.sum(),
+            memtables: memtable_bytes(super_version) + self.ephemeral_memtables.sum(),
             write_sets: self.write_sets.sum(),
             pinned: self.cache.pins().used(),
             block_cache: blocks.bytes,

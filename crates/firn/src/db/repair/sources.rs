@@ -23,7 +23,7 @@ pub(super) struct UnnamedLosses {
 
 impl UnnamedLosses {
     /// Reports each loss to `lost`, with table and keys.
-    pub(super) fn tell(self, known: &CatalogState, lost: &mut dyn FnMut(Error)) {
+    pub(super) fn report(self, known: &CatalogState, lost: &mut dyn FnMut(Error)) {
         for (name, held) in self.files {
             let held: Vec<String> = held
                 .iter()

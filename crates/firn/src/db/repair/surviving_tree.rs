@@ -75,7 +75,7 @@ impl SurvivingTree {
         let note = "the manifest is damaged: rows that were changed or deleted shortly before may be older than they \
                     were";
         repaired.notes.push(note.to_owned());
-        let salvaged = version::salvage(&**damaged_db.env(), damaged_db.dir(), lost)?;
+        let salvaged = version::salvage_manifest(&**damaged_db.env(), damaged_db.dir(), lost)?;
         let mut files = damaged_db.source().store().list()?;
         files.retain(|id| salvaged.may_be_live(*id));
         let external = |id| (id, salvaged.external.get(&id).copied());

@@ -1,7 +1,7 @@
 //! Complete data blocks that the writer has not appended to the file yet.
 
 use crate::base::{IndexId, Seqno};
-use crate::sst::codec::Compressor;
+use crate::sst::block_compression::Compressor;
 use crate::sst::index::BlockStats;
 
 /// The content of a block.

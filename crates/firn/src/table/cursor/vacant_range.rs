@@ -2,7 +2,7 @@
 
 use super::copy;
 use crate::base::{IndexId, Result};
-use crate::table::neighbours::{after, index_bounds};
+use crate::table::gap_bounds::{after, index_bounds};
 use crate::txn::{Nearest, Transaction};
 
 /// A locking scan looks for uncommitted keys of others in each gap that it passes. It looks further

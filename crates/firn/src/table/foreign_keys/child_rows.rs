@@ -14,7 +14,7 @@ use crate::catalog::{PartSchema, ReferentialAction};
 use crate::iter::{MergeIter, MvccIter, ReadAt};
 use crate::read::{ScanRange, scan_sources};
 use crate::table::blob_columns::RowReader;
-use crate::table::neighbours::after;
+use crate::table::gap_bounds::after;
 use crate::table::row_scratch::RowScratch;
 use crate::table::write_options::{WriteFlags, WriteOutcome};
 use crate::table::{Table, TableIds};

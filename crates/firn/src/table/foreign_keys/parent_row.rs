@@ -8,7 +8,7 @@ use crate::base::Result;
 use crate::base::key::{INDEX_ID_LEN, index_prefix};
 use crate::base::key_range::make_successor;
 use crate::base::pause_points::{self, PausePoint};
-use crate::table::neighbours::Neighbours;
+use crate::table::gap_bounds::Neighbours;
 use crate::table::{Table, TableIds};
 use crate::txn::{LockMode, Nearest, Transaction};
 

@@ -4,7 +4,7 @@
 use crate::base::key_range::make_successor;
 use crate::base::{ErrorKind, IndexId, Result};
 use crate::table::Table;
-use crate::table::neighbours::Neighbours;
+use crate::table::gap_bounds::Neighbours;
 use crate::table::row_scratch::ClaimedKeys;
 use crate::table::write_options::WriteFlags;
 use crate::txn::{LockMode, Transaction, WaitPolicy};

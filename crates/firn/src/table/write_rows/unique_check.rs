@@ -7,7 +7,7 @@ use crate::base::key_range::prefix_successor;
 use crate::base::{IndexId, InternalIterator, InternalKey, Result, Value};
 use crate::iter::{MergeIter, MvccIter, ReadAt};
 use crate::read::{ReadPoint, ScanRange, ScanSource, scan_sources};
-use crate::table::neighbours::Neighbours;
+use crate::table::gap_bounds::Neighbours;
 use crate::table::write_options::WriteFlags;
 use crate::table::{Table, corrupt};
 use crate::txn::Transaction;

@@ -2,7 +2,7 @@
 
 use super::lock_owner::LockOwner;
 use super::lock_request::{LockRequest, WaitOutcome};
-use super::observer::{ObserverCell, tell_of};
+use super::observer::{ObserverCell, report_wait};
 use crate::base::IndexId;
 use crate::base::key::index_id_of;
 use parking_lot::Mutex;
@@ -115,7 +115,7 @@ impl IndexGaps {
     }
 
     /// Reports to the host that the inserts which wait in the range now wait for `owner`, too.
-    fn tell_waiters(
+    fn report_waiters(
         &self,
         owner: &Arc<LockOwner>,
         lower: &[u8],
@@ -125,7 +125,7 @@ impl IndexGaps {
         if self.waiters.is_empty() {
             return;
         }
-        let Some(told) = observer.get() else {
+        let Some(host) = observer.get() else {
             return;
         };
         let blocking = owner.host();
@@ -133,7 +133,7 @@ impl IndexGaps {
         for waiter in self.waiters.range::<[u8], _>(within).flat_map(|(_, w)| w) {
             let other = &waiter.owner;
             if !Arc::ptr_eq(other, owner) && !observer.is_order_fixed(other, owner) {
-                tell_of(&*told, waiter, blocking);
+                report_wait(&*host, waiter, blocking);
             }
         }
     }
@@ -337,7 +337,7 @@ impl GapLockTable {
             let gaps = indexes.entry(index).or_default();
             let grant = gaps.lock(owner, lower, upper);
             if grant != GapGrant::Before {
-                gaps.tell_waiters(owner, lower, upper, &self.observer);
+                gaps.report_waiters(owner, lower, upper, &self.observer);
                 let mut own = owner.gaps.lock();
                 let bit = 1 << Self::slot_number(index);
                 if own.slots & bit == 0 {

@@ -7,10 +7,10 @@
 //! without such order takes two to about ten bytes more than the suffix that differs from the key
 //! before.
 
-mod block;
+mod key_block;
 
 use crate::base::key::INDEX_ID_LEN;
-use block::{Block, BlockWalk, KeyRemoval};
+use key_block::{Block, BlockWalk, KeyRemoval};
 use std::collections::{BTreeMap, btree_map};
 use std::ops::Bound;
 

@@ -103,7 +103,7 @@ impl ObserverCell {
 /// Reports that `waiter` waits for the owner with context `blocking`, if both have a context. The
 /// caller runs on the thread of that owner and holds the lock of the queue, so `waiter` still
 /// waits.
-pub(super) fn tell_of(observer: &dyn WaitObserver, waiter: &LockRequest, blocking: u64) {
+pub(super) fn report_wait(observer: &dyn WaitObserver, waiter: &LockRequest, blocking: u64) {
     if blocking != 0 {
         let waiting = &waiter.owner;
         waiting.with_host(|waiting| observer.waits_for(waiting, blocking));

@@ -152,7 +152,7 @@ const CAPACITY_KEPT: usize = 256;
 impl LockedRows {
     /// After a change of the row of `key`: grants requests from its queue, adds them to `woken`,
     /// and removes the row if it is free.
-    fn settle(&mut self, key: &[u8], woken: &mut Vec<Arc<LockRequest>>) {
+    fn grant_waiting(&mut self, key: &[u8], woken: &mut Vec<Arc<LockRequest>>) {
         let row = self.map.get_mut(key).expect("changed just now");
         row.grant(woken);
         if row.is_free() {
@@ -225,7 +225,7 @@ impl Shard {
         let mode = row.mode_of(owner).expect("it is held");
         owner.merged.lock().insert(key, mode);
         row.remove_holder(owner);
-        rows.settle(key, &mut Vec::new());
+        rows.grant_waiting(key, &mut Vec::new());
         true
     }
 
@@ -242,7 +242,7 @@ impl Shard {
                     None => Released::Nothing,
                 };
             }
-            rows.settle(key, &mut woken);
+            rows.grant_waiting(key, &mut woken);
         }
         woken.iter().for_each(|waiter| waiter.notify());
         Released::Row
@@ -261,7 +261,7 @@ impl Shard {
             let row = rows.map.get_mut(&waiter.key).expect("it has a queue");
             row.remove_waiter(waiter);
             waiter.decide(outcome);
-            rows.settle(&waiter.key, &mut woken);
+            rows.grant_waiting(&waiter.key, &mut woken);
         }
         waiter.notify();
         woken.iter().for_each(|waiter| waiter.notify());

@@ -4,7 +4,7 @@ use super::memory::InMemoryWrites;
 use super::spilled_runs::SpilledRuns;
 use crate::base::key::index_id_of;
 use crate::base::{IndexId, Result};
-use crate::ingest::{Ingest, NewFiles, RunWriter};
+use crate::ingest::{NewFiles, RunFactory, RunWriter};
 use crate::sst::Density;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ pub(super) struct SpillPlan {
 
 impl SpillPlan {
     /// The plan for `memory`, which is newer than `runs`.
-    pub(super) fn new(ingest: &Ingest, memory: &InMemoryWrites, runs: &SpilledRuns) -> Self {
+    pub(super) fn new(ingest: &RunFactory, memory: &InMemoryWrites, runs: &SpilledRuns) -> Self {
         Self {
             parts: parts(ingest, memory, runs),
         }
@@ -54,7 +54,7 @@ struct IndexSpill {
 /// power cut; [`SpilledRuns::seal`] syncs the files that a commit uses. `plan` is the plan for this
 /// memory.
 pub(super) fn spill(
-    ingest: &Arc<Ingest>,
+    ingest: &Arc<RunFactory>,
     memory: &InMemoryWrites,
     plan: SpillPlan,
 ) -> Result<NewFiles> {
@@ -96,7 +96,7 @@ pub(super) fn finish(writer: Option<RunWriter>, files: &mut Option<NewFiles>) ->
 }
 
 /// Computes the parts of a [`SpillPlan`].
-fn parts(ingest: &Ingest, memory: &InMemoryWrites, runs: &SpilledRuns) -> Vec<IndexSpill> {
+fn parts(ingest: &RunFactory, memory: &InMemoryWrites, runs: &SpilledRuns) -> Vec<IndexSpill> {
     struct IndexTotals<'a> {
         index: Option<IndexId>,
         smallest: &'a [u8],
@@ -157,7 +157,7 @@ fn parts(ingest: &Ingest, memory: &InMemoryWrites, runs: &SpilledRuns) -> Vec<In
 }
 
 /// Whether no file of the tree overlaps the range from `smallest` to `largest`.
-pub(super) fn overlaps_no_file(ingest: &Ingest, smallest: &[u8], largest: &[u8]) -> bool {
+pub(super) fn overlaps_no_file(ingest: &RunFactory, smallest: &[u8], largest: &[u8]) -> bool {
     let version = ingest.versions().current();
     let mut found = version.overlapping(smallest, Bound::Included(largest));
     found.next().is_none()

@@ -68,12 +68,12 @@ impl VersionSet {
     /// in force.
     pub(super) fn finish_rewrite(&self, id: u64, snapshot: Snapshot) -> Result<bool> {
         let (env, dir) = (&*self.ctx.env, &self.ctx.dir);
-        let written = ManifestWriter::create_beside(env, dir, id, &snapshot.edit());
+        let written = ManifestWriter::create_unfinished(env, dir, id, &snapshot.edit());
         // The old version must not keep its files on the disk.
         drop(snapshot);
         let mut inner = self.inner.lock();
-        let ours = |beside: &mut (u64, Vec<Edit>)| beside.0 == id;
-        let since = inner.beside.take_if(ours).map(|(_, since)| since);
+        let ours = |rewriting: &mut (u64, Vec<Edit>)| rewriting.0 == id;
+        let since = inner.rewriting.take_if(ours).map(|(_, since)| since);
         let healthy = self.ctx.health.check().is_ok();
         let written = written.and_then(|mut writer| {
             let Some(since) = since.filter(|_| healthy) else {
@@ -91,7 +91,7 @@ impl VersionSet {
             }
             // Nothing names the new manifest, so the failure has no effect.
             Err(error) => {
-                inner.beside_failed = true;
+                inner.rewrite_failed = true;
                 drop(inner);
                 self.remove_unfinished(id);
                 Ok(self.stays_long(&error))
@@ -115,14 +115,14 @@ impl VersionSet {
         }
         let long = |writer: &ManifestWriter| writer.len() >= inner.rotate_at;
         let due = inner.writer.as_ref().is_some_and(long);
-        if !due || inner.broken || inner.beside_failed || inner.beside.is_some() {
+        if !due || inner.broken || inner.rewrite_failed || inner.rewriting.is_some() {
             return Ok(None);
         }
         let id = self.next_file_id.fetch_add(1, Ordering::Relaxed);
         check_ids(&inner.state, id)?;
         inner.state.next_file_id = inner.state.next_file_id.max(id + 1);
         let rest = without_files(&inner.state);
-        inner.beside = Some((id, Vec::new()));
+        inner.rewriting = Some((id, Vec::new()));
         let version = self.current();
         Ok(Some((id, Snapshot { version, rest })))
     }
@@ -142,7 +142,7 @@ impl VersionSet {
         if let Err(error) = switched {
             // As after a failed rotation by an edit.
             let poisons = error.class() == FailureClass::Poison;
-            inner.beside_failed = true;
+            inner.rewrite_failed = true;
             let error = self.rotation_failed(&mut inner, error);
             drop(inner);
             if poisons {
@@ -155,7 +155,7 @@ impl VersionSet {
             return Ok(self.stays_long(&error));
         }
         if let Some(reserve) = reserve {
-            reserve.want(ReservePart::Manifest, 2 * writer.len() + ROOM);
+            reserve.raise_target(ReservePart::Manifest, 2 * writer.len() + ROOM);
         }
         let old = self.put_in_force(&mut inner, writer);
         drop(inner);

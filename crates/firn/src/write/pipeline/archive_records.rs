@@ -43,7 +43,7 @@ impl Pipeline {
     /// for the log archive.
     pub fn note_binlog_position(&self, place: OwnedBinlogPosition) {
         if self.archived.is_some() {
-            self.state.lock().told = Some(place);
+            self.state.lock().schema_change_position = Some(place);
         }
     }
 
@@ -56,15 +56,17 @@ impl Pipeline {
         let files = self.archived.as_ref()?;
         let now = files.env().wall_micros();
         // Other commits have their own position in the binary log in their records.
-        let told = match what {
-            CommitRecord::SchemaChange(_) | CommitRecord::Retirement(_) => state.told.clone(),
+        let schema_change_position = match what {
+            CommitRecord::SchemaChange(_) | CommitRecord::Retirement(_) => {
+                state.schema_change_position.clone()
+            }
             _ => None,
         };
-        if told.is_none() && now / CLOCK_STEP_US == state.clock {
+        if schema_change_position.is_none() && now / CLOCK_STEP_US == state.clock {
             return None;
         }
         state.clock = now / CLOCK_STEP_US;
-        Some((now / 1000, told))
+        Some((now / 1000, schema_change_position))
     }
 
     /// Returns the wall-clock time in microseconds, read while no commit is between reading the
@@ -98,10 +100,10 @@ impl Pipeline {
 
 pub(super) fn clock_records(tick: &Option<(u64, Option<OwnedBinlogPosition>)>) -> Vec<Record<'_>> {
     let mut records = Vec::new();
-    if let Some((wall_ms, told)) = tick {
+    if let Some((wall_ms, schema_change_position)) = tick {
         records.push(Record::Clock {
             wall_ms: *wall_ms,
-            binlog: told.as_ref().map(|place| BinlogPosition {
+            binlog: schema_change_position.as_ref().map(|place| BinlogPosition {
                 name: &place.name,
                 pos: place.pos,
             }),

@@ -15,7 +15,7 @@
 //! own rules for its sync, its archive and its recovery, and most prepared transactions live for
 //! milliseconds.
 
-use super::server_run::run_name;
+use super::log_server_run::run_name;
 use super::{Pipeline, PreparedLogPin, file_ids};
 use crate::base::pause_points::{self, PausePoint};
 use crate::base::{ErrorKind, Result};

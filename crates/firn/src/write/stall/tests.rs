@@ -1,4 +1,4 @@
-use super::control::StallReason;
+use super::delayed_write_rate::StallReason;
 use super::*;
 use crate::env::PosixEnv;
 use rand::rngs::StdRng;

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from random import Random
 
-from firn_lab.targets.base import Target
+from firn_lab.targets.target import Target
 from firn_lab.workloads.fill import Row, Share, shares
 from firn_lab.workloads.sql_session import create_table, money, text
 

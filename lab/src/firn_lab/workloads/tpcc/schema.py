@@ -6,7 +6,7 @@ engines usually omit.
 
 from __future__ import annotations
 
-from firn_lab.targets.base import Target
+from firn_lab.targets.target import Target
 from firn_lab.workloads.sql_session import create_table, date_type
 
 _PLACE = (

@@ -14,8 +14,10 @@ import pymysql
 
 from firn_lab.clock import Clock
 from firn_lab.errors import CheckFailed, UsageError
-from firn_lab.targets.base import Target
-from firn_lab.workloads.base import (
+from firn_lab.targets.target import Target
+from firn_lab.workloads.sql_session import SqlSession, number_option
+from firn_lab.workloads.tpch.data import load_tables
+from firn_lab.workloads.workload import (
     WORKLOADS,
     FigureKind,
     Outcome,
@@ -24,8 +26,6 @@ from firn_lab.workloads.base import (
     Sink,
     Workload,
 )
-from firn_lab.workloads.sql_session import SqlSession, number_option
-from firn_lab.workloads.tpch.data import load_tables
 
 NUMBERS = range(1, 23)
 # Servers round quotients differently; MariaDB keeps at least six decimals.

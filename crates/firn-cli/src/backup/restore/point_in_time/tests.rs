@@ -1,5 +1,5 @@
 use super::*;
-use crate::backup::format::Position;
+use crate::backup::backup_format::Position;
 
 /// A backup that ends at this position of the binary log.
 fn backup(place: &str) -> Backup {

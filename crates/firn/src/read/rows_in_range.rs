@@ -1,0 +1,111 @@
+//! Estimates the number of rows in a key range for the optimizer (the handler's
+//! `records_in_range`).
+
+mod sample;
+mod sources;
+
+use super::scan::ScanRange;
+use super::super_version::ReadPoint;
+use crate::base::Result;
+use sample::{SampleEnd, SampleReader, sampled_rows};
+use sources::RangeSources;
+
+/// Number of rows up to which an estimate is exact. Above it, the plans of the optimizer are the
+/// same for all numbers within [`FACTOR_READ`], and to read the rows only to count them costs as
+/// much as the scan that follows.
+pub const EXACT_ROWS: u64 = 32;
+
+/// Number of rows from which on an estimate reads no block, if the file indexes are precise enough.
+const READ_ROWS: u64 = 400;
+
+/// Before any block is read, the lower and upper bound on the number of rows are close enough if
+/// they differ by at most this factor. The estimate is their geometric mean, which is wrong by at
+/// most the square root of the factor.
+const FACTOR_UNREAD: f64 = 1.5;
+/// As [`FACTOR_UNREAD`], after the blocks at both ends of the range were read.
+const FACTOR_READ: f64 = 2.0;
+
+/// A dive counts the rows from the start of the range on, up to this many.
+const DIVE_ROWS: u64 = 100;
+/// The first dive gives up after about this many hidden versions and deletions.
+const DIVE_SKIPS: u64 = 8 * DIVE_ROWS;
+
+/// Ranges of at most this many entries, and at most [`READ_BYTES`], are read as a whole, since
+/// samples would not cost less.
+const READ_ENTRIES: u64 = 4096;
+/// Largest range that is read as a whole, bytes; see [`READ_ENTRIES`].
+const READ_BYTES: u64 = 2 << 20;
+/// Number of memtable entries that cost as much as one entry of a file: many of them are versions
+/// of one row, which the cursor skips with a seek.
+const MEMTABLE_ENTRIES: u64 = 4;
+
+/// If the samples indicate few rows among many hidden versions and deletions, a second dive counts
+/// the rows. It gives up after about this many hidden versions and deletions.
+const DEEP_DIVE_SKIPS: u64 = 32 << 10;
+
+/// Estimates the rows of a range of one index: exact up to [`EXACT_ROWS`], within a factor of 1.5
+/// above.
+///
+/// The first step is free: the file indexes bound the number of entries and deletions of the range
+/// in each run, and these bound the rows (see `RangeSources::rows`). If the bounds are close and
+/// the rows many, no block is read. Otherwise the second step reads the blocks in which the range
+/// begins and ends, two per run. If one run without old versions holds the whole range, its entries
+/// are the rows. Otherwise the bounds are checked again.
+///
+/// The third step reads the range from its start, as a scan would: to the end if the range is
+/// short. Otherwise samples at some dozen positions stand for the rest (`sampled_rows`). If these
+/// indicate few rows behind many deletions, the rows are counted after all.
+///
+/// Limits: few rows behind more than 32,768 deletions and hidden versions are estimated as many.
+/// Samples have an error, which the factor covers except in odd cases (measured: see
+/// `docs/internals/read.md`).
+///
+/// # Errors
+/// Those of reading the files: `Corruption`, `Unsupported`, `Io`.
+pub fn estimate_rows(point: &ReadPoint, range: &ScanRange) -> Result<u64> {
+    let mut sources = RangeSources::of(&point.super_version, range)?;
+    // The files prove no more rows than they have entries.
+    if sources.entries_in_files() >= READ_ROWS {
+        sources.count_memtables();
+        if let Some(rows) = sources.rows().close_enough(FACTOR_UNREAD, READ_ROWS) {
+            return Ok(rows);
+        }
+    }
+    sources.count()?;
+    if let Some(rows) = sources.plain_rows() {
+        return Ok(rows);
+    }
+    let bounds = sources.rows();
+    if let Some(rows) = bounds.close_enough(FACTOR_READ, EXACT_ROWS + 1) {
+        return Ok(rows);
+    }
+    let mut reading = SampleReader::new(point, range);
+    if is_short(&sources) {
+        let read = reading.read(&range.lower, None, READ_ENTRIES, 2 * READ_ENTRIES)?;
+        if let SampleEnd::All(rows) = read {
+            return Ok(rows);
+        }
+    }
+    let few = match reading.read(&range.lower, None, DIVE_ROWS, DIVE_SKIPS)? {
+        SampleEnd::All(rows) => return Ok(rows),
+        SampleEnd::Until { rows, .. } | SampleEnd::Amid { rows, .. } => rows < DIVE_ROWS,
+    };
+    let rows = sampled_rows(&mut reading, &sources)?;
+    if few && rows < 2 * DIVE_ROWS {
+        let dive = reading.read(&range.lower, None, DIVE_ROWS, DEEP_DIVE_SKIPS)?;
+        if let SampleEnd::All(rows) = dive {
+            return Ok(rows);
+        }
+    }
+    // The optimizer takes 0 as a certainty, so return at least 1; and if the first dive found
+    // [`DIVE_ROWS`] rows, return more than these.
+    let least = if few { 1 } else { DIVE_ROWS + 1 };
+    Ok(rows.max(bounds.least).max(least))
+}
+
+/// Whether reading the whole range is cheap.
+fn is_short(sources: &RangeSources<'_>) -> bool {
+    let (in_files, in_memtables) = sources.entries();
+    let entries = in_files + in_memtables / MEMTABLE_ENTRIES;
+    entries <= READ_ENTRIES && in_files * sources.entry_bytes() <= READ_BYTES
+}
