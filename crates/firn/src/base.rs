@@ -29,7 +29,7 @@ pub mod varint;
 pub mod wall_clock;
 pub mod work_count;
 
-pub use counter::CounterValue;
+pub use counter::{CounterChanges, CounterValue};
 pub use error::{Error, ErrorKind, FailureClass, Result};
 pub use foreign_key_error::{ForeignKeyError, ForeignKeyViolation};
 pub use internal_iterator::InternalIterator;

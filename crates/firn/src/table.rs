@@ -54,7 +54,6 @@ use foreign_keys::ForeignKeys;
 use index_info::IndexInfo;
 use std::fmt::Display;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// The ids, indexes and counters of an open table. TRUNCATE and the end of a load replace them.
 pub(crate) struct TableIds {
@@ -363,8 +362,7 @@ impl Table {
     }
 
     fn next_row_id(&self, current: &TableIds) -> Option<u64> {
-        self.has_hidden_key()
-            .then(|| current.hidden_rows.value().fetch_add(1, Ordering::Relaxed) + 1)
+        self.has_hidden_key().then(|| current.hidden_rows.take(1))
     }
 
     /// Adds the table's name to a corruption error that names no file.

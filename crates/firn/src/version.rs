@@ -16,6 +16,7 @@ mod load_manifest;
 mod manifest;
 mod manifest_salvage;
 mod manifest_state;
+mod move_costs;
 mod rewrite_thresholds;
 mod totals;
 mod tree;
@@ -23,7 +24,7 @@ mod version_set;
 
 pub use edit::{DatabaseIdentity, DeferredDeletion, Edit};
 pub use file_handle::{FileHandle, FileSource, Run};
-pub use file_meta::{FileLocation, FileMeta};
+pub use file_meta::{BLOB_FILES_MAX, FileLocation, FileMeta};
 pub use file_sums::{FileList, FileSpan, FileSums};
 pub use flushable::{Flushable, IngestedRun};
 pub use load_manifest::{LoadedManifest, load, load_newest_manifest};
@@ -32,6 +33,7 @@ pub use manifest::{
 };
 pub use manifest_salvage::{Salvaged, salvage_manifest};
 pub use manifest_state::{ManifestState, PlacedFile};
+pub use move_costs::MoveGroup;
 pub use rewrite_thresholds::{DEAD_SHARES, TOMBSTONE_SHARE, share_over};
 pub use totals::BlobTotals;
 pub use tree::{LAST_LEVEL, LEVELS, Version};

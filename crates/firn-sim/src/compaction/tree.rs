@@ -125,7 +125,11 @@ impl Tree {
 
     fn apply(&mut self, edit: &Edit) {
         assert_eq!(self.state.check_edit(edit), None);
-        self.version = Arc::new(self.version.with(edit, &self.source));
+        self.version = Arc::new(
+            self.version
+                .with(edit, &self.source)
+                .expect("the files of the version"),
+        );
         assert_eq!(self.version.check_all(), None);
         self.state.apply(edit);
         for (_, id) in &edit.removed {

@@ -13,6 +13,15 @@ pub struct CounterValue {
     pub value: u64,
 }
 
+/// How the counters of a database have changed since they were last asked.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct CounterChanges {
+    /// The counters that may have changed, by number, with their values.
+    pub values: Vec<(u64, CounterValue)>,
+    /// The numbers of counters that are gone.
+    pub dropped: Vec<u64>,
+}
+
 impl From<u64> for CounterValue {
     /// The value of a counter that was never set.
     fn from(value: u64) -> Self {

@@ -17,12 +17,15 @@ pub struct WorkCount {
     pub files: u64,
     /// Nodes of persistent lists that were created or copied.
     pub nodes: u64,
-    /// Tables that loops over all or many tables of the catalog have looked at.
+    /// Tables of the catalog, or counters of tables, that were looked at in a loop over all or many
+    /// of them.
     pub tables: u64,
     /// Waiting lock requests and waiting committers that loops have looked at.
     pub waiters: u64,
     /// Holders of rows that a deadlock search looked at.
     pub holders: u64,
+    /// Blob files that a search for garbage looked at.
+    pub blob_files: u64,
 }
 
 #[cfg(feature = "counts")]
@@ -31,7 +34,7 @@ mod counting {
     use std::cell::Cell;
 
     thread_local! {
-        static WORK: Cell<WorkCount> = const { Cell::new(WorkCount { files: 0, nodes: 0, tables: 0, waiters: 0, holders: 0 }) };
+        static WORK: Cell<WorkCount> = const { Cell::new(WorkCount { files: 0, nodes: 0, tables: 0, waiters: 0, holders: 0, blob_files: 0 }) };
     }
 
     pub(super) fn add(change: impl FnOnce(&mut WorkCount)) {
@@ -62,6 +65,7 @@ mod counting {
             tables: after.tables - before.tables,
             waiters: after.waiters - before.waiters,
             holders: after.holders - before.holders,
+            blob_files: after.blob_files - before.blob_files,
         };
         (result, work)
     }
@@ -118,4 +122,10 @@ pub fn waiter_seen() {
 #[inline(always)]
 pub fn holders_seen(holders: usize) {
     counting::add(|work| work.holders += holders as u64);
+}
+
+/// Counts blob files that a search for garbage looks at.
+#[inline(always)]
+pub fn blob_files_seen(files: usize) {
+    counting::add(|work| work.blob_files += files as u64);
 }

@@ -85,6 +85,10 @@ pub struct BlobStore {
     /// Physical id by logical id, for files whose ids differ.
     moved: RwLock<BTreeMap<u64, u64>>,
     released: Mutex<Vec<(u64, TransactionBlobs)>>,
+    /// Sealed files behind whose spans zeros may still lie.
+    untrimmed: Mutex<Vec<Arc<BlobFile>>>,
+    /// Number of files sealed since the database was opened.
+    sealed: AtomicU64,
     linking: RwLock<()>,
     stats: BlobStats,
 }
@@ -114,6 +118,8 @@ impl BlobStore {
             active: Mutex::default(),
             moved: RwLock::default(),
             released: Mutex::default(),
+            untrimmed: Mutex::default(),
+            sealed: AtomicU64::new(0),
             linking: RwLock::default(),
             stats: BlobStats::default(),
         }
@@ -290,17 +296,30 @@ impl BlobStore {
         }
     }
 
-    /// Seals `file`, which must be the active file; the caller holds the mutex `active`.
-    fn seal(&self, file: &BlobFile) {
+    /// Seals `file`, which is the active file; the caller holds the lock `active`.
+    fn seal(&self, file: &Arc<BlobFile>) {
         file.seal();
+        self.sealed.fetch_add(1, Ordering::AcqRel);
         self.trim(file);
+        if file.has_tail() {
+            self.untrimmed.lock().push(Arc::clone(file));
+        }
+    }
+
+    /// Number of files sealed since the database was opened.
+    pub fn sealed_files(&self) -> u64 {
+        self.sealed.load(Ordering::Acquire)
     }
 
     /// Cuts off the zeros behind the last spans of sealed files. Sealing a file does this, too, but
     /// may have found the file linked, or the lock `linking` held by a checkpoint.
     pub fn trim_sealed(&self) {
-        let files = self.all();
-        files.iter().for_each(|file| self.trim(file));
+        let mut files = std::mem::take(&mut *self.untrimmed.lock());
+        files.retain(|file| {
+            self.trim(file);
+            file.has_tail()
+        });
+        self.untrimmed.lock().append(&mut files);
     }
 
     /// Cuts off the zeros at the end of a sealed file. Does nothing if the file has a second hard

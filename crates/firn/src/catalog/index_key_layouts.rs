@@ -15,6 +15,11 @@ impl Catalog {
         self.entries().read().owner(index).cloned()
     }
 
+    /// The table that has `index`.
+    pub fn table_of_index(&self, index: IndexId) -> Option<Arc<TableEntry>> {
+        self.owner(index).map(|(table, _)| table)
+    }
+
     /// As [`Self::owner`]; `None` for a hidden clustered index.
     fn declared_owner(&self, index: IndexId) -> Option<(Arc<TableEntry>, usize)> {
         let (table, number) = self.owner(index)?;

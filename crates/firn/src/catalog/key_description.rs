@@ -40,14 +40,19 @@ impl Catalog {
             values: key_values(owner.as_ref(), key),
         }
     }
+
+    /// An entry, or the entries with a key prefix, in words; see [`CatalogState::entry_text`].
+    pub fn entry_text(&self, user_key: &[u8]) -> String {
+        self.entries().read().entry_text(user_key)
+    }
 }
 
 impl CatalogState {
     /// The index with this id in words, `database/table.index`.
     pub fn index_text(&self, index: IndexId) -> String {
-        match self.owner_of(index) {
+        match self.owner(index) {
             Some((table, Some(number))) => {
-                format!("{}.{}", table.name, table.schema.indexes[number].name)
+                format!("{}.{}", table.name, table.schema.indexes[*number].name)
             }
             Some((table, None)) => table.name.clone(),
             None if self.retired.contains_key(&index) => format!("dropped index {index}"),
@@ -62,8 +67,7 @@ impl CatalogState {
             return format!("0x{}", hex(user_key));
         };
         let mut text = self.index_text(index);
-        let owner = self.owner_of(index);
-        let values = key_values(owner.as_ref(), &user_key[INDEX_ID_LEN..]);
+        let values = key_values(self.owner(index), &user_key[INDEX_ID_LEN..]);
         if !values.is_empty() {
             let _ = write!(text, " ({})", values.join(", "));
         }
@@ -72,18 +76,12 @@ impl CatalogState {
 
     /// The name of the column with id `column` in the table with the clustered index `clustered`.
     pub fn column_text(&self, clustered: IndexId, column: u32) -> String {
-        let name = self.owner_of(clustered).and_then(|(table, _)| {
+        let name = self.owner(clustered).and_then(|(table, _)| {
             let mut all = table.schema.columns.iter();
             all.find(|one| one.column.id == column)
                 .map(|one| one.name.clone())
         });
         name.unwrap_or_else(|| format!("number {column}"))
-    }
-
-    /// The table that has the index, and the index's number; no number for a hidden clustered
-    /// index.
-    fn owner_of(&self, index: IndexId) -> Option<IndexOwner> {
-        self.owner(index).cloned()
     }
 }
 

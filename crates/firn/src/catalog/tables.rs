@@ -675,16 +675,13 @@ impl Catalog {
 
     /// The last index id that was given out.
     pub fn last_index_id(&self) -> u64 {
-        self.counters
-            .cell(INDEX_IDS)
-            .value()
-            .load(Ordering::Relaxed)
+        self.counters.cell(INDEX_IDS).read().value
     }
 
     /// Takes `count` consecutive index ids.
     pub(super) fn take_ids(&self, count: usize) -> Result<Vec<IndexId>> {
         let ids = self.counters.cell(INDEX_IDS);
-        let last = ids.value().fetch_add(count as u64, Ordering::Relaxed) + count as u64;
+        let last = ids.take(count as u64);
         let last =
             IndexId::try_from(last).map_err(|_| Error::unsupported("index ids are used up"))?;
         Ok((last + 1 - count as u32..=last).collect())

@@ -7,16 +7,8 @@ use crate::base::options::Options;
 use crate::base::prefix_extractor::PrefixExtractors;
 use crate::base::{InternalKey, Result, Value};
 use crate::sst::{Density, SstOptions, SstWriter, StoredBlock};
-use crate::version::{FileMeta, LAST_LEVEL, VersionSet};
+use crate::version::{BLOB_FILES_MAX, FileMeta, LAST_LEVEL, VersionSet};
 use std::sync::Arc;
-
-/// An output file that refers to this many blob files counts as full. The manifest names them all
-/// for each file, so without a bound an edit could grow with the database.
-///
-/// A smaller bound would make the manifest longer: if large values were written in random key
-/// order, each SST refers to nearly all blob files, so two SSTs of half the size name twice as many
-/// in all. This bound is reached in databases with more than eight terabytes of large values.
-const BLOB_FILES_MAX: usize = 1 << 15;
 
 /// The engine parts that flushes and compactions use.
 #[derive(Clone, Copy)]

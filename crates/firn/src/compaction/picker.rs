@@ -18,7 +18,7 @@ use super::drop_rule::{RetiredIndexes, droppable};
 use super::level_targets::LevelTargets;
 use super::running_jobs::{Job, JobInput, JobKind, JobReason, RunningJobs};
 use crate::base::key_range::KeyRange;
-use crate::base::{Seqno, options::Options};
+use crate::base::{IndexId, Seqno, options::Options};
 use crate::version::{
     DEAD_SHARES, FileHandle, FileList, FileMeta, FileSpan, LAST_LEVEL, LEVELS, Version, share_over,
 };
@@ -26,7 +26,7 @@ use candidates::Wanted;
 use std::ops::Bound;
 use std::sync::Arc;
 
-pub use key_ranges::{RestOrder, bytes_not_at_rest, pick_within};
+pub use key_ranges::{RestOrder, RestlessFiles, is_at_rest, pick_within, restless_files};
 
 const LAST: u8 = LAST_LEVEL as u8;
 
@@ -210,8 +210,10 @@ impl PickerContext<'_> {
     /// A job on L0, if it is deep enough, or on a level over its target. Of several such levels,
     /// prefers the one that is fullest relative to the level below it.
     fn by_size(&self, level_targets: &LevelTargets) -> Option<Job> {
+        // Between its install and its end, a job holds inputs that have left the tree.
         let mut busy = [0_u64; LEVELS];
-        for (level, file) in self.running.files() {
+        let here = |(level, file): &(u8, &FileMeta)| self.version.has(*level, file);
+        for (level, file) in self.running.files().filter(here) {
             busy[usize::from(level)] += file.size + self.version.reclaimable_by(file);
         }
         let size = |level: u8| {
@@ -328,11 +330,9 @@ impl PickerContext<'_> {
         let mut seeds: Vec<(f64, usize)> = Vec::new();
         for i in self.candidates(level, output, wanted) {
             let file = &files[i];
-            if self.is_free(file) {
-                let overlap = self.overlap(output, &file.range()).sum().size;
-                let gain = file.size + self.version.reclaimable_by(file);
-                seeds.push((overlap as f64 / gain.max(1) as f64, i));
-            }
+            let overlap = self.overlap(output, &file.range()).sum().size;
+            let gain = file.size + self.version.reclaimable_by(file);
+            seeds.push((overlap as f64 / gain.max(1) as f64, i));
         }
         seeds.sort_by(|a, b| a.0.total_cmp(&b.0));
         seeds.into_iter().find_map(|(_, i)| {
@@ -403,10 +403,24 @@ impl PickerContext<'_> {
         })
     }
 
-    /// A job that rewrites neighbouring files of the last level. The first is a file of whose
-    /// entries more than `share` is garbage; unless `share` is [`GARBAGE`], it may also be a file
-    /// that is not at rest. With [`GARBAGE_AT_REST`], each further file must meet the same
-    /// condition. Otherwise it is enough that a rewrite improves the file ([`changes_at_rest`]).
+    /// The first position from `from` on of a file of the last level that a rewrite may improve, see
+    /// [`Version::improvable`], or that has entries of the dropped indexes `retired`.
+    fn next_improvable(
+        &self,
+        from: usize,
+        share: DeadShare,
+        unrested: bool,
+        retired: &[IndexId],
+    ) -> Option<usize> {
+        let improvable = (self.version).improvable(from, share.0, unrested, self.oldest_read);
+        let retired = self.next_of_indexes(self.files(LAST), from, retired);
+        improvable.into_iter().chain(retired).min()
+    }
+
+    /// A rewrite of neighbouring files of the last level. Each of them would change, and garbage
+    /// takes more than `share` of the entries of the first. With any garbage, or towards the
+    /// resting state, a file that is not at rest is enough. Where a rewrite must pay, each file of
+    /// it does.
     fn in_place(&self, reason: JobReason, share: DeadShare, wanted: Wanted<'_>) -> Option<Job> {
         let files = self.files(LAST);
         let changes = |f: &FileMeta| {
@@ -426,11 +440,7 @@ impl PickerContext<'_> {
         };
         let retired = self.droppable_indexes();
         let room = JOB_SIZE_MAX * self.options.target_file_size;
-        let next = |from: usize| {
-            let improvable = (self.version).improvable(from, share.0, unrested, self.oldest_read);
-            let retired = self.next_of_indexes(files, from, &retired);
-            improvable.into_iter().chain(retired).min()
-        };
+        let next = |from: usize| self.next_improvable(from, share, unrested, &retired);
         let free = self.free_positions(LAST, LAST, wanted);
         free.into_iter().find_map(|part| {
             let mut from = part.start;

@@ -271,7 +271,7 @@ impl BackgroundWork {
             last_seqno: newest,
             counters: self
                 .versions
-                .changed_counters(|| self.catalog_counters.snapshot()),
+                .changed_counters(|| self.catalog_counters.take_changed()),
             time_pairs: time.into_iter().collect(),
             ..Edit::default()
         }

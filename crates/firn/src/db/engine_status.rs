@@ -183,7 +183,8 @@ impl Db {
             let counter = self.catalog.counters().rows(clustered);
             let (rows, point) = live_rows(&counter, &self.cx.super_versions, clustered);
             let super_version = &point.super_version;
-            let blob_bytes = out_of_line_bytes(super_version, clustered, rows, || tables.clone());
+            let owner = |index| self.catalog.table_of_index(index);
+            let blob_bytes = out_of_line_bytes(super_version, clustered, rows, owner);
             for (id, index) in ids.into_iter().zip(names) {
                 let stats = IndexSums::of(super_version, id);
                 all.push(IndexReport {

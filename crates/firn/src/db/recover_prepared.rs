@@ -173,7 +173,7 @@ impl RecoveredLocks<'_> {
             // The entries of these files have no seqno before the transaction commits, so read them
             // with any one.
             let ranges = salvage.lost().iter();
-            let name = |key: &[u8]| self.catalog.known().entry_text(key);
+            let name = |key: &[u8]| self.catalog.entry_text(key);
             damage.extend(ranges.map(|range| range.named(name)));
             let mut entries = salvage.iter(Some(0));
             let mut on = entries.seek_to_first()?;

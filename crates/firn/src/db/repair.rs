@@ -214,7 +214,7 @@ fn finish(
             repaired.notes.push(note);
         }
         for row in mended.undecoded {
-            let row = db.catalog().known().entry_text(&row);
+            let row = db.catalog().entry_text(&row);
             let what = format!("{row}: the row does not decode");
             lost(Error::corruption(entry.name.clone(), 0, what));
         }

@@ -71,7 +71,7 @@ impl Db {
 
     /// A key in words: table, index and values.
     fn key_text(&self, key: &[u8]) -> String {
-        self.catalog.known().entry_text(key)
+        self.catalog.entry_text(key)
     }
 
     /// Describes a deadlock. Each transaction, which is blocked by the next one, has a line, and a

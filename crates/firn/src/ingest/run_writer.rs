@@ -3,7 +3,7 @@
 use super::{FileSplitter, NewFiles, RunFactory};
 use crate::base::{Error, InternalKey, Kind, Result, Value};
 use crate::sst::{Density, SstOptions, SstWriter};
-use crate::version::FileMeta;
+use crate::version::{BLOB_FILES_MAX, FileMeta};
 use std::sync::Arc;
 
 /// Writes sorted entries into SSTs that share no user key.
@@ -85,8 +85,13 @@ impl RunWriter {
         if let Some((_, writer)) = &self.open {
             if self.last_key == key.user_key {
                 self.superseded += 1;
-            } else if (self.file_splitter)(&self.last_key, key.user_key, writer.estimated_size()) {
-                self.close()?;
+            } else {
+                // A transaction that updates rows all over a table copies their references.
+                let full = writer.blob_files() >= BLOB_FILES_MAX;
+                let size = writer.estimated_size();
+                if full || (self.file_splitter)(&self.last_key, key.user_key, size) {
+                    self.close()?;
+                }
             }
         }
         if self.last_key != key.user_key {

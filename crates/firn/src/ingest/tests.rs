@@ -1,4 +1,5 @@
 use super::*;
+use crate::base::blob_ref::{self, BlobCodec, BlobRef};
 use crate::base::event_listener::Silent;
 use crate::base::health::Health;
 use crate::base::key::UNCOMMITTED_BIT;
@@ -9,7 +10,9 @@ use crate::cache::KeyHash;
 use crate::env::{Env, PosixEnv};
 use crate::sst::{Density, SstBlockCache};
 use crate::store::FileStore;
-use crate::version::{FileHandle, FileMeta, FileSource, VersionSet, VersionSetContext};
+use crate::version::{
+    BLOB_FILES_MAX, FileHandle, FileMeta, FileSource, VersionSet, VersionSetContext,
+};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::collections::BTreeMap;
@@ -205,4 +208,42 @@ fn what_is_not_kept_is_removed() {
     assert_eq!(on_disk(&ingest), sorted);
     ingest.versions().discard(&ids);
     assert_eq!(on_disk(&ingest), []);
+}
+
+/// A value in blob file `file`.
+fn blob_tail(file: u64) -> Vec<u8> {
+    let mut tail = Vec::new();
+    let blob = BlobRef {
+        column: 1,
+        file,
+        offset: 0,
+        len: 1000,
+        codec: BlobCodec::None,
+        stored: 1000,
+        checksum: 0,
+    };
+    blob_ref::append(&mut tail, &[blob]);
+    tail
+}
+
+/// An update of rows all over a table copies references to all blob files.
+#[test]
+fn a_file_of_a_run_names_a_bounded_number_of_blob_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let ingest = ingest(dir.path(), u64::MAX);
+    let mut writer = ingest.writer(Density::Light, 0);
+    for n in 0..BLOB_FILES_MAX as u64 + 50 {
+        let (key, tail) = (
+            [&[0, 0, 0, 1][..], &n.to_be_bytes()].concat(),
+            blob_tail(1000 + n),
+        );
+        let value = Value {
+            head: b"row",
+            tail: &tail,
+        };
+        writer.add(&key, Kind::PutBlobs, value).unwrap();
+    }
+    let files = writer.finish().unwrap();
+    let names: Vec<usize> = files.files().iter().map(|file| file.blobs.len()).collect();
+    assert_eq!(names, [BLOB_FILES_MAX, 50]);
 }

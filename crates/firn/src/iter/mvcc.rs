@@ -138,8 +138,12 @@ pub struct MvccIter<I> {
     saved: SavedEntry,
     tombstones: u64,
     skipped: u64,
+    /// Number of entries to skip before the next check.
+    until_check: u64,
     /// Entries skipped before this move.
     skipped_before: u64,
+    /// The key at which the last tombstone report of this move was made; empty if there was none.
+    reported: Vec<u8>,
 }
 
 impl<I: InternalIterator> MvccIter<I> {
@@ -162,7 +166,9 @@ impl<I: InternalIterator> MvccIter<I> {
             saved: SavedEntry::default(),
             tombstones: 0,
             skipped: 0,
+            until_check: SKIPS_BETWEEN_CHECKS,
             skipped_before: 0,
+            reported: Vec::new(),
         }
     }
 
@@ -186,8 +192,14 @@ impl<I: InternalIterator> MvccIter<I> {
         self.interrupt = interrupt;
     }
 
+    /// Makes the cursor call its interrupt after 1024 more skipped entries, however many it has
+    /// skipped since the last call.
+    pub fn postpone_interrupt(&mut self) {
+        self.until_check = SKIPS_BETWEEN_CHECKS;
+    }
+
     /// Sets the collector of tombstone reports. If a single move skips more than a thousand
-    /// entries, the cursor reports keys among them.
+    /// entries, the cursor reports the range of keys among them.
     pub fn set_tombstone_reports(&mut self, tombstone_reports: Option<Arc<TombstoneReports>>) {
         self.tombstone_reports = tombstone_reports;
     }
@@ -484,23 +496,34 @@ impl<I: InternalIterator> MvccIter<I> {
     fn count_skip(&mut self) -> Result<()> {
         self.skipped += 1;
         read_meter::count_passed_over();
-        if self.skipped.is_multiple_of(SKIPS_BETWEEN_CHECKS) {
+        self.until_check -= 1;
+        if self.until_check == 0 {
+            self.until_check = SKIPS_BETWEEN_CHECKS;
             self.check()?;
         }
         Ok(())
     }
 
     #[cold]
-    fn check(&self) -> Result<()> {
+    fn check(&mut self) -> Result<()> {
         if let Some(tombstone_reports) = &self.tombstone_reports
             && self.skipped - self.skipped_before >= SKIPS_BETWEEN_CHECKS
             && self.inner.valid()
         {
-            let key = self.inner.key().user_key;
-            tombstone_reports.report(KeyRange {
-                smallest: key.to_vec(),
-                largest: key.to_vec(),
-            });
+            let key = self.inner.key().user_key.to_vec();
+            let mut range = KeyRange {
+                smallest: key.clone(),
+                largest: key.clone(),
+            };
+            let last = std::mem::replace(&mut self.reported, key);
+            if !last.is_empty() {
+                // Backwards, the last report was made at a larger key.
+                range.extend(&KeyRange {
+                    smallest: last.clone(),
+                    largest: last,
+                });
+            }
+            tombstone_reports.report(range);
         }
         if self.interrupt.as_ref().is_some_and(|interrupt| interrupt()) {
             return Err(Error::new(ErrorKind::Interrupted, "while reading a range"));
@@ -513,6 +536,7 @@ impl<I: InternalIterator> MvccIter<I> {
     /// key in `skip`. Returns whether there is such a put.
     fn forward(&mut self, mut on: bool, mut skipping: bool) -> Result<bool> {
         self.skipped_before = self.skipped;
+        self.reported.clear();
         // Steps since `skip` was set.
         let mut steps = 0;
         while on {
@@ -562,6 +586,7 @@ impl<I: InternalIterator> MvccIter<I> {
     /// oldest version of its user key. Returns whether there is such a key.
     fn backward(&mut self, mut on: bool) -> Result<bool> {
         self.skipped_before = self.skipped;
+        self.reported.clear();
         while on {
             let user_key = self.inner.key().user_key;
             if self.below_lower(user_key) {

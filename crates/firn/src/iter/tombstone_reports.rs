@@ -11,6 +11,8 @@ const RANGES_MAX: usize = 16;
 ///
 /// A cursor reports when a single move skips a thousand entries, which means a stretch of deletions
 /// without a row in between. (Old versions between rows are ordinary under updates and not urgent.)
+/// If the move goes on, each further report begins at the key where the last one ended. Ranges that
+/// share a key become one, so a long stretch takes one of the few places.
 ///
 /// A range is open until the picker finds no more work for it; then it is closed. Compactions must
 /// still keep the entries in it that the oldest read (the one at the lowest seqno) sees, and scans
@@ -32,16 +34,21 @@ impl TombstoneReports {
     /// Records that a scan skipped too many entries in `range`. Returns whether a part of the range
     /// was not reported before.
     pub fn report(&self, range: KeyRange) -> bool {
-        let mut state = self.state.lock();
-        if let Some(open) = state.open.iter_mut().find(|open| open.overlaps(&range)) {
-            let known = open.contains(&range.smallest) && open.contains(&range.largest);
-            open.extend(&range);
-            return !known;
+        let open = &mut self.state.lock().open;
+        let known =
+            |open: &KeyRange| open.contains(&range.smallest) && open.contains(&range.largest);
+        if open.iter().any(known) {
+            return false;
         }
-        if state.open.len() == RANGES_MAX {
-            state.open.remove(0);
+        let mut joined = range;
+        // The grown range may reach further ones.
+        while let Some(at) = open.iter().position(|open| open.overlaps(&joined)) {
+            joined.extend(&open.remove(at));
         }
-        state.open.push(range);
+        if open.len() == RANGES_MAX {
+            open.remove(0);
+        }
+        open.push(joined);
         true
     }
 

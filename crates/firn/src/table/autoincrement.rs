@@ -5,7 +5,6 @@ use super::Table;
 use crate::base::Result;
 use crate::catalog::autoincrement_counter;
 use crate::txn::{Transaction, TransactionContext};
-use std::sync::atomic::Ordering;
 
 impl Table {
     /// Reserves `count` values of the series `offset + k · increment`. Returns the first one, or
@@ -13,20 +12,15 @@ impl Table {
     pub fn reserve_autoincrement(&self, offset: u64, increment: u64, count: u64) -> Option<u64> {
         let increment = increment.max(1);
         let current = self.current();
-        let used = current.autoincrement.value();
-        let mut last = used.load(Ordering::Relaxed);
-        loop {
+        current.autoincrement.update(|last| {
             let first = next_in_series(last, offset, increment)?;
             // Also reserve the values between the last one of these `count` values and the next
             // member of the series, as InnoDB does, so that a session with a smaller increment
             // continues behind them. Saturate, because the next member may lie beyond the largest
             // number.
             let taken = first.saturating_add(increment.saturating_mul(count.max(1)) - 1);
-            match used.compare_exchange_weak(last, taken, Ordering::Relaxed, Ordering::Relaxed) {
-                Ok(_) => return Some(first),
-                Err(now) => last = now,
-            }
-        }
+            Some((taken, first))
+        })
     }
 
     /// Notes that a row with this value was written, so that values handed out later are larger,

@@ -135,24 +135,24 @@ pub fn estimated_rows(point: &ReadPoint, clustered: IndexId) -> u64 {
 }
 
 /// Estimated bytes in blob files that `rows` rows in index `clustered` refer to, see
-/// [`Version::out_of_line_bytes`](crate::version::Version::out_of_line_bytes). `tables` lists all
-/// tables of the catalog.
+/// [`Version::out_of_line_bytes`](crate::version::Version::out_of_line_bytes). `owner` returns the
+/// table that has an index.
 pub fn out_of_line_bytes(
     super_version: &SuperVersion,
     clustered: IndexId,
     rows: u64,
-    tables: impl Fn() -> Vec<Arc<TableEntry>>,
+    owner: impl Fn(IndexId) -> Option<Arc<TableEntry>>,
 ) -> u64 {
-    let mut holders = || {
-        let all = tables().into_iter();
-        let large = all.filter(|table| !candidates(&table.schema).is_empty());
-        large.map(|table| table.clustered.id).collect()
+    let mut holds = |index: IndexId| {
+        owner(index).is_some_and(|table| {
+            table.clustered.id == index && !candidates(&table.schema).is_empty()
+        })
     };
     let mut bytes = super_version
         .version
-        .out_of_line_bytes(clustered, &mut holders);
+        .out_of_line_bytes(clustered, &mut holds);
     for queued in &super_version.frozen {
-        bytes += queued.out_of_line_bytes(clustered, &mut holders);
+        bytes += queued.out_of_line_bytes(clustered, &mut holds);
     }
     bytes += super_version.active.index_counts(clustered).blob_bytes;
     IndexSums::of(super_version, clustered).live_share(bytes, rows)
@@ -231,8 +231,8 @@ impl Table {
         let blob_bytes = match self.candidates.is_empty() {
             true => 0,
             false => {
-                let tables = || self.catalog.list("");
-                out_of_line_bytes(super_version, files.index, rows, tables)
+                let owner = |index| self.catalog.table_of_index(index);
+                out_of_line_bytes(super_version, files.index, rows, owner)
             }
         };
         TableSize {

@@ -31,9 +31,10 @@ pub struct FileSums {
     pub dense: u64,
     /// Number of files that were not written with the layout and the codec of the last level.
     pub not_at_rest: u64,
-    /// For each of [`DEAD_SHARES`]: of the files with a larger share of dead entries
-    /// ([`FileMeta::dead_entries`]), the smallest `max_seqno`; `Seqno::MAX` if there is no such
-    /// file.
+    /// The smallest `min_seqno` of the files; the largest number if there is none.
+    pub min_seqno: Seqno,
+    /// For each of [`DEAD_SHARES`], the smallest `max_seqno` of the files of which a larger share
+    /// is dead ([`FileMeta::dead_entries`]); the largest number if there is none.
     pub dead: [Seqno; DEAD_SHARES.len()],
 }
 
@@ -48,6 +49,7 @@ impl Default for FileSums {
             with_blobs: 0,
             dense: 0,
             not_at_rest: 0,
+            min_seqno: Seqno::MAX,
             dead: [Seqno::MAX; DEAD_SHARES.len()],
         }
     }
@@ -69,6 +71,7 @@ impl FileSums {
             with_blobs: u64::from(!file.blobs.is_empty()),
             dense: u64::from(file.is_dense()),
             not_at_rest: u64::from(!file.at_rest),
+            min_seqno: file.min_seqno,
             dead: DEAD_SHARES.map(dead),
         }
     }
@@ -83,6 +86,7 @@ impl FileSums {
         self.with_blobs += other.with_blobs;
         self.dense += other.dense;
         self.not_at_rest += other.not_at_rest;
+        self.min_seqno = self.min_seqno.min(other.min_seqno);
         for (own, other) in self.dead.iter_mut().zip(other.dead) {
             *own = (*own).min(other);
         }

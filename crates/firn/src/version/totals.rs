@@ -119,6 +119,8 @@ struct BlobTotal {
     file: u64,
     refs: u64,
     bytes: u128,
+    /// Sizes of the SSTs that refer to the file.
+    naming: u128,
 }
 
 impl Summed for BlobTotal {
@@ -163,6 +165,17 @@ impl BlobTotals {
         }
     }
 
+    /// Bytes of the SSTs that refer to any of `files`, at most. An SST that refers to several of
+    /// them counts several times.
+    pub fn naming_bytes(&self, files: impl Iterator<Item = u64>) -> u64 {
+        let one = |file: u64| {
+            let found = self.0.first_not(|total| total.file < file);
+            let found = found.filter(|total| total.file == file);
+            found.map_or(0, |total| total.naming)
+        };
+        narrow(files.map(one).sum())
+    }
+
     /// A copy to which others can be added.
     pub fn to_uses(&self) -> BlobUses {
         let mut uses = BlobUses::default();
@@ -182,14 +195,21 @@ impl BlobTotals {
             let at = self.0.partition_point(|total| total.file < file);
             let known = self.0.get(at).filter(|total| total.file == file);
             let is_known = known.is_some();
-            let before = known.map_or((0, 0), |total| (total.refs, total.bytes));
+            let before = known.copied().unwrap_or(BlobTotal {
+                file,
+                refs: 0,
+                bytes: 0,
+                naming: 0,
+            });
+            let (came, went) = (&change.came, &change.went);
             let total = BlobTotal {
                 file,
-                refs: (before.0.wrapping_add(change.came.0)).wrapping_sub(change.went.0),
-                bytes: before.1 + change.came.1 - change.went.1,
+                refs: (before.refs.wrapping_add(came.refs)).wrapping_sub(went.refs),
+                bytes: before.bytes + came.bytes - went.bytes,
+                naming: before.naming + came.naming - went.naming,
             };
             match (is_known, total.refs > 0 || total.bytes > 0) {
-                (true, true) if (total.refs, total.bytes) == before => {}
+                (true, true) if total == before => {}
                 (true, true) => self.0.replace(at, total),
                 (true, false) => drop(self.0.remove(at)),
                 (false, true) => self.0.insert(at, total),
@@ -199,11 +219,27 @@ impl BlobTotals {
     }
 }
 
-/// References to a blob file, and their bytes, that came and that went with an edit.
+/// References to a blob file that came and that went with an edit.
 #[derive(Default)]
 struct BlobChange {
-    came: (u64, u128),
-    went: (u64, u128),
+    came: BlobSums,
+    went: BlobSums,
+}
+
+/// The fields of a [`BlobTotal`].
+#[derive(Default)]
+struct BlobSums {
+    refs: u64,
+    bytes: u128,
+    naming: u128,
+}
+
+impl BlobSums {
+    fn add(&mut self, used: &BlobUse, size: u64) {
+        self.refs = self.refs.wrapping_add(used.refs);
+        self.bytes += u128::from(used.bytes);
+        self.naming += u128::from(size);
+    }
 }
 
 /// One end of a file of L0.
@@ -273,7 +309,7 @@ impl Totals {
     /// The totals of `files` with their levels, in any order.
     pub(super) fn of<'a>(files: impl Iterator<Item = (u8, &'a Arc<FileHandle>)>) -> Self {
         let mut indexes: BTreeMap<IndexId, IndexTotals> = BTreeMap::new();
-        let mut blobs: BTreeMap<u64, BlobTotal> = BTreeMap::new();
+        let mut blobs: BTreeMap<u64, BlobSums> = BTreeMap::new();
         let mut edges = Vec::new();
         for (level, file) in files {
             for stats in &file.per_index {
@@ -283,13 +319,7 @@ impl Totals {
                     .change(usize::from(level), file, stats, Sign::Plus);
             }
             for used in &file.blobs {
-                let total = blobs.entry(used.file).or_insert(BlobTotal {
-                    file: used.file,
-                    refs: 0,
-                    bytes: 0,
-                });
-                total.refs = total.refs.wrapping_add(used.refs);
-                total.bytes += u128::from(used.bytes);
+                blobs.entry(used.file).or_default().add(used, file.size);
             }
             if level == 0 {
                 edges.extend(edges_of(file.meta()));
@@ -303,7 +333,17 @@ impl Totals {
         Self {
             reclaimable: std::array::from_fn(level),
             indexes: indexes.into_values().collect(),
-            blobs: BlobTotals(blobs.into_values().collect()),
+            blobs: BlobTotals(
+                blobs
+                    .into_iter()
+                    .map(|(file, sums)| BlobTotal {
+                        file,
+                        refs: sums.refs,
+                        bytes: sums.bytes,
+                        naming: sums.naming,
+                    })
+                    .collect(),
+            ),
             l0_edges: edges.into_iter().collect(),
         }
     }
@@ -325,12 +365,10 @@ impl Totals {
             }
             for used in &file.blobs {
                 let change = blobs.entry(used.file).or_default();
-                let (refs, bytes) = match sign {
-                    Sign::Plus => &mut change.came,
-                    Sign::Minus => &mut change.went,
-                };
-                *refs = refs.wrapping_add(used.refs);
-                *bytes += u128::from(used.bytes);
+                match sign {
+                    Sign::Plus => change.came.add(used, file.size),
+                    Sign::Minus => change.went.add(used, file.size),
+                }
             }
             if level == 0 {
                 edges_of(file.meta()).for_each(|edge| self.change_edge(edge, sign));

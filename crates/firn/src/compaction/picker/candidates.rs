@@ -1,19 +1,19 @@
 //! Finds the files of a level that a job may begin with, without a visit to each file.
 
 use super::{PickerContext, RestOrder};
-use crate::base::IndexId;
 use crate::base::key::{index_id_of, index_prefix};
 use crate::base::key_range::KeyRange;
+use crate::base::{IndexId, Seqno};
 use crate::compaction::drop_rule::droppable;
-use crate::version::{FileHandle, FileList, FileMeta, FileSums};
+use crate::version::{FileHandle, FileList, FileMeta, FileSums, LAST_LEVEL, MoveGroup};
 use std::ops::{Bound, Range};
 use std::sync::Arc;
 
-/// Largest number of files of a level that the picker compares with each other. If the level has
-/// more, it compares this many of them, evenly distributed over the keys. The best of so many is
-/// about as good as the best thousandth of all files. With 256, simulated uniform updates cost a
-/// sixteenth more writes than with all files; with 1024, as many as with all.
-const COMPARED_MAX: u64 = 1024;
+/// Number of files of a level that are compared with each other: the cheapest ones as the version
+/// orders them. That order may be a little old, see [`Version::cheapest_moves`].
+///
+/// [`Version::cheapest_moves`]: crate::version::Version::cheapest_moves
+pub(super) const COMPARED: usize = 8;
 
 /// The files that a job is sought for.
 #[derive(Clone, Copy)]
@@ -43,19 +43,29 @@ impl Wanted<'_> {
         }
     }
 
-    /// The number of files behind `sums` that may be wanted. It is exact for [`Self::All`],
-    /// [`Self::Dense`] and [`Self::Blobs`]. For the other variants all files count, because the
-    /// sums do not tell.
-    fn count(&self, sums: &FileSums) -> u64 {
+    /// The smallest group of files that has all wanted ones.
+    fn group(&self) -> MoveGroup {
         match self {
-            Self::Dense => sums.dense,
-            Self::Blobs => sums.with_blobs,
-            Self::All | Self::DeadIn(_) | Self::Order(_) => sums.files,
+            Self::Dense => MoveGroup::Dense,
+            Self::Blobs => MoveGroup::Blobs,
+            Self::DeadIn(_) => MoveGroup::Dead,
+            Self::All | Self::Order(_) => MoveGroup::All,
+        }
+    }
+
+    /// Whether a wanted file may be among those with these sums.
+    fn may_be_in(&self, sums: &FileSums) -> bool {
+        match self {
+            Self::All => true,
+            Self::Dense => sums.dense > 0,
+            Self::Blobs => sums.with_blobs > 0,
+            Self::DeadIn(_) => sums.dead[0] < Seqno::MAX,
+            Self::Order(order) => sums.min_seqno <= order.until,
         }
     }
 
     /// The positions of the files that share a key with the wanted ranges, ascending.
-    fn positions(&self, files: &FileList) -> Vec<Range<usize>> {
+    pub(super) fn positions(&self, files: &FileList) -> Vec<Range<usize>> {
         let of = |range: &KeyRange| positions_over(files, range);
         let of_all = 0..files.len();
         match self {
@@ -124,42 +134,35 @@ impl PickerContext<'_> {
         free
     }
 
-    /// Up to [`COMPARED_MAX`] wanted files of `level`, by position, that a job into `output` may
-    /// begin with. The result is empty only if there is no such file.
+    /// Up to [`COMPARED`] wanted files of `level`, by position, that a job into `output` may begin
+    /// with: the cheapest ones. It is empty only if there is none.
     pub(super) fn candidates(&self, level: u8, output: u8, wanted: Wanted<'_>) -> Vec<usize> {
         let files = self.files(level);
+        if files.is_empty() || usize::from(level) == LAST_LEVEL {
+            return Vec::new();
+        }
+        // The version knows the costs of moves into the next level. The base is not below a level
+        // with files, so no move goes further.
+        debug_assert_eq!(output, level + 1);
         let free = self.free_positions(level, output, wanted);
-        let counts: Vec<(u64, u64)> = free
-            .iter()
-            .map(|part| {
-                let before = wanted.count(&files.range(0..part.start).sum());
-                (before, wanted.count(&files.range(part.clone()).sum()))
-            })
-            .collect();
-        let total: u64 = counts.iter().map(|(_, count)| count).sum();
-        let taken = total.min(COMPARED_MAX);
-        let mut parts = counts.into_iter();
-        let (mut part, mut passed) = (parts.next(), 0);
-        let ranks = (0..taken).filter_map(|n| {
-            let rank = n * total / taken;
-            while let Some((_, count)) = part
-                && rank - passed >= count
-            {
-                passed += count;
-                part = parts.next();
-            }
-            let (before, _) = part?;
-            files.select(before + rank - passed, |sums| wanted.count(sums))
-        });
-        let accepted = |at: &usize| wanted.accepts(&files[*at]);
-        let found: Vec<usize> = ranks.filter(accepted).collect();
-        if found.is_empty() && total > taken {
-            return free
-                .into_iter()
-                .flatten()
-                .find(accepted)
-                .into_iter()
-                .collect();
+        let accepted = |at: &usize| wanted.accepts(&files[*at]) && self.is_free(&files[*at]);
+        let group = wanted.group();
+        let mut found = self.version.cheapest_moves(level, &free, group, COMPARED);
+        found.retain(accepted);
+        if found.is_empty() {
+            found.extend(free.into_iter().find_map(|part| {
+                let mut from = part.start;
+                while let Some(at) = files
+                    .position_from(from, |sums| wanted.may_be_in(sums))
+                    .filter(|at| *at < part.end)
+                {
+                    if accepted(&at) {
+                        return Some(at);
+                    }
+                    from = at + 1;
+                }
+                None
+            }));
         }
         found
     }

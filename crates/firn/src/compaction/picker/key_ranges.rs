@@ -5,8 +5,7 @@ use crate::base::Seqno;
 use crate::base::key_range::KeyRange;
 use crate::compaction::running_jobs::Job;
 use crate::version::FileMeta;
-use std::collections::HashSet;
-use std::ops::Bound;
+use std::ops::ControlFlow;
 
 /// Key ranges to bring to rest, and a seqno. Files that have only entries above this seqno do not
 /// count, because otherwise the work might never end while data is written.
@@ -37,22 +36,66 @@ pub fn pick_within(p: &PickerContext<'_>, order: &RestOrder) -> Option<Job> {
         .or_else(|| p.in_place(JobReason::Idle, ANY_GARBAGE, ordered))
 }
 
-/// Bytes of the files of `order` that are not at rest.
-pub fn bytes_not_at_rest(p: &PickerContext<'_>, order: &RestOrder) -> u64 {
-    let mut counted = HashSet::new();
-    let mut bytes = 0;
-    for range in &order.ranges {
-        let upper = Bound::Included(range.largest.as_slice());
-        for level in 0..=LAST {
-            let runs = p.version.runs(level).iter();
-            for file in runs.flat_map(|run| run.overlapping(&range.smallest, upper)) {
-                let at_rest = level == LAST && !changes_at_rest(file, p.retired, p.oldest_read);
-                // A file may have keys of several ranges.
-                if !at_rest && order.wants(file) && counted.insert(file.file_id) {
-                    bytes += file.size;
+/// Files that are not at rest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RestlessFiles {
+    /// Number of files.
+    pub files: u64,
+    /// Their sizes in bytes.
+    pub bytes: u64,
+}
+
+/// The files of `order` that are not at rest. In the last level this looks at no other files.
+pub fn restless_files(p: &PickerContext<'_>, order: &RestOrder) -> RestlessFiles {
+    let mut all = RestlessFiles::default();
+    let _ = for_each_restless(p, order, |file| {
+        all.files += 1;
+        all.bytes += file.size;
+        ControlFlow::Continue(())
+    });
+    all
+}
+
+/// Whether no file of `order` has to be compacted.
+pub fn is_at_rest(p: &PickerContext<'_>, order: &RestOrder) -> bool {
+    for_each_restless(p, order, |_| ControlFlow::Break(())).is_continue()
+}
+
+/// Calls `f` with the files of `order` that are not at rest, until it breaks.
+fn for_each_restless(
+    p: &PickerContext<'_>,
+    order: &RestOrder,
+    mut f: impl FnMut(&FileMeta) -> ControlFlow<()>,
+) -> ControlFlow<()> {
+    let wanted = Wanted::Order(order);
+    for level in 0..LAST {
+        for run in p.version.runs(level) {
+            for part in wanted.positions(&run.files) {
+                for file in run.files.range(part) {
+                    if order.wants(file) {
+                        f(file)?;
+                    }
                 }
             }
         }
     }
-    bytes
+    let files = p.files(LAST);
+    let retired = p.droppable_indexes();
+    for part in wanted.positions(files) {
+        let mut from = part.start;
+        while let Some(at) = p
+            .next_improvable(from, ANY_GARBAGE, true, &retired)
+            .filter(|at| *at < part.end)
+        {
+            let file = &files[at];
+            from = at + 1;
+            if order.wants(file) && changes_at_rest(file, p.retired, p.oldest_read) {
+                f(file)?;
+            }
+        }
+    }
+    ControlFlow::Continue(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -17,7 +17,11 @@
 //! transaction that was rolled back holds its files until the rollback is durable, since a crash
 //! before that brings the transaction back.
 //!
-//! Locks: `waiting` is held for a whole step, outside all others; `quarantined` only for moments.
+//! A search for files with garbage looks at all blob files, so it is not repeated before something
+//! has changed: the super version, a file was sealed, or a transaction has released one. With very
+//! many files it is also repeated less often.
+//!
+//! Locks: `step` is held for a whole step, outside all others; `quarantined` only for moments.
 //!
 //! Rejected: counting garbage as compactions drop references (the count must survive crashes and
 //! stay exact for ever); moving blobs together with the tree (rewrites unchanged bytes); rewriting
@@ -27,6 +31,7 @@
 use super::BackgroundWork;
 use crate::base::blob_ref::{self, BlobRef, BlobUse, BlobUses};
 use crate::base::event_listener::Severity;
+use crate::base::work_count::blob_files_seen;
 use crate::base::{Error, InternalIterator, Kind, Result};
 use crate::blob::{BlobFile, BlobSpan};
 use crate::db::recovery::Replayed;
@@ -59,14 +64,36 @@ const FREEZE_SHARE: u64 = 5;
 /// State of the garbage collection of blobs.
 #[derive(Default)]
 pub(in crate::db) struct BlobGc {
-    waiting: Mutex<Option<GcPlan>>,
+    step: Mutex<GcStep>,
     /// Files that are not collected until the next open, because they or an SST that names them are
     /// damaged.
     quarantined: Mutex<HashSet<u64>>,
 }
 
-/// The result of a scan: files to collect once all super versions older than the scanned one are
-/// gone.
+/// The search for this many files pays for one step without a search.
+const FILES_FOR_A_STEP: usize = 1 << 12;
+
+/// The work of garbage collection between two steps.
+#[derive(Default)]
+struct GcStep {
+    waiting: Option<GcPlan>,
+    /// The last search, if it has chosen no file.
+    fruitless: Option<FruitlessSearch>,
+    /// Number of steps before the next search.
+    pause: usize,
+}
+
+/// A search that has chosen no file. As long as nothing changes, the next one would not either.
+struct FruitlessSearch {
+    generation: u64,
+    sealed: u64,
+    /// Sealed files that transactions held.
+    held: Vec<Arc<BlobFile>>,
+    /// A file was left out because it has a second link. Nobody says when the link is gone.
+    linked: bool,
+}
+
+/// Files to collect once all super versions older than the one that was scanned are gone.
 struct GcPlan {
     generation: u64,
     /// The files, each with its live spans, ascending.
@@ -147,13 +174,17 @@ impl BackgroundWork {
     /// Does one step of garbage collection. Returns whether it gave room back.
     pub(in crate::db) fn collect_blobs(&self) -> Result<bool> {
         self.health.check()?;
-        let mut waiting = self.blob_gc.waiting.lock();
+        let step = &mut *self.blob_gc.step.lock();
         self.blobs.log_durable(self.wal.durable_lsn());
         self.blobs.trim_sealed();
-        if waiting.is_none() {
-            *waiting = self.plan()?;
+        if step.waiting.is_none() {
+            if self.is_search_futile(step) {
+                return Ok(false);
+            }
+            step.fruitless = None;
+            step.waiting = self.plan(step)?;
         }
-        let Some(plan) = &*waiting else {
+        let Some(plan) = &step.waiting else {
             return Ok(false);
         };
         // Do not wait here until nobody uses older super versions or links files, but try in the
@@ -162,7 +193,7 @@ impl BackgroundWork {
         if self.super_versions.oldest_generation() < plan.generation || self.blobs.links_held() {
             return Ok(false);
         }
-        let plan = waiting.take().expect("looked at above");
+        let plan = step.waiting.take().expect("looked at above");
         self.carry_out(plan).map(|()| true)
     }
 
@@ -175,24 +206,47 @@ impl BackgroundWork {
         slot.store(at, Ordering::Relaxed);
     }
 
-    fn plan(&self) -> Result<Option<GcPlan>> {
-        let files = self.blobs.all();
-        if files.is_empty() {
-            return Ok(None);
+    /// Whether a search for files with garbage would find none, or has to wait.
+    fn is_search_futile(&self, step: &mut GcStep) -> bool {
+        if let Some(pause) = step.pause.checked_sub(1) {
+            step.pause = pause;
+            return true;
         }
+        let generation = self
+            .super_versions
+            .with_current(|current| current.generation);
+        step.fruitless.as_ref().is_some_and(|last| {
+            last.generation == generation
+                && last.sealed == self.blobs.sealed_files()
+                && !last.linked
+                && last.held.iter().all(|file| file.is_held())
+        })
+    }
+
+    fn plan(&self, step: &mut GcStep) -> Result<Option<GcPlan>> {
+        let sealed = self.blobs.sealed_files();
+        let files = self.blobs.all();
+        step.pause = files.len() / FILES_FOR_A_STEP;
+        blob_files_seen(files.len());
         let aside = self.blob_gc.quarantined.lock().clone();
         // Choose files before pinning the super version. A transaction makes its references visible
         // before it releases a file, so the super version has every reference to a file that nobody
         // holds.
-        let idle = files
+        let sealed_files = files
             .into_iter()
-            .filter(|f| !f.grows() && !f.is_held() && !aside.contains(&f.id()));
-        let idle: Vec<Arc<BlobFile>> = idle.collect();
+            .filter(|f| !f.grows() && !aside.contains(&f.id()));
+        let (held, idle): (Vec<_>, Vec<_>) = sealed_files.partition(|file| file.is_held());
         let super_version = self.super_versions.pin();
         let uses = uses_of(&super_version);
         self.tune_blobs(uses.bytes());
-        let chosen = self.choose(idle, &uses, &super_version)?;
+        let (chosen, linked) = self.choose(idle, &uses, &super_version)?;
         if chosen.is_empty() {
+            step.fruitless = Some(FruitlessSearch {
+                generation: super_version.generation,
+                sealed,
+                held,
+                linked,
+            });
             return Ok(None);
         }
         let mut spans: BTreeMap<u64, Vec<BlobSpan>> = BTreeMap::new();
@@ -215,13 +269,15 @@ impl BackgroundWork {
         }))
     }
 
+    /// Chooses files with garbage. Also returns whether a second link of a file has prevented that.
     fn choose(
         &self,
         idle: Vec<Arc<BlobFile>>,
         uses: &BlobUses,
         super_version: &SuperVersion,
-    ) -> Result<Vec<GcCandidate>> {
+    ) -> Result<(Vec<GcCandidate>, bool)> {
         let mut candidates = Vec::new();
+        let mut linked = false;
         for file in idle {
             let BlobUse {
                 bytes: live, refs, ..
@@ -245,7 +301,9 @@ impl BackgroundWork {
             // for ever, so choose it anyway: it is then rewritten.
             let stays =
                 || !self.blobs.files().is_archived() && self.blobs.is_linked(&file).unwrap_or(true);
-            if live == 0 || enough && !stays() {
+            let stays = live > 0 && enough && stays();
+            linked |= stays;
+            if live == 0 || enough && !stays {
                 candidates.push(GcCandidate {
                     file,
                     live,
@@ -266,17 +324,15 @@ impl BackgroundWork {
             }
             fits
         });
-        let ids: HashSet<u64> = candidates.iter().map(|c| c.file.id()).collect();
-        let named = |f: &&Arc<crate::version::FileHandle>| {
-            f.blobs.iter().any(|used| ids.contains(&used.file))
-        };
-        let files = super_version.files();
-        let to_read: u64 = files.filter(named).map(|file| file.size).sum();
+        let ids = candidates.iter().map(|c| c.file.id());
+        let naming = super_version.version.blob_uses().naming_bytes(ids);
+        // In random order of keys each SST refers to all candidates, and counts for each of them.
+        let to_read = naming.min(super_version.version.size());
         if to_read > garbage {
             candidates
                 .retain(|c| c.live == 0 || share(c) * 100.0 >= GARBAGE_SHARE_AT_ANY_COST as f64);
         }
-        Ok(candidates)
+        Ok((candidates, linked))
     }
 
     /// Adds to `spans`, for each blob file that it has as a key, the spans of the blobs to which

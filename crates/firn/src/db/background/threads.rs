@@ -103,10 +103,13 @@ impl BackgroundWork {
         }
     }
 
-    /// A thread of its own deletes files: an unlink may take long, and must hold up neither flushes
-    /// nor compactions.
+    /// A thread of its own deletes files, and rewrites the manifest: both may take long, and must
+    /// hold up neither flushes nor compactions.
     fn delete_loop(&self) {
         while !self.stopping.load(Ordering::Acquire) {
+            if let Err(error) = self.versions.rewrite_manifest() {
+                self.failed("rewriting the manifest", &error);
+            }
             if let Err(error) = self.versions.delete_paced(self.env.monotonic_micros()) {
                 self.failed("deleting files", &error);
             }

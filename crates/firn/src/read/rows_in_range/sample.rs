@@ -65,6 +65,9 @@ impl SampleReader {
     ) -> Result<SampleEnd> {
         let checks = skips_max / SKIPS_A_CHECK;
         self.checks.store(checks, Ordering::Relaxed);
+        // The samples before this one may have left less than a whole step until the next call of
+        // the interrupt. This sample would then end after a few entries, and count no rows.
+        self.entries.postpone_interrupt();
         let skipped = self.entries.skipped_entries();
         let mut rows = 0;
         let mut found = self.entries.seek_ge(from);
@@ -233,3 +236,6 @@ fn key_inside(range: &ScanRange, part: u64) -> Option<Vec<u8>> {
     let key = [&lower[..common], &inside.to_be_bytes()].concat();
     (key > *lower && key < *upper).then_some(key)
 }
+
+#[cfg(test)]
+mod tests;
