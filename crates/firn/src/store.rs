@@ -14,8 +14,8 @@ use std::sync::Arc;
 
 pub use disk_reserve::{DiskReserve, ReservePart};
 pub use file_name::{FileId, FileKind, file_name, parse_file_name};
-pub use open_files::{OpenFileStats, OpenFiles, open_files_limit};
 use open_files::SharedFile;
+pub use open_files::{OpenFileStats, OpenFiles, open_files_limit};
 
 /// The data files of one directory.
 ///

@@ -1,7 +1,7 @@
 //! Decodes rows of one schema version by a program, which is a list of copies to make for each row.
 
-use super::row_layout::{ColumnPosition, CopyRange, RowLayout, push_run, split_tail};
 use super::instant_default::InstantDefaultOp;
+use super::row_layout::{ColumnPosition, CopyRange, RowLayout, push_run, split_tail};
 use super::{Column, ColumnKind, NullBit, damaged};
 use crate::base::blob_buf::BlobBuf;
 use crate::base::blob_ref::BlobRef;

@@ -75,7 +75,10 @@ fn a_removed_file_stays_readable_for_its_readers() {
     let others: Vec<_> = (1..10).map(|id| store.open(id).unwrap()).collect();
     store.remove(0).unwrap();
     for _ in 0..3 {
-        others.iter().zip(1..).for_each(|(file, id)| check(&**file, id));
+        others
+            .iter()
+            .zip(1..)
+            .for_each(|(file, id)| check(&**file, id));
         check(&*removed, 0);
     }
     assert_eq!(*store.open(0).err().unwrap().kind(), ErrorKind::NotFound);
@@ -91,7 +94,10 @@ fn a_lower_limit_holds_at_once() {
     assert_eq!(store.open_files().stats().open, 20);
     store.open_files().set_limit(3);
     assert_eq!(store.open_files().stats().open, 3);
-    files.iter().zip(0..).for_each(|(file, id)| check(&**file, id));
+    files
+        .iter()
+        .zip(0..)
+        .for_each(|(file, id)| check(&**file, id));
     assert!(store.open_files().stats().open <= 3);
 }
 
