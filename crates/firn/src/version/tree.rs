@@ -37,6 +37,9 @@ pub struct Version {
     pub(super) move_costs: MoveCosts,
 }
 
+/// Files, each with its level.
+pub(super) type LeveledFiles = Vec<(u8, Arc<FileHandle>)>;
+
 impl Version {
     /// The version that has the files of `state`. `source` opens the files.
     pub fn of_state(state: &ManifestState, source: &Arc<FileSource>) -> Self {
@@ -104,7 +107,7 @@ impl Version {
         removed: &[(u8, u64, Arc<FileMeta>)],
         source: &Arc<FileSource>,
         open: &[Arc<FileHandle>],
-    ) -> Result<(Self, Vec<(u8, Arc<FileHandle>)>)> {
+    ) -> Result<(Self, LeveledFiles)> {
         let mut next = self.clone();
         let mut gone = Vec::with_capacity(removed.len());
         for (level, run, meta) in removed {

@@ -23,7 +23,7 @@ struct OrderedKey {
 /// The first twelve bytes of a key, the missing ones zero: the index id, and what follows. If the
 /// starts of two keys differ, the keys have the same order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(packed(4))]
+#[repr(Rust, packed(4))]
 struct KeyStart {
     index: u32,
     rest: u64,

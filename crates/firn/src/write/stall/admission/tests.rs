@@ -137,10 +137,10 @@ fn a_killed_writer_leaves_its_time_to_those_behind_it() {
     let waiting: Vec<_> = (1..20).map(|_| line.waits(0)).collect();
     line.admission.give_up(0, waiting[4].0);
     assert_eq!(line.woken(), [], "those before it keep their times");
-    for at in 0..4 {
-        let turn = waiting[at].1.unwrap();
-        assert!(!line.passes(turn - 200, waiting[at].0));
-        assert!(line.passes(turn, waiting[at].0));
+    for &(number, turn) in &waiting[..4] {
+        let turn = turn.unwrap();
+        assert!(!line.passes(turn - 200, number));
+        assert!(line.passes(turn, number));
     }
     // The sixth goes at the time of the fifth, which was killed.
     assert!(line.woken().contains(&6));
