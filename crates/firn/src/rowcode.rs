@@ -15,6 +15,7 @@
 //! with a [`DecodePlan`], which is created once for each set of wanted columns.
 
 mod column;
+mod column_target;
 mod decode_plan;
 mod decode_program;
 mod instant_default;

@@ -1,5 +1,6 @@
 //! Decodes rows of one schema version by a program, which is a list of copies to make for each row.
 
+use super::column_target::ColumnTarget;
 use super::instant_default::InstantDefaultOp;
 use super::row_layout::{ColumnPosition, CopyRange, RowLayout, push_run, split_tail};
 use super::{Column, ColumnKind, NullBit, damaged};
@@ -15,13 +16,6 @@ struct VarOp {
     /// Id of the column.
     id: u32,
     target: ColumnTarget,
-}
-
-/// The place of a variable column in the record buffer.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct ColumnTarget {
-    offset: u32,
-    kind: ColumnKind,
 }
 
 /// A wanted column whose value is in a blob file. The caller reads the value and calls
@@ -303,47 +297,3 @@ fn take_len(lengths: &mut &[u8]) -> Result<usize> {
         .ok_or_else(|| damaged("length of a variable column"))
 }
 
-impl ColumnTarget {
-    /// Writes `value` to its field in `record`. For a blob column, `keep` returns an address at
-    /// which the bytes stay, and the field gets that address.
-    #[inline]
-    pub(super) fn write(
-        &self,
-        value: &[u8],
-        record: &mut [u8],
-        keep: impl FnOnce(&[u8]) -> *const u8,
-    ) -> Result<()> {
-        let at = self.offset as usize;
-        let field = &mut record[at..at + self.kind.record_len() as usize];
-        let len = value.len();
-        match self.kind {
-            ColumnKind::Char { pad, .. } => {
-                let (text, room) = field
-                    .split_at_mut_checked(len)
-                    .ok_or_else(|| damaged("CHAR longer than its column"))?;
-                text.copy_from_slice(value);
-                pad.fill(room);
-            }
-            ColumnKind::VarChar { len_bytes, .. } => {
-                let (length, room) = field.split_at_mut(usize::from(len_bytes));
-                room.get_mut(..len)
-                    .ok_or_else(|| damaged("VARCHAR longer than its column"))?
-                    .copy_from_slice(value);
-                length.copy_from_slice(&len.to_le_bytes()[..length.len()]);
-            }
-            ColumnKind::Blob { len_bytes } => {
-                let (length, pointer) = field.split_at_mut(usize::from(len_bytes));
-                if len as u64 >> (8 * u32::from(len_bytes)) != 0 {
-                    return Err(damaged("blob longer than its column"));
-                }
-                length.copy_from_slice(&len.to_le_bytes()[..length.len()]);
-                let address = keep(value) as usize;
-                pointer.copy_from_slice(&address.to_ne_bytes());
-            }
-            ColumnKind::Fixed { .. } => {
-                return Err(damaged("a fixed column among the variable ones"));
-            }
-        }
-        Ok(())
-    }
-}

@@ -4,7 +4,7 @@
 //! written with, and each decode of such a row writes the column's instant default to the record
 //! buffer.
 
-use super::decode_program::ColumnTarget;
+use super::column_target::ColumnTarget;
 use super::{Column, ColumnKind, NullBit};
 use crate::base::blob_buf::BlobBuf;
 use crate::base::{Error, Result};

@@ -2,8 +2,8 @@
 
 /// Bytes of the first chunk.
 const CHUNK_BYTES_MIN: usize = 512;
-/// Each chunk is as large as all before it, up to this number of bytes. An entry that is larger gets
-/// a chunk of its own length.
+/// Each chunk is as large as all before it, up to this number of bytes. An entry that is larger
+/// gets a chunk of its own length.
 const CHUNK_BYTES_MAX: usize = 64 << 10;
 /// [`ByteArena::clear`] keeps at most this many bytes.
 const KEPT_BYTES: usize = 1024;

@@ -50,8 +50,8 @@ fn padded<const N: usize>(bytes: &[u8]) -> [u8; N] {
 
 /// Keys in order. None is listed twice.
 ///
-/// Keys are in sorted blocks. A block that is full is divided: where keys ascend, at the new key, so
-/// that full blocks stay behind; elsewhere in the middle. Most transactions have a single block.
+/// Keys are in sorted blocks. A block that is full is divided: where keys ascend, at the new key,
+/// so that full blocks stay behind; elsewhere in the middle. Most transactions have one block.
 ///
 /// Rejected:
 /// - a `BTreeMap` of keys with an allocation each: a search reads another allocation in each step,

@@ -5,8 +5,8 @@ use super::stored_versions::{OwnVersion, StoredVersions};
 use crate::base::{Kind, Seqno, Value};
 
 /// Memory of a version without its key and value, in bytes. A version takes 40 bytes in the list of
-/// versions, twice as much while that has just grown, and 16 bytes in the order of the keys, twice as
-/// much where blocks are half full. The spare room of the last chunk of bytes is not counted.
+/// versions, twice as much while that has just grown, and 16 bytes in the order of the keys, twice
+/// as much where blocks are half full. The spare room of the last chunk of bytes is not counted.
 const VERSION_OVERHEAD: u64 = 112;
 
 /// Most bytes of an entry in a batch besides its key and value: the kind, and three lengths of at
