@@ -296,4 +296,3 @@ fn take_len(lengths: &mut &[u8]) -> Result<usize> {
         .and_then(|len| usize::try_from(len).ok())
         .ok_or_else(|| damaged("length of a variable column"))
 }
-
