@@ -1,7 +1,7 @@
 //! The value of a column in rows that were written before the column was added.
 //!
-//! `ALTER TABLE … ADD COLUMN` need not rewrite rows. The rows keep the schema version that they were
-//! written with, and each decode of such a row writes the column's instant default to the record
+//! `ALTER TABLE … ADD COLUMN` need not rewrite rows. The rows keep the schema version that they
+//! were written with, and each decode of such a row writes the column's instant default to the record
 //! buffer.
 
 use super::column_target::ColumnTarget;
@@ -45,7 +45,7 @@ impl InstantDefaultOp {
     pub(super) fn add(ops: &mut Vec<Self>, column: &Column, target: ColumnTarget) -> Result<()> {
         let op = match (&column.instant_default, column.null) {
             (InstantDefault::Null, Some(null)) => {
-                // The server compares the bytes under a NULL, so they must not be left as they were.
+                // The server compares the bytes under a NULL, so they must be the same each time.
                 let empty = vec![0; column.kind.record_len() as usize].into();
                 ops.push(match column.kind {
                     ColumnKind::Fixed { .. } => Self::Fixed {
