@@ -403,8 +403,8 @@ impl PickerContext<'_> {
         })
     }
 
-    /// The first position from `from` on of a file of the last level that a rewrite may improve, see
-    /// [`Version::improvable`], or that has entries of the dropped indexes `retired`.
+    /// The first position from `from` on of a file of the last level that a rewrite may improve,
+    /// see [`Version::improvable`], or that has entries of the dropped indexes `retired`.
     fn next_improvable(
         &self,
         from: usize,

@@ -1,8 +1,8 @@
 //! The value of a column in rows that were written before the column was added.
 //!
 //! `ALTER TABLE … ADD COLUMN` need not rewrite rows. The rows keep the schema version that they
-//! were written with, and each decode of such a row writes the column's instant default to the record
-//! buffer.
+//! were written with, and each decode of such a row writes the column's instant default to the
+//! record buffer.
 
 use super::column_target::ColumnTarget;
 use super::{Column, ColumnKind, NullBit};
