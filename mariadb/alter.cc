@@ -17,6 +17,7 @@
 #include "ddl_callbacks.h"
 #include "errors.h"
 #include "foreign_keys.h"
+#include "frm_image.h"
 #include "lock_timeout.h"
 #include "table_definition.h"
 #include "table_options.h"

@@ -7,6 +7,7 @@
 
 #include "ddl_callbacks.h"
 #include "backup_stage.h"
+#include "definition_files.h"
 #include "ha_firn.h"
 #include "errors.h"
 #include "foreign_keys.h"
@@ -18,44 +19,18 @@
 
 namespace firn {
 
-/*
-  A .frm image has a list of (type, length, value) at byte 64, and the list's size at byte 4. The
-  version is the entry of type 0. If a length byte is 0, the length follows in two bytes.
-*/
-LEX_CUSTRING version_of(const LEX_CUSTRING* frm) {
-  constexpr size_t kHead = 64;
-  const LEX_CUSTRING none = {nullptr, 0};
-  if (!frm || frm->length < kHead || frm->length - kHead < uint2korr(frm->str + 4)) return none;
-  const uchar* at = frm->str + kHead;
-  const uchar* const end = at + uint2korr(frm->str + 4);
-  while (end - at >= 3) {
-    const uchar type = *at++;
-    size_t length = *at++;
-    if (length == 0) {
-      if (end - at < 2) return none;
-      length = uint2korr(at);
-      at += 2;
-    }
-    if (size_t(end - at) < length) return none;
-    if (type == EXTRA2_TABLEDEF_VERSION) return {at, length};
-    at += length;
-  }
-  return none;
-}
-
 namespace {
 
 using Names = std::vector<std::string>;
 
 struct Collect {
   Names* names;
-  bool (*wanted)(const char*);
   bool failed;
 };
 
 void collect(void* context, const char* name) {
   Collect* to = static_cast<Collect*>(context);
-  if (to->failed || !to->wanted(name)) return;
+  if (to->failed) return;
   try {
     to->names->emplace_back(name);
   } catch (const std::bad_alloc&) {
@@ -63,12 +38,10 @@ void collect(void* context, const char* name) {
   }
 }
 
-bool any(const char*) { return true; }
-
-/* Drops each table whose name begins with `prefix` and for which `wanted` is true. */
-void drop_tables(const char* prefix, bool (*wanted)(const char*), const char* why) {
+/* Drops each table whose name begins with `prefix`. */
+void drop_tables(const char* prefix, const char* why) {
   Names names;
-  Collect to = {&names, wanted, false};
+  Collect to = {&names, false};
   if (firn_list_table_names(database, prefix, collect, &to) != FIRN_OK || to.failed) {
     sql_print_error("FIRN: cannot list tables: %s", firn_last_error());
     return;
@@ -100,7 +73,7 @@ void drop_database(handlerton*, char* path) {
   memcpy(prefix, path + start, length - start);
   prefix[length - start] = '/';
   prefix[length - start + 1] = 0;
-  drop_tables(prefix, any, "its database was dropped");
+  drop_tables(prefix, "its database was dropped");
 }
 
 /*
@@ -114,7 +87,7 @@ int check_version(handlerton*, const char* path, const LEX_CUSTRING* version, ul
   if (status == FIRN_NO_TABLE) {
     /* The partitions of a table are committed together, so one partition answers for all. */
     Names names;
-    Collect to = {&names, any, false};
+    Collect to = {&names, false};
     char prefix[FN_REFLEN];
     strxnmov(prefix, sizeof(prefix) - 1, TableName(path).c_str(), "#P#", NullS);
     if (firn_list_table_names(database, prefix, collect, &to) == FIRN_OK && !names.empty())
@@ -125,11 +98,14 @@ int check_version(handlerton*, const char* path, const LEX_CUSTRING* version, ul
 }
 
 /*
-  The server has repeated or undone all DDL that a crash interrupted, so copies that still exist
-  belong to no statement.
+  The server has repeated or undone all DDL of which its log tells, so tables that have a copy's
+  name now belong to no statement. The core decides which of them are garbage.
 */
 int signal_ddl_recovery_done(handlerton*) {
-  if (database) drop_tables("", is_ddl_leftover, "left over from interrupted DDL");
+  if (!database) return 0;
+  note_binlog_position();
+  if (firn_end_ddl_recovery(database, &definition_files) != FIRN_OK)
+    sql_print_error("FIRN: cannot end interrupted DDL: %s", firn_last_error());
   return 0;
 }
 

@@ -11,9 +11,6 @@ int drop_table(const char* path);
 /* Sets the handlerton's callbacks for whole databases and for the recovery of interrupted DDL. */
 void set_ddl_callbacks(handlerton* hton);
 
-/* The version of the table definition in a .frm image; empty if it has none. */
-LEX_CUSTRING version_of(const LEX_CUSTRING* frm);
-
 /*
   Whether the table has a key that the server itself checks, by a read before the write: UNIQUE over
   more bytes than a key takes, USING HASH, or a period WITHOUT OVERLAPS.

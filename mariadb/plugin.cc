@@ -96,6 +96,8 @@ int init(void* plugin) {
   hide_from_databases(config.dir);
   const firn_status status = firn_open(&config, host(), &database);
   if (status == FIRN_OK) {
+    /* It ends with signal_ddl_recovery_done(), which the server calls for each engine. */
+    (void)firn_begin_ddl_recovery(database);
     sysvars::set_core_options();
     return 0;
   }

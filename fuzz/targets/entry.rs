@@ -142,6 +142,11 @@ pub fn seeds() -> Vec<Vec<u8>> {
         version: vec![2; 16],
         created_micros: 1,
         foreign_keys: Vec::new(),
+        original: None,
+    };
+    let copy = TableEntry {
+        original: Some("d/t".to_owned()),
+        ..entry.clone()
     };
     let mut record = vec![0; RECORD_LEN as usize];
     record[5..9].copy_from_slice(b"\x03abc");
@@ -153,6 +158,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
     vec![
         of(0, batch.as_bytes()),
         of(1, &entry.encode(&[])),
+        of(1, &copy.encode(&[])),
         of(2, &schema.to_bytes()),
         of(3, &row),
         of(4, b"\x05\x03\x04d/v\x01image"),

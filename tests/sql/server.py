@@ -131,6 +131,8 @@ class Server:
         self.error_log_path = self.directory / "error.log"
         self.options = list(options or [])
         self.load_engine = load_engine
+        # Added to the environment of the server's process.
+        self.environment: dict[str, str] = {}
         self.process: subprocess.Popen[bytes] | None = None
         self.directory.mkdir()
         shutil.copytree(_template(), self.data)
@@ -163,7 +165,13 @@ class Server:
             *(extra_options or []),
         ]
         with self.error_log_path.open("ab") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.directory)
+            self.process = subprocess.Popen(
+                command,
+                stdout=log,
+                stderr=log,
+                cwd=self.directory,
+                env={**os.environ, **self.environment},
+            )
 
     def start(self, extra_options: list[str] | None = None) -> None:
         """Starts the server and waits until it answers. Raises ServerError with the log's tail."""

@@ -20,6 +20,15 @@
 // Bytes of a slot that `firn_recover` fills: a 32-bit length in native byte order, then the xid.
 #define FIRN_XID_SLOT 260
 
+// The end of a table that has a copy's name: it was garbage and is dropped.
+#define FIRN_LEFTOVER_DROPPED 0
+
+// It is the only table with its rows, and has its name again.
+#define FIRN_LEFTOVER_RESTORED 1
+
+// It stays as it is.
+#define FIRN_LEFTOVER_KEPT 2
+
 // Action without a name: the change is refused.
 #define FIRN_ACTION_RESTRICT 0
 
@@ -592,6 +601,45 @@ typedef struct firn_foreign_key_request {
   // The table that the new one replaces, `database/table`; NULL if it replaces none.
   const char *replaces;
 } firn_foreign_key_request;
+
+// The server's definition files. Names are those of tables, `database/table`, never of partitions.
+// The functions call no function of the core.
+typedef struct firn_definition_files {
+  // Passed to all functions.
+  void *context;
+  // Writes the version in the definition file of a table to `version`, at most `size` bytes.
+  // Returns its length, 0 if the file has none; below 0 if there is no file.
+  ptrdiff_t (*version)(void *context, const char *table_name, uint8_t *version, size_t size);
+  // Calls `each` with the name of every table in `schema` that has a definition file, of any
+  // engine.
+  void (*list)(void *context,
+               const char *schema,
+               void (*each)(void *names, const char *name),
+               void *names);
+  // Whether the definition file of a table is that of a table of this engine.
+  bool (*is_own)(void *context, const char *table_name);
+  // Gives the table, durably, the definition file that has `version`: that of `copy` if it fits,
+  // else one with the content `frm`. Returns false if this is not possible, or if the table's
+  // file is another engine's.
+  bool (*place)(void *context,
+                const char *table_name,
+                const char *copy,
+                const uint8_t *frm,
+                size_t frm_len,
+                const uint8_t *version,
+                size_t version_len);
+  // Gives the table, durably, its file of partitions if that is missing: it takes the one of a
+  // copy that has the same partitions.
+  void (*place_partitions)(void *context,
+                           const char *table_name,
+                           const char *const *partitions,
+                           size_t count);
+  // Removes the files of `copy`, if there are any.
+  void (*remove)(void *context, const char *copy);
+  // Tells the end of a table that has a copy's name: one of `FIRN_LEFTOVER_*`, with the name
+  // that the table has now, or the reason why it stays.
+  void (*report)(void *context, const char *copy, uint8_t fate, const char *text);
+} firn_definition_files;
 
 // A foreign key. Strings are valid during the callback.
 typedef struct firn_foreign_key_info {
@@ -1421,6 +1469,22 @@ enum firn_status firn_table_version(const struct firn_db *db,
                                     uint8_t *out,
                                     size_t cap,
                                     size_t *len);
+
+// The server begins to repeat or undo the DDL that a crash has interrupted. Until
+// `firn_end_ddl_recovery`, drops and renames look at no foreign key, and a full disk does not
+// prevent them.
+//
+// # Safety
+// `db` is an open database.
+enum firn_status firn_begin_ddl_recovery(const struct firn_db *db);
+
+// The server has repeated or undone the DDL that it knows of. Ends what is left over: a copy that
+// is the only table with its rows gets its name back, other copies are dropped.
+//
+// # Safety
+// `db` is an open database; `files` is valid, and its functions may be called.
+enum firn_status firn_end_ddl_recovery(const struct firn_db *db,
+                                       const struct firn_definition_files *files);
 
 // Returns the rule that the last `FIRN_FOREIGN_KEY` of this thread says is broken, one of
 // `firn_violation`. Sets `table` to the referencing table, as `database/table`, `name` to the name

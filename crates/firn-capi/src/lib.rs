@@ -11,6 +11,7 @@ pub mod cursor;
 pub mod cursor_reads;
 pub mod database;
 pub mod ddl;
+pub mod ddl_recovery;
 mod ddl_session;
 pub mod error;
 pub mod foreign_keys;

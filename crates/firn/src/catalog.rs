@@ -2,6 +2,8 @@
 
 mod catalog_state;
 mod counters;
+mod ddl_copies;
+mod ddl_recovery;
 mod ddl_session;
 pub mod foreign_key;
 mod foreign_key_ddl;
@@ -22,6 +24,7 @@ mod virtual_columns;
 
 pub use catalog_state::CatalogState;
 pub use counters::{Counter, Counters, INDEX_IDS, autoincrement_counter, hidden_row_counter};
+pub use ddl_recovery::{DefinitionFiles, LeftoverFate};
 pub use ddl_session::{DdlSession, TableRename};
 pub use foreign_key::{ForeignKey, ForeignKeyColumn, ReferentialAction};
 pub use foreign_key_definition::{ForeignKeyRequest, NewForeignKey};

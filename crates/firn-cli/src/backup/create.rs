@@ -13,6 +13,7 @@ use crate::args::TakeBackup;
 use crate::output::{Output, bytes, hex};
 use firn::backup::CHECKPOINT_FILE;
 use firn::base::{Error, ErrorKind, Result};
+use firn::catalog::CatalogState;
 use firn::env::{Env, PosixEnv};
 use firn::version::manifest_name;
 use serde::Serialize;
@@ -65,16 +66,11 @@ pub fn back_up(args: &TakeBackup, target: &Target, out: &Output) -> Result<Repor
     Ok(report)
 }
 
-/// Refuses a directory whose server was killed between the two renames of a copying `ALTER TABLE`:
-/// the table then has a temporary name, and only the server's DDL log, which no backup has, names
-/// the table.
-fn refuse_unfinished_ddl<'a>(mut tables: impl Iterator<Item = &'a str>) -> Result<()> {
-    let is_set_aside = |name: &&str| {
-        name.split('/')
-            .nth(1)
-            .is_some_and(|table| table.starts_with("#sql-backup"))
-    };
-    match tables.find(is_set_aside) {
+/// Refuses a directory whose server was killed in the middle of `ALTER TABLE` or
+/// `EXCHANGE PARTITION`, if the only table with some rows has a temporary name: the next start of
+/// the server gives it its own name, and then a backup has it.
+fn refuse_unfinished_ddl(known: &CatalogState) -> Result<()> {
+    match known.only_copy() {
         None => Ok(()),
         Some(name) => Err(Error::new(
             ErrorKind::Unsupported,
@@ -97,7 +93,7 @@ fn take(args: &TakeBackup, mark: &InProgress<'_>, target: &Target, out: &Output)
     let log = source.db.log(&tree)?;
     let known = source.db.tables(&log.point)?;
     if args.from_dir.is_some() {
-        refuse_unfinished_ddl(known.tables.keys().map(String::as_str))?;
+        refuse_unfinished_ddl(&known)?;
     }
     let mut notes = source.notes.clone();
     let mut definitions = belonging(

@@ -501,23 +501,24 @@ fn tables_are_asked_for_by_the_name_they_have_in_sql() {
 }
 
 #[test]
-fn a_directory_with_a_table_set_aside_by_an_alter_is_refused() {
-    let place = TestDirs::new();
-    let mut world = grown(&place);
-    world.more_tables(&["d/u"]);
-    let set_aside = "d/#sql-backup-2ec-6";
-    world.db.catalog().rename("d/u", set_aside).unwrap();
-    world.db.close().unwrap();
-    drop(world);
-    let args = ["backup", text(&place.target), "--from-dir"];
-    let (code, error) = json(&[&args[..], &[text(&place.data())]].concat());
-    assert_eq!(code, 4, "{error}");
-    assert!(error["error"].as_str().unwrap().contains(set_aside));
-    place.expect_no_backup();
-    // Give the table its name back, as the server does when it starts.
-    let db = open(&place.source).unwrap();
-    db.catalog().rename(set_aside, "d/u").unwrap();
-    db.close().unwrap();
-    drop(db);
-    place.back_up();
+fn a_directory_with_a_table_set_aside_is_refused() {
+    for set_aside in ["d/#sql-backup-2ec-6", "d/#sql-exchange-2ec-6"] {
+        let place = TestDirs::new();
+        let mut world = grown(&place);
+        world.more_tables(&["d/u"]);
+        world.db.catalog().rename("d/u", set_aside).unwrap();
+        world.db.close().unwrap();
+        drop(world);
+        let args = ["backup", text(&place.target), "--from-dir"];
+        let (code, error) = json(&[&args[..], &[text(&place.data())]].concat());
+        assert_eq!(code, 4, "{error}");
+        assert!(error["error"].as_str().unwrap().contains(set_aside));
+        place.expect_no_backup();
+        // Give the table its name back, as the server does when it starts.
+        let db = open(&place.source).unwrap();
+        db.catalog().rename(set_aside, "d/u").unwrap();
+        db.close().unwrap();
+        drop(db);
+        place.back_up();
+    }
 }

@@ -12,6 +12,8 @@ const FORMAT_WITH_FIELDS: u8 = 2;
 
 /// Tag of the foreign keys.
 const FOREIGN_KEYS: u8 = 1;
+/// Tag of the original name.
+const ORIGINAL: u8 = 2;
 
 /// One index of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +43,11 @@ pub struct TableEntry {
     pub created_micros: u64,
     /// Foreign keys of which this is the referencing table, by name.
     pub foreign_keys: Vec<ForeignKey>,
+    /// If this is a copy in the middle of DDL (`#sql…`): the table for which it stands, which had
+    /// these rows under this name, or which it will replace. Empty if another table has the name
+    /// for good. If EXCHANGE PARTITION is replacing a table by a partition, or the other way round:
+    /// the name that this one had. Otherwise `None`.
+    pub original: Option<String>,
 }
 
 impl TableEntry {
@@ -83,7 +90,7 @@ impl TableEntry {
     /// creates the indexes in `new`. Its seqno is not known yet, so 0 is stored as their creation
     /// seqno, and [`Self::decode`] replaces 0 by the seqno of the entry.
     pub fn encode(&self, new: &[IndexId]) -> Vec<u8> {
-        let plain = self.foreign_keys.is_empty();
+        let plain = self.foreign_keys.is_empty() && self.original.is_none();
         let mut out = vec![if plain { FORMAT } else { FORMAT_WITH_FIELDS }];
         let put_index = |out: &mut Vec<u8>, index: &IndexEntry| {
             put_u64(out, u64::from(index.id));
@@ -108,6 +115,10 @@ impl TableEntry {
         if !self.foreign_keys.is_empty() {
             out.push(FOREIGN_KEYS);
             put_bytes(&mut out, &foreign_key::encode(&self.foreign_keys));
+        }
+        if let Some(original) = &self.original {
+            out.push(ORIGINAL);
+            put_bytes(&mut out, original.as_bytes());
         }
         out
     }
@@ -156,11 +167,15 @@ impl TableEntry {
             return Err(bad());
         }
         let mut foreign_keys = Vec::new();
+        let mut original = None;
         while has_fields && !input.is_empty() {
             let tag = take_u8(input).ok_or_else(bad)?;
             let field = take_bytes(input).ok_or_else(bad)?;
             match tag {
                 FOREIGN_KEYS => foreign_keys = foreign_key::decode(field).ok_or_else(bad)?,
+                ORIGINAL => {
+                    original = Some(String::from_utf8(field.to_vec()).map_err(|_| bad())?);
+                }
                 other => return Err(Error::unsupported(format!("catalog entry field {other}"))),
             }
         }
@@ -174,6 +189,7 @@ impl TableEntry {
             version,
             created_micros,
             foreign_keys,
+            original,
         })
     }
 }

@@ -7,6 +7,7 @@
 use super::CATALOG_INDEX;
 use super::catalog_state::{CatalogState, RETIRED, TABLE};
 use super::counters::{Counter, Counters, INDEX_IDS, autoincrement_counter};
+use super::ddl_copies::{DdlRecovery, is_step};
 use super::ddl_session::TableRename;
 use super::foreign_key::is_copy;
 use super::foreign_key_definition::ForeignKeyRequest;
@@ -75,6 +76,7 @@ pub struct Catalog {
     /// Indexes of which an open transaction has uncommitted entries, and which are retired or about
     /// to be; see [`Catalog::keep_retired`].
     kept: Mutex<BTreeSet<IndexId>>,
+    recovery: DdlRecovery,
 }
 
 /// A counter that was set in memory and is about to be logged. It is set in memory before the log
@@ -131,6 +133,17 @@ pub(super) fn retired_key(index: IndexId) -> Vec<u8> {
 /// Whether `name` is the name that the server gives to a partition of a table.
 fn is_partition(name: &str) -> bool {
     name.contains("#P#")
+}
+
+/// The original name of `entry` after its renaming to `to`; see [`TableEntry::original`].
+fn original_name(entry: &TableEntry, to: &str) -> Option<String> {
+    let from = &entry.name;
+    match (is_copy(from), is_copy(to)) {
+        (true, true) => entry.original.clone(),
+        (false, true) => Some(from.clone()),
+        (false, false) if is_partition(from) != is_partition(to) => Some(from.clone()),
+        (_, false) => None,
+    }
 }
 
 fn no_table(name: &str) -> Error {
@@ -208,6 +221,7 @@ impl Catalog {
             opened: Mutex::default(),
             filling: Mutex::default(),
             kept: Mutex::default(),
+            recovery: DdlRecovery::default(),
         })
     }
 
@@ -318,6 +332,10 @@ impl Catalog {
         &self.referenced
     }
 
+    pub(super) fn recovery(&self) -> &DdlRecovery {
+        &self.recovery
+    }
+
     /// The open table called `name`. Calls `open` only if the table was not opened since the last
     /// change of the catalog.
     ///
@@ -414,6 +432,9 @@ impl Catalog {
         let known = self.known.read();
         let foreign_keys = known.foreign_keys_of(name, &definition.schema, request)?;
         known.check_referencing(name, &definition.schema, request.checks)?;
+        // A copy of another engine's table stands for no table of this one.
+        let original = request.replaces.clone();
+        let original = original.filter(|table| is_copy(name) && known.has_table(table));
         drop(known);
         let (indexes, clustered) = self.new_indexes(&definition.schema)?;
         let entry = TableEntry {
@@ -425,6 +446,7 @@ impl Catalog {
             version: definition.version.to_vec(),
             created_micros: definition.created_micros,
             foreign_keys,
+            original,
         };
         let new = entry.index_ids();
         let mut batch = Batch::new();
@@ -497,6 +519,9 @@ impl Catalog {
             false => None,
         };
         let renamed = self.rename_now(from, to, rename, swap_out);
+        if renamed.is_err() {
+            self.recovery.note_failed(from, to);
+        }
         match (&renamed, closed) {
             (Err(_), Some(closed)) => self.referenced.open(closed),
             // The name `to` has a table again: the copy, or the old table if the ALTER has failed.
@@ -524,6 +549,7 @@ impl Catalog {
         }
         let mut renamed = TableEntry {
             name: to.to_owned(),
+            original: original_name(&entry, to),
             ..(*entry).clone()
         };
         if is_partition(from) != is_partition(to) {
@@ -537,8 +563,11 @@ impl Catalog {
             true => Vec::new(),
             false => {
                 let known = self.known.read();
-                let following = known.follow_rename(from, &mut renamed, rename);
-                known.check_renamed(from, &renamed, rename.session.checks)?;
+                let mut following = known.follow_rename(from, &mut renamed, rename);
+                if !self.recovery.runs() {
+                    known.check_renamed(from, &renamed, rename.session.checks)?;
+                }
+                following.extend(known.end_of_copying(&entry, to));
                 following
             }
         };
@@ -548,7 +577,12 @@ impl Catalog {
         following
             .iter()
             .for_each(|child| put_entry(&mut batch, child, &[]));
-        self.write(&batch, &format!("rename table {from} to {to}"))?;
+        let description = format!("rename table {from} to {to}");
+        match self.recovery.runs() || is_step(from, to) {
+            // The statement might find no way back if it stopped here.
+            true => self.write_retirement(&batch, &description)?,
+            false => self.write(&batch, &description)?,
+        };
         let mut known = self.known.write();
         let swapped = known.swapped_out(to).map(|old| old.clustered.id);
         match swap_out {
@@ -709,8 +743,9 @@ impl Catalog {
         )
     }
 
-    /// As [`Self::write`], for batches that retire or forget indexes: on a full disk they may use
-    /// the disk reserve, because they lead to free space.
+    /// As [`Self::write`], for batches that may use the disk reserve on a full disk: those that
+    /// retire or forget indexes, because they lead to free space, and the steps of a statement that
+    /// could not be undone otherwise.
     pub(super) fn write_retirement(&self, batch: &Batch, description: &str) -> Result<Seqno> {
         self.write_change(CommitRecord::Retirement(description.as_bytes()), batch, &[])
     }

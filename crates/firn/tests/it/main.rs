@@ -4,6 +4,7 @@ mod blobs;
 mod checkpoint;
 mod corrupt_loads;
 mod db;
+mod ddl_recovery;
 mod distinct;
 mod estimates;
 mod fixture_v1;

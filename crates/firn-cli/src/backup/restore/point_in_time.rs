@@ -343,20 +343,13 @@ fn fetch_archived(
 fn keep_tables(db: &Db, wanted: &[String]) -> Result<Vec<Arc<TableEntry>>> {
     let all = db.catalog().list("");
     let table = |name: &str| name.split('/').nth(1).unwrap_or_default().to_owned();
-    let database = |name: &str| name.split('/').next().unwrap_or_default().to_owned();
-    let of_kind = |kind: &str| -> BTreeSet<String> {
-        let some = all.iter().filter(|t| table(&t.name).starts_with(kind));
-        some.map(|t| database(&t.name)).collect()
-    };
-    // Refuse a point between two renames of an ALTER: the old table has been renamed away, and the
-    // new one does not have its name yet, so no table has the name.
-    if let Some(both) = of_kind("#sql-backup")
-        .intersection(&of_kind("#sql-alter"))
-        .next()
-    {
+    // Refuse a point between two renames of an ALTER or an EXCHANGE PARTITION: a table has been
+    // renamed away, and no table has its name.
+    if let Some(copy) = db.catalog().known().only_copy() {
         let message = format!(
-            "an ALTER TABLE in database {both} was putting its copy in place at this very point, and a table would be \
-             missing: choose a point some milliseconds before or after"
+            "an ALTER TABLE in database {} was putting a table in place at this very point, and a table would be \
+             missing: choose a point some milliseconds before or after",
+            copy.split('/').next().unwrap_or_default()
         );
         return Err(Error::unsupported(message));
     }

@@ -90,6 +90,7 @@ fn known() -> CatalogState {
         version: Vec::new(),
         created_micros: 0,
         foreign_keys: Vec::new(),
+        original: None,
     };
     let hidden = TableEntry {
         name: "d/h".to_owned(),

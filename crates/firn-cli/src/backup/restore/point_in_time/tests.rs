@@ -1,5 +1,7 @@
 use super::*;
 use crate::backup::backup_format::Position;
+use firn::catalog::{ForeignKeyRequest, NewTable, TableLocking, TableSchema};
+use firn::env::MemEnv;
 
 /// A backup that ends at this position of the binary log.
 fn backup(place: &str) -> Backup {
@@ -59,4 +61,69 @@ fn a_binary_log_that_got_another_name_is_followed_from_before_it() {
     ] {
         assert_eq!(chosen(&places, wanted), at, "{wanted}");
     }
+}
+
+/// A database in memory with a table and a partition, and the copy of an ALTER of the table.
+fn altering() -> Arc<Db> {
+    let options = Options {
+        background_jobs: 0,
+        ..Options::default()
+    };
+    let db = Db::open(Arc::new(MemEnv::new()), Path::new("/db"), options, None).unwrap();
+    for name in ["d/t", "d/p#P#a", "d/#sql-alter-1-5"] {
+        let definition = NewTable {
+            schema: TableSchema {
+                version: 1,
+                record_len: 1,
+                null_bytes: 1,
+                columns: Vec::new(),
+                indexes: Vec::new(),
+                primary: None,
+                auto_increment: None,
+                locking: TableLocking::Pessimistic,
+            },
+            frm: b"",
+            version: name.as_bytes(),
+            created_micros: 0,
+        };
+        let request = ForeignKeyRequest {
+            replaces: Some("d/t".to_owned()),
+            ..ForeignKeyRequest::default()
+        };
+        let catalog = db.catalog();
+        catalog
+            .create_referencing(name, definition, 0, &request)
+            .unwrap();
+    }
+    db
+}
+
+#[test]
+fn a_point_at_which_a_table_has_no_name_is_refused() {
+    let (set_aside, new) = ("d/#sql-backup-1-5", "d/#sql-alter-1-5");
+    let exchanged = "d/#sql-exchange-1-5";
+    let alter = [("d/t", set_aside), (new, "d/t")];
+    let exchange = [
+        ("d/t", exchanged),
+        ("d/p#P#a", "d/t"),
+        (exchanged, "d/p#P#a"),
+    ];
+    for (renames, refused) in [(&alter[..], &[1][..]), (&exchange, &[1, 2])] {
+        for steps in 0..=renames.len() {
+            let db = altering();
+            for (from, to) in &renames[..steps] {
+                db.catalog().rename(from, to).unwrap();
+            }
+            let settled = keep_tables(&db, &[]);
+            assert_eq!(settled.is_err(), refused.contains(&steps), "{steps} steps");
+            if let Ok(kept) = settled {
+                let names: Vec<&str> = kept.iter().map(|entry| entry.name.as_str()).collect();
+                assert_eq!(names, ["d/p#P#a", "d/t"]);
+            }
+        }
+    }
+    // The server drops the old table before the new one has its name.
+    let db = altering();
+    db.catalog().drop_table("d/t").unwrap();
+    assert!(keep_tables(&db, &[]).is_err());
 }

@@ -1,0 +1,205 @@
+//! The end of DDL that a crash has interrupted.
+
+use crate::database::firn_db;
+use crate::error::{firn_status, guard};
+use firn::base::Error;
+use firn::catalog::{DefinitionFiles, LeftoverFate, TableEntry};
+use std::ffi::{CStr, CString, c_char, c_void};
+
+/// The end of a table that has a copy's name: it was garbage and is dropped.
+pub const FIRN_LEFTOVER_DROPPED: u8 = 0;
+/// It is the only table with its rows, and has its name again.
+pub const FIRN_LEFTOVER_RESTORED: u8 = 1;
+/// It stays as it is.
+pub const FIRN_LEFTOVER_KEPT: u8 = 2;
+
+/// The server's definition files. Names are those of tables, `database/table`, never of partitions.
+/// The functions call no function of the core.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct firn_definition_files {
+    /// Passed to all functions.
+    pub context: *mut c_void,
+    /// Writes the version in the definition file of a table to `version`, at most `size` bytes.
+    /// Returns its length, 0 if the file has none; below 0 if there is no file.
+    pub version: unsafe extern "C" fn(
+        context: *mut c_void,
+        table_name: *const c_char,
+        version: *mut u8,
+        size: usize,
+    ) -> isize,
+    /// Calls `each` with the name of every table in `schema` that has a definition file, of any
+    /// engine.
+    pub list: unsafe extern "C" fn(
+        context: *mut c_void,
+        schema: *const c_char,
+        each: unsafe extern "C" fn(names: *mut c_void, name: *const c_char),
+        names: *mut c_void,
+    ),
+    /// Whether the definition file of a table is that of a table of this engine.
+    pub is_own: unsafe extern "C" fn(context: *mut c_void, table_name: *const c_char) -> bool,
+    /// Gives the table, durably, the definition file that has `version`: that of `copy` if it fits,
+    /// else one with the content `frm`. Returns false if this is not possible, or if the table's
+    /// file is another engine's.
+    pub place: unsafe extern "C" fn(
+        context: *mut c_void,
+        table_name: *const c_char,
+        copy: *const c_char,
+        frm: *const u8,
+        frm_len: usize,
+        version: *const u8,
+        version_len: usize,
+    ) -> bool,
+    /// Gives the table, durably, its file of partitions if that is missing: it takes the one of a
+    /// copy that has the same partitions.
+    pub place_partitions: unsafe extern "C" fn(
+        context: *mut c_void,
+        table_name: *const c_char,
+        partitions: *const *const c_char,
+        count: usize,
+    ),
+    /// Removes the files of `copy`, if there are any.
+    pub remove: unsafe extern "C" fn(context: *mut c_void, copy: *const c_char),
+    /// Tells the end of a table that has a copy's name: one of `FIRN_LEFTOVER_*`, with the name
+    /// that the table has now, or the reason why it stays.
+    pub report: unsafe extern "C" fn(
+        context: *mut c_void,
+        copy: *const c_char,
+        fate: u8,
+        text: *const c_char,
+    ),
+}
+
+/// A text as C has it; names have no NUL byte, and in a message none matters.
+fn c_text(text: &str) -> CString {
+    CString::new(text.replace('\0', " ")).unwrap_or_default()
+}
+
+struct HostFiles(firn_definition_files);
+
+unsafe extern "C" fn collect(names: *mut c_void, name: *const c_char) {
+    // SAFETY: `list` passes on the vector that it got, and nobody else uses that meanwhile.
+    let names = unsafe { &mut *names.cast::<Vec<String>>() };
+    // SAFETY: the host passes a string that ends with a NUL byte.
+    let name = unsafe { CStr::from_ptr(name) };
+    names.extend(name.to_str().map(str::to_owned));
+}
+
+impl DefinitionFiles for HostFiles {
+    fn version(&self, table: &str) -> Option<Vec<u8>> {
+        let mut version = vec![0; 64];
+        let name = c_text(table);
+        // SAFETY: the context is the host's own; name and buffer are valid during the call.
+        let len = unsafe {
+            (self.0.version)(
+                self.0.context,
+                name.as_ptr(),
+                version.as_mut_ptr(),
+                version.len(),
+            )
+        };
+        version.truncate(usize::try_from(len).ok()?);
+        Some(version)
+    }
+
+    fn is_own(&self, table: &str) -> bool {
+        let name = c_text(table);
+        // SAFETY: the context is the host's own; the name is valid during the call.
+        unsafe { (self.0.is_own)(self.0.context, name.as_ptr()) }
+    }
+
+    fn list(&self, database: &str) -> Vec<String> {
+        let mut names: Vec<String> = Vec::new();
+        let schema = c_text(database);
+        // SAFETY: the context is the host's own; the name is valid during the call, and the host
+        // passes the vector to `collect` only.
+        unsafe {
+            (self.0.list)(
+                self.0.context,
+                schema.as_ptr(),
+                collect,
+                (&raw mut names).cast(),
+            );
+        }
+        names
+    }
+
+    fn place(&self, table: &str, copy: &str, entry: &TableEntry) -> bool {
+        let (table, copy) = (c_text(table), c_text(copy));
+        // SAFETY: the context is the host's own; names, image and version are valid during the
+        // call.
+        unsafe {
+            (self.0.place)(
+                self.0.context,
+                table.as_ptr(),
+                copy.as_ptr(),
+                entry.frm.as_ptr(),
+                entry.frm.len(),
+                entry.version.as_ptr(),
+                entry.version.len(),
+            )
+        }
+    }
+
+    fn place_partitions(&self, table: &str, partitions: &[&str]) {
+        let table = c_text(table);
+        let owned: Vec<CString> = partitions.iter().map(|name| c_text(name)).collect();
+        let names: Vec<*const c_char> = owned.iter().map(|name| name.as_ptr()).collect();
+        // SAFETY: the context is the host's own; the names are valid during the call.
+        unsafe {
+            (self.0.place_partitions)(self.0.context, table.as_ptr(), names.as_ptr(), names.len());
+        }
+    }
+
+    fn remove(&self, copy: &str) {
+        let copy = c_text(copy);
+        // SAFETY: the context is the host's own; the name is valid during the call.
+        unsafe { (self.0.remove)(self.0.context, copy.as_ptr()) }
+    }
+}
+
+/// The server begins to repeat or undo the DDL that a crash has interrupted. Until
+/// `firn_end_ddl_recovery`, drops and renames look at no foreign key, and a full disk does not
+/// prevent them.
+///
+/// # Safety
+/// `db` is an open database.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_begin_ddl_recovery(db: *const firn_db) -> firn_status {
+    guard(|| {
+        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        unsafe { firn_db::get(db) }?.catalog().begin_ddl_recovery();
+        Ok(())
+    })
+}
+
+/// The server has repeated or undone the DDL that it knows of. Ends what is left over: a copy that
+/// is the only table with its rows gets its name back, other copies are dropped.
+///
+/// # Safety
+/// `db` is an open database; `files` is valid, and its functions may be called.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_end_ddl_recovery(
+    db: *const firn_db,
+    files: *const firn_definition_files,
+) -> firn_status {
+    guard(|| {
+        // SAFETY: the handle is live: the host frees it only after its last call with it; the
+        // pointer is NULL, or the functions are valid during the call.
+        let (db, files) = unsafe { (firn_db::get(db)?, files.as_ref()) };
+        let files = files.ok_or_else(|| Error::invalid("no definition files"))?;
+        let mut report = |copy: &str, fate: &LeftoverFate| {
+            let (number, text) = match fate {
+                LeftoverFate::Dropped => (FIRN_LEFTOVER_DROPPED, ""),
+                LeftoverFate::Restored(name) => (FIRN_LEFTOVER_RESTORED, name.as_str()),
+                LeftoverFate::Kept(why) => (FIRN_LEFTOVER_KEPT, why.as_str()),
+            };
+            let (copy, text) = (c_text(copy), c_text(text));
+            // SAFETY: the context is the host's own; the texts are valid during the call.
+            unsafe { (files.report)(files.context, copy.as_ptr(), number, text.as_ptr()) }
+        };
+        db.catalog()
+            .end_ddl_recovery(&HostFiles(*files), &mut report);
+        Ok(())
+    })
+}

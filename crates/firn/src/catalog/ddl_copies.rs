@@ -1,0 +1,156 @@
+//! Copies of tables: those that have a name of the host's (`#sql…`) in the middle of DDL.
+
+use super::catalog_state::CatalogState;
+use super::foreign_key::{database_of, is_copy};
+use super::table_entry::TableEntry;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The statement in which the host made a copy, and what it is there.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Role<'a> {
+    /// The new table of a copying ALTER.
+    New(&'a str),
+    /// The old table of a copying ALTER.
+    Old(&'a str),
+    /// The table of an EXCHANGE PARTITION.
+    Exchanged,
+    /// Something else, of which the host has another table.
+    Other,
+}
+
+/// The role of a copy. Both tables of an ALTER have the same mark, which is part of their names.
+pub(super) fn role(name: &str) -> Role<'_> {
+    let table = base_table(name)
+        .split_once('/')
+        .map_or("", |(_, table)| table);
+    if let Some(mark) = table.strip_prefix("#sql-alter-") {
+        return Role::New(mark);
+    }
+    if let Some(mark) = table.strip_prefix("#sql-backup-") {
+        return Role::Old(mark);
+    }
+    match table.starts_with("#sql-exchange-") {
+        true => Role::Exchanged,
+        false => Role::Other,
+    }
+}
+
+/// The table of which `name` is a partition; `name` itself if it is none.
+pub(super) fn base_table(name: &str) -> &str {
+    name.split_once("#P#").map_or(name, |(base, _)| base)
+}
+
+/// Whether a rename between these names is a step of a larger statement, which may be on its way
+/// back: it must be possible on a full disk, too.
+pub(super) fn is_step(from: &str, to: &str) -> bool {
+    [from, to]
+        .iter()
+        .any(|name| is_copy(name) || name.contains("#TMP#") || name.contains("#REN#"))
+}
+
+/// Whether both are partitions of one table: each definition of a table has a version of its own.
+pub(super) fn is_part(one: &TableEntry, other: &TableEntry) -> bool {
+    !one.version.is_empty() && one.version == other.version
+}
+
+/// Whether the host recovers DDL, and which of its renames have failed meanwhile.
+#[derive(Default)]
+pub(super) struct DdlRecovery {
+    runs: AtomicBool,
+    failed: Mutex<Vec<(String, String)>>,
+}
+
+impl DdlRecovery {
+    pub(super) fn begin(&self) {
+        self.runs.store(true, Ordering::Release);
+    }
+
+    pub(super) fn end(&self) {
+        self.runs.store(false, Ordering::Release);
+    }
+
+    pub(super) fn runs(&self) -> bool {
+        self.runs.load(Ordering::Acquire)
+    }
+
+    /// Notes a rename that has failed. The host goes on as if it had succeeded.
+    pub(super) fn note_failed(&self, from: &str, to: &str) {
+        if self.runs() && is_copy(from) {
+            let mut failed = self.failed.lock();
+            failed.push((from.to_owned(), to.to_owned()));
+        }
+    }
+
+    /// Takes the renames that have failed: old and new name.
+    pub(super) fn take_failed(&self) -> Vec<(String, String)> {
+        std::mem::take(&mut *self.failed.lock())
+    }
+}
+
+impl CatalogState {
+    /// The table called `base`, or its partitions.
+    fn at<'a>(&'a self, base: &str) -> impl Iterator<Item = &'a Arc<TableEntry>> + use<'a> {
+        let partitions = format!("{base}#P#");
+        let from = self.tables.range(partitions.clone()..);
+        let from = from.take_while(move |(name, _)| name.starts_with(&partitions));
+        self.tables
+            .get(base)
+            .into_iter()
+            .chain(from.map(|(_, entry)| entry))
+    }
+
+    /// Whether there is a table with this name.
+    pub(super) fn has_table(&self, table: &str) -> bool {
+        self.at(table).next().is_some()
+    }
+
+    /// A copy that may be the only table with its rows, because the table for which it stands is
+    /// missing or not known. There is one between two steps of an ALTER or an EXCHANGE PARTITION.
+    pub fn only_copy(&self) -> Option<&str> {
+        let mut copies = self.tables.values().filter(|entry| is_copy(&entry.name));
+        let is_only = |copy: &&Arc<TableEntry>| match (role(&copy.name), &copy.original) {
+            (Role::Old(_) | Role::Exchanged, Some(original)) => !original.is_empty(),
+            (Role::Old(_) | Role::Exchanged, None) => true,
+            (Role::New(mark), Some(original)) => {
+                let old = format!("{}/#sql-backup-{mark}", database_of(&copy.name));
+                let mut others = self.at(base_table(original));
+                !self.has_table(&old) && others.all(|entry| is_part(entry, copy))
+            }
+            (Role::New(_) | Role::Other, _) => false,
+        };
+        copies.find(is_only).map(|entry| entry.name.as_str())
+    }
+
+    /// The entries that change when `copy` gets the name `to` for good. If it is the last part of
+    /// the new table of an ALTER, the old table is garbage from then on. If it is the table of an
+    /// EXCHANGE PARTITION, the other table no longer needs to know the name that it had.
+    pub(super) fn end_of_copying(&self, copy: &TableEntry, to: &str) -> Vec<TableEntry> {
+        let database = database_of(&copy.name);
+        let with_original = |entry: &TableEntry, original: Option<String>| TableEntry {
+            original,
+            ..entry.clone()
+        };
+        match role(&copy.name) {
+            Role::New(mark) => {
+                let mut new = self.at(&format!("{database}/#sql-alter-{mark}"));
+                if new.any(|entry| entry.name != copy.name) {
+                    return Vec::new();
+                }
+                self.at(&format!("{database}/#sql-backup-{mark}"))
+                    .map(|old| with_original(old, Some(String::new())))
+                    .collect()
+            }
+            Role::Exchanged => {
+                let table = copy.original.as_ref().and_then(|t| self.tables.get(t));
+                let table = table.filter(|table| table.original.as_deref() == Some(to));
+                table
+                    .map(|table| with_original(table, None))
+                    .into_iter()
+                    .collect()
+            }
+            Role::Old(_) | Role::Other => Vec::new(),
+        }
+    }
+}

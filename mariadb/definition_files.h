@@ -1,0 +1,11 @@
+/* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
+#pragma once
+
+#include "engine.h"
+
+namespace firn {
+
+/* The server's .frm and .par files, and the error log, for the end of interrupted DDL. */
+extern const firn_definition_files definition_files;
+
+}  // namespace firn
