@@ -1,5 +1,10 @@
 /* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
 
+/*
+  Compares the memory layout of the running server with the one that the plugin was compiled for.
+  If they differ, the plugin refuses to be loaded.
+*/
+
 #include "abi_check.h"
 
 #include "abi_check_internal.h"

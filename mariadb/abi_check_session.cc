@@ -8,7 +8,7 @@
 #include <my_global.h>
 #include "sql_class.h"
 #include "handler.h"
-#include "transaction.h"
+#include "transaction_callbacks.h"
 
 #include <dlfcn.h>
 #include <link.h>

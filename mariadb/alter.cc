@@ -13,7 +13,7 @@
 */
 
 #include "ha_firn.h"
-#include "backup.h"
+#include "backup_stage.h"
 #include "ddl_callbacks.h"
 #include "errors.h"
 #include "foreign_keys.h"

@@ -1,5 +1,10 @@
 /* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
 
+/*
+  Notes the server's current binary log file in the core, which decides by it after a crash which
+  prepared transactions have committed.
+*/
+
 #include "binlog_file.h"
 #include "log.h"
 
@@ -9,11 +14,11 @@
 namespace firn::binlog_file {
 namespace {
 
-/* The number of changes of the file, and that number when the file was last noted. */
+/* Number of changes of the binary log file, and that number when the file was last noted. */
 std::atomic<uint64_t> changes{1};
 std::atomic<uint64_t> noted{0};
 std::mutex noting;
-/* That number when a failure was last reported. Protected by `noting`. */
+/* The number of changes when a failure was last reported. Protected by `noting`. */
 uint64_t reported = 0;
 
 /* The server fills LOG_INFO, which may be larger in another patch level: `room` takes the rest. */
@@ -52,7 +57,7 @@ const char* index_file() {
 
 void describe_start(firn_config* config) {
   config->server_asks = tc_log == nullptr;
-  config->server_decides_as_told = tc_heuristic_recover != 0;
+  config->server_decides_all = tc_heuristic_recover != 0;
   config->binlog_index = index_file();
 }
 
@@ -70,7 +75,10 @@ void note_if_changed() {
     noted.store(now, std::memory_order_release);
     return;
   }
-  /* The next call tries again: of transactions prepared until then, the run may be unknown. */
+  /*
+    The next call tries again. Until one succeeds, the core may not know the server run of the
+    transactions that are prepared meanwhile.
+  */
   if (reported == now) return;
   reported = now;
   sql_print_warning(

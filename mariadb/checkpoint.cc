@@ -1,5 +1,10 @@
 /* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
 
+/*
+  The variables firn_create_checkpoint and firn_backup_checkpoint: checkpoints of the engine for
+  backups.
+*/
+
 #include "checkpoint.h"
 #include "mdl.h"
 #include "session.h"

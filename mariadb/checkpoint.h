@@ -10,9 +10,9 @@ int create_checkpoint(THD* thd, st_mysql_sys_var* variable, void* save, st_mysql
 
 /*
   Check function of the variable firn_backup_checkpoint. It arms a checkpoint: the next FLUSH ENGINE
-  LOGS while commits wait for a backup makes it. That brings the checkpoint into the backup of
-  another program, at the position that this program notes. It is disarmed when it is made, and when
-  the session that armed it ends.
+  LOGS while commits wait for a backup makes it. So the checkpoint has the same position in the
+  binary log as the backup that another program, such as mariadb-backup, makes at this time. The
+  checkpoint is disarmed when it is made, and when the session that armed it ends.
 */
 int arm_checkpoint(THD* thd, st_mysql_sys_var* variable, void* save, st_mysql_value* value);
 

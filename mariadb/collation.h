@@ -17,8 +17,7 @@ const firn_collator* collator();
 
 /*
   Describes a collation for the core. Returns NULL, or a text that says why the core cannot order by
-  it. A collation is accepted only if its weights, level by level, compare as the server's own
-  comparison does.
+  it. The weights of a collation, level by level, compare as the server's own comparison does.
 */
 const char* describe_collation(CHARSET_INFO* cs, firn_collation* out);
 

@@ -32,10 +32,9 @@ int ha_firn::aim(uint32_t index) {
 }
 
 /*
-  Whether index entries alone give all columns that the server wants. It asks for a key read only if
-  the index holds these columns whole, with one exception: for a partitioned table it merges the
-  scans of partitions by all columns of the index, and entries that hold a prefix cannot give the
-  column back.
+  Whether index entries alone give all columns that the server wants. The server asks for a key read
+  only if the index holds these columns whole, with one exception: it merges the scans of a table's
+  partitions by all columns of the index, also by a column of which the entries hold only a prefix.
 */
 bool ha_firn::reads_entries_only() const {
   if (!m_keyread || m_cursor_index >= table_share->keys) return m_keyread;

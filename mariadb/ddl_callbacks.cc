@@ -1,7 +1,12 @@
 /* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
 
+/*
+  The handlerton's callbacks for DDL: DROP DATABASE, and the recovery of DDL that a crash
+  interrupted.
+*/
+
 #include "ddl_callbacks.h"
-#include "backup.h"
+#include "backup_stage.h"
 #include "definition_files.h"
 #include "ha_firn.h"
 #include "errors.h"

@@ -1,5 +1,7 @@
 /* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
 
+/* The server's error numbers for the core's status codes. */
+
 #include "errors.h"
 #include "log.h"
 
@@ -71,8 +73,8 @@ int to_server_error(firn_status status) {
   const char* message = firn_last_error();
   if (belongs_in_log(status)) sql_print_error("FIRN: %s", message);
   THD* thd = current_thd;
-  const bool is_told = error == HA_ERR_NO_SUCH_TABLE || status == FIRN_FOREIGN_KEY || status == FIRN_HOST_FAILED;
-  if (thd && message[0] && !is_told)
+  const bool is_reported = error == HA_ERR_NO_SUCH_TABLE || status == FIRN_FOREIGN_KEY || status == FIRN_HOST_FAILED;
+  if (thd && message[0] && !is_reported)
     push_warning_printf(thd, Sql_condition::WARN_LEVEL_WARN, ER_GET_ERRMSG, "FIRN: %s", message);
   return error;
 }

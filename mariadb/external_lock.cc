@@ -88,7 +88,10 @@ int ha_firn::refuse_unsupported(THD* thd, bool write) {
 ReadIntent ha_firn::read_intent(THD* thd, thr_lock_type lock_type, bool write) const {
   const int command = thd_sql_command(thd);
   const bool read_committed = thd_tx_isolation(thd) <= ISO_READ_COMMITTED;
-  /* A statement that is a transaction of its own is serializable without locks: it only reads. */
+  /*
+    A SELECT that is a transaction of its own needs no locks to be serializable: it only reads, and
+    all from one snapshot.
+  */
   const bool locks_select = thd_tx_isolation(thd) == ISO_SERIALIZABLE && m_session->in_multi_statement_transaction();
 
   ReadIntent intent;
@@ -122,13 +125,13 @@ ReadIntent ha_firn::read_intent(THD* thd, thr_lock_type lock_type, bool write) c
 }
 
 int ha_firn::begin(THD* thd, thr_lock_type lock_type, bool write) {
-  if (m_reset_due) forget_statement();
+  if (m_statement_ends_at_unlock) forget_statement();
   if (int error = refuse_unsupported(thd, write)) return error;
   m_session = firn::Session::get(thd);
   if (!m_session) return HA_ERR_OUT_OF_MEM;
   if (int error = m_session->begin_statement()) return error;
   if (changes_tables(thd_sql_command(thd)))
-    if (int error = firn::to_server_error(firn_refuse_unsettled(m_share->core()))) return error;
+    if (int error = firn::to_server_error(firn_refuse_prepared_changes(m_share->core()))) return error;
   if (is_sequence())
     m_intent = ReadIntent();
   else if (!m_is_clone)
@@ -143,7 +146,7 @@ int ha_firn::external_lock(THD* thd, int lock_type) {
   if (lock_type == F_UNLCK) {
     m_locked = false;
     park();
-    if (m_reset_due) forget_statement();
+    if (m_statement_ends_at_unlock) forget_statement();
     abort_bulk();
     free_own();
     m_session = nullptr;

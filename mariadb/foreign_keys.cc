@@ -2,22 +2,20 @@
 
 /*
   Foreign keys: definitions from the server to the core, and back for SHOW CREATE TABLE,
-  information_schema and prelocking. The core checks rows and lets actions follow. Texts are those
-  of InnoDB, which clients know.
+  information_schema and prelocking. The core checks rows and lets actions follow. Errors are in
+  foreign_key_errors.cc.
 */
 
 #include "foreign_keys.h"
-#include "backup.h"
+#include "backup_stage.h"
 #include "errors.h"
+#include "foreign_key_text.h"
 #include "ha_firn.h"
 #include "sql_alter.h"
 #include "sql_show.h"
 #include "sql_table.h"
 
-#include <mutex>
 #include <new>
-
-extern "C" size_t thd_query_safe(MYSQL_THD thd, char* buffer, size_t size);
 
 namespace firn {
 namespace {
@@ -32,33 +30,10 @@ std::string encoded(const char* name, size_t length) {
   return buffer;
 }
 
-size_t database_length(const char* name) {
-  const char* slash = strchr(name, '/');
-  return slash ? size_t(slash - name) : 0;
-}
-
-std::string database_of(const char* name) { return std::string(name, database_length(name)); }
-
-bool is_same_database(const char* one, const char* other) {
-  const size_t length = database_length(one);
-  return length == database_length(other) && memcmp(one, other, length) == 0;
-}
-
 std::string quoted(THD* thd, const char* name, size_t length) {
   String text;
   append_identifier(thd, &text, name, length);
   return std::string(text.ptr(), text.length());
-}
-
-/* A table of the core's catalog as SQL names it, with its database. */
-void append_table(THD* thd, String* text, const char* table, bool with_database = true) {
-  char schema[kSchemaNameSize], name[kTableNameSize];
-  decode_table_name(table, schema, name);
-  if (with_database) {
-    append_identifier(thd, text, schema, strlen(schema));
-    text->append('.');
-  }
-  append_identifier(thd, text, name, strlen(name));
 }
 
 /*
@@ -115,42 +90,6 @@ enum_fk_option option_of(uint8_t action) {
   }
 }
 
-void append_action(String* text, const char* event, uint8_t action) {
-  const char* name = nullptr;
-  if (action == FIRN_ACTION_CASCADE) name = "CASCADE";
-  if (action == FIRN_ACTION_SET_NULL) name = "SET NULL";
-  if (action == FIRN_ACTION_NONE) name = "NO ACTION";
-  if (!name) return;
-  text->append(STRING_WITH_LEN(" ON "));
-  text->append(event, strlen(event));
-  text->append(' ');
-  text->append(name, strlen(name));
-}
-
-void append_columns(THD* thd, String* text, const char* const* columns, uint32_t count) {
-  text->append(STRING_WITH_LEN(" ("));
-  for (uint32_t i = 0; i < count; i++) {
-    if (i) text->append(STRING_WITH_LEN(", "));
-    append_identifier(thd, text, columns[i], strlen(columns[i]));
-  }
-  text->append(')');
-}
-
-/*
-  The foreign key as in a CREATE TABLE, from CONSTRAINT on. The core calls it, so it must not throw.
-*/
-void append_definition(THD* thd, String* text, const firn_foreign_key_info* key) {
-  text->append(STRING_WITH_LEN(" CONSTRAINT "));
-  append_identifier(thd, text, key->name, strlen(key->name));
-  text->append(STRING_WITH_LEN(" FOREIGN KEY"));
-  append_columns(thd, text, key->columns, key->column_count);
-  text->append(STRING_WITH_LEN(" REFERENCES "));
-  append_table(thd, text, key->parent, !is_same_database(key->parent, key->table));
-  append_columns(thd, text, key->parent_columns, key->column_count);
-  append_action(text, "DELETE", key->on_delete);
-  append_action(text, "UPDATE", key->on_update);
-}
-
 /* The columns of a list that stored generated columns are computed from. */
 class GeneratedBases {
  public:
@@ -190,10 +129,6 @@ uint32_t chars_of(const Field* field) {
   return field && field->charset() != &my_charset_bin && field->result_type() == STRING_RESULT ? field->char_length()
                                                                                                : 0;
 }
-
-/* The last failure, for SHOW ENGINE FIRN STATUS. */
-std::mutex last_error_lock;
-std::string last_error;
 
 LEX_CSTRING* lex_string(THD* thd, const char* text) { return thd_make_lex_string(thd, nullptr, text, strlen(text), 1); }
 
@@ -303,18 +238,7 @@ struct ShownKeys {
 void show_key(void* context, const firn_foreign_key_info* key) {
   ShownKeys* shown = static_cast<ShownKeys*>(context);
   shown->text.append(STRING_WITH_LEN(",\n "));
-  append_definition(shown->thd, &shown->text, key);
-}
-
-struct WantedKey {
-  THD* thd;
-  const char* name;
-  String* text;
-};
-
-void append_wanted(void* context, const firn_foreign_key_info* key) {
-  const WantedKey* wanted = static_cast<WantedKey*>(context);
-  if (strcmp(key->name, wanted->name) == 0) append_definition(wanted->thd, wanted->text, key);
+  append_foreign_key_definition(shown->thd, &shown->text, key);
 }
 
 void count_key(void* context, const firn_foreign_key_info*) { ++*static_cast<unsigned*>(context); }
@@ -401,104 +325,12 @@ bool ForeignKeyRequest::replaces_referenced() const {
   return count != 0;
 }
 
-/* The definition of the foreign key that the core calls `name`. */
-const Foreign_key* ForeignKeyRequest::definition_of(const char* name) const {
-  for (const Foreign_key* key : m_keys)
-    if (!key->old && key->constraint_name.str && !my_strcasecmp(system_charset_info, key->constraint_name.str, name))
-      return key;
-  for (const Foreign_key* key : m_keys)
-    if (!key->old && !key->constraint_name.str) return key;
-  return m_keys.empty() ? nullptr : m_keys.front();
-}
-
-/* The last of the definitions that give their foreign keys the name `name`. */
-const Foreign_key* ForeignKeyRequest::last_definition_of(const char* name) const {
-  for (auto at = m_keys.rbegin(); at != m_keys.rend(); ++at)
-    if ((*at)->constraint_name.str && !my_strcasecmp(system_charset_info, (*at)->constraint_name.str, name)) return *at;
-  return nullptr;
-}
-
-/* Adds InnoDB's warning that the definition `key` uses the name `name` again. */
-void ForeignKeyRequest::warn_of_name(const char* name, const Foreign_key* key) const {
-  String message;
-  message.append(STRING_WITH_LEN("CREATE or ALTER TABLE "));
-  append_table(m_thd, &message, m_name.c_str());
-  message.append(STRING_WITH_LEN(" failed: duplicate name,"));
-  for (size_t i = 0; i < m_keys.size(); i++) {
-    if (m_keys[i] != key) continue;
-    const firn_new_foreign_key& added = m_added[i];
-    const firn_foreign_key_info info = {
-        m_name.c_str(), name,    added.parent,       nullptr,         added.columns,   added.parent_columns,
-        nullptr,        nullptr, added.column_count, added.on_delete, added.on_update, false};
-    append_definition(m_thd, &message, &info);
-  }
-  push_warning(m_thd, Sql_condition::WARN_LEVEL_WARN, HA_ERR_FOUND_DUPP_KEY, message.c_ptr_safe());
-}
-
-int ForeignKeyRequest::report_create() const {
-  const char *table, *name, *text;
-  const uint32_t violation = firn_last_foreign_key(&table, &name, &text);
-  if (violation == FIRN_FOREIGN_KEY_NAME_TAKEN) {
-    warn_of_name(name, definition_of(name));
-    return HA_ERR_FOUND_DUPP_KEY;
-  }
-  if (text[0]) {
-    push_warning(m_thd, Sql_condition::WARN_LEVEL_WARN, HA_ERR_CANNOT_ADD_FOREIGN, text);
-    note_foreign_key_error(m_thd, text);
-  }
-  return HA_ERR_CANNOT_ADD_FOREIGN;
-}
-
-void ForeignKeyRequest::report_alter() const {
-  const char *table, *name, *text;
-  const uint32_t violation = firn_last_foreign_key(&table, &name, &text);
-  const std::string broken = name;
-  const Foreign_key* key = definition_of(broken.c_str());
-  const char* own = key && key->name.str ? key->name.str : "";
-  const char* parent = key ? key->ref_table.str : "";
-  const char* form = m_form->s->table_name.str;
-  if (text[0]) note_foreign_key_error(m_thd, text);
-  switch (violation) {
-    case FIRN_INDEX_IS_NEEDED:
-      my_error(ER_DROP_INDEX_FK, MYF(0), broken.c_str());
-      break;
-    case FIRN_NO_FOREIGN_KEY_INDEX:
-      my_error(ER_FK_NO_INDEX_CHILD, MYF(0), own, form);
-      break;
-    case FIRN_NO_REFERENCED_INDEX:
-      my_error(ER_FK_NO_INDEX_PARENT, MYF(0), own, parent);
-      break;
-    case FIRN_NO_REFERENCED_TABLE:
-      my_error(ER_FK_CANNOT_OPEN_PARENT, MYF(0), parent);
-      break;
-    case FIRN_FOREIGN_KEY_NAME_TAKEN:
-      my_error(ER_DUP_CONSTRAINT_NAME, MYF(0), "FOREIGN KEY", (database_of(m_name.c_str()) + "/" + broken).c_str());
-      break;
-    case FIRN_FOREIGN_KEY_NAME_GIVEN_TWICE:
-      warn_of_name(broken.c_str(), last_definition_of(broken.c_str()));
-      my_error(ER_FK_FAIL_ADD_SYSTEM, MYF(0), (database_of(m_name.c_str()) + "/" + broken).c_str());
-      break;
-    case FIRN_FOREIGN_KEY_NOT_NULL:
-      my_error(ER_FK_INCORRECT_OPTION, MYF(0), form, (database_of(m_name.c_str()) + "/" + broken).c_str());
-      break;
-    default:
-      my_error(ER_CANNOT_ADD_FOREIGN, MYF(0), form);
-  }
-}
-
 bool adds_foreign_keys(Alter_info* alter_info) {
   if (!alter_info) return false;
   List_iterator_fast<Key> keys(alter_info->key_list);
   while (const Key* key = keys++)
     if (key->type == Key::FOREIGN_KEY) return true;
   return false;
-}
-
-void append_foreign_key(THD* thd, String* text, const char* table, const char* name) {
-  append_table(thd, text, table);
-  text->append(',');
-  WantedKey wanted = {thd, name, text};
-  (void)firn_list_foreign_keys(database, table, false, append_wanted, &wanted);
 }
 
 namespace {
@@ -545,30 +377,6 @@ bool refuse_not_null(const char* path, const Alter_info* alter_info) {
   return columns.found;
 }
 
-void note_foreign_key_error(THD* thd, const char* text) {
-  if (!text) return;
-  char query[1024];
-  const size_t length = thd ? thd_query_safe(thd, query, sizeof(query)) : 0;
-  char when[32];
-  const time_t now = time(nullptr);
-  struct tm local;
-  localtime_r(&now, &local);
-  strftime(when, sizeof(when), "%Y-%m-%d %H:%M:%S", &local);
-  try {
-    std::string note = std::string(when) + " " + text + "\n" + std::string(query, length) + "\n";
-    const std::lock_guard<std::mutex> guard(last_error_lock);
-    last_error.swap(note);
-  } catch (const std::bad_alloc&) {
-  }
-}
-
-void append_last_foreign_key_error(String* text) {
-  const std::lock_guard<std::mutex> guard(last_error_lock);
-  if (last_error.empty()) return;
-  text->append(STRING_WITH_LEN("\nLatest foreign key error\n"));
-  text->append(last_error.data(), last_error.length());
-}
-
 }  // namespace firn
 
 char* ha_firn::get_foreign_key_create_info() {
@@ -595,13 +403,4 @@ bool ha_firn::can_switch_engines() {
   (void)firn_list_foreign_keys(firn::database, name.c_str(), false, firn::count_key, &count);
   (void)firn_list_foreign_keys(firn::database, name.c_str(), true, firn::count_key, &count);
   return count == 0;
-}
-
-bool ha_firn::get_foreign_dup_key(char* child_table, uint table_size, char* child_key, uint key_size) {
-  if (!m_session) return false;
-  char schema[firn::kSchemaNameSize], name[firn::kTableNameSize];
-  firn::decode_table_name(m_session->broken_table(), schema, name);
-  strmake(child_table, name, table_size - 1);
-  strmake(child_key, m_session->broken_key(), key_size - 1);
-  return true;
 }

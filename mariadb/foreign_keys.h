@@ -70,14 +70,4 @@ bool adds_foreign_keys(Alter_info* alter_info);
 */
 bool refuse_not_null(const char* path, const Alter_info* alter_info);
 
-/*
-  Appends the foreign key `name` of the table `table` (a name of the core's catalog) as errors show
-  it.
-*/
-void append_foreign_key(THD* thd, String* text, const char* table, const char* name);
-
-/* Keeps the text of a failure for SHOW ENGINE FIRN STATUS. */
-void note_foreign_key_error(THD* thd, const char* text);
-void append_last_foreign_key_error(String* text);
-
 }  // namespace firn

@@ -1,11 +1,16 @@
 /* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
 
+/*
+  The handler: flags, open and close, the end of statements, and messages of errors. Reads are in
+  read.cc, writes in write.cc.
+*/
+
 #include "ha_firn.h"
 #include "ddl_callbacks.h"
 #include "errors.h"
 #include "host_callbacks.h"
 #include "table_options.h"
-#include "foreign_keys.h"
+#include "foreign_key_errors.h"
 
 #include <mysql/service_thd_error_context.h>
 
@@ -112,7 +117,7 @@ int ha_firn::reset() {
     free. A scan then goes on from its last key. The end of the lock is the end of the statement.
   */
   if (m_locked && m_share->is_temporary()) {
-    m_reset_due = true;
+    m_statement_ends_at_unlock = true;
     return 0;
   }
   forget_statement();
@@ -120,7 +125,7 @@ int ha_firn::reset() {
 }
 
 void ha_firn::forget_statement() {
-  m_reset_due = false;
+  m_statement_ends_at_unlock = false;
   abort_bulk();
   m_session = nullptr;
   m_scan_parked = false;
@@ -163,8 +168,9 @@ void ha_firn::note_duplicate(uint32_t index) {
 }
 
 /*
-  Whether rows may go into the table by a load, which shows them only at its end. The server itself
-  checks some keys, and must find the rows that it has just written. A sequence has one row.
+  Whether rows may go into the table by a load, which shows them only at its end. They may not if
+  the server itself checks a key, because its check must find the rows that it has just written. A
+  load is of no use for a sequence, which has one row.
 */
 bool ha_firn::may_load() const { return !is_sequence() && !firn::has_key_checked_by_server(table); }
 

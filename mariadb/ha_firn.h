@@ -178,8 +178,8 @@ class ha_firn final : public handler {
   int aim(uint32_t index);
   int choose_columns();
   /*
-    These choose the columns that the statement needs only in part, see partial_columns.cc. In doubt
-    they choose none.
+    These choose the columns that the statement needs only in part, see partial_columns.cc. If it is
+    not certain that a part suffices, they choose none.
   */
   bool has_large_column() const;
   bool may_leave_unread() const;
@@ -215,8 +215,8 @@ class ha_firn final : public handler {
   /* The core's session that reads and writes this table. */
   firn_session* core_session() const { return m_own ? m_own : m_session->core(); }
 
-  bool guards(const KEY* key_info, key_part_map parts, enum ha_rkey_function flag) const;
-  int guard_key(const KEY* key_info, const uchar* key);
+  bool checks_unique_key(const KEY* key_info, key_part_map parts, enum ha_rkey_function flag) const;
+  int lock_checked_key(const KEY* key_info, const uchar* key);
 
   firn::Share* m_share = nullptr;
   firn::Session* m_session = nullptr;
@@ -247,7 +247,7 @@ class ha_firn final : public handler {
     The server called reset() while the table was locked, which did not end the statement; see
     reset(). Unlocking the table, or the begin of the next statement, ends it.
   */
-  bool m_reset_due = false;
+  bool m_statement_ends_at_unlock = false;
   /* Set in a clone: begin() keeps the ReadIntent that clone() copied. */
   bool m_is_clone = false;
   bool m_keyread = false;

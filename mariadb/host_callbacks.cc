@@ -1,5 +1,10 @@
 /* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
 
+/*
+  Functions of the server that the core calls: its error log, reports of lock waits, collations,
+  virtual columns.
+*/
+
 #include "host_callbacks.h"
 #include "collation.h"
 #include "lock_timeout.h"
@@ -84,6 +89,21 @@ void wait_ends(void* host) {
   thd_storage_lock_wait(thd, static_cast<long long>(microsecond_interval_timer() - wait_begun_us));
 }
 
+/* A write stall: the thread pool may start another thread, and SHOW PROCESSLIST tells why. */
+thread_local const char* proc_info_before_stall = nullptr;
+
+void stall_begins(void* host) {
+  THD* thd = static_cast<THD*>(host);
+  thd_wait_begin(thd, THD_WAIT_DISKIO);
+  proc_info_before_stall = thd_proc_info(thd, "Waiting for flushes and compactions");
+}
+
+void stall_ends(void* host) {
+  THD* thd = static_cast<THD*>(host);
+  thd_proc_info(thd, proc_info_before_stall);
+  thd_wait_end(thd);
+}
+
 /*
   The SQL text of any session. The server's function takes the lock of the text only if that is
   free.
@@ -138,6 +158,8 @@ firn_host make() {
   host.preferred_victim = preferred_victim;
   host.wait_begins = wait_begins;
   host.wait_ends = wait_ends;
+  host.stall_begins = stall_begins;
+  host.stall_ends = stall_ends;
   host.statement = statement;
   host.collation = collation;
   host.holds_metadata_lock = holds_metadata_lock;

@@ -1,5 +1,7 @@
 /* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
 
+/* information_schema.FIRN_TABLES and FIRN_LEVELS. */
+
 #include "i_s.h"
 #include "schema_table.h"
 

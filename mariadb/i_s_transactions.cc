@@ -1,5 +1,7 @@
 /* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
 
+/* information_schema.FIRN_TRX, FIRN_LOCKS, FIRN_LOCK_WAITS and FIRN_DEADLOCKS. */
+
 #include "i_s.h"
 #include "schema_table.h"
 

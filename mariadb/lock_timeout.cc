@@ -1,5 +1,7 @@
 /* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
 
+/* How long a statement waits for locks: firn_lock_wait_timeout, NOWAIT and WAIT n. */
+
 #include "lock_timeout.h"
 #include "sysvars.h"
 #include "set_var.h"

@@ -2,8 +2,9 @@
 
 /* The plugins of this library: the storage engine FIRN and its information_schema tables. */
 
-#include "backup.h"
+#include "backup_stage.h"
 #include "ddl_callbacks.h"
+#include "engine_status.h"
 #include "ha_firn.h"
 #include "host_callbacks.h"
 #include "i_s.h"
@@ -12,7 +13,7 @@
 #include "status_vars.h"
 #include "sysvars.h"
 #include "table_options.h"
-#include "transaction.h"
+#include "transaction_callbacks.h"
 #include "log.h"
 #include "mysqld.h"
 #include "sql_show.h"

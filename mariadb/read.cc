@@ -42,8 +42,8 @@ int ha_firn::index_read_map(uchar* buf, const uchar* key, key_part_map parts, en
     }
     return read_status(status);
   }
-  if (unlikely(guards(key_info, parts, flag)))
-    if (int error = guard_key(key_info, key)) return error;
+  if (unlikely(checks_unique_key(key_info, parts, flag)))
+    if (int error = lock_checked_key(key_info, key)) return error;
   const uint length = calculate_key_len(table, active_index, key, parts);
   return read_status(firn_cursor_seek(m_cursor, key, length, flag, buf));
 }
@@ -55,7 +55,7 @@ int ha_firn::index_read_map(uchar* buf, const uchar* key, key_part_map parts, en
   nothing else. Statements that read a period's index by a range do that within
   read_range_first().
 */
-bool ha_firn::guards(const KEY* key_info, key_part_map parts, enum ha_rkey_function flag) const {
+bool ha_firn::checks_unique_key(const KEY* key_info, key_part_map parts, enum ha_rkey_function flag) const {
   if (likely(key_info->algorithm != HA_KEY_ALG_LONG_HASH && !key_info->without_overlaps)) return false;
   if (m_intent.mode != FIRN_READ_LOCK_EXCLUSIVE || !m_intent.whole_row) return false;
   if (key_info->algorithm == HA_KEY_ALG_LONG_HASH) return true;
@@ -69,14 +69,14 @@ bool ha_firn::guards(const KEY* key_info, key_part_map parts, enum ha_rkey_funct
   or knows that there is none. Gap locks would protect the value too, but two transactions that
   insert different values into one gap would deadlock.
 */
-int ha_firn::guard_key(const KEY* key_info, const uchar* key) {
+int ha_firn::lock_checked_key(const KEY* key_info, const uchar* key) {
   uint length = key_info->key_length;
   if (key_info->without_overlaps) {
     length = 0;
     for (uint part = 0; part + 2 < key_info->user_defined_key_parts; part++)
       length += key_info->key_part[part].store_length;
   }
-  return read_status(firn_cursor_guard(m_cursor, key, length));
+  return read_status(firn_cursor_lock_key_prefix(m_cursor, key, length));
 }
 
 /* A point SELECT makes only this call, without an index_init() before it. */

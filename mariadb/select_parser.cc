@@ -1,5 +1,7 @@
 /* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
 
+/* Reads the text of a SELECT to find columns of which the statement needs only a part. */
+
 #include "select_parser.h"
 
 #include <algorithm>

@@ -1,8 +1,9 @@
 /* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
 
+/* A session's transaction: its statements, and its commit, prepare and rollback in the core. */
+
 #include "session.h"
 #include "errors.h"
-#include "foreign_keys.h"
 #include "binlog_file.h"
 #include "lock_timeout.h"
 #include "sysvars.h"
@@ -217,8 +218,9 @@ int Session::commit(bool all) {
 }
 
 /*
-  Another transaction was first in an optimistic table. The server would report "Got error N during
-  COMMIT", and calls no rollback after a failed commit.
+  Ends a transaction whose validation has failed: another one has changed rows of optimistic tables
+  on which it depends. The error is reported here, because the server would report "Got error N
+  during COMMIT". The rollback is done here, because the server calls none after a failed commit.
 */
 int Session::lose() {
   strmake(message_, firn_last_error(), sizeof(message_) - 1);
@@ -282,30 +284,6 @@ void Session::abort_transaction() {
     if (status != FIRN_OK) sql_print_error("FIRN: rollback failed: %s", firn_last_error());
   }
   thd_->mark_transaction_to_rollback(true);
-}
-
-/* Keeps what the error says of a foreign key, and returns the server's error. */
-int Session::note_foreign_key() {
-  const char *table, *name, *text;
-  const uint32_t violation = firn_last_foreign_key(&table, &name, &text);
-  strmake(broken_table_, table, sizeof(broken_table_) - 1);
-  strmake(broken_key_, name, sizeof(broken_key_) - 1);
-  String shown;
-  if (violation != FIRN_DUPLICATE_IN_CHILD) append_foreign_key(thd_, &shown, broken_table_, broken_key_);
-  note_foreign_key_error(thd_, violation == FIRN_DUPLICATE_IN_CHILD ? message_ : shown.c_ptr_safe());
-  switch (violation) {
-    case FIRN_NO_REFERENCED_ROW:
-      return HA_ERR_NO_REFERENCED_ROW;
-    case FIRN_CASCADE_TOO_DEEP:
-      push_warning_printf(thd_, Sql_condition::WARN_LEVEL_WARN, HA_ERR_ROW_IS_REFERENCED,
-                          "FIRN: Cannot delete/update rows with cascading foreign key constraints that exceed max "
-                          "depth of 15. Please drop extra constraints and try again");
-      return HA_ERR_FK_DEPTH_EXCEEDED;
-    case FIRN_DUPLICATE_IN_CHILD:
-      return HA_ERR_FOREIGN_DUPLICATE_KEY;
-    default:
-      return HA_ERR_ROW_IS_REFERENCED;
-  }
 }
 
 int Session::to_server_error(firn_status status) {

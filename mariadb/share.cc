@@ -1,5 +1,7 @@
 /* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
 
+/* The share of an open table: its handle in the core, which all handlers of the table use. */
+
 #include "share.h"
 #include "errors.h"
 #include "table_definition.h"

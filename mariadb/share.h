@@ -27,8 +27,8 @@ class Share : public Handler_share {
 
   firn_table* core() const { return core_; }
   /*
-    Whether the commit validates what transactions do to the table, which lock nothing in it. It
-    changes only while the table is closed.
+    Whether the table is optimistic: transactions lock nothing in it, and their commits validate
+    what they depend on. This changes only while the table is closed.
   */
   bool is_optimistic() const { return optimistic_; }
   /* The table is a temporary one, which one session at a time uses. */

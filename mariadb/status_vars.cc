@@ -1,6 +1,7 @@
 /* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
 
-#include "foreign_keys.h"
+/* SHOW STATUS LIKE 'Firn%': the status variables. */
+
 #include "status_vars.h"
 
 namespace firn {
@@ -47,6 +48,9 @@ struct st_mysql_show_var counter_variables[] = {COUNTER("blob_bytes_live", blob_
                                                 COUNTER("memory_bytes", memory_bytes),
                                                 COUNTER("memtable_bytes", memtable_bytes),
                                                 COUNTER("oldest_snapshot_age", oldest_snapshot_age),
+                                                COUNTER("open_files", open_files),
+                                                COUNTER("open_files_over_limit", open_files_over_limit),
+                                                COUNTER("opened_files", opened_files),
                                                 COUNTER("optimistic_conflicts", optimistic_conflicts),
                                                 COUNTER("pinned_bytes", pinned_bytes),
                                                 COUNTER("reserve_bytes", reserve_bytes),
@@ -71,20 +75,9 @@ int show_counters(MYSQL_THD, struct st_mysql_show_var* variable, void*, struct s
   return 0;
 }
 
-void append(void* text, const char* part, size_t length) { static_cast<String*>(text)->append(part, length); }
-
 }  // namespace
 
 struct st_mysql_show_var status_variables[] = {{"Firn", reinterpret_cast<char*>(&show_counters), SHOW_FUNC},
                                                {nullptr, nullptr, SHOW_UNDEF}};
-
-bool show_status(handlerton*, THD* thd, stat_print_fn* print, enum ha_stat_type what) {
-  if (what != HA_ENGINE_STATUS || !database) return false;
-  String text;
-  firn_status_text(database, append, &text);
-  append_last_foreign_key_error(&text);
-  const LEX_CSTRING* engine = hton_name(hton);
-  return print(thd, engine->str, engine->length, STRING_WITH_LEN(""), text.ptr(), text.length());
-}
 
 }  // namespace firn

@@ -8,7 +8,4 @@ namespace firn {
 /* SHOW STATUS LIKE 'Firn%': one function that reads all counters of the core at once. */
 extern struct st_mysql_show_var status_variables[];
 
-/* SHOW ENGINE FIRN STATUS. */
-bool show_status(handlerton* hton, THD* thd, stat_print_fn* print, enum ha_stat_type what);
-
 }  // namespace firn

@@ -1,5 +1,7 @@
 /* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
 
+/* The system variables: names, defaults, ranges, help texts and check functions. */
+
 #include "sysvars.h"
 #include "checkpoint.h"
 #include "log.h"
@@ -36,6 +38,7 @@ char deadlock_detect;
 char print_all_deadlocks;
 unsigned long long snapshot_age_warning;
 unsigned long long max_wal_size;
+unsigned long long open_files;
 
 MYSQL_SYSVAR_STR(data_dir, data_dir, PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_READONLY,
                  "Directory of the engine's files; a relative path starts at datadir.", nullptr, nullptr, "#firn");
@@ -114,6 +117,11 @@ MYSQL_SYSVAR_ULONGLONG(max_wal_size, max_wal_size, PLUGIN_VAR_RQCMDARG,
                        "transactions that stay prepared for long are logged again.",
                        nullptr, (update<unsigned long long, FIRN_OPTION_MAX_WAL_SIZE>), 1024 * kMiB, 16 * kMiB,
                        kMaxSize, kMiB);
+
+MYSQL_SYSVAR_ULONGLONG(open_files, open_files, PLUGIN_VAR_RQCMDARG,
+                       "At most so many sorted files and blob files are open for reading; others are closed and opened "
+                       "again when they are read. 0 = half of the process's limit on open files (open_files_limit).",
+                       nullptr, (update<unsigned long long, FIRN_OPTION_OPEN_FILES>), 0, 0, 1ULL << 30, 1);
 
 MYSQL_SYSVAR_UINT(
     flush_log_at_trx_commit, flush_log_at_trx_commit, PLUGIN_VAR_RQCMDARG,
@@ -207,6 +215,7 @@ void set_core_options() {
   (void)firn_set_option(database, FIRN_OPTION_PRINT_ALL_DEADLOCKS, print_all_deadlocks);
   (void)firn_set_option(database, FIRN_OPTION_SNAPSHOT_AGE_WARNING, snapshot_age_warning);
   (void)firn_set_option(database, FIRN_OPTION_MAX_WAL_SIZE, max_wal_size);
+  (void)firn_set_option(database, FIRN_OPTION_OPEN_FILES, open_files);
 }
 
 bool log_is_archived() { return log_archive_dir && *log_archive_dir; }
@@ -250,6 +259,7 @@ struct st_mysql_sys_var* all[] = {MYSQL_SYSVAR(data_dir),
                                   MYSQL_SYSVAR(blob_threshold),
                                   MYSQL_SYSVAR(wal_segment_size),
                                   MYSQL_SYSVAR(max_wal_size),
+                                  MYSQL_SYSVAR(open_files),
                                   MYSQL_SYSVAR(flush_log_at_trx_commit),
                                   MYSQL_SYSVAR(lock_wait_timeout),
                                   MYSQL_SYSVAR(rollback_on_timeout),

@@ -1,5 +1,10 @@
 /* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
 
+/*
+  Turns the server's definition of a table into that of the core. Refuses columns and keys that
+  the core does not have.
+*/
+
 #include "table_definition.h"
 #include "collation.h"
 #include "table_options.h"

@@ -1,5 +1,10 @@
 /* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
 
+/*
+  Names of tables: from a path of the server to a name of the core's catalog, and to names for
+  people.
+*/
+
 #include "engine.h"
 #include "sql_table.h"
 

@@ -1,5 +1,7 @@
 /* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
 
+/* XA RECOVER, and commit and rollback of prepared transactions by their xid. */
+
 #include "xa.h"
 #include "log.h"
 

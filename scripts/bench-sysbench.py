@@ -224,7 +224,8 @@ def table(
     lines = [
         f"sysbench, {arguments.tables} tables × {arguments.rows:,} rows, {arguments.threads} "
         f"threads, {arguments.memory} MiB of memory each{io}, {arguments.seconds} s × "
-        f"{arguments.rounds} rounds (median), one sync per commit, binary log off.",
+        f"{arguments.rounds} rounds (median), one sync per commit, "
+        f"{'a synced binary log' if arguments.binlog else 'binary log off'}.",
         f"{machine()}.",
     ]
 

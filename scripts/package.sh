@@ -20,12 +20,14 @@ umask 022
 
 rm -rf "$FIRN_BUILD/deb"
 doc=$root/usr/share/doc/mariadb-plugin-firn
-mkdir -p "$root/DEBIAN" "$root/usr/bin" "$doc" "$root$(server_plugin_dir)" "$root/etc/mysql/mariadb.conf.d" "$FIRN_BUILD/deb/debian"
+mkdir -p "$root/DEBIAN" "$root/usr/bin" "$doc" "$root$(server_plugin_dir)" "$root/etc/mysql/mariadb.conf.d" \
+  "$root/lib/systemd/system/mariadb.service.d" "$FIRN_BUILD/deb/debian"
 install -m 644 "$plugin" "$root$(server_plugin_dir)/ha_firn.so"
 strip --strip-unneeded --remove-section=.comment "$root$(server_plugin_dir)/ha_firn.so"
 install -m 755 "$FIRN_BUILD/bin/firn" "$root/usr/bin/firn"
 strip --strip-unneeded --remove-section=.comment "$root/usr/bin/firn"
 install -m 644 "$FIRN_ROOT/packaging/firn.cnf" "$root/etc/mysql/mariadb.conf.d/firn.cnf"
+install -m 644 "$FIRN_ROOT/packaging/open-files.conf" "$root/lib/systemd/system/mariadb.service.d/firn.conf"
 install -m 644 "$FIRN_ROOT/packaging/copyright" "$doc/copyright"
 printf '%s\n' "mariadb-plugin-firn ($version) unstable; urgency=medium" '' "  * Version $version." '' \
   " -- The Firn authors <firn@users.noreply.github.com>  $(LC_ALL=C date -R -u -d "@$epoch")" | gzip -9n >"$doc/changelog.gz"
@@ -37,7 +39,7 @@ shlibs=$(cd "$FIRN_BUILD/deb" &&
   dpkg-shlibdeps -O --warnings=0 "$below$(server_plugin_dir)/ha_firn.so" "$below/usr/bin/firn" |
   sed -n 's/^shlibs:Depends=//p')
 
-(cd "$root" && find usr -type f | sort | xargs md5sum >DEBIAN/md5sums)
+(cd "$root" && find usr lib -type f | sort | xargs md5sum >DEBIAN/md5sums)
 echo /etc/mysql/mariadb.conf.d/firn.cnf >"$root/DEBIAN/conffiles"
 install -m 755 "$FIRN_ROOT/packaging/preinst" "$FIRN_ROOT/packaging/postrm" "$root/DEBIAN/"
 sed -e "s/@VERSION@/$version/; s/@ARCH@/$arch/; s/@SERIES@/$series/g; s/@NEXT@/$next/; s/@SHLIBS@/$shlibs/" \

@@ -16,7 +16,7 @@ from firn_lab.plan import Plan
 from firn_lab.runner.run import Runner
 from firn_lab.store import Reader, Writer
 from firn_lab.targets import Budget, Target, engine, make_target, private
-from firn_lab.targets.base import RestState
+from firn_lab.targets.target import RestState
 from firn_lab.workloads import Outcome, Params, Second, Workload, make_workload
 
 SMALL = Budget(memory_bytes=32 << 20)

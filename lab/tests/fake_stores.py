@@ -10,7 +10,7 @@ from firn_lab.histogram import Latency
 from firn_lab.store import Reader, Writer
 from firn_lab.targets import Budget, Settings
 from firn_lab.workloads import Params, RoundPart
-from firn_lab.workloads.base import FigureKind
+from firn_lab.workloads.workload import FigureKind
 
 MACHINE = {"processor": "Abacus", "cores": 2, "memory_bytes": 8 << 30, "file_system": "ext4"}
 TPS = FigureKind("1/s", "higher")

@@ -11,9 +11,9 @@ from firn_lab import cli
 from firn_lab.clock import SystemClock
 from firn_lab.intervals import Interval
 from firn_lab.report.comparison import changes, verdict
-from firn_lab.report.data import collect
+from firn_lab.report.report_data import collect
 from firn_lab.store import Reader, Writer
-from firn_lab.workloads.base import FigureKind
+from firn_lab.workloads.workload import FigureKind
 
 
 def compare(tmp_path: Path, *more: str) -> int:

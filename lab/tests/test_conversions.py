@@ -17,8 +17,8 @@ from firn_lab.estimate.read_budget import Limits
 from firn_lab.estimate.run import TableEstimate, estimate
 from firn_lab.plan import parse_case
 from firn_lab.targets import Budget
-from firn_lab.targets.base import Target, make_target
 from firn_lab.targets.engine import EngineTarget, find_plugin
+from firn_lab.targets.target import Target, make_target
 from firn_lab.workloads import Params, make_workload
 
 ROWS = 20000

@@ -17,16 +17,16 @@ from firn_lab.errors import UsageError
 from firn_lab.estimate import compress
 from firn_lab.estimate import predict as predict_module
 from firn_lab.estimate.blockers import of_server
-from firn_lab.estimate.blocks import cut, shape, split
 from firn_lab.estimate.compress import Compressor, Stored, Tuning, raw_bytes, store, tunings
 from firn_lab.estimate.entries import Entry, KeyPart, varint, weights
 from firn_lab.estimate.predict import predict
 from firn_lab.estimate.sample import Sample
 from firn_lab.estimate.sample_starts import after, between
 from firn_lab.estimate.schema import Column
+from firn_lab.estimate.stored_blocks import cut, shape, split
 from firn_lab.estimate.values import encoder, is_variable
 from firn_lab.targets import Budget
-from firn_lab.targets.base import Target, make_target
+from firn_lab.targets.target import Target, make_target
 
 
 def column(kind: str, **more: object) -> Column:
@@ -300,7 +300,7 @@ def test_what_firn_refuses_is_named_for_each_table(
         dsn = f"mysql://root@/lab?socket={server.address().socket}"
         assert cli.main(["estimate", "--dsn", dsn, "--table", "thai", "words", "history"]) == 0
         out = " ".join(capsys.readouterr().out.split())
-        assert "lab.thai: FIRN refuses it with: index b: collation tis620_thai_ci" in out
+        assert "lab.thai: FIRN refuses" not in out
         assert "with: FULLTEXT index t_words; FULLTEXT index u" in out
         assert "not estimated: system versioning" in out
     finally:

@@ -16,7 +16,7 @@ from conftest import SMALL, Laboratory, servers_on
 
 from firn_lab.plan import Plan, parse_case
 from firn_lab.processes import tree
-from firn_lab.report.data import collect
+from firn_lab.report.report_data import collect
 from firn_lab.store import Reader
 from firn_lab.targets.engine import EngineTarget
 from firn_lab.workloads import Params
@@ -195,7 +195,7 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 from firn_lab.cli import main
 from firn_lab.runner import machine
 from firn_lab.targets import engine, private
-from firn_lab.targets.base import RestState
+from firn_lab.targets.target import RestState
 template = sys.argv.pop(1)
 private.PrivateTarget._await_quiet = lambda self, seconds_max: RestState(0.0)
 machine.busy_cores = lambda: 0.0
@@ -249,7 +249,7 @@ def test_ctrl_c_keeps_the_rounds_and_leaves_nothing(
 # A lab whose children never end. They are sessions of the load driver, or shares of a load.
 CHILDREN = """
 import os, sys, time, types
-from firn_lab.workloads.base import Params
+from firn_lab.workloads.workload import Params
 from firn_lab.workloads import driver, fill
 
 class Stuck:

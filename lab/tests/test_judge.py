@@ -11,11 +11,11 @@ from firn_lab import cli
 from firn_lab.clock import SystemClock
 from firn_lab.intervals import Interval
 from firn_lab.report.conclusions import _verdict, judge, turned
-from firn_lab.report.data import collect
+from firn_lab.report.report_data import collect
 from firn_lab.store import Reader, Writer
 from firn_lab.targets import Budget, Settings
 from firn_lab.workloads import Params
-from firn_lab.workloads.base import FigureKind
+from firn_lab.workloads.workload import FigureKind
 
 TPS = FigureKind("1/s", "higher")
 US = FigureKind("µs")

@@ -15,8 +15,8 @@ from firn_lab import cli
 from firn_lab.clock import SystemClock
 from firn_lab.price import Prices
 from firn_lab.report import browser
-from firn_lab.report.data import collect
 from firn_lab.report.html import html
+from firn_lab.report.report_data import collect
 from firn_lab.store import Reader, Writer
 
 # Set by `make lab-test` if Chromium could not be installed: the error message.

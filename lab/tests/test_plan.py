@@ -21,9 +21,9 @@ from firn_lab.runner.load_by_others import LoadByOthers
 from firn_lab.runner.machine import busy_cores
 from firn_lab.runner.prepared_plan import case_seconds, prepare_plan, round_seconds
 from firn_lab.targets import Settings, make_target
-from firn_lab.targets.base import Budget
 from firn_lab.targets.dsn import redacted
 from firn_lab.targets.mysql import buffered
+from firn_lab.targets.target import Budget
 from firn_lab.workloads import WORKLOADS, Params, make_workload
 
 # The real function, kept here because a fixture replaces it for every test.

@@ -12,7 +12,7 @@ from firn_lab.clock import SystemClock
 from firn_lab.intervals import single
 from firn_lab.price import BreakEven, Cost, Prices, break_even, cost, ios
 from firn_lab.report.costs import costs, space_ratio, transaction_ios
-from firn_lab.report.data import Result, collect
+from firn_lab.report.report_data import Result, collect
 from firn_lab.store import Reader, Writer
 
 HERE = Prices("here", hour=3.6, gb_month=0.1, million_ios=0.2, io_kib=16)

@@ -13,7 +13,6 @@ from firn_lab import cli
 from firn_lab.clock import SystemClock
 from firn_lab.intervals import Interval, mean, single
 from firn_lab.report.conclusions import judge
-from firn_lab.report.data import Report, collect
 from firn_lab.report.drawing import number
 from firn_lab.report.markdown import markdown, table
 from firn_lab.report.page import to_json
@@ -26,11 +25,12 @@ from firn_lab.report.remarks import (
     lumps,
     open_questions,
 )
+from firn_lab.report.report_data import Report, collect
 from firn_lab.report.units import bytes_text, figure_text, number_text
 from firn_lab.store import Reader, Writer
 from firn_lab.targets import Budget, Settings
 from firn_lab.workloads import Params
-from firn_lab.workloads.base import FigureKind
+from firn_lab.workloads.workload import FigureKind
 
 # In the order of the report.
 PICTURES = ("throughput.png", "latency.png", "device-written.png", "device-read.png",

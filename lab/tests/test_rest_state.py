@@ -10,8 +10,8 @@ from conftest import SMALL, Laboratory
 
 from firn_lab.plan import Plan, parse_case
 from firn_lab.targets import Target
-from firn_lab.targets.base import RestState
 from firn_lab.targets.engine import RUSH, EngineTarget
+from firn_lab.targets.target import RestState
 from firn_lab.workloads import Params
 
 pytestmark = pytest.mark.usefixtures("real_rest")

@@ -12,7 +12,7 @@ from conftest import SMALL, Laboratory
 from firn_lab.clock import SystemClock
 from firn_lab.errors import UsageError
 from firn_lab.plan import Plan, parse_case
-from firn_lab.report.data import collect
+from firn_lab.report.report_data import collect
 from firn_lab.runner.prepared_plan import prepare_plan
 from firn_lab.runner.resume import before
 from firn_lab.runner.run import Runner

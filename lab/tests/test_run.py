@@ -13,7 +13,7 @@ from conftest import SMALL, Laboratory, servers_on
 
 from firn_lab.cli.run_display import cell
 from firn_lab.plan import Plan, parse_case
-from firn_lab.report.data import collect
+from firn_lab.report.report_data import collect
 from firn_lab.runner.blocks import order
 from firn_lab.store import Reader
 from firn_lab.workloads import Params

@@ -15,7 +15,7 @@ from firn_lab.store.extract import extract
 from firn_lab.store.schema import NAMES
 from firn_lab.targets import Budget, Settings
 from firn_lab.workloads import Params, RoundPart
-from firn_lab.workloads.base import FigureKind
+from firn_lab.workloads.workload import FigureKind
 
 
 def fill(writer: Writer) -> int:

@@ -12,7 +12,7 @@ from conftest import Heard, made, run_round
 from firn_lab.clock import SystemClock
 from firn_lab.errors import CheckFailed, LabError
 from firn_lab.targets import Target, make_target
-from firn_lab.targets.base import Budget
+from firn_lab.targets.target import Budget
 from firn_lab.workloads import Params, make_workload
 from firn_lab.workloads.blobs import value
 from firn_lab.workloads.insert import INDEXES

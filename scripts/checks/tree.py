@@ -5,6 +5,8 @@
   That list may only shrink: a circle that no longer exists must be removed from it.
 - Terms of `docs/glossary.md` in code quotes occur in the code.
 - Files that `docs/decisions.md` names exist, and the names given for them occur in them.
+- Each row of the feature table in `docs/compatibility.md` links to tests that contain a term of
+  the row; all tests that the page links to exist.
 """
 
 from __future__ import annotations
@@ -143,8 +145,37 @@ def stale_decisions() -> Iterator[str]:
                     yield f"docs/decisions.md:{number}: `{name}` is not in `{path}`"
 
 
+def stale_features() -> Iterator[str]:
+    """Features on the page on compatibility without a test, or with one about something else.
+
+    A row's terms are what its first cell has in code quotes, else its words in capitals, else its
+    longer words.
+    """
+    page = ROOT / "docs/compatibility.md"
+    must_link = False
+    for number, line in enumerate(page.read_text().splitlines(), 1):
+        if line.startswith("## "):
+            must_link = line.startswith("## Tables beside")
+        cells = line.split(" | ")
+        if not line.startswith("| ") or cells[0] in ("| feature", "| subject", "| clause"):
+            continue
+        links = re.findall(r"\]\((\.\./tests/[^)#]+)\)", line)
+        if must_link and not re.search(r"\]\(\.\./tests/", cells[-1]):
+            yield f"docs/compatibility.md:{number}: no test in FIRN's cell"
+        feature = cells[0].removeprefix("| ")
+        quoted = [part for each in re.findall(r"`([^`]+)`", feature) for part in each.split("…")]
+        terms = quoted or re.findall(r"\b[A-Z]{4,}\b", feature) or re.findall(r"\w{5,}", feature)
+        for link in links:
+            file = (page.parent / link).resolve()
+            code = file.read_text().lower() if file.is_file() else ""
+            if not file.is_file():
+                yield f"docs/compatibility.md:{number}: there is no file {link}"
+            elif must_link and not any(term.strip() and term.strip().lower() in code for term in terms):
+                yield f"docs/compatibility.md:{number}: {link} has none of {terms}"
+
+
 def main() -> int:
-    trouble = [*wide_comments(), *circle_trouble(), *lost_terms(), *stale_decisions()]
+    trouble = [*wide_comments(), *circle_trouble(), *lost_terms(), *stale_decisions(), *stale_features()]
     for line in trouble:
         print(line)
     return 1 if trouble else 0

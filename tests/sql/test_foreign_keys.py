@@ -37,6 +37,83 @@ def play(pair: KeyPair, script: str) -> list[int]:
 
 # Each script with the errors that must appear in it, so that none passes by failing throughout.
 SCENARIOS = {
+    "found_again": (
+        """
+        CREATE TABLE p (id INT PRIMARY KEY, u INT, UNIQUE (u))
+        CREATE TABLE c (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES p (id) ON UPDATE CASCADE)
+        CREATE TABLE d (id INT PRIMARY KEY, u INT, FOREIGN KEY (u) REFERENCES p (u))
+        INSERT INTO p VALUES (1, 1), (2, 2), (3, 3), (4, 4)
+        BEGIN
+        INSERT INTO c VALUES (1, 1), (2, 1)
+        INSERT INTO d VALUES (1, 1), (2, 1)
+        DELETE FROM c
+        DELETE FROM d
+        DELETE FROM p WHERE id = 1
+        INSERT INTO c VALUES (3, 1)
+        INSERT INTO d VALUES (3, 1)
+        SAVEPOINT s
+        INSERT INTO p VALUES (5, 5)
+        INSERT INTO c VALUES (5, 5), (6, 5)
+        INSERT INTO d VALUES (5, 5), (6, 5)
+        ROLLBACK TO s
+        INSERT INTO c VALUES (7, 5)
+        INSERT INTO d VALUES (7, 5)
+        INSERT INTO c VALUES (8, 2), (9, 2)
+        INSERT INTO d VALUES (8, 3), (9, 3)
+        UPDATE p SET id = 22 WHERE id = 2
+        INSERT INTO c VALUES (10, 2)
+        INSERT INTO c VALUES (11, 22)
+        DELETE FROM d
+        UPDATE p SET u = 33 WHERE u = 3
+        INSERT INTO d VALUES (10, 3)
+        INSERT INTO d VALUES (11, 33), (12, 33)
+        INSERT INTO p VALUES (6, 6), (7, 7), (6, 8)
+        INSERT INTO c VALUES (12, 6)
+        INSERT INTO c VALUES (13, 4)
+        COMMIT
+        b: DELETE FROM c WHERE p = 4
+        b: DELETE FROM p WHERE id = 4
+        INSERT INTO c VALUES (14, 4)
+        SELECT * FROM p
+        SELECT * FROM c
+        SELECT * FROM d
+        DROP TABLE c, d, p
+        """,
+        {1452, 1062},
+    ),
+    "a plain scan meets rows that its own statement has deleted or changed": (
+        """
+        CREATE TABLE p (id INT PRIMARY KEY, n INT)
+        CREATE TABLE c (id INT PRIMARY KEY, p INT, v INT, x INT, KEY (v), KEY (p), FOREIGN KEY (p) REFERENCES p (id) ON DELETE CASCADE)
+        INSERT INTO p VALUES (1, 0)
+        INSERT INTO c VALUES (1, 1, 1, 10), (2, 1, 2, 20)
+        SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED
+        REPLACE INTO p SELECT p, x FROM c FORCE INDEX (v) WHERE v > 0
+        SELECT * FROM p
+        SELECT * FROM c
+        DELETE FROM p
+        INSERT INTO p VALUES (1, 0)
+        INSERT INTO c VALUES (1, 1, 1, 10), (2, 1, 2, 20)
+        REPLACE INTO p SELECT p, x FROM c FORCE INDEX (PRIMARY)
+        SELECT * FROM p
+        SELECT * FROM c
+        SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ
+        DELETE FROM p
+        INSERT INTO p VALUES (1, 0), (2, 0), (3, 0)
+        INSERT INTO c VALUES (1, 1, 1, 10), (2, 2, 2, 20), (3, 3, 3, 30)
+        CREATE FUNCTION f (a INT) RETURNS INT MODIFIES SQL DATA BEGIN DELETE FROM p WHERE id = a + 1; RETURN a; END
+        SELECT id, f(id), x FROM c FORCE INDEX (v) WHERE v > 0
+        SELECT * FROM c
+        ALTER TABLE c DROP FOREIGN KEY c_ibfk_1, ADD FOREIGN KEY (p) REFERENCES p (id) ON DELETE SET NULL
+        DELETE FROM c
+        DELETE FROM p
+        INSERT INTO p VALUES (1, 0), (2, 0), (3, 0)
+        INSERT INTO c VALUES (1, 1, 1, 10), (2, 2, 2, 20), (3, 3, 3, 30)
+        SELECT id, p, f(id), x FROM c FORCE INDEX (v) WHERE v > 0
+        SELECT * FROM c
+        """,
+        set(),
+    ),
     "restrict": (
         PARENT
         + """

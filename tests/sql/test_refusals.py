@@ -10,7 +10,6 @@ from typing import Any
 import pymysql
 import pytest
 from server import ENGINE, IS_FIRN, Server
-from test_differential import CONTRADICTORY
 
 
 @pytest.fixture(autouse=True)
@@ -108,21 +107,6 @@ def test_an_innodb_table_with_a_foreign_key_cannot_become_firn(
     _refused(connection, f"ALTER TABLE t ENGINE={ENGINE}")
     assert "FOREIGN KEY" in _rows(connection, "SHOW CREATE TABLE t")[0][1]
     _refused(connection, f"ALTER TABLE parent ENGINE={ENGINE}")
-
-
-@pytest.mark.parametrize("collation", sorted(CONTRADICTORY))
-def test_an_index_on_a_contradictory_collation_works_or_is_refused(
-    connection: pymysql.Connection[Any], collation: str
-) -> None:
-    column = f"a VARCHAR(20) CHARACTER SET {collation.split('_')[0]} COLLATE {collation}"
-    sql = f"CREATE TABLE x ({column}, KEY a (a)) ENGINE={ENGINE}"
-    if _error(connection, sql)[0]:
-        _refused(connection, sql)
-        assert _tables(connection) == set()
-        assert _error(connection, f"CREATE TABLE x ({column}) ENGINE={ENGINE}") == (0, "")
-        _refused(connection, "ALTER TABLE x ADD INDEX a (a)")
-    assert _error(connection, "INSERT INTO x VALUES ('b'), ('a'), ('a ')") == (0, "")
-    assert len(_rows(connection, "SELECT * FROM x WHERE a = 'b' ORDER BY a")) == 1
 
 
 def test_key_limits_are_errors(connection: pymysql.Connection[Any]) -> None:

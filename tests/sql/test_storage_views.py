@@ -97,7 +97,7 @@ def test_jobs_stalls_and_memory(own_server: Any) -> None:
     stalls = {
         row[0]: row[1:] for row in server.query("SELECT * FROM information_schema.firn_stalls")
     }
-    assert set(stalls) == {"memtables", "l0", "debt", "space"}
+    assert set(stalls) == {"memtables", "l0", "debt", "space", "memory"}
     memory = {
         row[0]: row[1:] for row in server.query("SELECT * FROM information_schema.firn_memory")
     }

@@ -1,4 +1,4 @@
-//! The system's allocator, with a count for each thread.
+//! The system's allocator, with a count of the allocations of each thread.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

@@ -22,12 +22,13 @@ const LOAD_BATCH: u64 = 1000;
 struct Cost {
     /// Nanoseconds by the clock.
     ns: f64,
-    /// Nanoseconds that the thread ran on a processor; it waited for the rest of `ns`.
+    /// Nanoseconds of `ns` during which the thread ran on a processor. It waited for the rest.
     processor_ns: f64,
     allocations: f64,
 }
 
-/// Measures and prints a table. Fails if a budget is exceeded and `CHECK=1` is set.
+/// Measures the cost of each operation and prints a table of the costs and budgets. Fails if
+/// `CHECK=1` is set and a cost exceeds its budget.
 pub fn run() -> Result<()> {
     let rows = number("ROWS", 200_000)?.max(1000);
     let rounds = number("ROUNDS", 9)?.max(1) as usize;
@@ -41,7 +42,7 @@ pub fn run() -> Result<()> {
     let database = Database::create(&dir, bytes * 4, (bytes / 8).max(2 << 20))?;
     eprintln!("==> loading {rows} rows");
     load(&database, rows)?;
-    database.settle()?;
+    database.compact()?;
 
     eprintln!("==> measuring, {rounds} rounds");
     let mut session = database.session(FIRN_READ_SNAPSHOT)?;

@@ -101,6 +101,8 @@ impl Database {
             preferred_victim: None,
             wait_begins: None,
             wait_ends: None,
+            stall_begins: None,
+            stall_ends: None,
             statement: None,
             collation: None,
             holds_metadata_lock: None,
@@ -184,7 +186,7 @@ impl Database {
     }
 
     /// Flushes and compacts the table.
-    pub fn settle(&self) -> Result<()> {
+    pub fn compact(&self) -> Result<()> {
         // SAFETY: the handles are live.
         check(unsafe { firn_optimize_table(self.table, go_on, null_mut()) })
     }
@@ -221,7 +223,7 @@ impl Database {
 
 impl Drop for Database {
     fn drop(&mut self) {
-        // SAFETY: sessions borrow the database, so none is left.
+        // SAFETY: sessions borrow the database, so no session is left that could use the handles.
         unsafe {
             firn_table_close(self.table);
             firn_close(self.db, std::ptr::null_mut());
@@ -274,7 +276,8 @@ impl Session<'_> {
     /// Reads the row with this id.
     pub fn get(&mut self, id: i32, record: &mut Record) -> Result<()> {
         let key = id.to_le_bytes();
-        // SAFETY: session and cursor are live and this thread's, the buffer is a record's.
+        // SAFETY: session and cursor are live and this thread's; the buffer has the length of a
+        // record.
         check(unsafe { firn_cursor_get(self.cursor, key.as_ptr(), 4, record.as_mut_ptr()) })
     }
 
@@ -285,7 +288,8 @@ impl Session<'_> {
         } else {
             firn_cursor_next
         };
-        // SAFETY: session and cursor are live and this thread's, the buffer is a record's.
+        // SAFETY: session and cursor are live and this thread's; the buffer has the length of a
+        // record.
         match unsafe { step(self.cursor, record.as_mut_ptr()) } {
             firn_status::FIRN_END => Ok(false),
             status => check(status).map(|()| true),
@@ -295,7 +299,7 @@ impl Session<'_> {
     /// Inserts a row.
     pub fn insert(&mut self, record: &Record) -> Result<()> {
         let mut duplicate = 0;
-        // SAFETY: the handles are live and this thread's, the buffer is a record's.
+        // SAFETY: the handles are live and this thread's; the buffer has the length of a record.
         check(unsafe {
             firn_insert(
                 self.session,
@@ -311,7 +315,7 @@ impl Session<'_> {
     /// Updates a row that was read under an exclusive lock.
     pub fn update(&mut self, old: &Record, new: &Record) -> Result<()> {
         let mut duplicate = 0;
-        // SAFETY: the handles are live and this thread's, the buffers are records'.
+        // SAFETY: the handles are live and this thread's; both buffers have the length of a record.
         check(unsafe {
             firn_update(
                 self.session,

@@ -24,8 +24,8 @@ pub fn key(number: u64) -> Key {
     key
 }
 
-/// Fills `out` with the value of entry `number`: the number, random bytes, and the same bytes
-/// again.
+/// Fills `out` with the value of entry `number`. The first half is the number and random bytes; the
+/// second half repeats the first.
 pub fn value(number: u64, random: &mut Random, out: &mut [u8; VALUE_LEN]) {
     let (first, second) = out.split_at_mut(VALUE_LEN / 2);
     for chunk in first.chunks_mut(8) {
@@ -35,7 +35,8 @@ pub fn value(number: u64, random: &mut Random, out: &mut [u8; VALUE_LEN]) {
     second.copy_from_slice(first);
 }
 
-/// Whether `value` has the length and the number of a value that [`value`] makes for `number`.
+/// Whether `value` has the length [`VALUE_LEN`] and begins with `number`, as a value that [`value`]
+/// makes for this entry does.
 pub fn is_value_of(number: u64, value: &[u8]) -> bool {
     value.len() == VALUE_LEN && value[..8] == number.to_le_bytes()
 }

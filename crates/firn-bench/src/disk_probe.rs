@@ -18,8 +18,8 @@ const PAUSE: Duration = Duration::from_millis(50);
 #[repr(align(4096))]
 struct Aligned([u8; BLOCK]);
 
-/// Writes a block again and again until `stop`. Raises `worst_us` to the longest write,
-/// microseconds; the reader resets it.
+/// Writes blocks of `file`, one after the other, until `stop` is set. `worst_us` holds the time of
+/// the longest write, microseconds, since the reader last reset it.
 pub fn run(file: &Path, stop: &AtomicBool, worst_us: &AtomicU64) -> Result<()> {
     let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::DIRECT | OFlags::DSYNC;
     let file = open(file, flags, Mode::RUSR | Mode::WUSR)?;

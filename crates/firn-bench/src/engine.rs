@@ -41,27 +41,26 @@ pub trait Engine: Sync {
     /// Opens a session for one thread.
     fn session(&self) -> Result<Box<dyn Session + '_>>;
 
-    /// Flushes, and waits until the background work is done that the engine's writes made
-    /// necessary.
+    /// Flushes, and waits until the engine has done the background work that its writes caused.
     fn pay(&self) -> Result<()>;
 
     /// Compacts everything.
     fn compact(&self) -> Result<()>;
 
-    /// Whether a file belongs to the log, which does not count as space.
+    /// Whether `file` belongs to the log. Files of the log do not count as space of the engine.
     fn is_log(&self, file: &Path) -> bool;
 
     /// Whether reads go past the page cache.
     fn reads_directly(&self) -> bool;
 
-    /// A few words on the engine's state, for the raw results.
+    /// A few words on the state of the engine. They are stored with the raw results.
     fn state(&self) -> String;
 
     /// Closes the engine.
     fn close(self: Box<Self>) -> Result<()>;
 }
 
-/// The access of one thread. Each call is a transaction of its own.
+/// One thread's access to the engine. Each call is a transaction of its own.
 pub trait Session {
     /// Commits `entries` together.
     fn put(&mut self, entries: &[Entry]) -> Result<()>;

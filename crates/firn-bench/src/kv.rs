@@ -130,7 +130,7 @@ impl Comparison {
         let outcome: Outcome = serde_json::from_str(text.trim())?;
         writeln!(self.raw, "{}", text.trim())?;
         if line.is_main() {
-            let state = if line.settles {
+            let state = if line.compacts_fully {
                 DatabaseState::Settled
             } else {
                 DatabaseState::Loaded

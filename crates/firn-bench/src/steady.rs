@@ -66,7 +66,7 @@ struct Shared {
     probe_us: AtomicU64,
 }
 
-/// Runs the updates on each engine that the settings name; without setting on Firn alone.
+/// Runs the updates on each engine that `ENGINES` names; without `ENGINES`, on Firn alone.
 pub fn run(mut config: Config) -> Result<()> {
     if crate::config::words("ENGINES").is_empty() {
         config.engines = vec!["firn".to_owned()];

@@ -41,13 +41,14 @@
 // SET NULL.
 #define FIRN_ACTION_SET_NULL 3
 
-// Flag: lock a duplicate exclusively, because the caller is about to replace or update it.
+// Flag: if the key exists already, lock the row that has it exclusively, because the caller is
+// about to replace or update that row.
 #define FIRN_WRITE_LOCK_DUPLICATE_X 1
 
 // Flag: do not check keys of unique secondary indexes. The caller guarantees that they are unique.
 #define FIRN_WRITE_NO_UNIQUE_SECONDARY_CHECK 4
 
-// Flag: neither check foreign keys nor let their actions follow.
+// Flag: do not check foreign keys, and do not carry out their actions, such as cascades.
 #define FIRN_WRITE_NO_FOREIGN_KEYS 8
 
 // Stands for no position.
@@ -202,6 +203,9 @@ typedef enum firn_option {
   FIRN_OPTION_SNAPSHOT_AGE_WARNING = 11,
   // Bytes of log that a recovery has to replay at most, approximately.
   FIRN_OPTION_MAX_WAL_SIZE = 12,
+  // Number of SSTs and blob files that are open for reading at most; 0 for half of the process's
+  // limit on descriptors.
+  FIRN_OPTION_OPEN_FILES = 13,
 } firn_option;
 
 // The rule of foreign keys that was broken. The numbers never change.
@@ -292,9 +296,9 @@ typedef struct firn_table firn_table;
 // call ends with an error.
 typedef bool (*firn_progress)(void *context, uint64_t done, uint64_t total);
 
-// The part of a column's value that the statement needs: `prefix` bytes from its beginning. The
-// cursor reads only this part if the value lies out of line. With `length`, the record gets a
-// value of the whole value's length, with zeros after the prefix.
+// The part of a column's value that the statement needs: its first `prefix` bytes. If the value
+// lies out of line, the cursor reads only this part. With `length`, the value in the record has
+// the length of the whole value, and zeros after the prefix.
 typedef struct firn_partial_column {
   // Number of the column.
   uint32_t column;
@@ -344,20 +348,22 @@ typedef struct firn_config {
   bool server_asks;
   // True if the server commits or rolls back all prepared transactions, as the administrator has
   // told it (`--tc-heuristic-recover`).
-  bool server_decides_as_told;
+  bool server_decides_all;
   // Path of the index file of the server's binary log; NULL if the server keeps no binary log.
   const char *binlog_index;
 } firn_config;
 
 // Callbacks that compute collation weights; called from any thread.
 typedef struct firn_collator {
-  // Writes the weights of the text on a level to `weights`, big-endian, without padding. Sets
+  // Writes the weights of the text on a level to `weights`, big-endian, without padding. The
+  // text is `filled` if it is that of a CHAR, with spaces up to the length of the column. Sets
   // `weighed` to the number of bytes of the text that these weights stand for; it is less than
   // `len` if the byte after them begins no character. Returns the number of bytes written. A
   // number above `capacity` means that nothing was written and a call with that capacity must
   // follow.
   size_t (*sort_key)(const void *handle,
                      uint32_t level,
+                     bool filled,
                      const uint8_t *text,
                      size_t len,
                      uint8_t *weights,
@@ -433,6 +439,11 @@ typedef struct firn_host {
   uint64_t (*wait_begins)(void *host, uint64_t timeout_us);
   // A lock wait has ended, on the thread of the waiter.
   void (*wait_ends)(void *host);
+  // The calling thread, which is the session's, is going to sleep until flushes and compactions
+  // catch up with the writers.
+  void (*stall_begins)(void *host);
+  // The sleep that `stall_begins` has announced is over.
+  void (*stall_ends)(void *host);
   // Writes the SQL text that a session executes to `text`, at most `size` bytes. Returns its
   // length, 0 if there is none or if it cannot be had at once: it must wait for nothing.
   size_t (*statement)(void *host, char *text, size_t size);
@@ -489,7 +500,8 @@ typedef struct firn_key_part {
   // For an index over a prefix of the column: the length of the prefix, in characters if the
   // column is text, otherwise in bytes; 0 for the whole column.
   uint32_t prefix;
-  // Bytes of the value in a key image, without NULL byte and length.
+  // Bytes of the value in a key image. The NULL byte and the length bytes in front of the value
+  // do not count.
   uint32_t image_len;
   // Whether larger values come first.
   bool desc;
@@ -528,8 +540,8 @@ typedef struct firn_table_def {
   // Position of the AUTO_INCREMENT column, or `FIRN_NONE`.
   uint32_t auto_increment;
   // Whether the table is optimistic: transactions lock nothing in it, and a commit fails with
-  // `FIRN_DEADLOCK` if another transaction was first. The stored definition counts, not the one
-  // with which the table is opened.
+  // `FIRN_DEADLOCK` if another transaction has changed rows on which it depends. The value in
+  // the stored definition counts; the one given to `firn_table_open` is ignored.
   bool optimistic;
   // Computes collation weights; NULL if no part is text.
   const struct firn_collator *collator;
@@ -562,7 +574,7 @@ typedef struct firn_new_foreign_key {
   uint8_t on_update;
   // The table to replace has the same foreign key.
   bool inherited;
-  // A stored generated column is computed from one of the foreign key's columns.
+  // Whether a stored generated column is computed from one of the foreign key's columns.
   bool on_generated_base;
 } firn_new_foreign_key;
 
@@ -653,8 +665,9 @@ typedef struct firn_foreign_key_info {
   uint8_t on_delete;
   // `FIRN_ACTION_…`.
   uint8_t on_update;
-  // Whether a cascade may update the referenced columns. If so, a statement that deletes rows
-  // may also make `on_update` change referencing rows.
+  // Whether a cascade may update the referenced columns, because a foreign key of the referenced
+  // table contains them. If so, even a statement that only deletes rows may update a referenced
+  // row, and `on_update` then changes the rows that refer to it.
   bool parent_follows;
 } firn_foreign_key_info;
 
@@ -672,7 +685,8 @@ typedef struct firn_table_stats {
   uint64_t free_bytes;
   // Time of creation, in seconds since 1970.
   uint64_t create_time_s;
-  // Mean bytes of a row: before compression, but values out of line as they are stored.
+  // Mean size of a row, bytes: columns in the row count uncompressed, and values out of line
+  // count as they are stored.
   uint32_t average_row_length;
 } firn_table_stats;
 
@@ -749,10 +763,16 @@ typedef struct firn_counters {
   uint64_t write_stall_us;
   // Bytes of the disk reserve, which is kept for getting out of a full disk.
   uint64_t reserve_bytes;
+  // SSTs and blob files that are open for reading.
+  uint64_t open_files;
+  // Times that an SST or blob file was opened for reading.
+  uint64_t opened_files;
+  // Times that one was opened beyond the limit, because no other could be closed.
+  uint64_t open_files_over_limit;
   // Lock waits that ended because their time ran out.
   uint64_t lock_timeouts;
-  // Transactions that lost against another one when their changes of optimistic tables were
-  // validated.
+  // Commits that failed because their validation found that another transaction had changed rows
+  // of optimistic tables on which they depend.
   uint64_t optimistic_conflicts;
   // Number of commits since the oldest snapshot of a transaction was taken.
   uint64_t history_length;
@@ -933,7 +953,8 @@ typedef struct firn_trx_info {
   uint64_t gaps_locked;
   // Rows changed.
   uint64_t rows_changed;
-  // Estimated cost of a rollback, by which a deadlock's victim is chosen.
+  // Estimated cost of rolling the transaction back. Of the transactions in a deadlock, the one
+  // with the smallest weight becomes the victim, unless the server prefers another one.
   uint64_t weight;
   // Memory of its own writes, bytes.
   uint64_t write_bytes;
@@ -963,12 +984,12 @@ typedef struct firn_lock_info {
   const char *index_name;
   // The key, or the first of several, in words.
   const char *key;
-  // The last one of several keys; for a gap, its end. NULL for a single key.
+  // The last of several keys; for a gap, the key at which the gap ends. NULL for a single key.
   const char *last_key;
   // When the wait began, microseconds since 1970; 0 for a lock that is held.
   uint64_t wait_begun_us;
-  // Of a request that waits, a transaction that blocks it; 0 otherwise. A request that several
-  // transactions block is listed once for each.
+  // For a request that waits: one transaction that blocks it. If several do, the request is
+  // listed once for each of them. 0 for a lock that is held.
   uint64_t blocker;
   // Number of the blocker's session.
   uint64_t blocker_session;
@@ -1058,8 +1079,9 @@ enum firn_status firn_bulk_insert(struct firn_session *session,
                                   uint32_t *dup_index,
                                   uint8_t *ref_out);
 
-// Ends a load: all its rows are durable, and visible to snapshots from now on. After an error,
-// which includes `FIRN_DUPLICATE` with `dup_index`, call `firn_bulk_abort`.
+// Ends a load: all its rows are durable, and visible to snapshots that are taken from now on. If
+// the call fails, call `firn_bulk_abort`. One such failure is `FIRN_DUPLICATE`: two rows of the
+// load have the same key in index `dup_index`.
 //
 // # Safety
 // The handles are live, the session is this thread's; `progress` calls no function of the core.
@@ -1069,8 +1091,8 @@ enum firn_status firn_bulk_end(struct firn_session *session,
                                void *context,
                                uint32_t *dup_index);
 
-// A load has ended because two of its rows have the same key: writes the second of them to
-// `record`. Its blobs stay valid until the next call.
+// Writes a duplicate row to `record`, after a load has ended because two of its rows have the same
+// key: the second of the two. The row's blobs stay valid until the next call.
 //
 // # Safety
 // The handles are live, the session is this thread's; `record` is a record buffer of the table.
@@ -1084,7 +1106,8 @@ enum firn_status firn_bulk_duplicate(struct firn_session *session,
 // The session is live and this thread's.
 enum firn_status firn_bulk_abort(struct firn_session *session, const struct firn_table *table);
 
-// Opens a cursor on index `index` of `table`, or `FIRN_PRIMARY`.
+// Opens a cursor on the index of `table` with the number `index`. `FIRN_PRIMARY` is the number of
+// the clustered index if the primary key is hidden.
 //
 // # Safety
 // The handles are live, `out` may be written. `session` stays valid until the cursor is closed,
@@ -1096,7 +1119,7 @@ enum firn_status firn_cursor_open(struct firn_session *session,
                                   enum firn_wait wait,
                                   struct firn_cursor **out);
 
-// Points a cursor at another index, session or mode. Its memory is reused.
+// Points a cursor at another index, session or mode, so that no new cursor need be allocated.
 //
 // # Safety
 // As for `firn_cursor_open`.
@@ -1106,8 +1129,8 @@ enum firn_status firn_cursor_reset(struct firn_cursor *cursor,
                                    enum firn_read_mode mode,
                                    enum firn_wait wait);
 
-// Ends a statement: releases the session, the pinned super version and blocks. Keeps memory and
-// the last key.
+// Parks a cursor at the end of a statement: releases its session, super version and blocks. The
+// cursor keeps its memory and the last key.
 //
 // # Safety
 // `cursor` is live and this thread's.
@@ -1164,9 +1187,9 @@ enum firn_status firn_cursor_end_range(struct firn_cursor *cursor,
 //
 // # Safety
 // The cursor and its session are live and this thread's; the key image has the length given.
-enum firn_status firn_cursor_guard(struct firn_cursor *cursor,
-                                   const uint8_t *key,
-                                   uint32_t key_len);
+enum firn_status firn_cursor_lock_key_prefix(struct firn_cursor *cursor,
+                                             const uint8_t *key,
+                                             uint32_t key_len);
 
 // Writes the eight bytes of the hidden key of the row last read.
 //
@@ -1355,7 +1378,7 @@ enum firn_status firn_rollback_xid(const struct firn_db *db, const uint8_t *xid,
 
 // Creates a table: atomic and durable. The core stores `frm` and `version` for the server and does
 // not read them. `autoincrement` is the first AUTO_INCREMENT value of the table. `foreign_keys`
-// may be NULL for a table without.
+// may be NULL for a table without foreign keys.
 //
 // # Safety
 // The pointers are valid for what they name.
@@ -1383,9 +1406,10 @@ enum firn_status firn_create_temporary_table(const struct firn_db *db,
                                              uint64_t autoincrement);
 
 // Drops a table: atomic and durable. `FIRN_NO_TABLE` if there is none. `FIRN_FOREIGN_KEY` if
-// `checks` is set and a foreign key of another table refers to it; with `whole_database`, those of
-// its own database do not count. `session` is the one that drops it, or NULL; a temporary table
-// needs it.
+// `checks` is set and a foreign key of another table refers to this table; with `whole_database`,
+// foreign keys of tables in the same database do not count, because those tables are dropped too.
+// `session` is the session that drops the table, or NULL. A temporary table can be dropped only
+// with its session.
 //
 // # Safety
 // `session` is NULL or a live session of this thread; the pointers are valid for what they name.
@@ -1398,9 +1422,9 @@ enum firn_status firn_drop_table(const struct firn_db *db,
 // Renames a table with its foreign keys: atomic and durable. Foreign keys of other tables that
 // refer to it get the new name, unless `to` is the name that a copying ALTER gives to the old
 // table. In that case the call first waits until no transaction relies on the table's indexes for
-// a foreign key, for at most `lock_timeout_us`; a kill of `session` ends the wait, and without a
-// session the call does not wait but fails. `from_text` and `to_text` are the names as SQL has
-// them, without the database.
+// a foreign key, for at most `lock_timeout_us`. A kill of `session` ends the wait. If `session` is
+// NULL, the call fails at once where it would have to wait. `from_text` and `to_text` are the
+// names as SQL has them, without the database.
 //
 // # Safety
 // The pointers are valid for what they name.
@@ -1415,9 +1439,9 @@ enum firn_status firn_rename_table(const struct firn_db *db,
 
 // Empties a table: atomic and durable. Its AUTO_INCREMENT values start anew. Open handles of the
 // table stay valid and see the empty table. The call first waits until no transaction relies on
-// the table's indexes for a foreign key, for at most `lock_timeout_us`; a kill of `session` ends
-// the wait, and without a session the call does not wait but fails. A temporary table needs its
-// session.
+// the table's indexes for a foreign key, for at most `lock_timeout_us`. A kill of `session` ends
+// the wait. If `session` is NULL, the call fails at once where it would have to wait. A temporary
+// table can be emptied only with its session.
 //
 // # Safety
 // `session` is NULL or a live session of this thread; the pointers are valid for what they name.
@@ -1523,10 +1547,10 @@ enum firn_status firn_index_change_new(const struct firn_table *table,
                                        const uint32_t *from,
                                        struct firn_index_change **out);
 
-// Fills the new indexes from the rows. Nobody may change rows of the table from this call to the
-// commit. `FIRN_DUPLICATE` means that two rows have the same key in the new unique index
-// `dup_index`: `record` gets the second row, whose blobs stay valid until the next call of the
-// session.
+// Fills the new indexes from the rows of the table. Nobody may change rows of the table from this
+// call to the commit. `FIRN_DUPLICATE` means that two rows have the same key in the new unique
+// index `dup_index`: `record` gets the second of these rows, whose blobs stay valid until the next
+// call of the session.
 //
 // # Safety
 // The handles are live, the session is this thread's; `record` is a record buffer of the table;
@@ -1551,8 +1575,8 @@ enum firn_status firn_index_change_autoinc(struct firn_index_change *change,
 // Commits the changes of several tables (the partitions of one table) at once, with the server's
 // new definition and version: atomic and durable. Open handles of the tables keep the old
 // definition, so the caller closes them. The call first waits until no transaction relies on the
-// tables' indexes for a foreign key, for at most `lock_timeout_us`; a kill of `session` ends the
-// wait, and without a session the call does not wait but fails.
+// tables' indexes for a foreign key, for at most `lock_timeout_us`. A kill of `session` ends the
+// wait. If `session` is NULL, the call fails at once where it would have to wait.
 //
 // # Safety
 // The handles are live; `changes` has `count` different ones; the other pointers are valid for
@@ -1613,9 +1637,9 @@ enum firn_status firn_delete(struct firn_session *session,
                              uint32_t flags);
 
 // Writes the key of one string to `out`, as an index on a VARCHAR column would have it, or, if
-// `chars` is not zero, on a CHAR column of so many characters. Returns the length of the key. If
-// that is above `capacity`, nothing is written; 0 means that `collation` describes properties that
-// the collation does not have. Only tests of the callbacks need this function.
+// `chars` is not zero, as an index on a CHAR column of so many characters. Returns the length of
+// the key. If that is above `capacity`, nothing is written. Returns 0 if `collation` is not a
+// valid description of a collation. Only tests of the callbacks need this function.
 //
 // # Safety
 // All pointers are valid; `text` has `len` bytes, `out` has room for `capacity`.
@@ -1703,15 +1727,16 @@ enum firn_status firn_rollback_statement(struct firn_session *session);
 enum firn_status firn_consistent_snapshot(struct firn_session *session);
 
 // Commits: makes the changes visible, releases the locks, and waits until the commit is as durable
-// as the flush mode says. Does nothing if no transaction is active. After `firn_commit_ordered`,
-// which has made the changes visible, it does the rest.
+// as the flush mode says. If `firn_commit_ordered` has made the changes visible already, the call
+// does only the rest. Does nothing if no transaction is active.
 //
 // # Safety
 // `session` is a live session of this thread.
 enum firn_status firn_commit(struct firn_session *session);
 
-// Leaves a prepared transaction to the next start of the server, because the log has failed and
-// cannot take its outcome.
+// Leaves the session's prepared transaction to the next start of the server, which decides its
+// outcome, because the log has failed and cannot take an outcome now. Releases the transaction's
+// locks.
 //
 // # Safety
 // `session` is a live session of this thread.
@@ -1756,15 +1781,16 @@ enum firn_status firn_savepoint(struct firn_session *session, uint64_t *mark);
 // `session` is a live session of this thread.
 enum firn_status firn_rollback_to_savepoint(struct firn_session *session, uint64_t mark);
 
-// Whether DDL on a table that the transaction has used could harm it after a rollback to a
-// savepoint: it has written, holds locks that such a rollback keeps, or validates its reads when
-// it commits.
+// Whether DDL on a table that the transaction has used could harm the transaction after a rollback
+// to a savepoint. It could if the transaction has written, holds locks that such a rollback keeps,
+// or validates its reads when it commits.
 //
 // # Safety
 // `session` is a live session of this thread.
 bool firn_depends_on_tables(const struct firn_session *session);
 
-// Ends a lock wait of the session, or else makes its next one fail. May be called from any thread.
+// Ends the session's lock wait. If the session waits for no lock now, its next lock wait fails.
+// May be called from any thread.
 //
 // # Safety
 // `session` is a live session.
@@ -1885,8 +1911,9 @@ enum firn_status firn_list_memory(const struct firn_db *db,
 // reads of the calls between them.
 struct firn_reads firn_thread_reads(void);
 
-// Opens a table, which the server defines as `definition`. `FIRN_DEFINITION_DIFFERS`, with the
-// remedy in words, if the rows or keys of the table are stored by another definition.
+// Opens a table, which the server defines as `definition`. `FIRN_DEFINITION_DIFFERS` if this
+// definition gives the table's rows or keys other bytes than the stored one; the message of the
+// error names the remedy.
 //
 // # Safety
 // The pointers are valid for what they name.
@@ -1910,7 +1937,7 @@ bool firn_table_is_temporary(const struct firn_table *table);
 const char *firn_table_warning(const struct firn_table *table);
 
 // Whether the table is optimistic: transactions lock nothing in it, and a commit fails if another
-// transaction was first.
+// transaction has changed rows on which it depends.
 //
 // # Safety
 // The table is live.
@@ -1929,10 +1956,11 @@ void firn_table_close(struct firn_table *table);
 //
 // # Safety
 // The table is live.
-enum firn_status firn_refuse_unsettled(const struct firn_table *table);
+enum firn_status firn_refuse_prepared_changes(const struct firn_table *table);
 
-// Checks a table: checksums of its files, and that rows and index entries match. `extended` looks
-// each row and each entry up. `problem` is called for each problem found; the status is then
+// Checks a table: checksums of its files, and that rows and index entries match. With `extended`,
+// each row and each entry is looked up; without it, only those of an index whose entries do not
+// match the rows. `problem` is called for each problem found; the status is then
 // `FIRN_CORRUPTION`.
 //
 // # Safety

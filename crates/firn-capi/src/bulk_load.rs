@@ -66,7 +66,7 @@ pub unsafe extern "C" fn firn_bulk_insert(
     })
 }
 
-/// The session's load into the table of `whole`. Begins the load if this is the table's first row.
+/// Returns the session's load into the table. Begins a load if the session has none for the table.
 fn load_of<'a>(
     session: &'a mut firn_session,
     whole: &firn_table,
@@ -88,8 +88,9 @@ fn load_of<'a>(
     Ok(&mut session.bulks[at])
 }
 
-/// Ends a load: all its rows are durable, and visible to snapshots from now on. After an error,
-/// which includes `FIRN_DUPLICATE` with `dup_index`, call `firn_bulk_abort`.
+/// Ends a load: all its rows are durable, and visible to snapshots that are taken from now on. If
+/// the call fails, call `firn_bulk_abort`. One such failure is `FIRN_DUPLICATE`: two rows of the
+/// load have the same key in index `dup_index`.
 ///
 /// # Safety
 /// The handles are live, the session is this thread's; `progress` calls no function of the core.
@@ -118,8 +119,8 @@ pub unsafe extern "C" fn firn_bulk_end(
     })
 }
 
-/// A load has ended because two of its rows have the same key: writes the second of them to
-/// `record`. Its blobs stay valid until the next call.
+/// Writes a duplicate row to `record`, after a load has ended because two of its rows have the same
+/// key: the second of the two. The row's blobs stay valid until the next call.
 ///
 /// # Safety
 /// The handles are live, the session is this thread's; `record` is a record buffer of the table.

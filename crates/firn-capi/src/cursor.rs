@@ -82,7 +82,8 @@ pub(crate) unsafe fn cursor_mut<'a>(
     unsafe { cursor.as_mut() }.ok_or_else(|| Error::invalid("no cursor").into())
 }
 
-/// Opens a cursor on index `index` of `table`, or `FIRN_PRIMARY`.
+/// Opens a cursor on the index of `table` with the number `index`. `FIRN_PRIMARY` is the number of
+/// the clustered index if the primary key is hidden.
 ///
 /// # Safety
 /// The handles are live, `out` may be written. `session` stays valid until the cursor is closed,
@@ -120,7 +121,7 @@ pub unsafe extern "C" fn firn_cursor_open(
     })
 }
 
-/// Points a cursor at another index, session or mode. Its memory is reused.
+/// Points a cursor at another index, session or mode, so that no new cursor need be allocated.
 ///
 /// # Safety
 /// As for `firn_cursor_open`.
@@ -146,8 +147,8 @@ pub unsafe extern "C" fn firn_cursor_reset(
     })
 }
 
-/// Ends a statement: releases the session, the pinned super version and blocks. Keeps memory and
-/// the last key.
+/// Parks a cursor at the end of a statement: releases its session, super version and blocks. The
+/// cursor keeps its memory and the last key.
 ///
 /// # Safety
 /// `cursor` is live and this thread's.
@@ -198,9 +199,9 @@ pub unsafe extern "C" fn firn_cursor_close(cursor: *mut firn_cursor) {
     guard_value((), || drop(unsafe { unbox(cursor) }));
 }
 
-/// The part of a column's value that the statement needs: `prefix` bytes from its beginning. The
-/// cursor reads only this part if the value lies out of line. With `length`, the record gets a
-/// value of the whole value's length, with zeros after the prefix.
+/// The part of a column's value that the statement needs: its first `prefix` bytes. If the value
+/// lies out of line, the cursor reads only this part. With `length`, the value in the record has
+/// the length of the whole value, and zeros after the prefix.
 #[repr(C)]
 pub struct firn_partial_column {
     /// Number of the column.
@@ -295,7 +296,7 @@ pub unsafe extern "C" fn firn_cursor_end_range(
 /// # Safety
 /// The cursor and its session are live and this thread's; the key image has the length given.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn firn_cursor_guard(
+pub unsafe extern "C" fn firn_cursor_lock_key_prefix(
     cursor: *mut firn_cursor,
     key: *const u8,
     key_len: u32,
@@ -308,7 +309,7 @@ pub unsafe extern "C" fn firn_cursor_guard(
         let session = unsafe { session_mut(cursor.session) }?;
         // SAFETY: pointer and length describe a key image that stays unchanged during the call.
         let key = unsafe { key_image(key, key_len) }.unwrap_or(KeyImage::image(&[]));
-        Ok(cursor.cursor.guard(&session.transaction, key)?)
+        Ok(cursor.cursor.lock_key_prefix(&session.transaction, key)?)
     })
 }
 

@@ -95,7 +95,7 @@ pub struct firn_config {
     pub server_asks: bool,
     /// True if the server commits or rolls back all prepared transactions, as the administrator has
     /// told it (`--tc-heuristic-recover`).
-    pub server_decides_as_told: bool,
+    pub server_decides_all: bool,
     /// Path of the index file of the server's binary log; NULL if the server keeps no binary log.
     pub binlog_index: *const c_char,
 }
@@ -181,7 +181,7 @@ pub unsafe extern "C" fn firn_open(
         let binlog_index = unsafe { path(config.binlog_index) };
         let start = ServerStart {
             asks: config.server_asks,
-            as_told: config.server_decides_as_told,
+            server_decides_all: config.server_decides_all,
             binlog_index: binlog_index.map(PathBuf::from),
         };
         let db = Db::open(env, Path::new(dir), options, Some(waits))?;
@@ -342,6 +342,9 @@ pub enum firn_option {
     FIRN_OPTION_SNAPSHOT_AGE_WARNING = 11,
     /// Bytes of log that a recovery has to replay at most, approximately.
     FIRN_OPTION_MAX_WAL_SIZE = 12,
+    /// Number of SSTs and blob files that are open for reading at most; 0 for half of the process's
+    /// limit on descriptors.
+    FIRN_OPTION_OPEN_FILES = 13,
 }
 
 /// Changes an option; the new value is used from now on.
@@ -400,6 +403,7 @@ pub unsafe extern "C" fn firn_set_option(
             firn_option::FIRN_OPTION_MAX_WAL_SIZE => {
                 mutable.max_wal_size.store(value, Ordering::Relaxed);
             }
+            firn_option::FIRN_OPTION_OPEN_FILES => db.set_open_files(value),
         }
         Ok(())
     })

@@ -14,7 +14,7 @@ use std::ffi::{CString, c_char, c_void};
 
 /// Creates a table: atomic and durable. The core stores `frm` and `version` for the server and does
 /// not read them. `autoincrement` is the first AUTO_INCREMENT value of the table. `foreign_keys`
-/// may be NULL for a table without.
+/// may be NULL for a table without foreign keys.
 ///
 /// # Safety
 /// The pointers are valid for what they name.
@@ -93,9 +93,10 @@ pub unsafe extern "C" fn firn_create_temporary_table(
 }
 
 /// Drops a table: atomic and durable. `FIRN_NO_TABLE` if there is none. `FIRN_FOREIGN_KEY` if
-/// `checks` is set and a foreign key of another table refers to it; with `whole_database`, those of
-/// its own database do not count. `session` is the one that drops it, or NULL; a temporary table
-/// needs it.
+/// `checks` is set and a foreign key of another table refers to this table; with `whole_database`,
+/// foreign keys of tables in the same database do not count, because those tables are dropped too.
+/// `session` is the session that drops the table, or NULL. A temporary table can be dropped only
+/// with its session.
 ///
 /// # Safety
 /// `session` is NULL or a live session of this thread; the pointers are valid for what they name.
@@ -134,9 +135,9 @@ pub unsafe extern "C" fn firn_drop_table(
 /// Renames a table with its foreign keys: atomic and durable. Foreign keys of other tables that
 /// refer to it get the new name, unless `to` is the name that a copying ALTER gives to the old
 /// table. In that case the call first waits until no transaction relies on the table's indexes for
-/// a foreign key, for at most `lock_timeout_us`; a kill of `session` ends the wait, and without a
-/// session the call does not wait but fails. `from_text` and `to_text` are the names as SQL has
-/// them, without the database.
+/// a foreign key, for at most `lock_timeout_us`. A kill of `session` ends the wait. If `session` is
+/// NULL, the call fails at once where it would have to wait. `from_text` and `to_text` are the
+/// names as SQL has them, without the database.
 ///
 /// # Safety
 /// The pointers are valid for what they name.
@@ -170,9 +171,9 @@ pub unsafe extern "C" fn firn_rename_table(
 
 /// Empties a table: atomic and durable. Its AUTO_INCREMENT values start anew. Open handles of the
 /// table stay valid and see the empty table. The call first waits until no transaction relies on
-/// the table's indexes for a foreign key, for at most `lock_timeout_us`; a kill of `session` ends
-/// the wait, and without a session the call does not wait but fails. A temporary table needs its
-/// session.
+/// the table's indexes for a foreign key, for at most `lock_timeout_us`. A kill of `session` ends
+/// the wait. If `session` is NULL, the call fails at once where it would have to wait. A temporary
+/// table can be emptied only with its session.
 ///
 /// # Safety
 /// `session` is NULL or a live session of this thread; the pointers are valid for what they name.

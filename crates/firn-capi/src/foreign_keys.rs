@@ -45,7 +45,7 @@ pub struct firn_new_foreign_key {
     pub on_update: u8,
     /// The table to replace has the same foreign key.
     pub inherited: bool,
-    /// A stored generated column is computed from one of the foreign key's columns.
+    /// Whether a stored generated column is computed from one of the foreign key's columns.
     pub on_generated_base: bool,
 }
 
@@ -99,8 +99,9 @@ pub struct firn_foreign_key_info {
     pub on_delete: u8,
     /// `FIRN_ACTION_…`.
     pub on_update: u8,
-    /// Whether a cascade may update the referenced columns. If so, a statement that deletes rows
-    /// may also make `on_update` change referencing rows.
+    /// Whether a cascade may update the referenced columns, because a foreign key of the referenced
+    /// table contains them. If so, even a statement that only deletes rows may update a referenced
+    /// row, and `on_update` then changes the rows that refer to it.
     pub parent_follows: bool,
 }
 

@@ -34,6 +34,11 @@ pub struct firn_host {
     pub wait_begins: Option<unsafe extern "C" fn(host: *mut c_void, timeout_us: u64) -> u64>,
     /// A lock wait has ended, on the thread of the waiter.
     pub wait_ends: Option<unsafe extern "C" fn(host: *mut c_void)>,
+    /// The calling thread, which is the session's, is going to sleep until flushes and compactions
+    /// catch up with the writers.
+    pub stall_begins: Option<unsafe extern "C" fn(host: *mut c_void)>,
+    /// The sleep that `stall_begins` has announced is over.
+    pub stall_ends: Option<unsafe extern "C" fn(host: *mut c_void)>,
     /// Writes the SQL text that a session executes to `text`, at most `size` bytes. Returns its
     /// length, 0 if there is none or if it cannot be had at once: it must wait for nothing.
     pub statement:
@@ -223,8 +228,22 @@ impl WaitObserver for HostWaits {
 
     fn wakes(&self, waiter: u64) {
         if let (Some(call), true) = (self.host.wait_ends, waiter != 0) {
-            // SAFETY: the same as in `sleeps`: the callback is valid, and so is the pointer, since
-            // the session waits on this very thread.
+            // SAFETY: the host keeps its callbacks valid while the database is open; the pointer is
+            // valid, since its session waits on this very thread.
+            unsafe { call(waiter as usize as *mut c_void) };
+        }
+    }
+
+    fn stalls(&self, waiter: u64) {
+        if let (Some(call), true) = (self.host.stall_begins, waiter != 0) {
+            // SAFETY: the same as in `sleeps`.
+            unsafe { call(waiter as usize as *mut c_void) };
+        }
+    }
+
+    fn resumes(&self, waiter: u64) {
+        if let (Some(call), true) = (self.host.stall_ends, waiter != 0) {
+            // SAFETY: the same as in `sleeps`.
             unsafe { call(waiter as usize as *mut c_void) };
         }
     }

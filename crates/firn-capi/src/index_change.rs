@@ -62,10 +62,10 @@ pub unsafe extern "C" fn firn_index_change_new(
     })
 }
 
-/// Fills the new indexes from the rows. Nobody may change rows of the table from this call to the
-/// commit. `FIRN_DUPLICATE` means that two rows have the same key in the new unique index
-/// `dup_index`: `record` gets the second row, whose blobs stay valid until the next call of the
-/// session.
+/// Fills the new indexes from the rows of the table. Nobody may change rows of the table from this
+/// call to the commit. `FIRN_DUPLICATE` means that two rows have the same key in the new unique
+/// index `dup_index`: `record` gets the second of these rows, whose blobs stay valid until the next
+/// call of the session.
 ///
 /// # Safety
 /// The handles are live, the session is this thread's; `record` is a record buffer of the table;
@@ -130,8 +130,8 @@ pub unsafe extern "C" fn firn_index_change_autoinc(
 /// Commits the changes of several tables (the partitions of one table) at once, with the server's
 /// new definition and version: atomic and durable. Open handles of the tables keep the old
 /// definition, so the caller closes them. The call first waits until no transaction relies on the
-/// tables' indexes for a foreign key, for at most `lock_timeout_us`; a kill of `session` ends the
-/// wait, and without a session the call does not wait but fails.
+/// tables' indexes for a foreign key, for at most `lock_timeout_us`. A kill of `session` ends the
+/// wait. If `session` is NULL, the call fails at once where it would have to wait.
 ///
 /// # Safety
 /// The handles are live; `changes` has `count` different ones; the other pointers are valid for

@@ -11,12 +11,13 @@ thread_local! {
     static SCRATCH: RefCell<RowScratch> = RefCell::default();
 }
 
-/// Flag: lock a duplicate exclusively, because the caller is about to replace or update it.
+/// Flag: if the key exists already, lock the row that has it exclusively, because the caller is
+/// about to replace or update that row.
 pub const FIRN_WRITE_LOCK_DUPLICATE_X: u32 = 1;
 /// Flag: do not check keys of unique secondary indexes. The caller guarantees that they are unique.
 pub const FIRN_WRITE_NO_UNIQUE_SECONDARY_CHECK: u32 = 4;
 
-/// Flag: neither check foreign keys nor let their actions follow.
+/// Flag: do not check foreign keys, and do not carry out their actions, such as cascades.
 pub const FIRN_WRITE_NO_FOREIGN_KEYS: u32 = 8;
 
 pub(crate) fn write_flags(table: &firn_table, flags: u32) -> WriteFlags {
@@ -102,7 +103,7 @@ pub unsafe extern "C" fn firn_insert(
     })
 }
 
-/// Reports the outcome of an insert in the way of `firn_insert`.
+/// Turns the outcome of an insert into the status and the results of `firn_insert`.
 ///
 /// # Safety
 /// `dup_index` is NULL or may be written; `ref_out` is NULL or has eight bytes.

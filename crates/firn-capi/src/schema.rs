@@ -143,7 +143,8 @@ pub struct firn_key_part {
     /// For an index over a prefix of the column: the length of the prefix, in characters if the
     /// column is text, otherwise in bytes; 0 for the whole column.
     pub prefix: u32,
-    /// Bytes of the value in a key image, without NULL byte and length.
+    /// Bytes of the value in a key image. The NULL byte and the length bytes in front of the value
+    /// do not count.
     pub image_len: u32,
     /// Whether larger values come first.
     pub desc: bool,
@@ -186,8 +187,8 @@ pub struct firn_table_def {
     /// Position of the AUTO_INCREMENT column, or `FIRN_NONE`.
     pub auto_increment: u32,
     /// Whether the table is optimistic: transactions lock nothing in it, and a commit fails with
-    /// `FIRN_DEADLOCK` if another transaction was first. The stored definition counts, not the one
-    /// with which the table is opened.
+    /// `FIRN_DEADLOCK` if another transaction has changed rows on which it depends. The value in
+    /// the stored definition counts; the one given to `firn_table_open` is ignored.
     pub optimistic: bool,
     /// Computes collation weights; NULL if no part is text.
     pub collator: *const firn_collator,
@@ -199,8 +200,8 @@ pub struct firn_table_def {
 /// Converts and checks a definition.
 ///
 /// # Safety
-/// All pointers are valid as their descriptions say; the callbacks and collation handles are as
-/// long as the result, or what is made from it, lives, and may be used from any thread.
+/// All pointers are valid as their descriptions say. The callbacks and the collation handles may be
+/// used from any thread, and stay valid as long as the result and everything that is made from it.
 ///
 /// # Errors
 /// `InvalidArgument`, with words for the user.
@@ -317,8 +318,8 @@ unsafe fn index_schema(index: &firn_index, collator: *const firn_collator) -> Re
             FIRN_PART_FLOAT => PartSchema::Float,
             FIRN_PART_FIXED => PartSchema::Fixed,
             FIRN_PART_VARBYTES => PartSchema::VarBytes,
-            // SAFETY: the part's collation and the collator stay valid during the call, and its
-            // handles as long as the schema.
+            // SAFETY: the part's collation and the collator stay valid during the call, and the
+            // handle in the collation stays valid as long as the schema.
             FIRN_PART_TEXT => PartSchema::Text(unsafe { collation(part.collation, collator) }?),
             other => return Err(Error::invalid(format_args!("key part kind {other}"))),
         };

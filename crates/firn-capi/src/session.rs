@@ -34,7 +34,8 @@ impl firn_session {
         self.transaction_in(table.ephemeral.as_ref())
     }
 
-    /// The transaction in `database`, or else that in the server's.
+    /// The session's transaction in the ephemeral database `database`; for `None`, its transaction
+    /// in the server's database.
     pub(crate) fn transaction_in(
         &mut self,
         database: Option<&Arc<EphemeralDb>>,
@@ -313,8 +314,8 @@ pub unsafe extern "C" fn firn_consistent_snapshot(session: *mut firn_session) ->
 }
 
 /// Commits: makes the changes visible, releases the locks, and waits until the commit is as durable
-/// as the flush mode says. Does nothing if no transaction is active. After `firn_commit_ordered`,
-/// which has made the changes visible, it does the rest.
+/// as the flush mode says. If `firn_commit_ordered` has made the changes visible already, the call
+/// does only the rest. Does nothing if no transaction is active.
 ///
 /// # Safety
 /// `session` is a live session of this thread.
@@ -329,8 +330,9 @@ pub unsafe extern "C" fn firn_commit(session: *mut firn_session) -> firn_status 
     }
 }
 
-/// Leaves a prepared transaction to the next start of the server, because the log has failed and
-/// cannot take its outcome.
+/// Leaves the session's prepared transaction to the next start of the server, which decides its
+/// outcome, because the log has failed and cannot take an outcome now. Releases the transaction's
+/// locks.
 ///
 /// # Safety
 /// `session` is a live session of this thread.
@@ -453,9 +455,9 @@ pub unsafe extern "C" fn firn_rollback_to_savepoint(
     }
 }
 
-/// Whether DDL on a table that the transaction has used could harm it after a rollback to a
-/// savepoint: it has written, holds locks that such a rollback keeps, or validates its reads when
-/// it commits.
+/// Whether DDL on a table that the transaction has used could harm the transaction after a rollback
+/// to a savepoint. It could if the transaction has written, holds locks that such a rollback keeps,
+/// or validates its reads when it commits.
 ///
 /// # Safety
 /// `session` is a live session of this thread.
@@ -478,7 +480,8 @@ pub(crate) fn bulk_position(session: &firn_session, table: &Arc<Table>) -> Optio
         .position(|bulk| Arc::ptr_eq(bulk.table(), table))
 }
 
-/// Ends a lock wait of the session, or else makes its next one fail. May be called from any thread.
+/// Ends the session's lock wait. If the session waits for no lock now, its next lock wait fails.
+/// May be called from any thread.
 ///
 /// # Safety
 /// `session` is a live session.

@@ -24,7 +24,8 @@ pub struct firn_table_stats {
     pub free_bytes: u64,
     /// Time of creation, in seconds since 1970.
     pub create_time_s: u64,
-    /// Mean bytes of a row: before compression, but values out of line as they are stored.
+    /// Mean size of a row, bytes: columns in the row count uncompressed, and values out of line
+    /// count as they are stored.
     pub average_row_length: u32,
 }
 
@@ -221,10 +222,16 @@ pub struct firn_counters {
     pub write_stall_us: u64,
     /// Bytes of the disk reserve, which is kept for getting out of a full disk.
     pub reserve_bytes: u64,
+    /// SSTs and blob files that are open for reading.
+    pub open_files: u64,
+    /// Times that an SST or blob file was opened for reading.
+    pub opened_files: u64,
+    /// Times that one was opened beyond the limit, because no other could be closed.
+    pub open_files_over_limit: u64,
     /// Lock waits that ended because their time ran out.
     pub lock_timeouts: u64,
-    /// Transactions that lost against another one when their changes of optimistic tables were
-    /// validated.
+    /// Commits that failed because their validation found that another transaction had changed rows
+    /// of optimistic tables on which they depend.
     pub optimistic_conflicts: u64,
     /// Number of commits since the oldest snapshot of a transaction was taken.
     pub history_length: u64,
@@ -251,6 +258,7 @@ pub unsafe extern "C" fn firn_read_counters(
         let (c, memory, snapshot) = (db.counters(), db.memory(), db.snapshot_age());
         let blobs = db.blob_store().stats();
         let archive = db.archive_stats().unwrap_or_default();
+        let files = db.open_file_stats();
         let counters = firn_counters {
             bytes_written: c.bytes_written,
             bytes_read: c.bytes_read,
@@ -287,6 +295,9 @@ pub unsafe extern "C" fn firn_read_counters(
             write_stalls: c.write_stalls,
             write_stall_us: c.write_stall_us,
             reserve_bytes: db.reserve_bytes().0,
+            open_files: files.open,
+            opened_files: files.opens,
+            open_files_over_limit: files.over_limit,
             lock_timeouts: db.context().locks.stats().timeouts,
             optimistic_conflicts: db.context().locks.stats().conflicts,
             history_length: snapshot.commits,

@@ -46,8 +46,9 @@ impl firn_table {
     }
 }
 
-/// Opens a table, which the server defines as `definition`. `FIRN_DEFINITION_DIFFERS`, with the
-/// remedy in words, if the rows or keys of the table are stored by another definition.
+/// Opens a table, which the server defines as `definition`. `FIRN_DEFINITION_DIFFERS` if this
+/// definition gives the table's rows or keys other bytes than the stored one; the message of the
+/// error names the remedy.
 ///
 /// # Safety
 /// The pointers are valid for what they name.
@@ -119,7 +120,7 @@ pub unsafe extern "C" fn firn_table_warning(table: *const firn_table) -> *const 
 }
 
 /// Whether the table is optimistic: transactions lock nothing in it, and a commit fails if another
-/// transaction was first.
+/// transaction has changed rows on which it depends.
 ///
 /// # Safety
 /// The table is live.

@@ -15,16 +15,17 @@ use std::sync::Arc;
 /// # Safety
 /// The table is live.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn firn_refuse_unsettled(table: *const firn_table) -> firn_status {
+pub unsafe extern "C" fn firn_refuse_prepared_changes(table: *const firn_table) -> firn_status {
     guard(|| {
         // SAFETY: the handle is live: the host frees it only after its last call with it.
         let whole = unsafe { firn_table::whole(table) }?;
-        Ok(whole.table.refuse_unsettled(whole.db().context())?)
+        Ok(whole.table.refuse_prepared_changes(whole.db().context())?)
     })
 }
 
-/// Checks a table: checksums of its files, and that rows and index entries match. `extended` looks
-/// each row and each entry up. `problem` is called for each problem found; the status is then
+/// Checks a table: checksums of its files, and that rows and index entries match. With `extended`,
+/// each row and each entry is looked up; without it, only those of an index whose entries do not
+/// match the rows. `problem` is called for each problem found; the status is then
 /// `FIRN_CORRUPTION`.
 ///
 /// # Safety

@@ -49,7 +49,8 @@ pub struct firn_trx_info {
     pub gaps_locked: u64,
     /// Rows changed.
     pub rows_changed: u64,
-    /// Estimated cost of a rollback, by which a deadlock's victim is chosen.
+    /// Estimated cost of rolling the transaction back. Of the transactions in a deadlock, the one
+    /// with the smallest weight becomes the victim, unless the server prefers another one.
     pub weight: u64,
     /// Memory of its own writes, bytes.
     pub write_bytes: u64,
@@ -61,7 +62,7 @@ pub struct firn_trx_info {
     pub statement: *const c_char,
 }
 
-/// A text for the host; text with a zero byte is cut there.
+/// Makes a C string of `text`, up to its first zero byte.
 fn c_text(text: &str) -> CString {
     let end = text.find('\0').unwrap_or(text.len());
     CString::new(&text[..end]).unwrap_or_default()
@@ -165,12 +166,12 @@ pub struct firn_lock_info {
     pub index_name: *const c_char,
     /// The key, or the first of several, in words.
     pub key: *const c_char,
-    /// The last one of several keys; for a gap, its end. NULL for a single key.
+    /// The last of several keys; for a gap, the key at which the gap ends. NULL for a single key.
     pub last_key: *const c_char,
     /// When the wait began, microseconds since 1970; 0 for a lock that is held.
     pub wait_begun_us: u64,
-    /// Of a request that waits, a transaction that blocks it; 0 otherwise. A request that several
-    /// transactions block is listed once for each.
+    /// For a request that waits: one transaction that blocks it. If several do, the request is
+    /// listed once for each of them. 0 for a lock that is held.
     pub blocker: u64,
     /// Number of the blocker's session.
     pub blocker_session: u64,
@@ -183,8 +184,8 @@ struct KeyText {
     values: CString,
 }
 
-/// The text of the zero byte by which a key is the very next one after an entry's key: a gap that
-/// begins behind the entry begins at that key.
+/// The text by which a description shows a zero byte behind a whole key. The key with this byte is
+/// the next one after the entry's key, and a gap behind the entry begins there.
 const AFTER: &str = "0x00";
 
 impl KeyText {
@@ -249,8 +250,8 @@ pub unsafe extern "C" fn firn_list_locks(
             let last = lock.last.as_ref().map(|last| {
                 match last.starts_with(&lock.key[..4.min(lock.key.len())]) {
                     true => KeyText::of(db, last).values,
-                    // The gap behind the last entry of an index ends at the first key of the next
-                    // index.
+                    // The gap ends at the first key of the next index, because it lies behind the
+                    // last entry of its own index. Do not name a key of another index.
                     false => c_text("the end"),
                 }
             });

@@ -65,7 +65,7 @@ pub struct Client {
     /// Socket of the server.
     #[arg(long, short = 'S')]
     pub socket: Option<PathBuf>,
-    /// Host of the server: this machine, since its files are read.
+    /// Host of the server. It must be this machine, because the server's files are read.
     #[arg(long)]
     pub host: Option<String>,
     /// Port of the server.
@@ -117,7 +117,7 @@ pub struct TakeBackup {
     /// at the position of the checkpoint. The backup holds that copy too.
     #[arg(long, conflicts_with_all = ["verify", "from_dir"])]
     pub with_innodb: bool,
-    /// The program that copies InnoDB, of the server's version.
+    /// The program that copies InnoDB: mariadb-backup of the same version as the server.
     #[arg(long, default_value = "mariadb-backup", requires = "with_innodb")]
     pub mariadb_backup: PathBuf,
     /// Where mariadb-backup makes its copy, which is removed when it is sent: a directory with room
@@ -154,7 +154,8 @@ pub struct Prune {
     /// Also remove from this log archive what the oldest backup that stays does not need.
     #[arg(long)]
     pub archive: Option<PathBuf>,
-    /// Remove the marks of backups and prunes in the target: their commands were cut short.
+    /// Remove the marks that other backups and prunes have left in the target. Use this only if
+    /// these commands were cut short.
     #[arg(long)]
     pub force: bool,
 }
@@ -204,11 +205,11 @@ pub struct Until {
 /// Arguments of `convert`.
 #[derive(Debug, clap::Args)]
 pub struct Convert {
-    /// The schemas. A foreign key that leads to another schema keeps its tables as they are, unless
-    /// that schema is named, too.
+    /// The schemas. Tables that a foreign key links to a table in another schema are not converted,
+    /// unless that schema is named, too.
     #[arg(required = true, value_name = "SCHEMA")]
     pub schemas: Vec<String>,
-    /// The engine that tables are moved to; those of the other one are moved.
+    /// The engine to which tables are moved from the other engine.
     #[arg(long, value_enum, default_value = "firn")]
     pub to: TargetEngine,
     /// Change nothing; show which tables would be converted, and which stay, and why.

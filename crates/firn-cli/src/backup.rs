@@ -2,13 +2,13 @@
 //! restored from there.
 #![allow(clippy::disallowed_methods)] // Nothing here runs under the simulation.
 
+mod archive_coverage;
+mod backup_format;
 mod create;
 mod definition_names;
-mod format;
 mod in_progress;
 mod list_verify_prune;
 mod local_error;
-mod log_archive;
 mod pieces;
 mod restore;
 mod send;

@@ -15,6 +15,7 @@ use firn::table::{estimated_rows, out_of_line_bytes};
 use firn::version::LEVELS;
 use firn::wal::Gtid;
 use serde::Serialize;
+use std::collections::HashMap;
 use std::fmt::Write;
 use std::sync::Arc;
 
@@ -22,7 +23,8 @@ use std::sync::Arc;
 struct Report {
     directory: String,
     manifest: u64,
-    /// Id of the database; none if only versions that draw no id have opened it.
+    /// Id of the database; none if all program versions that have opened it are too old to give it
+    /// one.
     database: Option<String>,
     epoch: u64,
     last_commit: u64,
@@ -168,6 +170,10 @@ fn report(
         .map(|level| level_of(tree, level))
         .collect();
     let all: Vec<_> = known.tables.values().map(Arc::clone).collect();
+    let by_index: HashMap<_, _> = all
+        .iter()
+        .map(|t| (t.clustered.id, Arc::clone(t)))
+        .collect();
     let tables: Vec<TableReport> = all
         .iter()
         .map(|entry| {
@@ -183,8 +189,8 @@ fn report(
             TableReport {
                 name: entry.name.clone(),
                 rows,
-                blob_bytes: out_of_line_bytes(&log.point.super_version, clustered, rows, || {
-                    all.clone()
+                blob_bytes: out_of_line_bytes(&log.point.super_version, clustered, rows, |index| {
+                    by_index.get(&index).cloned()
                 }),
                 indexes,
                 stored_bytes,

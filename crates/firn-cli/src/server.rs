@@ -36,7 +36,8 @@ impl Server {
     /// Starts the client program and connects.
     ///
     /// # Errors
-    /// `NotFound` without the client program; what the program says when it cannot connect.
+    /// `NotFound` without the client program; `Io` with the client program's message if it cannot
+    /// connect; `Unsupported` if an option file changes the form of the results.
     pub fn connect(client: &Client) -> Result<Self> {
         let mut command = Command::new(&client.client);
         let child = command

@@ -5,7 +5,8 @@
 //! for each row that a locking scan meets or misses. Four sources add edges:
 //!
 //! - the order of statements in a transaction (`add_transaction`),
-//! - rows met: the version's writer ended before, the next version's writer ends after (`meet`),
+//! - rows met: the writer of the met version ended before the meeting, and the writer of the next
+//!   version ends after it (`meet`),
 //! - rows missed: the same for the versions in which the row was not in the scan (`miss`),
 //! - the clock: an answer precedes every later request (`add_clock`).
 
@@ -42,9 +43,9 @@ struct Bounds {
 struct Meeting {
     node: usize,
     bounds: Bounds,
-    /// The transaction holds a lock on a met row until its end.
+    /// Whether the transaction keeps a lock on a met row until the transaction ends.
     locks: bool,
-    /// The statement wrote on top of the version it met.
+    /// Whether the statement wrote on top of the version that it met.
     wrote: bool,
 }
 
@@ -84,7 +85,7 @@ pub(crate) fn judge<'a>(history: &'a History, chains: &'a Chains<'a>, verdict: &
     builder.search();
 }
 
-/// The last time of each life: just before the first request of the next one.
+/// For each life but the last one: its last time, just before the first request of the next life.
 fn life_ends(history: &History) -> BTreeMap<u32, u64> {
     let mut begins: BTreeMap<u32, u64> = BTreeMap::new();
     for txn in &history.txns {
@@ -119,11 +120,11 @@ impl Builder<'_> {
             // The server may have ended a killed session before the client's next request, and
             // released its locks then. So a transaction of unknown outcome may have ended at any
             // time since the request of its last successful statement.
-            let mut told = txn
+            let mut answered = txn
                 .ops
                 .iter()
                 .filter(|op| op.status != StatementStatus::Failed);
-            let last = told.next_back().map_or(0, |op| op.span.begin);
+            let last = answered.next_back().map_or(0, |op| op.span.begin);
             let asked = txn.end.filter(|_| txn.outcome != TxnOutcome::Unknown);
             let asked = asked.unwrap_or(TimeSpan {
                 begin: last,
@@ -221,7 +222,7 @@ impl Builder<'_> {
         list.is_some_and(|list| lists.contains(&list))
     }
 
-    /// Adds a statement that reads at one instant, `node`.
+    /// Adds the edges of a statement whose reads all happen at one instant, `node`.
     fn add_consistent(&mut self, t: TxnIndex, o: usize, op: &Op, optimistic: bool, node: usize) {
         match optimistic {
             true => self.add_optimistic(t, o, op, node),
@@ -229,7 +230,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Adds the rows that a statement met and missed in an optimistic table.
+    /// Adds the edges of the rows that a statement in an optimistic table met and missed.
     fn add_optimistic(&mut self, t: TxnIndex, o: usize, op: &Op, node: usize) {
         let committed = self.chains.fates[t] == Fate::Committed;
         let (scan, wrote) = match &op.statement {
@@ -279,7 +280,8 @@ impl Builder<'_> {
         self.miss_others(t, o, meeting, scan, &seen);
     }
 
-    /// Adds the rows of the scan that a read at one instant did not return.
+    /// Adds the edges of the rows that a read at one instant did not return although some version
+    /// of them is in its scan.
     fn miss_others(
         &mut self,
         t: TxnIndex,
@@ -346,7 +348,7 @@ impl Builder<'_> {
         let committed =
             self.chains.fates[t] == Fate::Committed && op.status == StatementStatus::Done;
         if wrote && !committed {
-            // No later read shows which rows the statement met, so nothing follows from it.
+            // No later read shows which rows the statement met, so the statement proves no order.
             return first;
         }
         // The rows that it met, with the version of each.
@@ -390,7 +392,8 @@ impl Builder<'_> {
             Scan::Range { order, .. } => *order,
             Scan::Point { .. } => 1,
         };
-        // Rows at the same position are ordered by id, as in the non-unique index.
+        // Sort rows at the same position by id, because entries of the non-unique index are in this
+        // order.
         let direction = i64::from(order);
         passed.sort_unstable_by_key(|&(pos, row, _)| (pos * direction, row as i64 * direction));
         let mut last = first;
@@ -484,10 +487,10 @@ impl Builder<'_> {
         }
     }
 
-    /// Adds the orders that follow from missing `row`, of which some version is in the scan. By the
-    /// clock, several versions outside of the scan may have been current: the end of the writer of
-    /// the first one is before the meeting, and the meeting before the end of the writer of the
-    /// version after the last one.
+    /// Adds the orders that follow from missing `row`, of which some version is in the scan. At the
+    /// meeting, a version outside of the scan was current; the clock may allow several such
+    /// versions. The writer of the first of them ended before the meeting, and the writer of the
+    /// version after the last of them ends after the meeting.
     fn miss(&mut self, t: TxnIndex, meeting: Meeting, scan: &Scan, row: u64) {
         let chains = self.chains;
         let chain = &chains.rows[&row];

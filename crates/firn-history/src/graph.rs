@@ -11,7 +11,8 @@ pub(crate) enum EdgeKind {
     Time,
     /// The second wrote on top of a version of the first.
     Ww,
-    /// The second read a version of the first, or missed a row because of it.
+    /// The second read a version of the first, or missed a row that the first had deleted or put
+    /// elsewhere.
     Wr,
     /// The first read a version that the second overwrote.
     Rw,

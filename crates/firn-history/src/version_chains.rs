@@ -1,8 +1,8 @@
 //! The version chain of each row, inferred from all reads of the row.
 //!
 //! A read shows the row's log: the elements of all statements that wrote it, oldest first. Without
-//! the elements of transactions that did not commit, each log must be a beginning of the longest
-//! one, which so gives all versions, their order and their writers:
+//! the elements of transactions that did not commit, each log must be a prefix of the longest one.
+//! So the longest log gives all versions, their order and their writers:
 //!
 //! ```text
 //! reads of row 100:  [1]   [1, 10]   [1, 10, 20]
@@ -205,7 +205,8 @@ impl<'a> Chains<'a> {
     fn decide_fates(&mut self) {
         let txns = &self.history.txns;
         let last_life = txns.iter().map(|txn| txn.life).max().unwrap_or(0);
-        // By transaction: the last life in which another transaction read one of its elements.
+        // By transaction: the number of the last life in which another transaction read one of its
+        // elements.
         let mut seen = vec![None; txns.len()];
         for (reader, _, op) in self.ops() {
             for element in rows_read(op).iter().flat_map(|row| &row.log) {
@@ -255,7 +256,8 @@ impl<'a> Chains<'a> {
         }
     }
 
-    /// The row's elements by statements that took effect in committed transactions.
+    /// The elements of the row's log that committed transactions appended, without those of failed
+    /// statements and of statements that a rollback to a savepoint took back.
     pub(crate) fn committed_part(&self, row: &Row) -> Vec<Element> {
         let stays = |element: &&Element| {
             let origin = self.origins.get(element);
@@ -340,7 +342,7 @@ impl<'a> Chains<'a> {
         }
     }
 
-    /// Makes each row's chain from its longest log; all other logs must be beginnings of it.
+    /// Makes each row's chain from its longest log; all other logs must be prefixes of it.
     fn order_versions(&mut self, verdict: &mut Verdict) {
         let mut logs: BTreeMap<u64, Vec<(TxnIndex, Vec<Element>)>> = BTreeMap::new();
         for (t, _, op) in self.ops() {

@@ -397,7 +397,8 @@ impl LoadRun {
         Ok(())
     }
 
-    /// Compares the tables with the allowed states; the one that fits becomes the only one.
+    /// Compares the tables with the allowed states. The state that fits is the only allowed state
+    /// from now on.
     fn check(&mut self) -> Result<(), Stop> {
         let found = found(&self.db)?;
         let Some(state) = self.states.iter().find(|state| **state == found) else {

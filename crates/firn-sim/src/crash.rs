@@ -22,9 +22,10 @@ pub(crate) fn failure_of(stop: StepEnd) -> Failure {
     }
 }
 
-/// Crashes the world and recovers it if its environment died during the work that ended with
-/// `stopped`. Returns whether it did; a failure or an error of a live environment is passed on.
-/// `during` is passed to [`World::crash`].
+/// If the environment of the world died during the work that ended with `stopped`, crashes the
+/// world, recovers it, and returns true. If the environment lives, returns false, or the error of
+/// the work. A [`Failure`] of the work is returned in both cases. `during` is passed to
+/// [`World::crash`].
 fn survive(world: &mut World, stopped: Result<(), StepEnd>, during: bool) -> Result<bool, StepEnd> {
     if let Err(StepEnd::Failed(failure)) = stopped {
         return Err(failure.into());

@@ -48,7 +48,8 @@ enum Full {
 /// The fault wrapper of the last start; a restart replaces it.
 type Current = Rc<RefCell<Option<FaultEnv>>>;
 
-/// Wraps environments with faults: for the files of `full` only, or for all files.
+/// Returns a wrapper that injects faults into an environment: only into its calls for the files of
+/// `full`, or into all calls if `full` is `None`.
 fn wrap(current: &Current, full: Option<Full>) -> Wrap {
     let current = Rc::clone(current);
     Box::new(move |env: &MemEnv| {
@@ -134,7 +135,7 @@ fn after_failure(world: &mut World, error: Option<&Error>) -> Result<(), StepEnd
     ensure!(!(healthy && error.is_some_and(must_poison)), "writes go on");
     world.check_readable()?;
     if healthy {
-        world.settle_alive()?;
+        world.find_outcome_alive()?;
         world.steps(100)?;
         world.check_latest()?;
     } else {
@@ -192,7 +193,8 @@ fn full_disk(seed: u64) -> Result<Stats, StepEnd> {
     Ok(world.stats())
 }
 
-/// Lets calls that open a file fail, at the `nth` from a random moment on: once, or for a while.
+/// From a random moment on, lets the `nth` call that opens a file fail, and in some runs also all
+/// such calls after it.
 ///
 /// # Errors
 /// A [`Failure`] if a call fails with another error, if the engine refuses writes afterwards, or if
@@ -241,7 +243,7 @@ pub fn descriptor_run(seed: u64, nth: u64) -> Result<Stats, Failure> {
         };
         faults(&current).clear();
         if !world.is_open() {
-            // A start was refused: the next one finds everything.
+            // The engine refused to start. The next start must find everything.
             let end = world.random_end();
             world.crash(end, false).map_err(place)?;
         }

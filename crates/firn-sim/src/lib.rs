@@ -9,6 +9,7 @@
 //!
 //! `docs/internals/sim.md` lists the checks of each run.
 
+pub mod admission;
 pub mod archive_recovery;
 pub mod bank;
 pub mod bit_rot;

@@ -42,15 +42,17 @@ impl ScalePlan {
     }
 }
 
-/// Upper bounds of what one operation touches. The default is nothing at all.
+/// Upper bounds of what one operation touches. By default, each bound is 0.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Budget {
     /// Accesses to the metadata of files.
     pub files: u64,
     /// Nodes of persistent lists created or copied.
     pub nodes: u64,
-    /// Tables looked at in loops.
+    /// Tables or their counters looked at in loops.
     pub tables: u64,
+    /// Blob files looked at in loops.
+    pub blob_files: u64,
     /// Bytes written to the manifest.
     pub bytes: u64,
 }
@@ -78,6 +80,7 @@ impl Measured {
             work.files > budget.files
                 || work.nodes > budget.nodes
                 || work.tables > budget.tables
+                || work.blob_files > budget.blob_files
                 || self.bytes > budget.bytes
         })
     }
@@ -96,7 +99,7 @@ impl Costs {
         self.measure_bytes(what, budget, || (f(), 0))
     }
 
-    /// As [`Self::measure`], for an operation that returns the bytes that it wrote, too.
+    /// As [`Self::measure`], for an `f` that also returns the number of bytes that it wrote.
     fn measure_bytes<T>(
         &mut self,
         what: &str,
@@ -117,13 +120,15 @@ impl Costs {
         result
     }
 
-    /// Adds an operation. Of several with one name the largest numbers stay.
+    /// Adds an operation. If one with this name is there already, keeps that one, with the larger
+    /// of both values for each number of its work and for its time.
     fn record(&mut self, one: Measured) {
         match self.all.iter_mut().find(|m| m.what == one.what) {
             Some(known) => {
                 known.work.files = known.work.files.max(one.work.files);
                 known.work.nodes = known.work.nodes.max(one.work.nodes);
                 known.work.tables = known.work.tables.max(one.work.tables);
+                known.work.blob_files = known.work.blob_files.max(one.work.blob_files);
                 known.bytes = known.bytes.max(one.bytes);
                 known.us = known.us.max(one.us);
             }
@@ -138,20 +143,28 @@ impl Costs {
 
     /// Prints a Markdown table: for each operation its work, its budget and its time.
     pub fn print(&self) {
-        println!("| operation | files | nodes | tables | bytes | budget | µs |");
-        println!("|---|---|---|---|---|---|---|");
+        println!("| operation | files | nodes | tables | blob files | bytes | budget | µs |");
+        println!("|---|---|---|---|---|---|---|---|");
         for m in &self.all {
             let budget = m.budget.map_or("—".to_owned(), |b| {
-                format!("{} / {} / {} / {}", b.files, b.nodes, b.tables, b.bytes)
+                let Budget {
+                    files,
+                    nodes,
+                    tables,
+                    blob_files,
+                    bytes,
+                } = b;
+                format!("{files} / {nodes} / {tables} / {blob_files} / {bytes}")
             });
             let w = m.work;
             println!(
-                "| {}{} | {} | {} | {} | {} | {budget} | {} |",
+                "| {}{} | {} | {} | {} | {} | {} | {budget} | {} |",
                 m.what,
                 if m.exceeds() { " **over**" } else { "" },
                 w.files,
                 w.nodes,
                 w.tables,
+                w.blob_files,
                 m.bytes,
                 m.us
             );

@@ -126,11 +126,11 @@ pub struct World {
     checkpoints: Vec<KeptCheckpoint>,
     /// Backups and noted states, while the log is archived.
     points: point_in_time::RecoveryPoints,
-    /// Whether files that nothing names are allowed until the next start, because a removal may
-    /// have failed.
+    /// Whether SSTs that belong neither to the tree nor to a transaction may be on disk until the
+    /// next start, because the call that should have removed them may have failed.
     strays: bool,
-    /// The largest value that a counter reached in a generation, at least in memory. Keys: counter
-    /// id and generation.
+    /// The largest value that a counter has had in a generation, whether the value is durable or
+    /// only in memory. Keys: counter id and generation.
     counters_most: BTreeMap<(u64, u64), u64>,
     stats: Stats,
 }
@@ -206,8 +206,8 @@ impl World {
         )
     }
 
-    /// Calls are about to fail, removals among them: until the next start, files that nothing names
-    /// are allowed.
+    /// Call this before calls of the environment, removals among them, are made to fail. Until the
+    /// next start, SSTs that belong neither to the tree nor to a transaction may be on disk.
     pub fn expect_strays(&mut self) {
         self.strays = true;
     }

@@ -16,6 +16,7 @@ pub mod key;
 pub mod key_range;
 pub mod memory_tracker;
 pub mod options;
+pub mod parker;
 pub mod pause_points;
 pub mod prefix_extractor;
 pub mod read_meter;
@@ -28,7 +29,7 @@ pub mod varint;
 pub mod wall_clock;
 pub mod work_count;
 
-pub use counter::CounterValue;
+pub use counter::{CounterChanges, CounterValue};
 pub use error::{Error, ErrorKind, FailureClass, Result};
 pub use foreign_key_error::{ForeignKeyError, ForeignKeyViolation};
 pub use internal_iterator::InternalIterator;

@@ -4,7 +4,7 @@
 //! ```text
 //! statement: INSERT … 300 KiB → BlobStore::write: compress, reserve a span, write it; a BlobRef
 //!                               goes into the row's trailer, so to write set, log, memtable, SSTs
-//! commit:    BlobSession::sync → sync the file (one sync serves all earlier writes),
+//! commit:    TransactionBlobs::sync → sync the file (one sync serves all earlier writes),
 //!            then append the log record that names the blob
 //! read:      BlobStore::read   → one positional read, checked, decompressed into the reader's
 //!                               buffer
@@ -15,7 +15,6 @@
 //! collects the garbage. Compactions of the tree move references, but never the bytes of blobs.
 
 mod chunks;
-mod codec;
 mod file;
 mod file_cache;
 mod format;
@@ -24,6 +23,7 @@ mod pack;
 mod pause_points;
 mod store;
 mod transaction_blobs;
+mod value_compression;
 mod zero_fill;
 
 pub use file::{BlobFile, BlobFileIds, LinkHold};

@@ -14,7 +14,7 @@ mod input_files;
 mod job;
 mod job_stats;
 mod level_targets;
-mod output;
+mod output_files;
 mod picker;
 mod rate_limiter;
 mod running_jobs;
@@ -28,13 +28,14 @@ pub use flush_split::FlushSplits;
 pub use job::run_job;
 pub use job_stats::JobStats;
 pub use level_targets::LevelTargets;
-pub use output::JobContext;
+pub use output_files::JobContext;
 pub use picker::{
-    PickerContext, RestGoal, RestOrder, bytes_not_at_rest, changes_at_rest, pick, pick_within,
+    PickerContext, RestGoal, RestOrder, RestlessFiles, changes_at_rest, is_at_rest, pick,
+    pick_within, restless_files,
 };
 pub use rate_limiter::RateLimiter;
 pub use running_jobs::{Job, JobInput, JobKind, JobReason, RunningJobs};
-pub use splitter::Splitter;
+pub use splitter::{BoundarySearch, CrossedBoundaries, Splitter};
 
 #[cfg(test)]
 mod testing;

@@ -1,18 +1,18 @@
 //! Composition root: opens and recovers a database, runs its background work, reports on it.
 
+mod archive_log;
 mod background;
-mod bounded_log;
-mod checkpoint;
 mod engine_status;
 mod ephemeral;
 mod in_doubt;
-mod log_archive;
+mod make_checkpoint;
 mod read_only;
 mod recover_prepared;
 mod recovery;
 mod repair;
 mod storage_reports;
 mod transaction_reports;
+mod wal_size_limit;
 
 pub use background::{BlobReport, JobReport, MemoryReport};
 pub use engine_status::{Condition, IndexReport, LevelReport, Metrics};
@@ -57,16 +57,16 @@ use std::time::Duration;
 /// bytes.
 const WRITE_SETS_STEP: u64 = 256 << 10;
 
-/// Longest wait for an unresponsive log archive. Closing waits at most twice: for the archive
-/// thread, and for the last segment.
+/// Longest wait for a log archive that does not respond. Closing a database waits this long at most
+/// twice: for the archive thread to end, and for the last segment to be archived.
 const ARCHIVE_PATIENCE: Duration = Duration::from_secs(20);
 
 /// An open database.
 ///
-/// Owns every part and wires them. The commit pipeline reports each frozen memtable to the super
-/// versions and to the background work; the background work installs new versions into the super
-/// versions. With `background_jobs` 0 there are no threads, and the caller drives flushes,
-/// compactions and archiving through [`Self::flush`], [`Self::compact_once`],
+/// Owns every part of the engine and connects them. The commit pipeline reports each frozen
+/// memtable to the super versions and to the background work; the background work installs new
+/// versions into the super versions. With `background_jobs` 0 there are no threads, and the caller
+/// drives flushes, compactions and archiving through [`Self::flush`], [`Self::compact_once`],
 /// [`Self::collect_blobs`] and [`Self::archive_log`].
 ///
 /// The order of opening matters; `open_at` keeps it:
@@ -93,11 +93,11 @@ pub struct Db {
     _lock: Box<dyn Send + Sync>,
 }
 
-/// Forwards the pipeline's switches of memtables to the super versions and to the background work,
-/// which is created after the pipeline.
+/// Tells the super versions and the background work when the pipeline has switched to a new
+/// memtable. The background work is created after the pipeline, so its slot is filled later.
 struct MemtableSwitch {
     super_versions: Arc<SuperVersions>,
-    /// Weak, because the work owns the pipeline, which owns this switch.
+    /// Weak, because the background work owns the pipeline, which owns this switch.
     work: Arc<OnceLock<Weak<BackgroundWork>>>,
 }
 
@@ -163,6 +163,11 @@ impl Db {
         let mut store = FileStore::new(Arc::clone(&env), dir)
             .with_direct_reads(options.direct_reads)
             .with_archive(options.log_archive_dir.is_some());
+        store = match host {
+            // The ids of their files differ, so one limit can hold for both.
+            Some(host) => store.with_open_files_of(host.work.versions.source().store()),
+            None => store.with_open_files(options.mutable.open_files.load(Ordering::Relaxed)),
+        };
         let reserve =
             (!options.ephemeral).then(|| Arc::new(DiskReserve::new(Arc::clone(&env), dir)));
         if let Some(reserve) = &reserve {
@@ -200,14 +205,15 @@ impl Db {
         recovery::take_epoch(&versions, &mut replayed)?;
         versions.reserve_file_ids(replayed.next_file_id);
         install_found(&versions, &mut replayed.loads)?;
-        // Sync the log before deleting strays: after a kill, the records just read may exist only
-        // in the page cache. A power cut could otherwise lose the record that ended the use of a
-        // file (a rollback, say), and an earlier record would name the deleted file again.
+        // Sync the log before deleting the files that nothing names: after a kill, the records just
+        // read may exist only in the page cache. Otherwise a power cut could lose, say, the
+        // rollback record because of which a file is not needed, and then an earlier prepare record
+        // would need the deleted file again.
         wal::sync_all(&*env, dir)?;
         versions.note_gtids(&replayed.gtids);
         versions.remove_strays(&replayed.named_files());
-        // Fill the reserve after the strays are gone, since it may need their room, and before
-        // anything else takes room.
+        // Fill the disk reserve after the stray files are deleted, since it may need their room,
+        // and before anything else takes room.
         if let Err(error) = versions.fill_reserve() {
             let message = format!("room for a full disk: {error}");
             listener.log(Severity::Warning, &message);
@@ -333,10 +339,12 @@ impl Db {
                 work.report_pressure();
             }
         };
-        // An ephemeral database changes nothing here: it charges the trackers of its host, and of
-        // several observers of a tracker only the first counts, which is the host's.
+        // For an ephemeral database this has no effect: it charges the trackers of its host, and a
+        // tracker keeps its first observer, which is the host's.
         write_sets.observe(WRITE_SETS_STEP, observe.clone());
-        work.memory.beside().observe(WRITE_SETS_STEP, observe);
+        work.memory
+            .ephemeral_memtables()
+            .observe(WRITE_SETS_STEP, observe);
         if !work.options.ephemeral {
             let took_ms = (env.monotonic_micros() - started) / 1000;
             report_recovery(&work, &replayed, took_ms);
@@ -361,8 +369,8 @@ impl Db {
         Ok(db)
     }
 
-    /// Closes the database: ends the background threads and makes the log durable. Memtables stay
-    /// unflushed, and the next open replays them; this keeps closing fast. The wait for an
+    /// Closes the database: ends the background threads and makes the log durable. Memtables are
+    /// not flushed, which keeps closing fast; the next open replays the log. The wait for an
     /// unresponsive log archive is bounded.
     ///
     /// # Errors
@@ -386,8 +394,8 @@ impl Db {
             // Persist the counters, so that auto-increment values that were handed out but never
             // committed stay used after a clean restart.
             Ok(()) => self.catalog.persist_counters(),
-            // After a failed write nothing more may be written. Not storing the counters loses no
-            // acknowledged commit: all of them are durable already.
+            // After a failed write nothing more may be written. No acknowledged commit is lost if
+            // the counters are not stored: each commit has logged the counters that it used.
             Err(_) => Ok(()),
         };
         self.work.wal.close()?;
@@ -398,7 +406,8 @@ impl Db {
         synced
     }
 
-    /// A new lock owner. `host` is the host's own number for it; the wait observer gets it back.
+    /// A new lock owner. `host` is a number that the host chooses; the wait observer is called with
+    /// it.
     pub fn new_owner(&self, host: u64) -> Arc<LockOwner> {
         let id = self.next_owner.fetch_add(1, Ordering::Relaxed);
         LockOwner::new(id, host)
@@ -410,8 +419,8 @@ impl Db {
         LockOwner::of_session(id, host, session)
     }
 
-    /// A lock owner for a second transaction in the session of `owner`: work that the session does
-    /// beside its transaction.
+    /// A lock owner for a second transaction in the session of `owner`, for work that the session
+    /// does outside of its own transaction.
     pub fn helper_of(&self, owner: &LockOwner) -> Arc<LockOwner> {
         owner.helper(self.next_owner.fetch_add(1, Ordering::Relaxed))
     }
@@ -485,8 +494,8 @@ impl Db {
         self.work.flush_all()
     }
 
-    /// Refills the reserve for a full disk. While the disk is full, also retries to get the room
-    /// that writers wait for. The log thread calls this once a second.
+    /// Refills the disk reserve. While the disk is full, also tries again to get the room that
+    /// writers wait for. The log thread calls this once a second.
     pub fn recheck_full_disk(&self) {
         self.work.recheck_full_disk();
     }
@@ -495,7 +504,7 @@ impl Db {
     /// whether it compacted.
     ///
     /// # Errors
-    /// `Corruption` of an input file, which later picks leave out; `NoSpace`, `Poisoned`, `Io`.
+    /// `Corruption` of an input file, which is then in quarantine; `NoSpace`, `Poisoned`, `Io`.
     pub fn compact_once(&self) -> Result<bool> {
         let compacted = self.work.compact_once(RestGoal::No)?;
         self.work.versions.delete_obsolete()?;
@@ -505,13 +514,13 @@ impl Db {
     /// Flushes and compacts until the tree is at rest: all data in the last level.
     ///
     /// # Errors
-    /// Those of [`Self::flush`] and [`Self::compact_once`]; `Corruption` also if an earlier
-    /// compaction has left out a damaged file, since that file is not at rest.
+    /// Those of [`Self::flush`] and [`Self::compact_once`]; `Corruption` also if a damaged file is
+    /// in quarantine since an earlier compaction, because that file is not at rest.
     pub fn compact_all(&self) -> Result<()> {
         self.work.flush_all()?;
         while self.work.compact_once(RestGoal::Complete)? {}
         self.work.versions.delete_obsolete()?;
-        // Files left out by earlier compactions are not at rest either.
+        // Report earlier damage: the files in quarantine are not at rest.
         self.work.damage().map_or(Ok(()), Err)
     }
 }
@@ -549,8 +558,8 @@ fn open_blobs(
     files.set_moved(versions.blobs_moved());
     let uses = background::blob_gc::uses_recovered(&versions.current(), replayed)?;
     let needed: BTreeSet<u64> = uses.iter().map(|used| used.file).collect();
-    // Keep the ids that log records name from being allocated again: if those files are missing,
-    // the ids may be above all ids found on disk.
+    // Keep the ids of these blob files from being allocated again: if the files are missing, their
+    // ids may be above all ids found on disk.
     if let Some(last) = needed.last() {
         versions.reserve_file_ids(last + 1);
     }

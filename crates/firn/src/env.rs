@@ -1,5 +1,6 @@
-//! Files, clock, randomness and file locks behind traits. `posix` is the real environment, `mem`
-//! keeps only synced bytes over a crash, `fault` fails chosen calls.
+//! Files, clock, randomness and file locks behind traits. `posix` is the real environment. `mem`
+//! has its files in memory and loses unsynced bytes in a simulated crash. `fault` wraps an
+//! environment and lets chosen calls fail.
 
 mod aligned;
 mod counting;
@@ -19,7 +20,7 @@ pub use aligned::{AlignedBuf, BLOCK, SECTOR};
 pub use counting::{CountingEnv, IoStats};
 pub use fault::FaultEnv;
 pub use mem::MemEnv;
-pub use posix::PosixEnv;
+pub use posix::{PosixEnv, descriptor_limit};
 pub use prefetch::{PrefetchBatch, PrefetchMethod, PrefetchStats};
 pub use unsynced::UnsyncedEnv;
 
@@ -51,18 +52,19 @@ pub trait Env: Send + Sync + 'static {
     }
     /// Creates a file for appending, or empties an existing one.
     fn create(&self, path: &Path) -> Result<Box<dyn AppendFile>>;
-    /// Reserves disk space for the first `bytes` bytes of the file at `path`, beyond its end too.
-    /// The length stays; later writes in this range need no free space. A missing file is created
-    /// empty, and its name is not durable. Returns whether the file system supports this; if it
-    /// does not, no file is created.
+    /// Reserves disk space for the first `bytes` bytes of the file at `path`, even beyond its end.
+    /// Does not change the length. Later writes in this range succeed even on a full disk. A
+    /// missing file is created empty, and its name is not durable. Returns whether the file system
+    /// supports this; if it does not, no file is created.
     ///
     /// # Errors
-    /// [`crate::base::ErrorKind::NoSpace`]: no file is created.
+    /// [`crate::base::ErrorKind::NoSpace`]; a missing file is then not created.
     fn allocate(&self, path: &Path, bytes: u64) -> Result<bool>;
     /// As [`Self::create`] of `path`, but uses the disk space that [`Self::allocate`] has reserved
     /// in the file at `aside`: the call renames that file to `path`, and so replaces the file
-    /// there. It empties the file first if that has content: a power cut may have undone an earlier
-    /// rename but kept the bytes, or an unfinished file was renamed back to `aside`.
+    /// there. If the file at `aside` has content, the call empties it first. It has content if a
+    /// power cut has undone an earlier call's rename but kept the bytes written since, or if the
+    /// caller has renamed an unfinished file back to `aside`.
     fn create_from_allocated(&self, aside: &Path, path: &Path) -> Result<Box<dyn AppendFile>>;
     /// Opens a file for positional reads.
     fn open(&self, path: &Path) -> Result<Arc<dyn ReadFile>>;
@@ -71,8 +73,8 @@ pub trait Env: Send + Sync + 'static {
     fn open_direct(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
         self.open(path)
     }
-    /// How reads are executed that [`ReadFile::prefetch`] announces on files from
-    /// [`Self::open_direct`], and the counters of these reads.
+    /// The method by which announced reads ([`ReadFile::prefetch`]) of files from
+    /// [`Self::open_direct`] are executed, and the counters of these reads.
     fn prefetch_method(&self) -> (PrefetchMethod, PrefetchStats) {
         (PrefetchMethod::OneByOne, PrefetchStats::default())
     }
@@ -96,7 +98,8 @@ pub trait Env: Send + Sync + 'static {
     fn open_spans(&self, path: &Path, create: bool) -> Result<Arc<dyn SpanFile>>;
     /// The length and disk space of a file. A missing file is [`crate::base::ErrorKind::NotFound`].
     fn usage(&self, path: &Path) -> Result<FileUsage>;
-    /// Renames a file and replaces the target; or renames a directory, whose new name must be free.
+    /// Renames a file, which replaces an existing file at `to`; or renames a directory, for which
+    /// `to` must not exist.
     fn rename(&self, from: &Path, to: &Path) -> Result<()>;
     /// Removes a file. A missing file is [`crate::base::ErrorKind::NotFound`].
     fn remove(&self, path: &Path) -> Result<()>;
@@ -125,7 +128,7 @@ pub trait AppendFile: Send {
     fn flush(&mut self) -> Result<()>;
     /// Makes all appended bytes durable.
     fn sync(&mut self) -> Result<()>;
-    /// Reserves disk space for the next `bytes` bytes to be appended, so that they do not fail on a
+    /// Reserves disk space for the next `bytes` bytes, so that appending them does not fail on a
     /// full disk. Returns whether the file system supports this.
     fn allocate(&mut self, bytes: u64) -> Result<bool> {
         let _ = bytes;
@@ -149,10 +152,10 @@ pub trait ReadFile: Send + Sync {
     fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> Result<()>;
     /// Size in bytes.
     fn size(&self) -> Result<u64>;
-    /// Announces a read of `len` bytes from `offset` on by adding it to `reads`; the caller starts
-    /// these once it has announced all. If the file is read through the page cache, the operating
-    /// system then reads ahead. Does not wait. This is a hint: it never fails and changes no
-    /// result.
+    /// Announces a read of `len` bytes from `offset` on by adding it to `reads`. Once the caller
+    /// has announced all reads, it starts them with [`PrefetchBatch::start`], which lets the
+    /// operating system read ahead if the file is read through the page cache. An announcement
+    /// never waits or fails, and it changes no result.
     fn prefetch(&self, offset: u64, len: u64, reads: &mut PrefetchBatch) {
         let _ = (offset, len, reads);
     }
@@ -179,15 +182,17 @@ pub trait SpanFile: Send + Sync {
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()>;
     /// Makes all finished writes and the length durable.
     fn sync(&self) -> Result<()>;
-    /// Frees the disk space of a range of whole [`BLOCK`]s. It reads as zeros from now on; after a
-    /// power cut it may still have the old bytes. Returns whether the file system supports this.
+    /// Frees the disk space of a range of whole [`BLOCK`]s. From now on the range reads as zeros,
+    /// but after a power cut it may have the old bytes again. Returns whether the file system
+    /// supports this.
     fn punch(&self, offset: u64, len: u64) -> Result<bool>;
-    /// Sets the length to `len` bytes. No caller may have a span beyond that. A power cut before
-    /// the next sync may restore the old length.
+    /// Sets the length to `len` bytes. No span that was given to a caller may lie beyond `len`. A
+    /// power cut before the next sync may restore the old length.
     fn set_len(&self, len: u64) -> Result<()>;
 }
 
-/// A log segment, written at offsets in whole units, with several writes in flight.
+/// A log segment. It is written at offsets in whole units, and several threads may write at the
+/// same time.
 ///
 /// # Errors
 /// `NoSpace` if a call that takes space finds none, `Io` for everything else.
@@ -201,11 +206,12 @@ pub trait LogFile: Send + Sync {
     fn preallocate(&self, len: u64) -> Result<()>;
     /// Reserves disk space for the first `len` bytes and syncs the size. The bytes read as zeros,
     /// and later writes need no free space. But the first write to each block changes file
-    /// metadata, so it takes long to become durable.
+    /// metadata, so syncing it takes longer than after [`Self::preallocate`].
     fn reserve(&self, len: u64) -> Result<()>;
-    /// Writes whole units, padded with zeros, at a multiple of the unit. Durable on return. The
-    /// write bypasses the page cache if the file was opened so, so [`Self::write_at`] must not have
-    /// written to the same [`BLOCK`]s: the page cache might write its older copy of a block later.
+    /// Writes whole units, the last one padded with zeros, at a multiple of the unit. Durable on
+    /// return. If the file was opened with `direct`, the write bypasses the page cache. So
+    /// [`Self::write_at`] must not have written to the same [`BLOCK`]s, because the page cache
+    /// might write its older copy of a block later.
     fn write_durable_at(&self, offset: u64, blocks: &AlignedBuf) -> Result<()>;
     /// Writes whole units, durable after the next `sync`. Unsynced units may be written again. The
     /// write may go through the page cache, which writes whole [`BLOCK`]s, so

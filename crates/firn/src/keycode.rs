@@ -20,9 +20,9 @@ mod index_codec;
 mod index_decode_plan;
 mod key_codec;
 mod key_part;
+mod key_prefix_extractor;
 mod key_reader;
 mod number;
-mod prefix_extractor;
 mod text_weights;
 mod unpack_info;
 mod weight_unit;
@@ -33,7 +33,7 @@ pub use index_codec::IndexCodec;
 pub use index_decode_plan::IndexDecodePlan;
 pub use key_codec::{KeyCodec, KeyImageInfo};
 pub use key_part::{KeyPart, PartKind, PartSource};
-pub use prefix_extractor::{KeyPrefixExtractor, NoCollator};
+pub use key_prefix_extractor::{KeyPrefixExtractor, NoCollator};
 
 use crate::base::Error;
 

@@ -32,18 +32,21 @@ use writer_refs::WriterRefs;
 ///
 /// - An entry is never changed, replaced or removed. A key that is written again gets another entry
 ///   with a larger seqno. So readers need neither locks nor reference counts.
-/// - Only committed seqnos enter. The seqno of a private write set would survive a flush.
+/// - Only entries with committed seqnos enter. One with a seqno of a private write set would be
+///   flushed to a file with it.
 /// - All entries of one commit go into one memtable: a commit chooses it when it gets its seqno.
 ///
 /// Life: active (commits insert in parallel) → frozen (no further commit chooses it; earlier ones
 /// may still insert: [`Memtable::wait_quiescent`]) → flushed → dropped with its last reader.
 ///
-/// A read uses a seqno that is *visible*. That seqno was published after the inserts up to it, so
-/// they happen before the read. The filter needs no memory ordering of its own for that. The list
-/// has it only because a walk also meets entries that are not visible yet.
+/// A read uses a seqno that is *visible*. That seqno was published after the inserts of all commits
+/// up to it, so these inserts happen before the read. The filter therefore needs no memory ordering
+/// of its own. The list uses acquire and release only because a walk also meets entries that are
+/// not visible yet.
 ///
-/// Rejected: a map with one entry per user key and a chain of versions. Chains need reclamation
-/// while readers walk them, and a skiplist that replaces entries may hide a key for a moment.
+/// Rejected: a map with one entry per user key and a chain of versions. Old parts of a chain would
+/// have to be freed while readers walk it, and a skiplist that replaces entries may hide a key for
+/// a moment.
 pub struct Memtable {
     id: u64,
     list: Skiplist,
@@ -107,8 +110,8 @@ impl Memtable {
         self.inserter().insert(key, value);
     }
 
-    /// Returns an inserter, which adds several versions. A version that sorts right behind the one
-    /// added before costs little.
+    /// Returns an inserter, which adds several versions. Adding one that sorts right behind the
+    /// version added before costs little.
     pub fn inserter(&self) -> Inserter<'_> {
         Inserter::new(self)
     }
@@ -140,8 +143,9 @@ impl Memtable {
     }
 
     /// The number of entries with `lo ≤ user key < hi` (no upper bound: `None`). A small number is
-    /// counted, a larger one estimated. `others` is the number to which the caller adds the result:
-    /// the standard error of an estimate is at most an eighth of the sum of both.
+    /// counted, a larger one estimated. The caller will add the result to `others`, the number of
+    /// entries in other sources: the standard error of an estimate is at most an eighth of that
+    /// sum.
     pub fn estimate_range(&self, lo: &[u8], hi: Option<&[u8]>, others: u64) -> RangeEntries {
         self.list.estimate(lo, hi, others)
     }

@@ -15,15 +15,18 @@
 //! with a [`DecodePlan`], which is created once for each set of wanted columns.
 
 mod column;
+mod column_target;
 mod decode_plan;
 mod decode_program;
+mod instant_default;
 mod row_format;
 mod row_layout;
 
 pub use crate::base::record_buffer::{NullBit, Pad};
-pub use column::{Column, ColumnKind, InstantDefault};
+pub use column::{Column, ColumnKind};
 pub use decode_plan::DecodePlan;
 pub use decode_program::OutOfLineColumn;
+pub use instant_default::InstantDefault;
 pub use row_format::RowFormat;
 pub use row_layout::{RowLayout, split_tail};
 

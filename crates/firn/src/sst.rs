@@ -10,8 +10,8 @@
 //! offset, never a panic or wrong data.
 
 mod block;
+mod block_compression;
 mod block_frame;
-mod codec;
 mod compression_tuning;
 mod decode_error;
 mod dictionary;
@@ -25,8 +25,8 @@ mod iter;
 mod options;
 mod properties;
 mod reader;
-mod salvage;
 mod sketches;
+mod sst_salvage;
 mod stored_block;
 mod verify;
 mod writer;
@@ -35,7 +35,7 @@ use crate::cache::{BlockCache, Weighted};
 use std::sync::Arc;
 
 pub use block::Block;
-pub use codec::Codec;
+pub use block_compression::Codec;
 pub use format::FORMAT_VERSION;
 pub use fuzz_decoders::exercise_decoders;
 pub use index::Partition;
@@ -44,7 +44,7 @@ pub use iter::SstIter;
 pub use options::{BlockLayout, Density, SstOptions};
 pub use properties::Properties;
 pub use reader::{BlockInfo, DataBlocks, OpenHints, SstReader};
-pub use salvage::{LostRange, Salvage, SalvageIter};
+pub use sst_salvage::{LostRange, Salvage, SalvageIter};
 pub use stored_block::StoredBlock;
 pub use verify::VerifyReport;
 pub use writer::{SstSummary, SstWriter};

@@ -5,6 +5,7 @@
 
 mod disk_reserve;
 mod file_name;
+mod open_files;
 
 use crate::base::{ErrorKind, Result};
 use crate::env::{AppendFile, Env, FileUsage, ReadFile, SpanFile};
@@ -13,6 +14,8 @@ use std::sync::Arc;
 
 pub use disk_reserve::{DiskReserve, ReservePart};
 pub use file_name::{FileId, FileKind, file_name, parse_file_name};
+use open_files::SharedFile;
+pub use open_files::{OpenFileStats, OpenFiles, open_files_limit};
 
 /// The data files of one directory.
 ///
@@ -20,8 +23,7 @@ pub use file_name::{FileId, FileKind, file_name, parse_file_name};
 /// it is sealed, and afterwards only loses garbage. Creating a file does not make its name durable:
 /// the caller syncs the directory ([`Self::sync_dir`]) before the manifest names the file.
 ///
-/// Rejected: a cache of open descriptors. A reader keeps its file open while it lives, and the
-/// layers above cache readers.
+/// Readers hold files as long as they like; [`OpenFiles`] bounds the descriptors.
 #[derive(Clone)]
 pub struct FileStore {
     env: Arc<dyn Env>,
@@ -29,6 +31,7 @@ pub struct FileStore {
     direct_reads: bool,
     archived: bool,
     reserve: Option<Arc<DiskReserve>>,
+    open_files: Arc<OpenFiles>,
 }
 
 /// Directory inside the database's directory: links to files that the log archive is about to take.
@@ -43,7 +46,28 @@ impl FileStore {
             direct_reads: false,
             archived: false,
             reserve: None,
+            open_files: OpenFiles::new(u64::MAX),
         }
+    }
+
+    /// Lets at most `limit` SSTs and blob files be open for reading, as far as that is possible.
+    pub fn with_open_files(self, limit: u64) -> Self {
+        self.open_files.set_limit(limit);
+        self
+    }
+
+    /// Makes both stores share the limit on open files. No two files of theirs may have the same
+    /// kind and id.
+    pub fn with_open_files_of(self, other: &Self) -> Self {
+        Self {
+            open_files: Arc::clone(&other.open_files),
+            ..self
+        }
+    }
+
+    /// The SSTs and blob files that are open for reading.
+    pub fn open_files(&self) -> &Arc<OpenFiles> {
+        &self.open_files
     }
 
     /// Lets files be created in the space of `reserve`.
@@ -77,9 +101,9 @@ impl FileStore {
         self.archived
     }
 
-    /// Links these files into the directory [`PENDING`], so that they stay until the log archive
-    /// has them, even if their names here are removed. Call it before a log record names them.
-    /// Without an archive it does nothing.
+    /// Links these files into the directory [`PENDING`], so that their bytes stay until the log
+    /// archive has copied them, even if the files are removed here. Call it before a log record
+    /// names them. Without an archive it does nothing.
     ///
     /// # Errors
     /// `NoSpace`, `Unsupported` (no links) and `Io`: no record may name the files then.
@@ -97,10 +121,11 @@ impl FileStore {
                 _ => {}
             }
             self.env.link(&self.path(kind, id), &aside)?;
-            // `to` may exist already. It is the same file if recovery writes a prepare record
-            // again. Or it is a file of an earlier start that crashed before anything named that
-            // file, so that its id was given out again. `rename` replaces a different file; between
-            // two names of the same file it does nothing, and `aside` is left to be removed.
+            // `to` may exist already. Then it is another name of the same file, because recovery
+            // writes a prepare record again; or it is a file of an earlier start, which crashed
+            // before anything named that file, so that its id was given out again. `rename`
+            // replaces a different file. If both names are those of the same file, it does nothing,
+            // and `aside` has to be removed.
             self.env.rename(&aside, &to)?;
             if self.env.exists(&aside)? {
                 self.env.remove(&aside)?;
@@ -165,11 +190,20 @@ impl FileStore {
     /// # Errors
     /// `NotFound`, `Io`.
     pub fn open(&self, id: FileId) -> Result<Arc<dyn ReadFile>> {
-        let path = self.path(FileKind::Sst, id);
-        match self.direct_reads {
-            true => self.env.open_direct(&path),
-            false => self.env.open(&path),
-        }
+        self.open_shared(FileKind::Sst, id, self.direct_reads, false)
+    }
+
+    /// Opens a file for reading, within the limit on open files.
+    fn open_shared(
+        &self,
+        kind: FileKind,
+        id: FileId,
+        direct: bool,
+        grows: bool,
+    ) -> Result<Arc<dyn ReadFile>> {
+        let (key, path) = ((kind, id, direct), self.path(kind, id));
+        let file = self.open_files.open(&self.env, key, path, grows)?;
+        Ok(Arc::new(SharedFile(file)))
     }
 
     /// Describes for reports the method by which several blocks are prefetched at the same time,
@@ -194,11 +228,12 @@ impl FileStore {
         self.env.open_spans(&path, false)?.sync()
     }
 
-    /// Removes an SST.
+    /// Removes an SST. Readers that have it go on.
     ///
     /// # Errors
-    /// `NotFound`, `Io`.
+    /// `NotFound`, `NoDescriptor`, `Io`.
     pub fn remove(&self, id: FileId) -> Result<()> {
+        self.open_files.keep_for_readers(FileKind::Sst, id)?;
         self.env.remove(&self.path(FileKind::Sst, id))
     }
 
@@ -270,11 +305,7 @@ impl FileStore {
     /// # Errors
     /// `NotFound`, `Io`.
     pub fn open_blob(&self, id: FileId, grows: bool) -> Result<Arc<dyn ReadFile>> {
-        let path = self.path(FileKind::Blob, id);
-        match self.direct_reads && !grows {
-            true => self.env.open_direct(&path),
-            false => self.env.open(&path),
-        }
+        self.open_shared(FileKind::Blob, id, self.direct_reads && !grows, grows)
     }
 
     /// Length and allocated bytes of a blob file.
@@ -293,11 +324,12 @@ impl FileStore {
         self.env.links(&self.path(FileKind::Blob, id))
     }
 
-    /// Removes a blob file.
+    /// Removes a blob file. Readers that have it go on.
     ///
     /// # Errors
-    /// `NotFound`, `Io`.
+    /// `NotFound`, `NoDescriptor`, `Io`.
     pub fn remove_blob(&self, id: FileId) -> Result<()> {
+        self.open_files.keep_for_readers(FileKind::Blob, id)?;
         self.env.remove(&self.path(FileKind::Blob, id))
     }
 

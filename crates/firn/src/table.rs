@@ -12,10 +12,10 @@ mod bulk_load_by_row;
 mod check_table;
 mod cursor;
 mod foreign_keys;
+mod gap_bounds;
 mod index_build;
 mod index_info;
 mod index_scan;
-mod neighbours;
 mod read_mode;
 mod repair_indexes;
 mod row_fetch;
@@ -54,7 +54,6 @@ use foreign_keys::ForeignKeys;
 use index_info::IndexInfo;
 use std::fmt::Display;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// The ids, indexes and counters of an open table. TRUNCATE and the end of a load replace them.
 pub(crate) struct TableIds {
@@ -296,9 +295,9 @@ impl Table {
         }
     }
 
-    /// Replaces `known` if the catalog has changed since `known` was read. If it has not, this
-    /// changes no reference count: all sessions share the one of the current ids, and it would be a
-    /// contended cache line.
+    /// Replaces `known` by the current ids if the catalog has changed since `known` was read. If it
+    /// has not, this changes no reference count: the count of the current ids is in a cache line
+    /// that all sessions share and would contend for.
     pub(crate) fn refresh(&self, known: &mut Arc<TableIds>) {
         if known.generation != self.catalog.generation() {
             *known = Guard::into_inner(self.current());
@@ -363,8 +362,7 @@ impl Table {
     }
 
     fn next_row_id(&self, current: &TableIds) -> Option<u64> {
-        self.has_hidden_key()
-            .then(|| current.hidden_rows.value().fetch_add(1, Ordering::Relaxed) + 1)
+        self.has_hidden_key().then(|| current.hidden_rows.take(1))
     }
 
     /// Adds the table's name to a corruption error that names no file.

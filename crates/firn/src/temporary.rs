@@ -169,7 +169,8 @@ impl TemporaryTables {
         }
         let set = Table::open(db.catalog(), name, schema, &[])
             .and_then(|table| table.set_autoincrement(autoincrement, 0, db.context()));
-        // After an error the caller gives the name back, so nobody could drop this table later.
+        // After an error, drop the table here: the caller gives the table's name back, so nobody
+        // could drop the table later.
         set.map(|_| ()).inspect_err(|_| {
             let _ = db.catalog().drop_table(name);
         })

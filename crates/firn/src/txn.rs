@@ -4,19 +4,22 @@
 pub mod active_inserts;
 mod commit_by_xid;
 mod deadlock;
+mod found_parents;
+mod gate_wait;
 mod hidden_rows;
 mod isolation;
 pub mod lock_table;
+mod number_hasher;
 pub mod prepared_transactions;
 mod referenced_tables;
 mod row_count_deltas;
+mod savepoint_locks;
 pub mod snapshots;
 mod statement_tables;
 pub mod transaction;
 pub mod transaction_context;
 pub mod transaction_list;
 mod validation_set;
-mod write_locks;
 pub mod write_set;
 
 pub use active_inserts::{ActiveInserts, Nearest};

@@ -14,23 +14,27 @@ mod flushable;
 mod invariants;
 mod load_manifest;
 mod manifest;
+mod manifest_salvage;
 mod manifest_state;
-mod salvage;
+mod move_costs;
+mod rewrite_thresholds;
 mod totals;
 mod tree;
 mod version_set;
 
 pub use edit::{DatabaseIdentity, DeferredDeletion, Edit};
 pub use file_handle::{FileHandle, FileSource, Run};
-pub use file_meta::{FileLocation, FileMeta};
-pub use file_sums::{DEAD_SHARES, FileList, FileSpan, FileSums, TOMBSTONE_SHARE, share_over};
+pub use file_meta::{BLOB_FILES_MAX, FileLocation, FileMeta};
+pub use file_sums::{FileList, FileSpan, FileSums};
 pub use flushable::{Flushable, IngestedRun};
 pub use load_manifest::{LoadedManifest, load, load_newest_manifest};
 pub use manifest::{
     ManifestReader, create_manifest, manifest_name, parse_manifest_name, read_current,
 };
+pub use manifest_salvage::{Salvaged, salvage_manifest};
 pub use manifest_state::{ManifestState, PlacedFile};
-pub use salvage::{Salvaged, salvage};
+pub use move_costs::MoveGroup;
+pub use rewrite_thresholds::{DEAD_SHARES, TOMBSTONE_SHARE, share_over};
 pub use totals::BlobTotals;
 pub use tree::{LAST_LEVEL, LEVELS, Version};
 pub use version_set::{FileDeletionHold, VersionSet, VersionSetContext};

@@ -16,7 +16,7 @@ mod writer;
 
 pub use reader::{
     LogStart, ReplayEnd, SegmentPiece, dump_segment, fingerprint, missing_between, missing_segment,
-    replay, replay_archived, salvage,
+    replay, replay_archived, salvage_log,
 };
 pub use record::{BinlogPosition, Gtid, Record, ServerRunName};
 pub use segment::{largest_below, parse_segment_name, segment_name, sync_all};

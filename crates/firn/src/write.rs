@@ -11,4 +11,8 @@ pub use pipeline::{
     BegunCut, CommitRecord, Committed, LogCut, MemtableHost, OwnedBinlogPosition, Pipeline,
     PreparedLogPin, unknown_outcome,
 };
-pub use stall::{Pressure, STALL_REASONS, StallGate, StallStats};
+pub use stall::admission::{self, GateCharge};
+pub use stall::{
+    CommitTotals, GateWaiter, Pressure, STALL_ENDS, STALL_REASONS, StallGate, StallInput,
+    StallStats,
+};

@@ -23,9 +23,9 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-# An estimate from fewer blocks is never conclusive, however narrow its interval.
+# An estimate from fewer blocks than this is never conclusive, however narrow its interval is.
 BLOCKS_MIN = 12
-# Fewer values give no interval.
+# An estimate from fewer values than this has no interval.
 INTERVAL_MIN = 3
 RESAMPLES = 2000
 # Confidence level in percent: the interval leaves out 2.5 % below and 2.5 % above.

@@ -213,7 +213,8 @@ impl Session for FirnSession {
             let value = entries.value();
             visit(&entries.user_key()[INDEX.len()..], value.head);
             count += 1;
-            // Do not move behind the last wanted entry, since the rivals' iterators do not either.
+            // Stop at the last wanted entry: a further `next` would do work that the iterators of
+            // the other engines do not do.
             more = count < limit && entries.next()?;
         }
         drop(entries);

@@ -105,7 +105,7 @@ pub fn run(config: &Config, name: &str, engine_name: &str, dir: &Path) -> Result
         peak_resident_bytes,
         memory_bytes: cache + 4 * memtable,
         reads_directly,
-        beside: second.map(|t| Side {
+        second_group: second.map(|t| Side {
             per_second: t.per_second(),
             p99_us: t.micros(0.99),
         }),
@@ -208,7 +208,7 @@ fn measured(line: &Line, cx: &Cx<'_>) -> Result<Vec<Tally>> {
     }
 }
 
-/// A call that writes each key once. The i-th write gets the key with the number
+/// Makes a call that writes each key once. The i-th write gets the key with the number
 /// `place(permutation, i)`.
 fn load<'a>(cx: &'a Cx<'_>, place: impl Fn(&Permutation, u64) -> u64 + Send + 'a) -> Call<'a> {
     let mut random = Random::new(0);
@@ -236,7 +236,8 @@ fn entry(number: u64, random: &mut Random) -> engine::Entry {
     (key(number), bytes)
 }
 
-/// A call that writes random keys: `total` entries by all threads together, or without end.
+/// Makes a call that writes random keys. It has nothing left to do when all threads together have
+/// written `total` entries; with `None` it never ends.
 fn overwrite<'a>(cx: &'a Cx<'_>, thread: usize, total: Option<u64>) -> Call<'a> {
     let mut random = Random::new(cx.seed + thread as u64);
     let mut entries = Vec::with_capacity(cx.batch);

@@ -63,7 +63,7 @@ pub struct Line {
     pub needs: Needs,
     pub memory: Memory,
     /// Whether the line leaves the main database fully compacted.
-    pub settles: bool,
+    pub compacts_fully: bool,
     /// Whether the line runs only with `FULL=1` or if it is named.
     pub full: bool,
 }
@@ -81,7 +81,7 @@ const fn line(
         work,
         needs,
         memory,
-        settles: matches!(work, Work::Compact),
+        compacts_fully: matches!(work, Work::Compact),
         full: matches!(work, Work::Ycsb(_)),
     }
 }

@@ -32,7 +32,7 @@ pub struct Outcome {
     pub memory_bytes: u64,
     pub reads_directly: bool,
     /// Result of the writer that worked beside the readers.
-    pub beside: Option<Side>,
+    pub second_group: Option<Side>,
     pub state: String,
 }
 

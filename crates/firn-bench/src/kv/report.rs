@@ -91,7 +91,7 @@ fn row(text: &mut String, line: &Line, outcome: &Outcome, baseline: Option<&Outc
         outcome.disk_bytes as f64 / MIB,
         outcome.resident_bytes as f64 / MIB,
     );
-    if let Some(side) = &outcome.beside {
+    if let Some(side) = &outcome.second_group {
         let _ = writeln!(
             text,
             "| … its writer | {} | {} | | {:.1} | | | | | |",

@@ -9,7 +9,8 @@ use std::sync::Arc;
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct firn_collator {
-    /// Writes the weights of the text on a level to `weights`, big-endian, without padding. Sets
+    /// Writes the weights of the text on a level to `weights`, big-endian, without padding. The
+    /// text is `filled` if it is that of a CHAR, with spaces up to the length of the column. Sets
     /// `weighed` to the number of bytes of the text that these weights stand for; it is less than
     /// `len` if the byte after them begins no character. Returns the number of bytes written. A
     /// number above `capacity` means that nothing was written and a call with that capacity must
@@ -17,6 +18,7 @@ pub struct firn_collator {
     pub sort_key: unsafe extern "C" fn(
         handle: *const c_void,
         level: u32,
+        filled: bool,
         text: *const u8,
         len: usize,
         weights: *mut u8,
@@ -42,7 +44,7 @@ pub(super) struct HostCollator {
     handle: *const c_void,
 }
 
-// SAFETY: whoever passes a `firn_collator` promises that its callbacks may be used from any thread.
+// SAFETY: the host promises that the callbacks of a `firn_collator` may be used from any thread.
 unsafe impl Send for HostCollator {}
 // SAFETY: the same promise allows calls from several threads at once.
 unsafe impl Sync for HostCollator {}
@@ -51,10 +53,8 @@ impl HostCollator {
     pub(super) fn new(functions: firn_collator, handle: *const c_void) -> Self {
         Self { functions, handle }
     }
-}
 
-impl Collator for HostCollator {
-    fn sort_key(&self, level: u32, text: &[u8], weights: &mut Vec<u8>) -> usize {
+    fn weigh(&self, level: u32, filled: bool, text: &[u8], weights: &mut Vec<u8>) -> usize {
         let mut capacity = 4 * text.len() + 16;
         loop {
             weights.reserve(capacity);
@@ -66,6 +66,7 @@ impl Collator for HostCollator {
                 (self.functions.sort_key)(
                     self.handle,
                     level,
+                    filled,
                     text.as_ptr(),
                     text.len(),
                     room.as_mut_ptr().cast(),
@@ -74,12 +75,23 @@ impl Collator for HostCollator {
                 )
             };
             if written <= capacity {
-                // SAFETY: the callback wrote so many bytes into the spare capacity.
+                // SAFETY: the callback has initialized the first `written` bytes of the spare
+                // capacity.
                 unsafe { weights.set_len(weights.len() + written) };
                 return weighed.min(text.len());
             }
             capacity = written;
         }
+    }
+}
+
+impl Collator for HostCollator {
+    fn sort_key(&self, level: u32, text: &[u8], weights: &mut Vec<u8>) -> usize {
+        self.weigh(level, false, text, weights)
+    }
+
+    fn filled_sort_key(&self, level: u32, text: &[u8], weights: &mut Vec<u8>) -> usize {
+        self.weigh(level, true, text, weights)
     }
 
     fn prefix_len(&self, text: &[u8], chars: usize) -> usize {
@@ -96,9 +108,9 @@ impl Collator for HostCollator {
 }
 
 /// Writes the key of one string to `out`, as an index on a VARCHAR column would have it, or, if
-/// `chars` is not zero, on a CHAR column of so many characters. Returns the length of the key. If
-/// that is above `capacity`, nothing is written; 0 means that `collation` describes properties that
-/// the collation does not have. Only tests of the callbacks need this function.
+/// `chars` is not zero, as an index on a CHAR column of so many characters. Returns the length of
+/// the key. If that is above `capacity`, nothing is written. Returns 0 if `collation` is not a
+/// valid description of a collation. Only tests of the callbacks need this function.
 ///
 /// # Safety
 /// All pointers are valid; `text` has `len` bytes, `out` has room for `capacity`.

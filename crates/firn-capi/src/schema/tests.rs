@@ -3,6 +3,7 @@ use super::*;
 extern "C" fn upper(
     _: *const c_void,
     _: u32,
+    filled: bool,
     text: *const u8,
     len: usize,
     weights: *mut u8,
@@ -16,6 +17,11 @@ extern "C" fn upper(
     for i in 0..len {
         // SAFETY: `text` has `len` bytes, and `weights` has room for more.
         unsafe { *weights.add(i) = (*text.add(i)).to_ascii_uppercase() };
+    }
+    // Shows in the first weight whether the text is filled.
+    if filled && len > 0 {
+        // SAFETY: as above.
+        unsafe { *weights = b'!' };
     }
     // SAFETY: the caller passes a pointer to a number.
     unsafe { *weighed = len };
@@ -196,4 +202,31 @@ fn single_keys_are_written() {
     assert_eq!(key(b"a b", 16), b"A \x03B \x02");
     assert_eq!(key(b"a\t ", 16), b"A\t \x02");
     assert_eq!(key(b"", 16), b" \x02");
+}
+
+#[test]
+fn the_callback_learns_which_text_is_filled() {
+    let key = |collation: &firn_collation, chars: u32| {
+        let mut out = vec![0u8; 32];
+        // SAFETY: the pointers are valid during the call, with as many bytes as they say.
+        let len = unsafe {
+            firn_text_key(
+                collation,
+                &raw const COLLATOR,
+                b"ab".as_ptr(),
+                2,
+                chars,
+                out.as_mut_ptr(),
+                out.len(),
+            )
+        };
+        out.truncate(len);
+        out
+    };
+    let mut collation = a_collation();
+    assert_eq!(key(&collation, 0), b"AB \x02");
+    assert_eq!(key(&collation, 4), b"AB \x02");
+    collation.char_filled = true;
+    assert_eq!(key(&collation, 0), b"AB \x02");
+    assert_eq!(key(&collation, 4), b"!B  \0");
 }

@@ -63,6 +63,8 @@ impl Server {
             preferred_victim: None,
             wait_begins: None,
             wait_ends: None,
+            stall_begins: None,
+            stall_ends: None,
             statement: None,
             collation: None,
             holds_metadata_lock: None,

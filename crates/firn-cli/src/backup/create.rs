@@ -1,6 +1,8 @@
 //! Takes a backup (`firn backup`).
 
-use super::format::{Backup, FORMAT, FORMAT_WITH_SERVER, Position, StoredTable, position_text};
+use super::backup_format::{
+    Backup, FORMAT, FORMAT_WITH_SERVER, Position, StoredTable, position_text,
+};
 use super::in_progress::InProgress;
 use super::send::{expect_there, send};
 use super::source::{Source, base_table, belonging};
@@ -27,7 +29,8 @@ pub struct Report {
     tables: usize,
     files: usize,
     bytes: u64,
-    /// Number of files of which some bytes were sent, because no earlier backup had them.
+    /// Number of files of which the backup sent at least some bytes, because no earlier backup in
+    /// the target had them.
     sent_files: usize,
     sent_bytes: u64,
     pause_ms: f64,

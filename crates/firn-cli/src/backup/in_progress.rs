@@ -5,7 +5,7 @@
 //! marks of others, so of two commands the later one sees the other. If a command was cut short,
 //! its mark stays and is reported, and `prune --force` removes it.
 
-use super::format::timestamp;
+use super::backup_format::timestamp;
 use super::target::Target;
 use firn::base::{Error, ErrorKind, Result};
 use firn::env::{Env, PosixEnv};
@@ -62,8 +62,9 @@ impl<'a> InProgress<'a> {
                 Err(error) => return Err(error),
             }
             let mark = Self { target, id };
-            // Ask after putting the mark. If another backup had this id, its mark was in the way
-            // until it published itself, so `taken` knows it now.
+            // Call `taken` only after this mark is put. Another backup with the same id keeps its
+            // mark until it has published itself; this mark could be put only after that, so
+            // `taken` sees the other backup.
             match taken(&mark.id)? {
                 true => mark.remove()?,
                 false => return Ok(mark),
@@ -77,7 +78,10 @@ impl<'a> InProgress<'a> {
         Ok(names.filter(|name| *name != self.id).collect())
     }
 
-    /// Returns the mark if no other mark is `refused`; otherwise removes it.
+    /// Returns `self` if `refused` is false for all other marks. Otherwise removes the mark `self`.
+    ///
+    /// # Errors
+    /// `Busy` if another mark is refused.
     fn alone(self, refused: impl Fn(&str) -> bool) -> Result<Self> {
         let others = self.others()?;
         let Some(other) = others.iter().find(|other| refused(other)) else {

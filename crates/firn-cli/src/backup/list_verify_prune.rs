@@ -1,9 +1,9 @@
 //! `firn backups`, `firn backup --verify` and `firn prune`: list, verify and remove the backups of
 //! a target.
 
-use super::format::{Backup, unhex};
+use super::archive_coverage;
+use super::backup_format::{Backup, unhex};
 use super::in_progress::InProgress;
-use super::log_archive;
 use super::stored_backups::{Entry, entries};
 use super::target::{Target, Transfer};
 use crate::Outcome;
@@ -77,11 +77,11 @@ impl Listed {
 #[derive(Serialize)]
 struct WithArchive {
     backups: Vec<Listed>,
-    archive: Vec<log_archive::SegmentRange>,
+    archive: Vec<archive_coverage::SegmentRange>,
 }
 
-fn ranges_text(ranges: &[log_archive::SegmentRange]) -> String {
-    let row = |range: &log_archive::SegmentRange| {
+fn ranges_text(ranges: &[archive_coverage::SegmentRange]) -> String {
+    let row = |range: &archive_coverage::SegmentRange| {
         let seqno = |seqno: Option<u64>| seqno.map_or_else(String::new, |n| n.to_string());
         let time = |time: &Option<String>| time.clone().unwrap_or_default();
         vec![
@@ -129,7 +129,7 @@ pub fn list(args: &ListBackups, out: &Output) -> Result<Outcome> {
         None => out.print(&listed, text),
         Some(archive) => {
             let both = WithArchive {
-                archive: log_archive::ranges(archive)?,
+                archive: archive_coverage::ranges(archive)?,
                 backups: listed,
             };
             out.print(&both, |both| {
@@ -259,7 +259,7 @@ pub struct Pruned {
     removed_files: usize,
     removed_bytes: u64,
     /// Counts of files removed from the log archive.
-    archive: Option<log_archive::Removed>,
+    archive: Option<archive_coverage::Removed>,
 }
 
 /// Removes the oldest backups, then the files that no remaining backup names. If a prune is cut
@@ -270,7 +270,7 @@ pub fn prune(args: &Prune, out: &Output) -> Result<Outcome> {
     if let Some(archive) = &args.archive {
         let kept = read_all(&target)?.good.into_iter();
         let kept: Vec<_> = kept.map(|(_, backup)| backup).collect();
-        pruned.archive = Some(log_archive::prune(archive, &kept)?);
+        pruned.archive = Some(archive_coverage::prune(archive, &kept)?);
     }
     out.print(&pruned, |p| {
         let mut text = format!(

@@ -4,7 +4,7 @@
 //! holes, only the pieces that differ are sent. Blocks of zeros are left out, so holes and reserved
 //! room cost nothing.
 
-use super::format::{ByteRange, Piece};
+use super::backup_format::{ByteRange, Piece};
 use super::local_error::local_error;
 use firn::base::Result;
 use firn::base::checksum::xxh3;

@@ -2,11 +2,11 @@
 //! makes the complete copy appear ([`staging`]).
 
 mod engine_directory;
-mod in_doubt;
 mod point_in_time;
+mod prepared_transactions;
 mod staging;
 
-use super::format::{Backup, Position, StoredFile, position_text, unhex};
+use super::backup_format::{Backup, Position, StoredFile, position_text, unhex};
 use super::source::{Definitions, base_table, belonging};
 use super::stored_backups::find;
 use super::table_file_names::encode;
@@ -61,7 +61,8 @@ fn restore(args: &Restore, target: &Target, out: &Output, step: Step<'_>) -> Res
     if !args.table.is_empty() {
         definitions = belonging(&definitions, &tables, false);
     } else if !backup.server_files.is_empty() {
-        // The server's files have most definitions: keep only those that are not among them.
+        // The server's files include most definitions: keep only the definitions that are not among
+        // these files.
         server_files.extend(&backup.server_files);
         let names: HashSet<&str> = server_files.iter().map(|file| file.name.as_str()).collect();
         definitions.retain(|path, _| !names.contains(path.as_str()));
@@ -74,12 +75,12 @@ fn restore(args: &Restore, target: &Target, out: &Output, step: Step<'_>) -> Res
     };
     stage.step("engine complete")?;
     if !server_files.is_empty() {
-        bytes += engine_directory::fetch(target, &server_files, &stage.beside(), out)?;
+        bytes += engine_directory::fetch(target, &server_files, &stage.definitions_dir(), out)?;
         notes.push("the copy is a whole data directory, with the system tables".to_owned());
     }
     let server_files: Vec<String> = server_files.iter().map(|file| file.name.clone()).collect();
     let log = examine(&engine, &tables)?;
-    stage.settle(&definitions, &server_files)?;
+    stage.put_in_place(&definitions, &server_files)?;
     Ok(Report {
         id: backup.id.clone(),
         directory: args.to.display().to_string(),

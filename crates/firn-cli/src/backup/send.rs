@@ -1,6 +1,6 @@
 //! Sends the objects that the target does not have yet.
 
-use super::format::{Backup, Piece, StoredFile};
+use super::backup_format::{Backup, Piece, StoredFile};
 use super::in_progress::InProgress;
 use super::pieces::PieceSource;
 use super::source::Source;
@@ -19,7 +19,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// The files of a backup, all of which the target has now.
+/// The files of a backup. The target has all of their objects now.
 pub struct Sent {
     pub files: Vec<StoredFile>,
     /// The files of the rest of the server.
@@ -93,7 +93,8 @@ pub fn send(
     Ok(sent)
 }
 
-/// Checks that the target has all objects of the backup, and that no prune has removed the mark.
+/// Checks that the target has all objects of the backup, and that the backup's mark is still there.
+/// A prune with `--force` removes the mark, and may then remove the objects.
 pub fn expect_there(target: &Target, backup: &Backup, mark: &InProgress<'_>) -> Result<()> {
     let there = objects(target)?;
     let gone = |piece: &&Piece| there.get(&piece.object) != Some(&piece.len());

@@ -12,7 +12,7 @@
 //! Rejected: to stream the copy into the target. It would need no room here, but a later backup
 //! would send everything again, and a restore would need `mariadb-backup`.
 
-use super::format::Position;
+use super::backup_format::Position;
 use super::temporary_directories::{
     TemporaryDirectory, child_ended, copy_of, remove_left_behind, start,
 };
@@ -45,7 +45,7 @@ pub struct CopiedFile {
     pub size: u64,
 }
 
-/// The copy. It is removed when this value is dropped.
+/// The copy of the rest of the server. Its directory is removed when this value is dropped.
 pub struct ServerCopy {
     dir: PathBuf,
     /// All files of the copy that belong into a data directory, ascending by name.
@@ -91,8 +91,9 @@ pub fn take(
     id: &str,
 ) -> Result<Taken> {
     refuse_files_elsewhere(server, data_dir)?;
-    // This session is in no backup stage, so other backups may be making checkpoints that nobody
-    // has locked yet. They are safe, because the processes that they belong to live.
+    // Other backups may be making checkpoints that nobody has locked yet, because this session is
+    // in no backup stage that would keep them waiting. `remove_left_behind` leaves these
+    // checkpoints alone, because the processes in their names run.
     let mut notes = remove_left_behind(parent)?;
     let mut copies = parent.to_owned();
     if let Some(dir) = &args.copy_dir {
@@ -145,7 +146,7 @@ pub fn take(
         position = Position::default();
         notes.push("the positions of a replica are not known: take another backup".to_owned());
     }
-    settle_position(&mut position, &dir)?;
+    take_position(&mut position, &dir)?;
     let mut files = Vec::new();
     files_below(&dir, &dir, &mut files)?;
     files.retain(|file| belongs(&file.name));
@@ -191,8 +192,7 @@ fn said(log: &Path) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// A path that does not depend on the directory in which this program runs, which is not the
-/// server's.
+/// Makes a path absolute, because the server and this program may run in different directories.
 fn absolute(path: &Path) -> Result<PathBuf> {
     std::path::absolute(path).map_err(|e| Error::io(&e, path.display()))
 }
@@ -229,8 +229,8 @@ fn refuse_files_elsewhere(server: &mut Server, data_dir: &Path) -> Result<()> {
         let path = database
             .map_err(|e| Error::io(&e, data_dir.display()))?
             .path();
-        // Ignore an error, as of a directory lost+found. If the directory is needed, mariadb-backup
-        // fails.
+        // Ignore a directory that cannot be read, such as lost+found. If it is a needed database,
+        // mariadb-backup fails.
         if let Ok(inside) = fs::read_dir(&path) {
             files.extend(inside.filter_map(|file| Some(file.ok()?.path())));
         }
@@ -284,7 +284,7 @@ fn run(mut command: Command, log: &Path, meanwhile: &mut dyn FnMut() -> Result<(
 ///
 /// # Errors
 /// `Busy` if the server, asked while commits waited, gave another position.
-fn settle_position(position: &mut Position, dir: &Path) -> Result<()> {
+fn take_position(position: &mut Position, dir: &Path) -> Result<()> {
     let names = ["xtrabackup_binlog_info", "mariadb_backup_binlog_info"];
     let paths = names.map(|name| dir.join(name));
     let Some(path) = paths.iter().find(|path| path.exists()) else {

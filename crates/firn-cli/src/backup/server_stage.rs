@@ -1,7 +1,7 @@
-//! The questions of a backup to the running server: stages and positions. Ending the session also
-//! ends a backup stage that it has begun.
+//! The statements that a backup runs on the server: they enter a backup stage, or read positions.
+//! The end of the session also ends a backup stage that the session has entered.
 
-use super::format::Position;
+use super::backup_format::Position;
 use crate::server::Server;
 use firn::base::{Error, ErrorKind, Result};
 

@@ -1,8 +1,8 @@
 //! Source of a backup: a checkpoint of a running server, or the directory of a stopped one. Also
 //! the definitions that the server keeps beside the engine's tables.
 
+use super::backup_format::Position;
 use super::definition_names::{is_database, is_definition};
-use super::format::Position;
 use super::server_copy::{ServerCopy, take};
 use super::table_file_names::encode;
 use super::temporary_directories::{TemporaryDirectory, checkpoint_of, remove_left_behind};
@@ -176,8 +176,8 @@ fn definitions(data_dir: &Path) -> Result<(Definitions, BTreeMap<String, Error>)
         }
         let files = match fs::read_dir(&database) {
             Ok(files) => files,
-            // This may be a directory such as lost+found. The caller decides whether it is a needed
-            // database.
+            // A directory that cannot be read may be one such as lost+found. The caller decides
+            // whether it is a database that the backup needs.
             Err(e) => {
                 unreadable.insert(name.into_owned(), failed(e, &database));
                 continue;

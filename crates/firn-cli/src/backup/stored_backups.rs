@@ -1,6 +1,6 @@
 //! The backups that a target has.
 
-use super::format::{Backup, FORMAT, FORMAT_WITH_SERVER};
+use super::backup_format::{Backup, FORMAT, FORMAT_WITH_SERVER};
 use super::target::Target;
 use firn::base::checksum::xxh3;
 use firn::base::{Error, ErrorKind, Result};
@@ -38,7 +38,8 @@ pub fn entries(target: &Target) -> Result<Vec<Entry>> {
 }
 
 impl Entry {
-    /// The objects that a damaged backup names, as far as its own object can still be read.
+    /// The names of the objects that a damaged backup holds, as far as they can still be read in
+    /// the backup's own object.
     pub fn remains(&self, target: &Target) -> Result<Vec<String>> {
         let bytes = target.get(&self.object)?;
         let text = String::from_utf8_lossy(&bytes);

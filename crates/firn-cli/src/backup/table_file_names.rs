@@ -4,8 +4,10 @@
 //! them apart. All other characters of the basic plane, the only one in names, become `@` and four
 //! hexadecimal digits.
 
-/// A row for each character after `@`. The columns follow the characters of [`SECOND`], and `-`
-/// stands where no letter is. Made with `SELECT CONVERT(CHAR(n USING ucs2) USING filename)`.
+/// The letters that become `@` and two characters. Each line begins with the first of these
+/// characters. Behind it stand the letters in the order of their second characters in [`SECOND`],
+/// with `-` where there is no letter. Made with
+/// `SELECT CONVERT(CHAR(n USING ucs2) USING filename)`.
 const LETTERS: &str = include_str!("table_file_names.txt");
 
 const SECOND: &str = "0123456789@ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";

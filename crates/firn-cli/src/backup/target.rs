@@ -1,6 +1,6 @@
 //! A target of backups: a directory, or a bucket.
 
-use super::format::{ByteRange, Piece};
+use super::backup_format::{ByteRange, Piece};
 use super::local_error::local_error;
 use super::pieces::PieceSource;
 use firn::base::{Error, ErrorKind, Result};
@@ -273,8 +273,8 @@ impl Target {
                             value
                         });
                     }
-                    // The job panicked. Its result stays the error that stands for an interrupted
-                    // job.
+                    // The job panicked. `results` keeps the error that was put there when the job
+                    // began: the transfer was broken off.
                     Some(Err(_)) => failed = true,
                 }
             }
@@ -287,8 +287,8 @@ fn below(root: &ObjectPath, object: &str) -> ObjectPath {
     ObjectPath::from_iter(parts.chain(object.split('/').map(str::to_owned)))
 }
 
-/// Uploads a file. It reads the chunks on the worker thread, which sends nothing while it waits for
-/// the disk: that bounds the load.
+/// Uploads a file. The reads of its chunks block a worker thread of the runtime, which sends
+/// nothing while it waits for the disk. That limits the load that a backup puts on the machine.
 async fn upload(
     store: Arc<dyn ObjectStore>,
     path: ObjectPath,

@@ -1,5 +1,5 @@
-use super::format::{Piece, timestamp, unhex};
-use super::log_archive::local_time;
+use super::archive_coverage::local_time;
+use super::backup_format::{Piece, timestamp, unhex};
 use super::pieces::{PIECE_SIZE, PieceSource, without_zeros};
 use super::restore::parse_time;
 use super::source::{Definitions, belonging};

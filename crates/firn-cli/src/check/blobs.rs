@@ -1,5 +1,6 @@
-//! Checks the blob files: each reference finds its place, and files that nothing refers to are
-//! reported. The values are read with their rows, or here if no row shows them.
+//! Checks that each blob reference points to a blob, and reports files that nothing refers to. The
+//! check of the tables reads the values along with their rows; here only the values of prepared
+//! transactions are read, because no row shows them.
 
 use super::findings::Findings;
 use firn::base::Result;

@@ -6,7 +6,8 @@ use crate::server::quoted_text;
 use firn::base::{Error, ErrorKind, Result};
 use std::collections::BTreeMap;
 
-/// The server refuses to change the engine of such a table, in both directions.
+/// The reason for which a table with system versioning stays: the server refuses to change its
+/// engine, in both directions.
 const VERSIONED: &str = "system versioning, with which the server does not change the engine";
 
 /// The table in which a conversion saves foreign keys ([`super::saved_foreign_keys`]). It is never

@@ -126,7 +126,8 @@ fn own_reasons(tables: &[TableInfo], from: &str, to: &str) -> BTreeMap<TableName
     reasons
 }
 
-/// Adds to `reasons` the tables that foreign keys link to a table in it, also through other tables.
+/// Adds to `reasons` each table that a chain of foreign keys links to a table which is already in
+/// `reasons`. Chains end at tables that are in the target engine already.
 fn spread<'a>(
     reasons: &mut BTreeMap<TableName, String>,
     keys: impl Iterator<Item = &'a ForeignKey>,

@@ -22,7 +22,8 @@ struct Report {
 struct Counter {
     counter: u64,
     value: u64,
-    /// Number of times that the counter was set to a given value, instead of raised.
+    /// Number of times that the counter was set to a chosen value, which may be smaller. Raising
+    /// the counter does not count.
     generation: u64,
 }
 
@@ -56,9 +57,10 @@ struct IdentityReport {
 #[derive(Serialize)]
 struct Deferred {
     file: String,
-    /// Epoch in which the file was removed.
+    /// Epoch of the slot at which the file was removed, in the log that a writer shares with its
+    /// readers.
     epoch: u64,
-    /// Slot in which the file was removed; none if the file has been deleted.
+    /// Number of that slot in its epoch; none if the file has been deleted since.
     slot: Option<u64>,
 }
 

@@ -22,14 +22,14 @@ impl Builder<'_> {
             &[Session, Time, Ww, Wr],
             &[Session, Time, Ww, Wr, Rw, RwRange],
         ];
-        let mut told = HashSet::new();
+        let mut reported = HashSet::new();
         for kinds in stages {
             for cycle in self.graph.cycles(kinds) {
-                if cycle.iter().any(|(node, _)| told.contains(node)) {
+                if cycle.iter().any(|(node, _)| reported.contains(node)) {
                     continue;
                 }
-                told.extend(cycle.iter().map(|(node, _)| *node));
-                let Finding { name, txns, story } = self.tell(&cycle);
+                reported.extend(cycle.iter().map(|(node, _)| *node));
+                let Finding { name, txns, story } = self.finding_of(&cycle);
                 self.verdict.find(name, &txns, story);
             }
         }
@@ -37,10 +37,10 @@ impl Builder<'_> {
             .graph
             .cycles(&[Session, Time, Ww, Wr, Rw, RwRange, Gap])
         {
-            if cycle.iter().any(|(node, _)| told.contains(node)) {
+            if cycle.iter().any(|(node, _)| reported.contains(node)) {
                 continue;
             }
-            let finding = self.tell(&cycle);
+            let finding = self.finding_of(&cycle);
             match self.history.setup.gap_locks {
                 true => self
                     .verdict
@@ -89,7 +89,7 @@ impl Builder<'_> {
         steps.collect::<Vec<_>>().join("; ")
     }
 
-    fn tell(&self, cycle: &Cycle) -> Finding {
+    fn finding_of(&self, cycle: &Cycle) -> Finding {
         let mut story = Vec::new();
         let mut txns = Vec::new();
         let (mut lost_update, mut clock, mut within) = (false, false, None);

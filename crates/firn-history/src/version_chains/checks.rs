@@ -67,7 +67,8 @@ impl Chains<'_> {
         }
     }
 
-    /// Checks that as many rows carry an element as the engine reported changed rows.
+    /// Checks that the number of rows that carry an element is the number of rows that the
+    /// statement of this element has changed, as the engine reported it.
     pub(super) fn check_counts(&self, verdict: &mut Verdict) {
         for (t, o, op) in self.ops() {
             let Statement::Append {

@@ -19,7 +19,7 @@ use firn::base::options::Options;
 use firn::compaction::{Backlog, JobKind, RestGoal, SpaceTracker};
 use firn::env::MemEnv;
 use firn::version::LAST_LEVEL;
-use firn::write::{Pressure, StallGate};
+use firn::write::{CommitTotals, Pressure, StallGate, StallInput};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::collections::VecDeque;
@@ -213,7 +213,7 @@ pub struct Machine {
     now_us: u64,
     tree: Tree,
     gate: StallGate,
-    extra: SpaceTracker,
+    space_tracker: SpaceTracker,
     /// Updates in the active memtable.
     active: f64,
     /// Updates in each frozen memtable, oldest first.
@@ -228,6 +228,7 @@ pub struct Machine {
     entries_of_memtable: f64,
     memory: u64,
     stopped_us: u64,
+    committed: CommitTotals,
 }
 
 impl Machine {
@@ -251,7 +252,7 @@ impl Machine {
             gate: StallGate::new(Arc::new(env.clone())),
             env,
             tree,
-            extra: SpaceTracker::default(),
+            space_tracker: SpaceTracker::default(),
             active: 0.0,
             frozen: VecDeque::new(),
             flush: None,
@@ -261,38 +262,39 @@ impl Machine {
             entries_of_memtable: memtable as f64 / IN_MEMTABLE,
             memory,
             stopped_us: 0,
+            committed: CommitTotals::default(),
             plan,
         }
     }
 
-    fn tell_gate(&self) {
-        let backlog = Backlog::of(
-            &self.tree.version,
-            &self.tree.options,
-            self.memory,
-            &self.extra,
-        );
-        let most = self.tree.options.frozen_memtables_max as f64;
-        self.gate.set_pressure(self.pressure(backlog, most));
+    fn set_gate_pressure(&self) {
+        let options = &self.tree.options;
+        let backlog = Backlog::of(&self.tree.version, options, &self.space_tracker);
+        self.gate.set_pressure(self.pressure(&backlog));
     }
 
-    fn pressure(&self, backlog: Backlog, most: f64) -> Pressure {
-        let waiting = self.frozen.len() + usize::from(self.flush.is_some());
-        Pressure {
-            memtables: 2.0 * waiting as f64 / most,
-            l0: backlog.l0,
+    fn pressure(&self, backlog: &Backlog) -> Pressure {
+        let options = &self.tree.options;
+        Pressure::of(&StallInput {
+            frozen_memtables: self.frozen.len() + usize::from(self.flush.is_some()),
+            frozen_memtables_max: options.frozen_memtables_max,
+            l0_runs: backlog.l0_runs,
+            l0_stop_runs: options.l0_stop_runs,
             debt: backlog.debt,
-            space: backlog.space,
-        }
+            garbage: backlog.garbage,
+            last_level: backlog.last_level,
+            memtables_capacity: self.memory,
+            frozen_bytes: 0,
+            frozen_room: None,
+        })
     }
 
     fn stops(&self) -> bool {
         let backlog = Backlog {
-            l0: 2.0 * self.tree.version.l0_depth() as f64 / self.tree.options.l0_stop_runs as f64,
+            l0_runs: self.tree.version.l0_depth(),
             ..Backlog::default()
         };
-        let most = self.tree.options.frozen_memtables_max as f64;
-        self.pressure(backlog, most).stops()
+        self.pressure(&backlog).stop().is_some()
     }
 
     fn sync_us(files: u64, bytes: f64) -> f64 {
@@ -323,14 +325,14 @@ impl Machine {
             .collect();
         let written = self.tree.flush(&batch);
         let took = self.now_us - flush.began_us;
-        self.gate.flushed(written.bytes, took);
-        self.tell_gate();
+        self.gate.flushed(self.committed, written.bytes, took);
+        self.set_gate_pressure();
     }
 
     fn begin_job(&mut self) -> Option<Running> {
         let flight = self.tree.begin(RestGoal::No)?;
         self.gate.job_begins();
-        self.extra.begins(&flight.job);
+        self.space_tracker.begins(&flight.job);
         let work = match flight.job.kind {
             JobKind::Compact => {
                 let output = self.tree.foresee(&flight);
@@ -357,10 +359,10 @@ impl Machine {
         let from_l0 = from_l0.map(|(_, f)| f.size).sum();
         let (version, job) = (self.tree.version.clone(), running.flight.job.clone());
         let written = self.tree.finish(running.flight);
-        self.extra.ends(&job);
-        self.extra.dropped(&version, &job, written.shadowed);
+        self.space_tracker.ends(&job);
+        self.space_tracker.dropped(&version, &job, written.shadowed);
         self.gate.job_ends(from_l0);
-        self.tell_gate();
+        self.set_gate_pressure();
     }
 
     /// Runs one step. Returns the number of updates that the gate let through.
@@ -385,7 +387,7 @@ impl Machine {
         let room = match rate {
             _ if stops => 0.0,
             0.0 => f64::MAX,
-            // Unused allowance expires after 20 ms, the longest delay of the gate.
+            // Unused allowance expires after 20 ms, as at the gate.
             rate => {
                 self.owed = (self.owed + rate * step / 1e6).min(rate * 0.02);
                 self.owed
@@ -431,11 +433,12 @@ impl Machine {
             self.end_flush(&flush);
         }
         ended.into_iter().for_each(|job| self.end_job(job));
-        self.gate.committed((passed * COMMITTED) as u64);
+        self.committed.commits += passed as u64;
+        self.committed.bytes += (passed * COMMITTED) as u64;
         self.active += passed;
         if self.active >= self.entries_of_memtable {
             self.frozen.push_back(std::mem::take(&mut self.active));
-            self.tell_gate();
+            self.set_gate_pressure();
         }
         passed
     }

@@ -29,12 +29,12 @@ fn random_loads_keep_all_reads_and_come_to_rest() {
                     let at = sim.rng.random_range(0..sim.tree.snapshots.len());
                     sim.tree.snapshots.swap_remove(at);
                 }
-                2 if round == 90 => sim.settle(RestGoal::Complete),
+                2 if round == 90 => sim.compact_all(RestGoal::Complete),
                 _ => {}
             }
             sim.work();
             if sim.tree.version.l0.len() > 8 {
-                sim.settle(RestGoal::No);
+                sim.compact_all(RestGoal::No);
                 let version = &sim.tree.version;
                 assert!(version.l0_depth() < 4 && version.l0.len() < 16);
             }
@@ -43,7 +43,7 @@ fn random_loads_keep_all_reads_and_come_to_rest() {
             }
         }
         sim.tree.snapshots.clear();
-        sim.settle(RestGoal::Complete);
+        sim.compact_all(RestGoal::Complete);
         sim.check_reads();
         for (level, file) in sim.tree.version.files() {
             assert!(usize::from(level) == LAST_LEVEL && file.at_rest);
@@ -60,19 +60,19 @@ fn dropped_indexes_leave_nothing() {
         for _ in 0..40 {
             let batch = batch(&mut sim, 500, 200);
             sim.flush(&batch);
-            sim.settle(RestGoal::No);
+            sim.compact_all(RestGoal::No);
         }
         sim.tree.snapshots.push(sim.tree.seqno);
         sim.tree.seqno += 1;
         sim.tree.retired.insert(2, sim.tree.seqno);
-        sim.settle(RestGoal::Complete);
+        sim.compact_all(RestGoal::Complete);
         let holds = |sim: &Sim| {
             let mut files = sim.tree.version.files();
             files.any(|(_, f)| f.index(2).is_some())
         };
         assert!(holds(&sim), "a snapshot is older than the drop");
         sim.tree.snapshots.clear();
-        sim.settle(RestGoal::Complete);
+        sim.compact_all(RestGoal::Complete);
         assert!(!holds(&sim));
         sim.check_reads();
     }
@@ -87,7 +87,7 @@ fn garbage_stays_within_bounds_under_updates() {
         let one = |_| ((1, sim.rng.random_range(0..keys)), true);
         let batch: Batch = (0..80).map(one).collect();
         sim.flush(&batch);
-        sim.settle(RestGoal::No);
+        sim.compact_all(RestGoal::No);
         if round > 200 {
             // The size of the tree at rest, with all keys in the last level. The size of L0 is left
             // out, because the memtables bound it.
@@ -108,9 +108,9 @@ fn ascending_keys_are_rewritten_once() {
     for round in 0..400u64 {
         let batch: Batch = (0..60).map(|i| ((1, round * 60 + i), true)).collect();
         sim.flush(&batch);
-        sim.settle(RestGoal::No);
+        sim.compact_all(RestGoal::No);
     }
-    sim.settle(RestGoal::Complete);
+    sim.compact_all(RestGoal::Complete);
     let tree = &sim.tree;
     assert_eq!(tree.version.size(), 400 * 60 * tree.entry_bytes.1);
     // Each entry is flushed once and rewritten once, into the last level; little else is written.

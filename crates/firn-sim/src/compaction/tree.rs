@@ -125,7 +125,11 @@ impl Tree {
 
     fn apply(&mut self, edit: &Edit) {
         assert_eq!(self.state.check_edit(edit), None);
-        self.version = Arc::new(self.version.with(edit, &self.source));
+        self.version = Arc::new(
+            self.version
+                .with(edit, &self.source)
+                .expect("the files of the version"),
+        );
         assert_eq!(self.version.check_all(), None);
         self.state.apply(edit);
         for (_, id) in &edit.removed {
@@ -159,8 +163,8 @@ impl Tree {
         });
     }
 
-    /// Merges `inputs` and writes the entries that the drop rule keeps into files of `level`. In
-    /// `version`, the levels below tell whether tombstones may be dropped.
+    /// Merges `inputs` and writes the entries that the drop rule keeps into files of `level`. The
+    /// drop rule may drop a tombstone if no level of `version` below `level` holds its key.
     fn write(
         &mut self,
         version: &Version,

@@ -86,7 +86,7 @@ impl Sim {
     ///
     /// # Panics
     /// If that takes thousands of steps: the picker does not come to an end.
-    pub fn settle(&mut self, rest: RestGoal) {
+    pub fn compact_all(&mut self, rest: RestGoal) {
         let mut steps = 0;
         loop {
             let begin = self.flights.len() < 3 && (self.flights.is_empty() || self.rng.random());
@@ -240,7 +240,7 @@ pub fn costs(load: &Load, seed: u64) -> (f64, f64, f64) {
     for round in 0..load.flushes {
         let batch = (load.batch)(&mut sim, round);
         sim.flush(&batch);
-        sim.settle(RestGoal::No);
+        sim.compact_all(RestGoal::No);
         if round >= load.flushes / 2 && round % 10 == 9 {
             let keys: Vec<Key> = sim.model.keys().copied().collect();
             for _ in 0..50 {

@@ -238,7 +238,7 @@ impl Server {
         for (table, name) in NAMES.iter().enumerate() {
             with_definition(table, optimistic[table], |definition| {
                 // SAFETY: `raw` is open; the name is static; `with_definition` keeps the
-                // definition's pointers valid; NULL images have length 0.
+                // definition's pointers valid; a NULL image has the length 0.
                 let made = unsafe {
                     firn_create_table(
                         raw,
@@ -256,7 +256,8 @@ impl Server {
                     ok(made)?;
                 }
                 let mut opened = null_mut();
-                // SAFETY: as above; `opened` is a local that may be written.
+                // SAFETY: as for `firn_create_table` above; `opened` is a local that may be
+                // written.
                 ok(unsafe { firn_table_open(raw, name.as_ptr(), definition, &mut opened) })?;
                 server.tables.push(opened);
                 Ok(())
@@ -286,8 +287,9 @@ impl Drop for Server {
             // borrow the server, so none is left that could use it.
             unsafe { firn_table_close(table) };
         }
-        // SAFETY: as for the tables. After a death of the environment the close fails; the error
-        // does not matter here.
+        // SAFETY: the database is open, and closed only here. Its tables are closed, and sessions
+        // borrow the server, so nothing is left that could use it. After a death of the environment
+        // the close fails; the error does not matter here.
         unsafe { firn_close(self.db, null_mut()) };
     }
 }

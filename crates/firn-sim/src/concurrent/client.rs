@@ -66,8 +66,8 @@ pub(super) struct Client<'a> {
     /// The active transaction.
     txn: Option<Txn>,
     autocommit: bool,
-    /// Whether the transaction must be rolled back if a statement fails now, because the client has
-    /// begun a group of statements of which it needs all or none.
+    /// Whether a failed statement must end the transaction, because the client has begun a group of
+    /// statements of which it needs all or none.
     ends: bool,
     /// The rows that the last scan of each list returned, by list.
     known: BTreeMap<u64, Vec<Row>>,
@@ -708,8 +708,8 @@ impl<'a> Client<'a> {
     }
 
     /// Ends the transaction. `commit` is `None` for a rollback, `Some(None)` for a commit in one
-    /// phase, `Some(Some(xid))` for one in two. `dead` is the status by which the environment's
-    /// death was noticed before. Fails only if the environment has died.
+    /// phase, `Some(Some(xid))` for one in two. `dead` is the status of the last statement if it
+    /// failed because the environment has died. Fails only if the environment has died.
     fn end(
         &mut self,
         session: &mut Session<'_>,
@@ -723,7 +723,8 @@ impl<'a> Client<'a> {
         let (outcome, status) = match commit {
             Some(two_phases) => match session.commit(two_phases) {
                 Ok(()) => (TxnOutcome::Ok, None),
-                // Another transaction was first in an optimistic table.
+                // The validation failed: another transaction has changed rows of an optimistic
+                // table that this one has locked, changed or deleted.
                 Err(firn_status::FIRN_DEADLOCK) => {
                     let rolled_back = session.rollback().err();
                     (TxnOutcome::Failed, rolled_back)
@@ -740,7 +741,7 @@ impl<'a> Client<'a> {
             }
         };
         let end = (outcome != TxnOutcome::Unknown).then(|| self.now());
-        // A failed transaction releases its locks in its rollback, inside this span.
+        // The rollback of a failed transaction releases its locks, so it must lie inside this span.
         self.finish(outcome, Some(TimeSpan { begin, end }));
         status.map_or(Ok(()), Err)
     }

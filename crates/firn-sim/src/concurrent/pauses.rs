@@ -36,11 +36,13 @@ pub(super) fn begin(seed: u64) {
             // A checkpoint keeps obsolete files from being deleted. This pause lets a checkpoint
             // begin when another thread is about to delete a file.
             PausePoint::ObsoleteWanted => (20, 1500),
-            // A commit, a close of the log or a commit with rows of a retired index may fall into
-            // these steps of background work and of appends.
+            // These are steps of background work and of appends to the log. The pauses let a
+            // commit, a close of the log or a commit with rows of a retired index run in between.
             PausePoint::PinnedFilesKept
             | PausePoint::NoRoomForOutcome
             | PausePoint::RetiredChosen => (10, 500),
+            // A kill or a change of the gate may fall between the ticket of a writer and its sleep.
+            PausePoint::GateJoined => (20, 1000),
             // Short, because the thread holds the mutex of the commit pipeline.
             PausePoint::Switched => (5, 100),
         };

@@ -6,6 +6,7 @@ use firn::base::options::{CommitDurability, MutableOptions, Options};
 use firn::base::{IndexId, Value};
 use firn::catalog::{
     ColumnSchema, IndexPart, IndexSchema, NewTable, PartSchema, TableLocking, TableSchema,
+    autoincrement_counter,
 };
 use firn::db::Db;
 use firn::env::{Env, MemEnv};
@@ -94,6 +95,10 @@ pub(super) fn measure(plan: ScalePlan, costs: &mut Costs) {
     }
     let tables = db.catalog().list("");
     let indexes = tables.iter().flat_map(|table| table.index_ids()).collect();
+    for table in &tables {
+        let counter = autoincrement_counter(table.clustered.id);
+        db.catalog().counters().raise(counter, 1000);
+    }
     db.flush().expect("memory has room");
     db.close().expect("memory has room");
     drop(db);
@@ -107,9 +112,39 @@ pub(super) fn measure(plan: ScalePlan, costs: &mut Costs) {
     let db = costs.measure("open the database", None, || {
         Db::open(Arc::clone(&env), dir, options(), None).expect("files are opened by reads")
     });
+    first_flush(&db, costs);
+    blobs(&db, costs);
     transactions(&db, plan, costs);
     statistics(&db, plan, costs);
     ddl(&db, plan, costs);
+}
+
+/// The open has learned all counters from the manifest. The first flush compares them.
+fn first_flush(db: &Db, costs: &mut Costs) {
+    let mut txn = db.new_transaction(db.new_owner(0));
+    txn.begin_statement(1, Isolation::ReadCommitted, 0, true);
+    let value = Value {
+        head: b"row",
+        tail: &[],
+    };
+    txn.put(&key(0x0fff_ffff, 1), value).expect("a row");
+    txn.commit().expect("memory has room");
+    costs.measure("first flush after an open", None, || {
+        db.flush().expect("memory has room");
+    });
+}
+
+/// Searches for garbage in blob files, which is repeated five times a second.
+fn blobs(db: &Db, costs: &mut Costs) {
+    costs.measure("search for garbage in blob files", None, || {
+        db.collect_blobs().expect("nothing to do")
+    });
+    for _ in 0..3 {
+        let budget = Some(Budget::default());
+        costs.measure("a step of blob collection", budget, || {
+            db.collect_blobs().expect("nothing to do")
+        });
+    }
 }
 
 /// Commits until memtables freeze, and fills write sets.
@@ -145,6 +180,8 @@ fn transactions(db: &Db, plan: ScalePlan, costs: &mut Costs) {
             let budget = Budget {
                 files: 16 * plan.log(),
                 nodes: 32,
+                // Counters that have changed since the last flush.
+                tables: 4,
                 ..Budget::default()
             };
             costs.measure("flush through the database", Some(budget), || {

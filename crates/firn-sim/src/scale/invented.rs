@@ -16,7 +16,7 @@ const FILE_SIZE: u64 = 32 << 20;
 /// Number of invented blob files.
 const BLOB_FILES: u64 = 2000;
 
-/// Commits of the invented files. Reads stand at later ones.
+/// Largest seqno in the invented files. All reads are at later seqnos.
 pub(super) const SEQNO: Seqno = 1000;
 
 /// The slots of an invented tree.
@@ -116,15 +116,16 @@ impl Invented {
         let at = |n: u64| n * self.slots / count;
         (0..count)
             .map(|n| {
-                // Upper files end a little before the next one begins.
+                // A file above the last level ends one slot before the next file begins.
                 let end = at(n + 1) - u64::from(usize::from(level) != LAST_LEVEL);
                 self.file(id(), level, at(n), end)
             })
             .collect()
     }
 
-    /// The files of all levels: each one has an eighth or a tenth of the files of the next, so none
-    /// is over its target. L0 has `l0` runs of 16 files.
+    /// The files of all levels. The level above the last one has a ninth of the last level's files,
+    /// and each level above that has an eleventh of the files of the level below it, so no level
+    /// reaches its target. L0 has `l0` runs of 16 files.
     pub(super) fn tree(&self, l0: u64, mut id: impl FnMut() -> u64) -> Vec<(u8, u64, FileMeta)> {
         let mut files = Vec::new();
         let mut count = self.files * 8 / 9 - l0 * 16;

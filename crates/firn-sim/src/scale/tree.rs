@@ -2,12 +2,15 @@
 
 use super::invented::{Invented, SEQNO};
 use super::{Budget, Costs, ScalePlan};
+use firn::base::IndexId;
 use firn::base::event_listener::Silent;
 use firn::base::health::Health;
+use firn::base::key_range::KeyRange;
 use firn::base::options::Options;
 use firn::cache::BlockCache;
 use firn::compaction::{
-    Backlog, Job, PickerContext, RestGoal, RetiredIndexes, RunningJobs, SpaceTracker, pick,
+    Backlog, Job, PickerContext, RestGoal, RestOrder, RetiredIndexes, RunningJobs, SpaceTracker,
+    pick, pick_within,
 };
 use firn::env::{Env, MemEnv};
 use firn::store::FileStore;
@@ -20,24 +23,41 @@ const DIR: &str = "/scale";
 /// Files of a flush.
 const FLUSHED: u64 = 16;
 
-/// The budget of a pick: it touches the files of L0, of which the invented trees have about a
-/// hundred, or a fixed number of candidates of a level, each with two bisections in the next level.
+/// The budget of a pick in L0: it touches the files of L0, of which the invented trees have about a
+/// hundred, each several times, with bisections in the base level.
 fn of_pick(plan: ScalePlan) -> Budget {
     Budget {
-        files: 1024 * 2 * (plan.log() + 8),
+        files: 256 * plan.log(),
         ..Budget::default()
     }
 }
 
-/// The budget of an install of `files` added and removed files: for each it touches a bisection,
-/// and the nodes on its paths in the lists of files, of indexes and of blob files.
+/// The budget of a pick below L0: it touches the files of the job and a fixed number of candidates,
+/// each with a few bisections in the next level.
+fn of_pick_below(plan: ScalePlan) -> Budget {
+    Budget {
+        files: 96 * plan.log(),
+        ..Budget::default()
+    }
+}
+
+/// The budget of an install of `files` added and removed files: for each it touches a few
+/// bisections, and the nodes on its paths in the lists of files, of costs, of indexes and of blob
+/// files. It writes none of the other files to the manifest.
 fn of_install(plan: ScalePlan, files: u64) -> Budget {
     Budget {
-        files: files * 3 * plan.log() + 64,
-        nodes: files * 8 + 16,
+        files: files * 6 * plan.log() + 64,
+        nodes: files * 12 + 16,
         bytes: files * 256,
         ..Budget::default()
     }
+}
+
+/// Rewrites the manifest as long as it is long, as a background thread does.
+fn rewrite(versions: &VersionSet, costs: &mut Costs) {
+    costs.measure("rewrite the manifest, beside edits", None, || {
+        while versions.rewrite_manifest().expect("memory has room") {}
+    });
 }
 
 /// Opens the version set in `dir`.
@@ -112,11 +132,10 @@ pub(super) fn measure(plan: ScalePlan, costs: &mut Costs) {
     let versions = costs.measure("open the manifest", None, || open(&env, Path::new(DIR)));
 
     let options = Options::default();
-    let memory = 64 << 20;
     for _ in 0..3 {
         let version = versions.current();
         costs.measure("backlog", Some(Budget::default()), || {
-            Backlog::of(&version, &options, memory, &SpaceTracker::default())
+            Backlog::of(&version, &options, &SpaceTracker::default())
         });
         let mut index = 10;
         for _ in 0..4 {
@@ -177,7 +196,8 @@ pub(super) fn measure(plan: ScalePlan, costs: &mut Costs) {
 fn install(plan: ScalePlan, versions: &VersionSet, job: &Job, costs: &mut Costs) {
     let (edit, bytes) = edit_of(job, versions);
     let files = edit.added.len() + edit.removed.len();
-    // The largest numbers of several jobs are kept: judge them by the largest job.
+    // Record each install by itself: its budget depends on the job, but [`Costs::record`] would
+    // keep the budget of the first job for all of them.
     let budget = of_install(plan, files as u64);
     let mut scratch = Costs::default();
     scratch.measure_bytes("install a job", Some(budget), || {
@@ -192,6 +212,33 @@ fn empty() -> VersionSet {
     open(&env, Path::new(DIR))
 }
 
+/// Picks a job for the table with clustered index `index`.
+fn pick_for_table(
+    version: &Version,
+    options: &Options,
+    running: &RunningJobs,
+    index: IndexId,
+) -> Option<Job> {
+    let range = KeyRange {
+        smallest: index.to_be_bytes().to_vec(),
+        largest: (index + 1).to_be_bytes().to_vec(),
+    };
+    let order = RestOrder {
+        ranges: vec![range],
+        until: SEQNO,
+    };
+    let context = PickerContext {
+        version,
+        options,
+        running,
+        retired: &RetiredIndexes::new(),
+        oldest_read: SEQNO + 1,
+        reported: &[],
+        rest: RestGoal::Complete,
+    };
+    pick_within(&context, &order)
+}
+
 /// Picks where only files of the levels below L0 can be moved.
 fn without_l0(plan: ScalePlan, invented: &Invented, costs: &mut Costs) {
     let versions = empty();
@@ -200,13 +247,18 @@ fn without_l0(plan: ScalePlan, invented: &Invented, costs: &mut Costs) {
         let files = metas.into_iter().map(|meta| (level, 0, meta));
         add(&versions, files.collect());
     }
+    rewrite(&versions, costs);
     let options = Options::default();
     let none = RetiredIndexes::new();
     let mut running = RunningJobs::default();
     for _ in 0..4 {
         let version = versions.current();
-        let job = costs.measure("pick below L0", Some(of_pick(plan)), || {
+        let budget = Some(of_pick_below(plan));
+        let job = costs.measure("pick below L0", budget, || {
             pick_in(&version, &options, &running, &none, RestGoal::Complete)
+        });
+        costs.measure("pick for OPTIMIZE TABLE", budget, || {
+            pick_for_table(&version, &options, &running, 10)
         });
         let job = job.expect("files above the last level");
         install(plan, &versions, &job, costs);

@@ -91,7 +91,7 @@ impl World {
     /// Opens the database over `env`, in which a bit of `file` was flipped, and compares everything
     /// readable with the model, before and after further writes and compactions.
     ///
-    /// With `may_refuse`, the open may fail: it needs this file.
+    /// With `may_refuse`, the open may fail, because it reads `file`.
     ///
     /// # Errors
     /// [`StepEnd::Failed`] if an error does not name the file, if a read returns wrong data, or if

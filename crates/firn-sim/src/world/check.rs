@@ -193,8 +193,8 @@ impl World {
         self.check_files(files)
     }
 
-    /// Checks that only the tree, which has `files` SSTs, and open or prepared transactions own
-    /// SSTs on disk.
+    /// Checks that each SST on disk belongs to the tree, which has `files` SSTs, or to an open or
+    /// prepared transaction.
     fn check_files(&self, files: u64) -> Result<(), StepEnd> {
         let names = firn::env::Env::list_dir(&self.env, Path::new(DIR))?;
         let stored = names.iter().filter(|name| name.ends_with(".sst")).count() as u64;
@@ -207,7 +207,8 @@ impl World {
         Ok(())
     }
 
-    /// Checks that recovery removed the files that lost transactions had spilled.
+    /// Checks that recovery removed the files that transactions had spilled before they were lost
+    /// in the crash.
     pub(super) fn check_recovered_files(&self) -> Result<(), StepEnd> {
         let levels = self.db().levels();
         self.check_files(levels.iter().map(|level| level.files).sum())

@@ -128,8 +128,8 @@ impl World {
             }
         }
         drop(copy);
-        // The copy holds the database as a kill would leave it: any moment since the durable one
-        // may be its state.
+        // The copy of the disk holds the database as a kill would leave it. So the database may
+        // show any moment from the durable one on.
         let db = Db::open(env, Path::new(DIR), options, None)?;
         let seen = self.see_in(&db)?;
         let found = (self.history.durable()..=self.history.now()).any(|at| {

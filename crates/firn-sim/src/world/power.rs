@@ -69,7 +69,7 @@ impl World {
             true => self.history.durable(),
             false => self.history.written(),
         };
-        self.settle(from)?;
+        self.find_outcome(from)?;
         self.check_kept()?;
         self.open_sessions();
         Ok(())
@@ -108,7 +108,7 @@ impl World {
         self.db = None;
         self.strays = false;
         self.db = Some(self.start()?);
-        self.settle(from)?;
+        self.find_outcome(from)?;
         self.open_sessions();
         Ok(())
     }
@@ -135,7 +135,7 @@ impl World {
 
     /// Finds the moment whose state the database shows, and takes the model back to it. It must not
     /// be before `from`. Events without a visible effect leave several candidates: the latest wins.
-    fn settle(&mut self, from: Moment) -> Result<(), StepEnd> {
+    fn find_outcome(&mut self, from: Moment) -> Result<(), StepEnd> {
         let seen = self.see()?;
         let now = self.history.now();
         let mut differences = Vec::new();
@@ -188,10 +188,10 @@ impl World {
     /// # Errors
     /// [`StepEnd::Engine`] if a sync or a read fails; [`StepEnd::Failed`] if the state fits no
     /// moment since the durable one.
-    pub fn settle_alive(&mut self) -> Result<(), StepEnd> {
+    pub fn find_outcome_alive(&mut self) -> Result<(), StepEnd> {
         self.end_sessions();
         self.db().sync_log()?;
-        self.settle(self.history.durable())
+        self.find_outcome(self.history.durable())
     }
 
     /// Checks, after a failed call and without a restart, that reads show the state of one moment

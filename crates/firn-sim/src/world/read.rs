@@ -103,7 +103,8 @@ impl World {
         (point, moment)
     }
 
-    /// As [`Self::read_point`], but in one of five cases the latest point, as locking reads use it.
+    /// As [`Self::read_point`], but in a fifth of the cases returns the latest read point, which
+    /// locking reads use.
     fn any_point(&mut self, at: usize) -> (ReadPoint, Moment) {
         match self.lucky(20) {
             true => (self.sessions[at].txn.latest_point(), self.history.now()),

@@ -48,7 +48,7 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// The last value of each own key among the first `upto` writes.
+    /// The value of each key that the transaction has written, after its first `upto` writes.
     pub fn own_writes(&self, upto: usize) -> Writes {
         self.own[..upto].iter().cloned().collect()
     }

@@ -13,9 +13,9 @@
 //!    before that edit with a log from after that commit would have the table without its rows.
 //!    Neither step does I/O. Commits wait only for the cut, which swaps two buffers.
 //! 4. Every SST of the state, and every segment from the state's log number to the cut, is linked
-//!    into `target.tmp`, or copied where the file system has no links. So is every other data file,
-//!    because a log record may name it. When the checkpoint is opened, files that nothing names are
-//!    removed.
+//!    into `target.tmp`, or copied where the file system has no links. So is every other data file
+//!    of the database, because a log record may name it. When the checkpoint is opened, the files
+//!    that neither the manifest nor the log names are removed.
 //! 5. The state is written to `target.tmp` as a manifest, then that directory is renamed.
 //!
 //! Linked files must not change afterwards: linked segments are not recycled ([`crate::wal`]),
@@ -24,9 +24,9 @@
 //! Locks: `installs`, then the mutex of the commit pipeline. The caller holds the blob files' link
 //! lock.
 //!
-//! Rejected: holding up installs for the whole time (flushes would wait for the links, writers for
-//! the flushes); copying the segments (they are written past the page cache: reading and writing
-//! them takes longer than everything else).
+//! Rejected: holding `installs` until the checkpoint is complete (flushes would wait for the links,
+//! and writers for the flushes); copying the segments (they are not in the page cache, so reading
+//! and writing them takes longer than all other steps).
 
 use super::copy_files::link_or_copy;
 use crate::base::{Error, ErrorKind, Result, Seqno};
@@ -62,8 +62,9 @@ pub struct CheckpointContext<'a> {
     pub wal: &'a Wal,
     /// Commit pipeline of the database.
     pub pipeline: &'a Pipeline,
-    /// Keeps the blob files of the database unchanged. Only the caller takes this read lock,
-    /// because a thread that takes it a second time deadlocks if a writer waits in between.
+    /// A read lock that keeps the blob files of the database unchanged. [`checkpoint`] must not
+    /// take the lock again: a second read lock in the same thread deadlocks if a writer began to
+    /// wait after the first.
     pub blobs: &'a LinkHold<'a>,
     /// The mutex held around every manifest edit that adds or replaces SSTs.
     pub installs: &'a Mutex<()>,
@@ -74,8 +75,8 @@ pub struct CheckpointContext<'a> {
 pub struct CheckpointInfo {
     /// Seqno of the last commit in the checkpoint.
     pub seqno: Seqno,
-    /// The binary log position of that commit, or of the last one before it that reported a
-    /// position. Empty if none has since the database was opened.
+    /// The last binary log position that a commit up to [`Self::seqno`] has reported. Empty if no
+    /// commit has reported one since the database was opened.
     pub binlog: OwnedBinlogPosition,
 }
 
@@ -146,10 +147,11 @@ pub struct Checkpoint {
 /// Concurrent calls must have different targets.
 ///
 /// # Errors
-/// `AlreadyExists` if `target` exists, or `target.tmp` with foreign files in it; `NotFound` without
-/// a parent; `InvalidArgument` for a path without a name or with one that ends in `.tmp`;
-/// `NoSpace`, `Io` and `Poisoned`. An unfinished copy is removed if possible, otherwise by the next
-/// call for the same target.
+/// `AlreadyExists` if `target` exists, or if `target.tmp` exists and has files that do not belong
+/// to a database; `NotFound` if the parent of `target` does not exist; `InvalidArgument` if the
+/// path has no last name, or if that name ends in `.tmp`; `NoSpace`, `Io` and `Poisoned`. After an
+/// error the unfinished copy is removed. If that fails too, the next call for the same target
+/// removes it.
 pub fn checkpoint(parts: CheckpointContext<'_>, target: &Path) -> Result<Checkpoint> {
     let env = parts.env;
     let began = env.monotonic_micros();
@@ -195,7 +197,7 @@ pub fn checkpoint(parts: CheckpointContext<'_>, target: &Path) -> Result<Checkpo
             ..checkpoint
         }),
         Err(error) => {
-            // Return the first error, which is the cause, and ignore an error of the removal.
+            // Return the error that made the checkpoint fail, even if the removal fails too.
             let _ = remove_unfinished(env, &unfinished);
             Err(error)
         }
@@ -205,8 +207,8 @@ pub fn checkpoint(parts: CheckpointContext<'_>, target: &Path) -> Result<Checkpo
 fn fill(parts: CheckpointContext<'_>, dir: &Path) -> Result<Checkpoint> {
     let _files = parts.versions.hold_files();
     let _segments = parts.wal.hold_segments();
-    // Prepare the next segment now: filling it with zeros may take long, and commits wait for the
-    // cut.
+    // Make the next segment ready before the cut: filling it with zeros may take long, and commits
+    // wait while the log is cut.
     parts.wal.prepare_cut()?;
     let (state, begun) = {
         let _no_install = parts.installs.lock();
@@ -235,9 +237,9 @@ fn fill(parts: CheckpointContext<'_>, dir: &Path) -> Result<Checkpoint> {
         } else if parse_file_name(&name)
             .is_some_and(|(kind, id)| kind != FileKind::Sort && !state.files.contains_key(&id))
         {
-            // Take every other data file, because a log record may name it. It may also be
-            // unfinished output of a running job, or about to be deleted: then nothing names it,
-            // and the open of the checkpoint removes it.
+            // Take every data file that the manifest does not name, because a log record may name
+            // it. If no log record does (it is the unfinished output of a running job, or is about
+            // to be deleted), the open of the checkpoint removes it.
             match take(parts, dir, &name) {
                 Err(error) if *error.kind() == ErrorKind::NotFound => {}
                 taken => made.copied_bytes += taken?,

@@ -25,10 +25,11 @@ pub(super) fn copy(env: &dyn Env, from: &Path, to: &Path, len: u64) -> Result<u6
     copy_changed(env, from, to, len, &mut Vec::new())
 }
 
-/// As [`copy`], but updates an older copy in `to`, whose chunks have the checksums `known`: copies
-/// only the chunks that have another checksum now. `known` is empty if there is no older copy. It
-/// is updated; after an error its contents are void. Requires that each byte of `from` changes at
-/// most once, from zero to its final value, because a block that became zeros would not be copied.
+/// As [`copy`], but updates an older copy in `to`. `known` has the checksum of each chunk of the
+/// older copy, and is empty if there is none. Copies only the chunks of `from` that now have
+/// another checksum, and replaces their checksums in `known`. After an error, the checksums in
+/// `known` are meaningless. Requires that each byte of `from` changes at most once, from zero to
+/// its final value, because a block that became zeros would not be copied.
 pub(super) fn copy_changed(
     env: &dyn Env,
     from: &Path,
@@ -47,7 +48,8 @@ pub(super) fn copy_changed(
         source.read_exact_at(at, chunk)?;
         let (number, checksum) = ((at / CHUNK as u64) as usize, xxh3(chunk));
         if known.get(number) != Some(&checksum) {
-            // Always write the last block: it gives the copy its length.
+            // Always write the last block of the file, even if it is all zeros: that write gives
+            // the copy its length.
             for run in blocks_in_use(chunk, at + len as u64 == size) {
                 copied += run.len() as u64;
                 copy.write_at(at + run.start as u64, &chunk[run])?;
@@ -63,8 +65,8 @@ pub(super) fn copy_changed(
     Ok(copied)
 }
 
-/// Ranges of consecutive blocks that are not all zeros, as long as possible. With `last`, the last
-/// block belongs to a range even if it is all zeros.
+/// The longest ranges of `bytes` in which each block has a byte other than zero. With `last`, the
+/// last block of `bytes` belongs to a range even if it is all zeros.
 fn blocks_in_use(bytes: &[u8], last: bool) -> Vec<Range<usize>> {
     let mut runs: Vec<Range<usize>> = Vec::new();
     for from in (0..bytes.len()).step_by(BLOCK) {

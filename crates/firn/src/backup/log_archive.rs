@@ -8,17 +8,17 @@
 //!    ([`crate::store::FileStore::keep`]), because compactions may remove its first name long
 //!    before the segment is closed. A blob file is linked when it is created; it grows afterwards
 //!    under both names. A file with two names gets no holes.
-//! 2. A closed segment whose groups are durable is archived: first everything pending, then the
-//!    segment. So every file that an archived segment names is in the archive.
+//! 2. When all groups of a closed segment are durable, the files in `pending` are archived, and
+//!    then the segment. So every file that an archived segment names is in the archive.
 //! 3. Only then may the log release the segment ([`crate::wal::Wal::keep_from`]). While the archive
 //!    cannot be written, segments stay.
 //!
 //! Segments are archived in the order of their ids, and each only once, so archiving continues
 //! after the largest id in the archive.
 //!
-//! The database records its archive, and the archive its database (`archive_identity`). A restored
-//! database writes new segments under names that the archive has already, so it must not continue
-//! the archive that it was restored from.
+//! The database records which archive it writes, and the archive records its database
+//! (`archive_identity`). A restored database writes new segments under names that the archive has
+//! already, so it must not continue the archive that it was restored from.
 
 mod archive_identity;
 mod archiver;

@@ -2,8 +2,8 @@
 
 /// An arena for the blobs of the last decoded rows.
 ///
-/// Bytes stay in place until [`BlobBuf::clear`]: a full chunk does not grow, the arena adds another
-/// one.
+/// Bytes keep their address until [`BlobBuf::clear`]: if a chunk is full, the arena adds another
+/// chunk and does not grow the full one.
 #[derive(Debug, Default)]
 pub struct BlobBuf {
     chunks: Vec<Vec<u8>>,
@@ -17,7 +17,7 @@ pub struct BlobBuf {
 #[derive(Debug, Default)]
 struct Beginning {
     bytes: Vec<u8>,
-    /// Number of bytes at the start that may differ from zero; all others are zeros.
+    /// Number of bytes at the start that may differ from zero; all bytes behind them are zeros.
     written: usize,
 }
 
@@ -91,8 +91,9 @@ impl BlobBuf {
     fn chunk_for(&mut self, len: usize) -> &mut Vec<u8> {
         let fits = |chunk: &Vec<u8>| chunk.capacity() - chunk.len() >= len;
         if !self.chunks.last().is_some_and(fits) {
-            // Chunks for large blobs are not doubled: a blob read once must not keep twice its
-            // size.
+            // The chunk for a blob longer than `DOUBLED_MAX` has exactly the blob's length: `clear`
+            // keeps the largest chunk, so it must not be twice as long as a blob that was read
+            // once.
             let last = self.chunks.last().map_or(0, Vec::capacity);
             let capacity = len.max((2 * last).min(DOUBLED_MAX)).max(FIRST_CHUNK);
             self.chunks.push(Vec::with_capacity(capacity));

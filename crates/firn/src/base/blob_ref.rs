@@ -1,7 +1,7 @@
 //! The trailer of rows with blob references (entries of kind `PutBlobs`).
 //!
-//! The trailer is found from the end of the tail, without a schema, because compaction counts the
-//! references of rows that it cannot decode.
+//! A reader finds the trailer from the end of the row's tail and needs no schema, because
+//! compactions count the references of rows that they cannot decode.
 
 use crate::base::{Error, Result, encryption_envelope, varint};
 use std::collections::BTreeMap;
@@ -56,7 +56,8 @@ pub struct BlobRef {
     /// Logical id of the blob file, which stays the same when blob gc rewrites the file.
     pub file: u64,
     /// Offset at which the blob's header was first written. A rewrite of the file moves the blob,
-    /// but not this offset: a table in the new file maps it to the place of the blob.
+    /// but not this offset: a table in the new file maps it to the offset at which the blob lies
+    /// now.
     pub offset: u64,
     /// Length of the value, bytes.
     pub len: u64,
@@ -64,7 +65,8 @@ pub struct BlobRef {
     pub codec: BlobCodec,
     /// Number of stored bytes, without the header.
     pub stored: u64,
-    /// XXH3-64 of the stored bytes (for chunks, of their table), plus a term for file and offset.
+    /// XXH3-64 of the stored bytes, or only of the table if the value is stored in chunks, plus a
+    /// term that depends on `file` and `offset`.
     pub checksum: u64,
 }
 

@@ -3,14 +3,23 @@
 /// The value of a counter. A counter only grows, unless it is set: setting begins a new generation,
 /// in which the counter grows again.
 ///
-/// Values compare by generation first, then by value. So recovery may read the values in log and
-/// manifest in any order: the largest one is the current one.
+/// Counter values compare by generation first, then by value. So recovery may read the counter
+/// values in log and manifest in any order: the largest one is the current one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct CounterValue {
     /// Number of times the counter was set.
     pub generation: u64,
     /// The largest value used in this generation.
     pub value: u64,
+}
+
+/// How the counters of a database have changed since they were last asked.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct CounterChanges {
+    /// The counters that may have changed, by number, with their values.
+    pub values: Vec<(u64, CounterValue)>,
+    /// The numbers of counters that are gone.
+    pub dropped: Vec<u64>,
 }
 
 impl From<u64> for CounterValue {

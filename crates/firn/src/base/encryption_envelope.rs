@@ -9,8 +9,8 @@
 //! it refuses every envelope with [`ErrorKind::Unsupported`](super::ErrorKind::Unsupported).
 //!
 //! The tag covers neither file id nor offset, because block reuse copies stored blocks between
-//! files. The checksum with a position term, outside of the envelope, proves that a unit lies where
-//! it belongs.
+//! files. Outside of the envelope the unit has a checksum that depends on its file and offset,
+//! which proves that the unit lies where it was written.
 
 use super::Error;
 use super::varint::{take_exact, take_u32_le};
@@ -23,7 +23,8 @@ pub const NONE: u8 = 0;
 /// The envelope byte of AES-256-GCM.
 pub const AES_256_GCM: u8 = 1;
 
-/// The id of the key for units about several tables: index, filters, catalog, manifest.
+/// The id of the encryption key for units that concern several tables: index partitions, filters,
+/// the catalog, the manifest.
 pub const DATABASE_KEY: u32 = 1;
 
 /// Bytes before the ciphertext.
@@ -98,7 +99,8 @@ pub fn refused(unit: impl Display) -> Error {
     ))
 }
 
-/// Nonces for the writes of one open database: a random number, and a count of writes.
+/// Makes the nonces for the writes of one open database. A nonce is a random number followed by a
+/// count of writes.
 ///
 /// The position of a write cannot serve as its nonce: a log group is rewritten at its position with
 /// more records, segments are recycled, and file ids repeat after a restored backup or a power cut.
@@ -118,8 +120,8 @@ impl Nonces {
         }
     }
 
-    /// The nonce of the next write; `None` once the count is used up. The caller then goes on with
-    /// [`Self::new`] and another random number.
+    /// The nonce of the next write; `None` once the count has reached its maximum. The caller must
+    /// then make new [`Nonces`] with another random number.
     pub fn next_write(&self) -> Option<[u8; NONCE_LEN]> {
         let next = |writes: u32| (writes < u32::MAX).then(|| writes + 1);
         let (to, from) = (Ordering::Relaxed, Ordering::Relaxed);

@@ -17,7 +17,7 @@ use std::fmt;
 /// Number of ids in an epoch.
 pub const IDS_PER_EPOCH: u64 = 1 << 40;
 
-/// Distance between the last known seqno of an epoch and the seqnos of the next one.
+/// The seqnos of a new epoch begin this far above the last seqno known of the epoch before.
 pub const SEQNO_JUMP: u64 = 1 << 32;
 
 /// The last epoch: its ids stay below 2^62.
@@ -34,14 +34,15 @@ pub fn end_of_ids(epoch: u64) -> u64 {
     first_id(epoch).saturating_add(IDS_PER_EPOCH)
 }
 
-/// At least this many ids of an epoch stay free, whatever the names of existing files are.
-const IDS_LEFT: u64 = 1 << 32;
+/// Number of ids at the end of an epoch's range that an open never skips, whatever file names it
+/// finds; see [`end_of_names`].
+const FREE_IDS_MIN: u64 = 1 << 32;
 
-/// When a database opens, it continues behind the largest id among the names of files and segments,
-/// but ignores ids from this one on. They come from a later epoch or a stray file. If the writer
-/// continued behind them, it would leave the range of its own epoch.
+/// The first id that the open of a database in this epoch ignores. An open gives out ids above the
+/// largest id in the names of files and segments. An id from here on comes from a later epoch or a
+/// stray file, and the ids above it may be outside of the range of this epoch.
 pub fn end_of_names(epoch: u64) -> u64 {
-    end_of_ids(epoch) - IDS_LEFT
+    end_of_ids(epoch) - FREE_IDS_MIN
 }
 
 /// The epoch of an id.

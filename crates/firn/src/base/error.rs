@@ -30,14 +30,15 @@ pub enum ErrorKind {
     LockTimeout,
     /// Another transaction holds the lock, and the caller asked not to wait.
     LockNotAvailable,
-    /// A wait for the lock would close a cycle of waiting transactions. This transaction is the
-    /// victim and must roll back.
+    /// Transactions wait for each other in a cycle. This transaction was chosen as the victim and
+    /// must roll back.
     Deadlock,
     /// The caller's session was killed.
     Interrupted,
     /// The table's definition is newer than the transaction's snapshot.
     TableDefChanged,
-    /// A table's rows or keys are stored under another definition than the given one.
+    /// The caller's definition of a table differs from the one by which the table's rows or keys
+    /// were encoded.
     DefinitionDiffers,
     /// A callback of the host failed. The host has told its session why.
     HostFailed,
@@ -59,15 +60,15 @@ pub enum ErrorKind {
     ShutDown,
 }
 
-/// How the engine goes on after a failed call on a file that its durability rests on: the log, the
+/// How the engine goes on after a failed call on a file on which durability depends: the log, the
 /// manifest, or their directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailureClass {
     /// The file could not be opened, so nothing was written. The statement that needed the call
     /// fails; all others go on.
     NoEffect,
-    /// The device has no room. The engine ignores the bytes that the call has written, and tries
-    /// the same work again.
+    /// The device has no room. The engine ignores the bytes that the failed call may have written,
+    /// and makes the same write again later.
     Retry,
     /// The call may or may not have reached the device. The engine refuses writes until the
     /// database is opened again.
@@ -134,7 +135,8 @@ impl Error {
         }
     }
 
-    /// How the engine goes on after this error of a file that its durability rests on.
+    /// How the engine goes on if this error comes from the log, the manifest or their directory, on
+    /// which durability depends.
     pub fn class(&self) -> FailureClass {
         match self.kind {
             ErrorKind::NoDescriptor => FailureClass::NoEffect,

@@ -1,4 +1,4 @@
-//! Messages of the engine to its host: lines for the error log.
+//! The engine's messages to its host, which writes them to its error log.
 
 use std::sync::Arc;
 

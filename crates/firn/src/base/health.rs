@@ -1,4 +1,5 @@
-//! The poison latch, and the state of a full disk.
+//! The health of the engine: whether it is poisoned, so that it refuses writes, and whether its
+//! disk is full.
 
 use super::{Error, ErrorKind, Result};
 use std::sync::OnceLock;
@@ -10,8 +11,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 pub enum FullDisk {
     /// The log: the disk has no room for another segment, and commits fail.
     Log = 1,
-    /// A flush: the disk has no room for its file, and writers are stopped once the memtables are
-    /// used up.
+    /// A flush: the disk has no room for the SST, and writers stop once the number of frozen
+    /// memtables has reached its limit.
     Flush = 2,
     /// A compaction.
     Compaction = 4,
@@ -21,8 +22,8 @@ pub enum FullDisk {
 /// write or sync, nobody knows which bytes the device has, so the engine refuses further writes
 /// until it is reopened. [`super::Error::class`] tells such failures from those without an effect.
 ///
-/// Also remembers, for each kind of work, whether its last attempt found the disk full. Unlike
-/// a failure, this state ends with the next attempt that finds room.
+/// Also remembers, for each kind of work, whether its last attempt found the disk full. Unlike the
+/// poison, this state ends with the next attempt that finds room.
 #[derive(Debug, Default)]
 pub struct Health {
     poison: OnceLock<Error>,
@@ -54,7 +55,8 @@ impl Health {
     /// Records whether the last attempt of `work` found the disk full.
     pub fn set_full(&self, work: FullDisk, full: bool) {
         let bit = work as u8;
-        // Test first: the value rarely changes, and a plain load keeps the cache line shared.
+        // Load before writing: the value rarely changes, and a load leaves the cache line shared
+        // between the cores.
         if (self.full.load(Ordering::Relaxed) & bit != 0) != full {
             match full {
                 true => self.full.fetch_or(bit, Ordering::Relaxed),
@@ -63,8 +65,8 @@ impl Health {
         }
     }
 
-    /// As [`Self::set_full`], from the outcome of an attempt. Errors other than `NoSpace` change
-    /// nothing.
+    /// Records the outcome of an attempt of `work`: success says that the disk is not full,
+    /// `NoSpace` that it is full. Other errors change nothing.
     pub fn note<T>(&self, work: FullDisk, tried: &Result<T>) {
         match tried {
             Ok(_) => self.set_full(work, false),
@@ -73,7 +75,8 @@ impl Health {
         }
     }
 
-    /// Whether the last attempt of `work`, or of any work, found the disk full.
+    /// Whether the last attempt of `work` found the disk full; with `None`, whether the last
+    /// attempt of any kind of work did.
     pub fn is_full(&self, work: Option<FullDisk>) -> bool {
         let bits = work.map_or(u8::MAX, |work| work as u8);
         self.full.load(Ordering::Relaxed) & bits != 0

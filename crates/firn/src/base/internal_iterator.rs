@@ -26,10 +26,11 @@ pub trait InternalIterator {
     fn next(&mut self) -> Result<bool>;
     /// Moves backward. Requires a position.
     fn prev(&mut self) -> Result<bool>;
-    /// A lower bound for the number of simple rows directly ahead, which the caller may visit with
-    /// [`Self::next_unchecked`]. An entry is a simple row if it is a put committed at or before
-    /// `snapshot`, and its user key is below `limit` and differs from the key of the entry before
-    /// it. Counts only loaded blocks and reads nothing. Requires a position.
+    /// The number of entries after the position that are simple rows without another entry in
+    /// between, or a smaller number. The caller may visit them with [`Self::next_unchecked`]. An
+    /// entry is a simple row if it is a put committed at or before `snapshot`, and its user key is
+    /// below `limit` and differs from the user key of the entry before it. Counts only loaded
+    /// blocks and reads nothing. Requires a position.
     fn rows_ahead(&mut self, limit: Option<&[u8]>, snapshot: Seqno) -> u32 {
         let _ = (limit, snapshot);
         0
@@ -39,7 +40,8 @@ pub trait InternalIterator {
         let moved = self.next();
         debug_assert!(matches!(moved, Ok(true)));
     }
-    /// As `rows` calls of [`Self::next_unchecked`]; at least one, and all of them counted.
+    /// As `rows` calls of [`Self::next_unchecked`]. `rows` is at least 1, and at most the number
+    /// that [`Self::rows_ahead`] has counted.
     fn skip_unchecked(&mut self, rows: u32) {
         for _ in 0..rows {
             self.next_unchecked();
@@ -52,16 +54,18 @@ pub trait InternalIterator {
         self.next_unchecked();
         (self.key().kind, self.value())
     }
-    /// Makes [`Self::key`] that of the entry under the cursor, after [`Self::glide`].
+    /// Assembles the key of the entry under the cursor, so that [`Self::key`] may be called after
+    /// [`Self::glide`].
     fn land(&mut self) {}
-    /// Passes the user keys of up to `count` puts after the position to `show`, as far as their
-    /// blocks are loaded. A prefetch uses them as a hint of the entries that a scan reaches next:
-    /// some of these puts may be invisible to the scan, and others may be missing.
+    /// Calls `show` with the user key of each of the next `count` puts after the position, as far
+    /// as their blocks are in memory. A prefetch uses them as a hint of the entries that a scan
+    /// reaches next: some of these puts may be invisible to the scan, and others may be missing.
     fn peek(&self, count: usize, show: &mut dyn FnMut(&[u8])) {
         let _ = (count, show);
     }
-    /// Whether a seek of `user_key` must read a block that is not in memory. With `begin`, starts
-    /// that read and does not wait for it. A hint: it moves nothing and never fails.
+    /// Whether a seek of `user_key` would have to read a block from disk. With `begin`, also starts
+    /// that read and does not wait for it. Does not move the cursor and never fails; the answer is
+    /// only a hint.
     fn prefetch_seek(&self, user_key: &[u8], begin: bool) -> bool {
         let _ = (user_key, begin);
         false

@@ -9,10 +9,10 @@ use std::cmp::Ordering;
 /// Commit sequence number: 56 bits, one per committed transaction.
 pub type Seqno = u64;
 
-/// Identifies an index for ever; ids are never reused.
+/// Identifies an index for ever: the id of a dropped index is never given to another one.
 pub type IndexId = u32;
 
-/// Largest seqno. As a read bound it admits everything, a transaction's own uncommitted writes
+/// Largest seqno. A read at this seqno sees everything, the transaction's own uncommitted writes
 /// included.
 pub const SEQNO_MAX: Seqno = (1 << 56) - 1;
 
@@ -35,9 +35,11 @@ pub enum Kind {
     Delete = 0,
     /// The key has this value.
     Put = 1,
-    /// As `Put`; the value ends with a schema-free trailer that lists each column's blob reference.
+    /// As `Put`, but some columns are stored as blobs: the value ends with a trailer that lists
+    /// their blob references and can be decoded without a schema.
     PutBlobs = 2,
-    /// All keys from the user key up to the value (exclusive) are gone from this seqno on.
+    /// A range tombstone: all keys from the user key of the entry up to its value (exclusive) are
+    /// deleted from this seqno on. Nothing writes such entries, and reads refuse them.
     RangeDelete = 3,
 }
 

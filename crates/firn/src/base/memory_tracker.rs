@@ -22,8 +22,8 @@ impl MemoryTracker {
         self.sum.load(Ordering::Relaxed)
     }
 
-    /// Sets an observer. It is called whenever the sum crosses a multiple of `every` bytes, in the
-    /// thread that changes the sum; that thread may hold locks. Only the first observer counts.
+    /// Sets the observer, unless one is set already. It is called whenever the sum crosses a
+    /// multiple of `every` bytes, by the thread that changes the sum, which may hold locks.
     pub fn observe(&self, every: u64, observer: impl Fn() + Send + Sync + 'static) {
         let _ = self.observer.set((every.max(1), Box::new(observer)));
     }
@@ -37,7 +37,8 @@ impl MemoryTracker {
     }
 }
 
-/// A share of a [`MemoryTracker`]'s sum; given back when dropped.
+/// A number of bytes that one holder adds to the sum of a [`MemoryTracker`]. Dropping it subtracts
+/// them.
 #[derive(Default)]
 pub struct MemoryCharge {
     gauge: Arc<MemoryTracker>,
@@ -50,7 +51,8 @@ impl MemoryCharge {
         Self { gauge, held: 0 }
     }
 
-    /// Sets the share to `bytes`. Costs nothing while the rounded value stays the same.
+    /// Sets the share to `bytes`, rounded up to a multiple of `STEP`. Writes to no shared memory
+    /// if that changes nothing.
     #[inline]
     pub fn set(&mut self, bytes: u64) {
         let bytes = bytes.next_multiple_of(STEP);
@@ -59,7 +61,8 @@ impl MemoryCharge {
         }
     }
 
-    /// Splits off `bytes` of the share, or all of it. The sum stays the same.
+    /// Splits off `bytes` of the share, or all of it if it is smaller, as a share of its own. The
+    /// sum stays the same.
     pub fn split_off(&mut self, bytes: u64) -> Self {
         let held = bytes.next_multiple_of(STEP).min(self.held);
         self.held -= held;

@@ -24,7 +24,7 @@ pub enum CommitDurability {
 #[derive(Debug)]
 pub struct MutableOptions {
     flush_mode: AtomicU8,
-    /// The active memtable freezes at this size.
+    /// The active memtable freezes at this size (RocksDB: `write_buffer_size`).
     pub memtable_size: AtomicU64,
     /// Upper limit for the size at which the active memtable freezes, bytes. The engine derives it
     /// from [`Self::memory_limit`]; users cannot set it.
@@ -43,31 +43,36 @@ pub struct MutableOptions {
     /// Largest length of an entry, at most [`ENTRY_BYTES_MAX`]. Longer entries are refused. Tests
     /// set smaller values.
     pub entry_bytes_max: AtomicU64,
-    /// About the largest size of the log that a recovery would replay, in bytes of segment files. A
-    /// memtable freezes when the log since its first entry is longer than half of this. If a
-    /// prepared transaction keeps more than half of this, its prepare record is written again at
-    /// the end of the log, and the old segments are released.
+    /// About the largest size of the log that a recovery would replay, in bytes of segment files
+    /// (RocksDB: `max_total_wal_size`). A memtable freezes when the log written since its first
+    /// entry is longer than half of this limit. If a prepared transaction keeps more than half of
+    /// this limit of log from being released, its prepare record is written again at the end of the
+    /// log, and the old segments are released.
     pub max_wal_size: AtomicU64,
     /// The active memtable freezes when its entries refer to this many bytes of blobs. An old blob
     /// becomes garbage only when a compaction meets the entry that replaces it, and entries in a
     /// memtable are not compacted. The engine sets this to a share of the live blob bytes; users
     /// cannot set it.
     pub blob_freeze_at: AtomicU64,
-    /// While the log is archived, a segment is closed after this time in use, microseconds.
+    /// If the log is archived, the current segment is closed when its first record is this old, in
+    /// microseconds, so that it can be archived before it is full.
     pub log_archive_timeout_us: AtomicU64,
     /// Whether every deadlock is written to the host's log.
     pub print_all_deadlocks: AtomicBool,
+    /// At most so many SSTs and blob files are open for reading (RocksDB: `max_open_files`). Files
+    /// of reads in progress and removed files that readers still use may exceed it.
+    pub open_files: AtomicU64,
     /// A warning is logged when a transaction has kept its snapshot for so many seconds; 0 for
     /// none.
     pub snapshot_age_warning_s: AtomicU64,
 }
 
-/// Upper bound of a load's memory. With more memory a load writes fewer sorted runs, but it is not
-/// faster.
+/// Upper bound of the memory of a bulk load. With more memory a load writes fewer sorted runs, but
+/// it is not faster.
 const LOAD_MEMORY_MAX: u64 = 64 << 20;
 /// The smallest size at which a memtable freezes.
 pub const MEMTABLE_MIN: u64 = 64 << 10;
-/// Lower bound of a load's memory: the sorter of each index needs some KiB.
+/// Lower bound of the memory of a bulk load: the sorter of each index needs some KiB.
 const LOAD_MEMORY_MIN: u64 = 64 << 10;
 
 impl MutableOptions {
@@ -92,15 +97,17 @@ impl MutableOptions {
         self.max_wal_size.load(Ordering::Relaxed) / 2
     }
 
-    /// Memory in which a load may sort entries before it writes them to files: the memory limit of
-    /// a transaction, but no less than `LOAD_MEMORY_MIN` and no more than `LOAD_MEMORY_MAX`.
+    /// Memory in which a bulk load may sort entries before it writes them to files: the memory
+    /// limit of a transaction, but no less than `LOAD_MEMORY_MIN` and no more than
+    /// `LOAD_MEMORY_MAX`.
     pub fn load_memory(&self) -> u64 {
         let limit = self.txn_memory_limit.load(Ordering::Relaxed);
         limit.clamp(LOAD_MEMORY_MIN, LOAD_MEMORY_MAX)
     }
 
     /// Copies the options of `host`, the database that this ephemeral database belongs to. Under a
-    /// memory limit, memtables here freeze at a quarter of the host's size.
+    /// memory limit, memtables of this database freeze at a quarter of the size at which those of
+    /// the host freeze at the latest.
     pub fn follow(&self, host: &Self) {
         let take = |cell: &AtomicU64, from: &AtomicU64| {
             cell.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -124,7 +131,8 @@ impl MutableOptions {
     }
 }
 
-/// The default is the result of a measurement in `docs/benchmarks.md`.
+/// Default of [`MutableOptions::blob_threshold`]; `docs/benchmarks.md` has the measurement that led
+/// to it.
 const BLOB_THRESHOLD: u64 = 4 << 10;
 
 impl Default for MutableOptions {
@@ -142,6 +150,7 @@ impl Default for MutableOptions {
             blob_freeze_at: AtomicU64::new(u64::MAX),
             log_archive_timeout_us: AtomicU64::new(60_000_000),
             print_all_deadlocks: AtomicBool::new(false),
+            open_files: AtomicU64::new(u64::MAX),
             snapshot_age_warning_s: AtomicU64::new(3600),
         }
     }
@@ -162,39 +171,45 @@ pub struct Options {
     pub wal_syncs_in_flight: usize,
     /// Target size of an SST block before compression.
     pub block_size: usize,
-    /// Target size of an SST, for flushes and compactions.
+    /// Target size of an SST, for flushes and compactions (RocksDB: `target_file_size_base`).
     pub target_file_size: u64,
     /// Largest size of a blob file. While few blob bytes have been written since the open, a blob
-    /// file is sealed at a smaller size, so that it can lose its garbage sooner.
+    /// file is sealed at a smaller size, because its garbage can be collected only once it is
+    /// sealed.
     pub blob_file_size: u64,
-    /// Bytes of blobs that are worth work to find garbage blobs. A memtable that refers to fewer is
-    /// not frozen for that purpose, and if all levels above the last one refer to fewer, they are
-    /// not compacted for it.
+    /// To find garbage blobs, the engine freezes a memtable early and compacts the levels above the
+    /// last one. It does the first only if the memtable refers to at least this many bytes of
+    /// blobs, and the second only if the files of those levels together do.
     pub blob_garbage_min: u64,
-    /// A compaction of L0 begins when this many of its runs overlap at one key.
+    /// A compaction of L0 begins when this many of its runs overlap at one key (RocksDB:
+    /// `level0_file_num_compaction_trigger`).
     pub l0_compaction_runs: usize,
-    /// Writers stop when this many L0 runs overlap at one key.
+    /// Writers stop when this many L0 runs overlap at one key (RocksDB:
+    /// `level0_stop_writes_trigger`).
     pub l0_stop_runs: usize,
-    /// Writers stop when this many frozen memtables wait for a flush.
+    /// Writers stop when this many frozen memtables wait for a flush (RocksDB:
+    /// `max_write_buffer_number`).
     pub frozen_memtables_max: usize,
-    /// Least target size of the first non-empty level below L0.
+    /// Least target size of the first non-empty level below L0 (RocksDB:
+    /// `max_bytes_for_level_base`).
     pub base_level_size: u64,
-    /// Number of compaction threads; with 0 there are no background threads, and the caller drives
-    /// all background work.
+    /// Number of compaction threads. With 0 there are no background threads at all, and the caller
+    /// must call flushes and compactions itself.
     pub background_jobs: usize,
     /// Whether compactions copy unchanged blocks as they are stored. Benchmarks set `false` to
-    /// measure the gain.
+    /// measure what that gains.
     pub block_reuse: bool,
-    /// Row locks per transaction that have an entry of their own in the lock table; further ones
-    /// merge into sorted sets. Tests set small values; 0 merges every lock.
+    /// Number of row locks of a transaction that each have an entry of their own in the lock table.
+    /// Further locks of the transaction are merged into sorted sets, which take less memory. Tests
+    /// set small values; with 0 every lock is merged.
     pub lock_merge_rows: usize,
     /// Whether the log is opened with direct I/O, if the file system supports it.
     pub wal_direct_io: bool,
     /// Whether SSTs are read past the page cache, if the file system supports it. The engine's
     /// caches are then the only ones.
     pub direct_reads: bool,
-    /// Whether the database exists for this process only: it has no log, syncs nothing and keeps
-    /// nothing aside for a full disk.
+    /// Whether the database lasts only as long as the process: it has no log, no disk reserve, and
+    /// never syncs a file.
     pub ephemeral: bool,
     /// Directory in which the log is archived; it must exist.
     pub log_archive_dir: Option<PathBuf>,

@@ -1,8 +1,9 @@
-//! Named points at which a test may hold up a thread, or act in its place.
+//! Named points at which a test may hold up a thread, or run other code in that thread.
 //!
-//! Races live in windows of nanoseconds. A handler that sleeps, or runs the other half of the race
-//! itself, makes such a window as wide as a test needs. Without the feature `pauses` a point is an
-//! empty function, so the engine that users run has none.
+//! Two threads race only within a window of nanoseconds. At a pause point, the test's handler may
+//! sleep, or may do itself what the other thread would do, which makes the window as wide as the
+//! test needs. Without the feature `pauses` a pause point is an empty function, so the engine that
+//! users run has none.
 //!
 //! ```text
 //! pause_points::on_this_thread(move |point| {
@@ -60,6 +61,8 @@ pub enum PausePoint {
     NoRoomForOutcome,
     /// Retired indexes without entries are chosen; they are not forgotten yet.
     RetiredChosen,
+    /// A writer is in the line at the stall gate; a kill cannot wake it yet.
+    GateJoined,
 }
 
 #[cfg(any(test, feature = "pauses"))]
@@ -86,8 +89,8 @@ mod handler {
 
     /// The thread passes `point`.
     pub fn at(point: PausePoint) {
-        // A thread that ends may pass points after its thread-local storage is destroyed: it then
-        // has no handler, so ignore the point.
+        // A thread that ends may pass pause points after its thread-local storage, and with it the
+        // handler, is destroyed. Ignore them.
         let taken = HANDLER.try_with(RefCell::take).ok().flatten();
         if let Some(mut handler) = taken {
             handler(point);

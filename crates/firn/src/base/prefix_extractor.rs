@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 /// The key layout of one index. Methods may be called from any thread.
 pub trait PrefixExtractor: Send + Sync {
-    /// Number of prefixes whose distinct values are worth counting: the first part alone, the first
-    /// two parts, and so on. The whole key of a unique index is not counted, since it has one value
-    /// per row.
+    /// Number of prefixes of a key whose distinct values are counted: the first part alone, the
+    /// first two parts, and so on. For a unique index, the prefix of all parts is left out, since
+    /// each row has another value of it.
     fn prefixes(&self) -> usize;
 
     /// Length of part `part` (from 0) in bytes, if it is the same in all keys.
@@ -21,7 +21,7 @@ pub trait PrefixExtractor: Send + Sync {
 
 /// The key layouts of all indexes.
 pub trait PrefixExtractors: Send + Sync {
-    /// The layout of an index; `None` if it is unknown or has nothing to count.
+    /// The key layout of an index; `None` if it is unknown, or if there is no prefix to count.
     fn prefix_extractor(&self, index: IndexId) -> Option<Arc<dyn PrefixExtractor>>;
 }
 

@@ -1,5 +1,5 @@
 //! Counts the reads of the current thread, for statistics of single statements: a statement runs on
-//! one thread, so the difference of two readings belongs to the statement.
+//! one thread, so the counts at its end minus those at its begin are its own.
 
 use std::cell::Cell;
 
@@ -14,7 +14,8 @@ pub struct ThreadReads {
     pub file_read_us: u64,
     /// Reads of files that were requested ahead.
     pub prefetched: u64,
-    /// Entries passed over: old versions, deletions, and entries that are too new.
+    /// Entries that reads have passed over: old versions, deletions, and entries newer than the
+    /// read.
     pub passed_over: u64,
 }
 

@@ -140,7 +140,8 @@ impl Pad {
     }
 }
 
-/// Fills fewer than 16 bytes. Two stores that overlap are cheaper than a call.
+/// Fills fewer than 16 bytes with `byte`. It makes two stores that may overlap, which is cheaper
+/// than a call of `memset`.
 #[inline]
 fn fill_short(room: &mut [u8], byte: u8) {
     fn ends<const N: usize>(room: &mut [u8], byte: u8) -> bool {

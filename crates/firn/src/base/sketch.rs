@@ -46,7 +46,8 @@ impl Sketch {
     #[inline]
     pub fn add(&mut self, hash: u64) {
         let register = &mut self.registers[(hash >> (64 - BITS)) as usize];
-        // The added bit, one place below the bits of the hash, limits the count of leading zeros.
+        // The bit below the shifted bits of the hash is set, so that the count of leading zeros is
+        // limited even if all these bits are zero.
         let rank = (hash << BITS | 1 << (BITS - 1)).leading_zeros() as u8 + 1;
         *register = (*register).max(rank);
     }
@@ -74,8 +75,8 @@ impl Sketch {
         m * m / (2.0 * std::f64::consts::LN_2 * z)
     }
 
-    /// Appends the stored form: pairs of register and rank while they are shorter, else the ranks
-    /// of all registers in six bits each.
+    /// Appends the stored form: a pair of number and rank for each register that is not zero, or,
+    /// if that takes no less space, the ranks of all registers in six bits each.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let set = self.registers.iter().filter(|rank| **rank > 0).count();
         if 2 * set < DENSE_LEN {
@@ -179,19 +180,19 @@ fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     words * 8 + pairs.take_while(|(a, b)| a == b).count()
 }
 
-/// Sketches of the prefixes of an index's keys, which arrive in ascending order.
+/// Makes the sketches of the key prefixes of one index, from keys in ascending order.
 ///
 /// A prefix that a key shares with the previous key is counted already. So a hash is computed only
 /// for prefixes that change.
 pub struct PrefixSketcher {
     prefix_extractor: Arc<dyn PrefixExtractor>,
-    /// For each part its length, if that is the same in all keys; 0 for parts of variable length.
+    /// The length of each part, if it is the same in all keys; 0 for a part of variable length.
     fixed: Vec<usize>,
     /// The last key, up to the end of its last prefix.
     last: Vec<u8>,
     /// The offsets at which its prefixes end.
     ends: Vec<usize>,
-    /// One sketch per prefix; `None` once a key did not fit the layout.
+    /// One sketch per prefix; `None` after a key that did not fit the key layout.
     sketches: Option<Vec<Sketch>>,
 }
 

@@ -2,12 +2,13 @@
 //! the nodes on its path.
 //!
 //! The list is a B+-tree of at most [`WIDTH`] items or children a node. The parent keeps, for each
-//! child, its number of items, its last item and the sum over its items. So a position, a bisection
-//! and the sum over a range of items cost a number of nodes that grows with the logarithm of the
-//! length, and so does a change.
+//! child, its number of items, its last item and the sum over its items. So to find an item by its
+//! position or by bisection, to sum up a range of items, and to change the list, each visit a
+//! number of nodes that grows with the logarithm of the length.
 //!
-//! Sums need not be numbers that can be subtracted: a changed node adds up its items anew. A sum
-//! may be a minimum, or the deepest prefix of a row of openings and endings.
+//! Sums need not be numbers that can be subtracted: a changed node adds up its items anew. So a sum
+//! may also be a minimum; or, for a sequence of starts and ends of ranges, the largest number of
+//! ranges that are open at one point.
 //!
 //! ```text
 //! a copy, then one insertion:      root'      root
@@ -108,8 +109,9 @@ impl<T: Summed> Child<T> {
         Self::of(Arc::new(node))
     }
 
-    /// Changes the node, after a copy if others share it. If it gets too wide, returns its right
-    /// half as a child of its own. The node must keep an item.
+    /// Changes the node, after making a copy if other lists share it. If the node then has more
+    /// than [`WIDTH`] items or children, cuts off the right half and returns it as a child of its
+    /// own. At least one item must remain.
     fn change(&mut self, change: impl FnOnce(&mut Node<T>)) -> Option<Self> {
         if Arc::get_mut(&mut self.node).is_none() {
             work_count::node_made();
@@ -135,7 +137,8 @@ impl<T: Summed> Child<T> {
         self.change(|node| match node {
             Node::Leaf(items) => items.insert(at, item),
             Node::Inner { children, ends } => {
-                // An item between two children goes to the end of the left one.
+                // A position between two children belongs to the left one: the item is added at its
+                // end.
                 let child = ends.partition_point(|end| *end < at);
                 let before = child.checked_sub(1).map_or(0, |left| ends[left]);
                 if let Some(right) = children[child].insert(at - before, item) {
@@ -222,7 +225,7 @@ impl<T: Summed> Child<T> {
     }
 }
 
-/// Joins a narrow child with a neighbour if both fit into one node.
+/// Joins `child`, if it has become small, with a neighbour if the items of both fit into one node.
 fn join_narrow<T: Summed>(children: &mut Vec<Child<T>>, child: usize) {
     if children[child].node.width() > WIDTH / 4 || children.len() == 1 {
         return;
@@ -399,14 +402,15 @@ impl<T: Summed> SummedList<T> {
         }
     }
 
-    /// The first position from `from` on whose item has a wanted sum. If the sum over some items is
-    /// not wanted, that of none of them may be.
+    /// The first position from `from` on for whose item `wanted` returns true. `wanted` is also
+    /// called with sums over several items: if it returns false for such a sum, it must return
+    /// false for the sum of each of these items.
     pub fn position_from(&self, from: usize, wanted: impl Fn(&T::Sum) -> bool) -> Option<usize> {
         self.root.as_ref()?.position_from(from, &wanted)
     }
 
-    /// The position at which the running total of `count`, over the items up to and with that
-    /// position, exceeds `rank`.
+    /// The first position for which the total of `count` over all items up to it, itself included,
+    /// exceeds `rank`.
     pub fn select(&self, mut rank: u64, count: impl Fn(&T::Sum) -> u64) -> Option<usize> {
         let root = self.root.as_ref().filter(|root| rank < count(&root.sum))?;
         let (mut node, mut first) = (&*root.node, 0);

@@ -2,9 +2,9 @@
 
 use super::error::{Error, ErrorKind, Result};
 
-/// The longest entry, key and value together, in bytes: half of the largest data block of an SST,
-/// and half of the largest append to the log. Both are limited to 1 GiB, so a single entry fits
-/// with all headers.
+/// The longest entry, key and value together, in bytes. A data block of an SST and an append to the
+/// log are limited to 1 GiB each. The longest entry is half of that, so it fits into either with
+/// all headers.
 pub const ENTRY_BYTES_MAX: u64 = 512 << 20;
 
 /// Checks that an entry of `bytes` bytes, key and value together, is not longer than `bytes_max`.
@@ -23,7 +23,7 @@ pub fn check_entry(bytes: usize, bytes_max: u64) -> Result<()> {
 ///
 /// Rows keep header and fixed columns in `head`, lengths and variable bytes in `tail`, so that a
 /// block can store the parts in separate sections without knowing the schema. Other values have an
-/// empty tail. The split travels with the value through WAL, memtable and files.
+/// empty tail. WAL, memtable and files store where a value is split.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Value<'a> {
     /// Row header and fixed columns, or the whole value.

@@ -1,7 +1,7 @@
 //! LEB128 variable-length integers and length-prefixed bytes.
 //!
 //! The readers take a slice and advance it. `None` means that the bytes ended or the number is too
-//! long; the caller reports that with its file and offset.
+//! long; the caller, which knows file and offset, makes the error.
 
 /// Longest encoding of a `u64`.
 pub const MAX_LEN: usize = 10;

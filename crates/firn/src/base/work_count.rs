@@ -1,4 +1,4 @@
-//! Counts of work, for tests that bound what an operation touches: counts are the same on every
+//! Counts the work of an operation, for tests that limit that work: counts are the same on every
 //! machine, times are not.
 //!
 //! The counts belong to the thread, so tests that run side by side do not disturb each other.
@@ -13,16 +13,19 @@
 /// Work of the calling thread.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct WorkCount {
-    /// Accesses to the metadata of a file through its handle.
+    /// Accesses to the metadata of an SST through its file handle.
     pub files: u64,
     /// Nodes of persistent lists that were created or copied.
     pub nodes: u64,
-    /// Tables of the catalog that were looked at in a loop over all or many of them.
+    /// Tables of the catalog, or counters of tables, that were looked at in a loop over all or many
+    /// of them.
     pub tables: u64,
-    /// Waiting lock requests and committers that were looked at one after the other.
+    /// Waiting lock requests and waiting committers that loops have looked at.
     pub waiters: u64,
     /// Holders of rows that a deadlock search looked at.
     pub holders: u64,
+    /// Blob files that a search for garbage looked at.
+    pub blob_files: u64,
 }
 
 #[cfg(feature = "counts")]
@@ -31,11 +34,12 @@ mod counting {
     use std::cell::Cell;
 
     thread_local! {
-        static WORK: Cell<WorkCount> = const { Cell::new(WorkCount { files: 0, nodes: 0, tables: 0, waiters: 0, holders: 0 }) };
+        static WORK: Cell<WorkCount> = const { Cell::new(WorkCount { files: 0, nodes: 0, tables: 0, waiters: 0, holders: 0, blob_files: 0 }) };
     }
 
     pub(super) fn add(change: impl FnOnce(&mut WorkCount)) {
-        // During the end of a thread the cell is gone; nobody reads its counts then.
+        // While a thread ends, its thread-local cell may be destroyed already. Ignore that, since
+        // nobody reads the counts of such a thread.
         let _ = WORK.try_with(|cell| {
             let mut work = cell.get();
             change(&mut work);
@@ -50,7 +54,7 @@ mod counting {
         result
     }
 
-    /// Runs `f`. Returns its result and the work of this thread in it.
+    /// Runs `f`. Returns its result, and the work of this thread during the call.
     pub fn counted<T>(f: impl FnOnce() -> T) -> (T, WorkCount) {
         let before = WORK.get();
         let result = f();
@@ -61,6 +65,7 @@ mod counting {
             tables: after.tables - before.tables,
             waiters: after.waiters - before.waiters,
             holders: after.holders - before.holders,
+            blob_files: after.blob_files - before.blob_files,
         };
         (result, work)
     }
@@ -69,7 +74,8 @@ mod counting {
 #[cfg(feature = "counts")]
 pub use counting::counted;
 
-/// Runs `f`, whose work does not count: a check that users do not run.
+/// Runs `f` without counting its work. For the costly checks of [`super::invariant`], which users
+/// do not run.
 #[inline(always)]
 pub fn uncounted<T>(f: impl FnOnce() -> T) -> T {
     counting::uncounted(f)
@@ -116,4 +122,10 @@ pub fn waiter_seen() {
 #[inline(always)]
 pub fn holders_seen(holders: usize) {
     counting::add(|work| work.holders += holders as u64);
+}
+
+/// Counts blob files that a search for garbage looks at.
+#[inline(always)]
+pub fn blob_files_seen(files: usize) {
+    counting::add(|work| work.blob_files += files as u64);
 }

@@ -8,7 +8,8 @@ use std::sync::Arc;
 const MAGIC: &[u8] = b"\xfebin";
 const HEADER: usize = 19;
 const CHECKSUM: u64 = 4;
-/// Number of bytes of an event's body that are kept; the rest only enters the checksum.
+/// Number of bytes of an event's body that the reader keeps; it only computes the checksum over the
+/// rest.
 const KEPT: usize = 1024;
 const BUFFER: u64 = 256 << 10;
 
@@ -43,7 +44,7 @@ pub(super) enum NextEvent<'a> {
         /// The first bytes of the event's body, [`KEPT`] at most.
         body: &'a [u8],
     },
-    /// The file ends here, and no part of an event is left.
+    /// The file ends directly behind the previous event.
     End,
     /// The file ends within an event, or the length in an event's header is wrong.
     Torn,
@@ -180,7 +181,8 @@ impl EventInput {
         self.size - self.at
     }
 
-    /// Takes between 1 and `wanted` of the next bytes; the file must have one.
+    /// Returns at least one and at most `wanted` of the next bytes of the file, and moves behind
+    /// them. The file must not be at its end.
     fn next(&mut self, wanted: u64) -> Result<&[u8]> {
         if self.at == self.buffer_at + self.buffer.len() as u64 {
             self.buffer.resize(self.rest().min(BUFFER) as usize, 0);
@@ -222,8 +224,8 @@ impl EventInput {
         Ok(body.is_some_and(|len| len <= self.rest()).then_some(header))
     }
 
-    /// Reads the body behind `header` and leaves its first bytes in `kept`. Returns false if the
-    /// body is too short for a checksum or contradicts it.
+    /// Reads the body behind `header` and puts its first bytes into `kept`. Returns false if the
+    /// body is too short to end with a checksum, or if the checksum is wrong.
     fn body(
         &mut self,
         header: &EventHeader,

@@ -13,9 +13,9 @@ use std::path::{Path, PathBuf};
 ///
 /// The server gives each new file the number after the highest one that exists. So the server run
 /// goes on in the file with the next number, unless that file says that a server run began with it.
-/// If no file has the next number, the end of the current file leads on: a file that the server has
-/// finished ends with the name of the next one. If that name or that file is gone, too, the files
-/// behind it cannot be found.
+/// If no file has the next number, the next file is the one named at the end of the current file:
+/// the server writes that name when it finishes a file. If the name or the file that it names is
+/// missing, too, the later files of the server run cannot be found.
 #[derive(Debug)]
 pub struct ServerRunFiles {
     files: Vec<PathBuf>,
@@ -64,8 +64,8 @@ impl ServerRunFiles {
     ///
     /// # Errors
     /// `NotFound` if a file of the server run is missing; `Corruption`, `Unsupported` and `Io` of
-    /// reading one. Files behind the one in which the last of `xids` is found are not read, so
-    /// their damage is no error.
+    /// reading one. Once all of `xids` are found, the remaining files are not read, so damage in
+    /// them is no error.
     pub fn committed(&self, env: &dyn Env, xids: &BTreeSet<u64>) -> Result<BTreeSet<u64>> {
         let mut committed = BTreeSet::new();
         for (at, path) in self.files.iter().enumerate() {
@@ -117,9 +117,9 @@ enum FileEnd {
     Damaged,
 }
 
-/// Reads a file and tells the numbers of the transactions that it committed. Returns how it ends,
-/// and whether the server left it open.
-fn read(env: &dyn Env, path: &Path, mut tell: impl FnMut(u64)) -> Result<(FileEnd, bool)> {
+/// Reads a file and calls `found_xid` with the number of each transaction that is committed in it.
+/// Returns how the file ends, and whether the server left it unclosed.
+fn read(env: &dyn Env, path: &Path, mut found_xid: impl FnMut(u64)) -> Result<(FileEnd, bool)> {
     let mut events = Events::open(env, path)?;
     let in_use = events.description.in_use;
     let mut end = FileEnd::Closed;
@@ -137,10 +137,11 @@ fn read(env: &dyn Env, path: &Path, mut tell: impl FnMut(u64)) -> Result<(FileEn
                 let Ok(xid) = body.try_into().map(u64::from_ne_bytes) else {
                     break FileEnd::Damaged;
                 };
-                tell(xid);
+                found_xid(xid);
                 end = FileEnd::Closed;
             }
-            // The body has a position in the next file (8 bytes), and then the name of that file.
+            // The body of the event is a position in the next file (8 bytes), then the name of that
+            // file.
             NextEvent::Event { kind: ROTATE, body } => {
                 let name = OsStr::from_bytes(body.get(8..).unwrap_or_default());
                 end = FileEnd::Rotated(path.with_file_name(name));

@@ -16,7 +16,8 @@ pub struct TestBinlog {
 }
 
 impl TestBinlog {
-    /// A file created at `when`; with `is_first`, a server run begins with it.
+    /// A file created at `when`, in seconds since 1970; with `is_first`, a server run begins with
+    /// it.
     pub fn begin(when: u32, is_first: bool, checksums: bool) -> Self {
         let mut written = Self {
             bytes: b"\xfebin".to_vec(),
@@ -31,7 +32,7 @@ impl TestBinlog {
         body.push(u8::from(checksums));
         written.event(FORMAT_DESCRIPTION, &body);
         written.checksums = checksums;
-        // The flag of a file in use is set outside of the checksum, as the server does.
+        // The checksum is computed without the flag of a file in use, as the server does.
         written.bytes[4 + 17] = 1;
         written
     }

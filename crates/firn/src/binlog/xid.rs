@@ -3,7 +3,8 @@
 /// The first bytes of the server's own xids.
 const PREFIX: &[u8] = b"MySQLXid";
 
-/// The number of a transaction that the server named itself; `None` if a client named it.
+/// The number in an xid that the server has given to one of its own transactions; `None` if a
+/// client has chosen the xid.
 ///
 /// `image` is an xid as the handler writes it (`mariadb/xa.h`): format id, 8 bytes; lengths of its
 /// two parts, a byte each; the parts. The server's own xid has one part: the prefix, the server id

@@ -7,7 +7,7 @@
 //! its first byte:   one read of the table and the first chunk
 //! ```
 
-use super::codec;
+use super::value_compression;
 use crate::base::blob_ref::{BLOB_CHUNK_LEN, BlobCodec, BlobRef, CHUNK_ENTRY_LEN, chunk_table_len};
 use crate::base::checksum::xxh3;
 use std::ops::Range;
@@ -20,9 +20,9 @@ pub(super) fn in_chunks(len: usize) -> bool {
     len > CHUNK
 }
 
-/// Splits `value` into chunks. The first result is the table of the chunks. The second has the
-/// stored chunks: each as `pack` compresses it, or plain if `pack` returns `None` for it. The
-/// second is `None` if no chunk is compressed; then the caller stores `value` itself behind the
+/// Splits `value` into chunks and compresses each with `pack`; a chunk for which `pack` returns
+/// `None` stays plain. Returns the table of the chunks and the stored chunks. Instead of the chunks
+/// it returns `None` if all of them stay plain; then the caller stores `value` itself behind the
 /// table.
 pub(super) fn split(
     value: &[u8],
@@ -49,8 +49,8 @@ pub(super) fn split(
 pub(super) struct Chunk<'a> {
     /// Range of the chunk in the value.
     pub(super) place: Range<usize>,
-    /// Stored bytes of the chunk: the plain bytes if there are as many as `place` is long,
-    /// otherwise compressed ones.
+    /// Stored bytes of the chunk. If their number equals the length of `place`, they are the plain
+    /// bytes, otherwise they are compressed.
     pub(super) stored: &'a [u8],
 }
 
@@ -64,7 +64,7 @@ impl Chunk<'_> {
                 place.copy_from_slice(self.stored);
                 true
             }
-            false => codec::unpack(self.stored, place),
+            false => value_compression::unpack(self.stored, place),
         }
     }
 
@@ -74,9 +74,9 @@ impl Chunk<'_> {
 }
 
 /// Verifies the chunks that hold the first `len` bytes of a value against the checksums in `table`,
-/// and calls `f` with each. `body` has the stored bytes from the first chunk on. Returns the number
-/// of stored bytes of these chunks. If a chunk is damaged or `f` returns false for it, the error is
-/// the offset of that chunk in `body`.
+/// and calls `f` with each. `body` has the stored bytes of the blob behind its table. Returns how
+/// many bytes of `body` the verified chunks take. If a chunk is damaged or `f` returns false for
+/// it, the error is the offset of that chunk in `body`.
 pub(super) fn for_each(
     table: &[u8],
     body: &[u8],
@@ -109,12 +109,14 @@ pub(super) fn for_each(
 pub(super) struct BlobReadExtent {
     /// Length of the table of chunks in bytes; 0 for a blob without chunks.
     pub(super) table: usize,
-    /// Length of the prefix in bytes: whole chunks, or the whole value.
+    /// Length of the prefix in bytes. It is rounded up to whole chunks, or to the whole value.
     pub(super) len: usize,
-    /// Bytes to read after the blob's header: the table, and at least the stored bytes of the
-    /// chunks of the prefix, since a stored chunk is never longer than its plain bytes.
+    /// Number of bytes to read after the blob's header. They are the table and all stored bytes of
+    /// the prefix, and perhaps more: the stored length of the chunks is unknown before the table is
+    /// read, so their plain length, which is never less, is taken.
     pub(super) stored: u64,
-    /// Nothing is compressed: the stored bytes are the table followed by the value.
+    /// Whether no stored byte is compressed, judged by the lengths. Then the stored bytes are the
+    /// table followed by the value.
     pub(super) plain: bool,
 }
 

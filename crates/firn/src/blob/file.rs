@@ -1,13 +1,13 @@
 //! A blob file: reserves, writes, syncs and reads the spans of blobs.
 
 use super::chunks::{self, BlobReadExtent};
-use super::codec;
 use super::file_cache::{BlobFileCache, OpenBlobFile, PhysicalBlobFile};
 use super::format::{
     ALIGNMENT, BlobHeader, DATA_START, FILE_HEADER_LEN, check_file_header, logical_id, place_after,
 };
 use super::pack::Packed;
 use super::pause_points::{BlobPausePoint, reached};
+use super::value_compression;
 use super::zero_fill::ZeroFill;
 use crate::base::blob_buf::BlobBuf;
 use crate::base::blob_ref::{BLOB_HEADER_LEN, BlobCodec, BlobRef};
@@ -25,7 +25,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 /// removed. So the holder can safely make hard links to blob files.
 pub struct LinkHold<'a>(#[allow(dead_code)] pub(super) RwLockReadGuard<'a, ()>);
 
-/// Up to this many stored bytes, the header and the blob are written with one call.
+/// If a blob has at most this many stored bytes, its header and the stored bytes are written with
+/// one call.
 const WRITTEN_AS_ONE: usize = 64 << 10;
 
 /// The zeros that the zero fill writes, one buffer at a time.
@@ -65,13 +66,14 @@ pub struct BlobFile {
     grows: AtomicBool,
     /// The first offset of the file that is not reserved for a span.
     end: AtomicU64,
-    ahead: ZeroFill,
+    zero_fill: ZeroFill,
     pins: AtomicU64,
     syncs: Mutex<Syncs>,
     synced: Condvar,
-    /// Bytes that the file occupied after the last garbage collection; 0 if there was none yet,
-    /// `u64::MAX` if the bytes are unknown.
-    settled: AtomicU64,
+    /// Bytes that the file occupied after its last garbage collection. 0 if it was never collected;
+    /// `u64::MAX` if the file was created before the last open of the database and its size has not
+    /// been recorded yet.
+    bytes_after_gc: AtomicU64,
 }
 
 #[derive(Default)]
@@ -103,7 +105,7 @@ impl BlobFile {
         file.syncs.lock().named = false;
         file.grows.store(true, Ordering::Relaxed);
         file.end.store(DATA_START, Ordering::Relaxed);
-        file.settled.store(0, Ordering::Relaxed);
+        file.bytes_after_gc.store(0, Ordering::Relaxed);
         file
     }
 
@@ -123,14 +125,14 @@ impl BlobFile {
             spans: Mutex::new(None),
             grows: AtomicBool::new(false),
             end: AtomicU64::new(0),
-            ahead: ZeroFill::default(),
+            zero_fill: ZeroFill::default(),
             pins: AtomicU64::new(0),
             syncs: Mutex::new(Syncs {
                 named: true,
                 ..Syncs::default()
             }),
             synced: Condvar::new(),
-            settled: AtomicU64::new(u64::MAX),
+            bytes_after_gc: AtomicU64::new(u64::MAX),
         }
     }
 
@@ -178,11 +180,11 @@ impl BlobFile {
         }
     }
 
-    /// The bytes that the file occupied after the last garbage collection, or all bytes written to
-    /// it if there was none. `None` for a file created before the last open of the database, until
-    /// [`Self::settle`] is called.
-    pub fn settled(&self) -> Option<u64> {
-        match self.settled.load(Ordering::Relaxed) {
+    /// The bytes that the file occupied after its last garbage collection, or all bytes written to
+    /// it if it was never collected. `None` for a file created before the last open of the
+    /// database, until [`Self::set_bytes_after_gc`] is called.
+    pub fn bytes_after_gc(&self) -> Option<u64> {
+        match self.bytes_after_gc.load(Ordering::Relaxed) {
             u64::MAX => None,
             // Not collected yet: all bytes written so far count.
             0 => Some(self.written().saturating_sub(DATA_START)),
@@ -191,8 +193,8 @@ impl BlobFile {
     }
 
     /// Records the bytes that the file occupies after a garbage collection.
-    pub fn settle(&self, live: u64) {
-        self.settled.store(live.max(1), Ordering::Relaxed);
+    pub fn set_bytes_after_gc(&self, live: u64) {
+        self.bytes_after_gc.store(live.max(1), Ordering::Relaxed);
     }
 
     /// Reserves a span for a blob of `stored` bytes and returns its offset. `None` if the span
@@ -206,16 +208,16 @@ impl BlobFile {
             return None;
         }
         self.end.store(next, Ordering::Relaxed);
-        if let Some(zeros) = self.ahead.wanted(next, limit) {
+        if let Some(zeros) = self.zero_fill.next_fill(next, limit) {
             self.fill(zeros);
         }
         Some(offset)
     }
 
-    /// Writes zeros to a range behind all reserved spans. An error only ends the zero fill of this
-    /// file, and the zeros that this call has written are cut off. If the device fails, the writes
-    /// of blobs fail too and report it; and on a full disk, the remaining space is better used for
-    /// blobs.
+    /// Writes zeros to a range behind all reserved spans. If a write fails, cuts off the zeros that
+    /// this call has written, ends the zero fill of this file and reports nothing. If the device
+    /// has failed, the writes of blobs will fail, too, and report it; if the disk is full, the
+    /// remaining space is better used for blobs.
     fn fill(&self, Range { start, end }: Range<u64>) {
         let filled = self.spans().and_then(|spans| {
             let mut at = start;
@@ -226,9 +228,9 @@ impl BlobFile {
             }
             Ok(())
         });
-        self.ahead.filled(end);
+        self.zero_fill.filled(end);
         if filled.is_err() {
-            self.ahead.give_up();
+            self.zero_fill.give_up();
             let _ = self.cut_at(start);
         }
     }
@@ -246,7 +248,7 @@ impl BlobFile {
 
     /// Whether the file is sealed and zeros still lie behind its last span.
     pub(super) fn has_tail(&self) -> bool {
-        !self.grows() && self.ahead.zeroed() > self.written()
+        !self.grows() && self.zero_fill.zeroed() > self.written()
     }
 
     /// Cuts off the zeros behind the last span. The caller has write-locked the store's `linking`,
@@ -262,7 +264,7 @@ impl BlobFile {
 
     fn cut_at(&self, end: u64) -> Result<()> {
         self.spans()?.set_len(end)?;
-        self.ahead.filled(0);
+        self.zero_fill.filled(0);
         Ok(())
     }
 
@@ -289,13 +291,13 @@ impl BlobFile {
         Ok(syncs.written)
     }
 
-    /// Makes the write with number `ticket` durable. One sync serves all writes that had returned
-    /// when it began.
+    /// Makes the write with number `ticket` durable. One sync makes all writes durable that had
+    /// returned when the sync began.
     ///
     /// # Errors
     /// `NoSpace` or `Io` of the sync. The failure is permanent: later calls for writes that are not
-    /// durable return the same error. `NoDescriptor` if the file or its directory cannot be opened:
-    /// a later call may succeed.
+    /// durable yet return the same error and do not sync again. `NoDescriptor` if the file or its
+    /// directory cannot be opened: a later call may succeed.
     pub(super) fn sync_to(&self, ticket: u64) -> Result<()> {
         let mut syncs = self.syncs.lock();
         while syncs.durable < ticket {
@@ -311,7 +313,7 @@ impl BlobFile {
             let bytes = std::mem::take(&mut syncs.bytes);
             drop(syncs);
             let done = self.sync(named);
-            self.ahead.synced(bytes);
+            self.zero_fill.synced(bytes);
             syncs = self.syncs.lock();
             syncs.under_way = false;
             match done {
@@ -319,7 +321,8 @@ impl BlobFile {
                     syncs.named = true;
                     syncs.durable = upto;
                 }
-                // Nothing was synced, and nothing is lost: the next call tries again.
+                // The file could not be opened, so no sync was tried and no write is lost: the next
+                // call tries again.
                 Err(error) if error.class() == FailureClass::NoEffect => {
                     self.synced.notify_all();
                     return Err(error);
@@ -366,9 +369,9 @@ impl BlobFile {
     pub(super) fn replace(&self, id: u64) -> u64 {
         let mut spans = self.spans.lock();
         *spans = None;
-        // The zeros lay in the previous physical file. The new one has none: it ends with its table
-        // of places.
-        self.ahead.filled(0);
+        // The zeros are in the previous physical file. The new one ends with its table of places
+        // and has none.
+        self.zero_fill.filled(0);
         self.physical
             .swap(Arc::new(PhysicalBlobFile::new(id, false)))
             .id
@@ -401,7 +404,8 @@ impl BlobFile {
         Ok(self.open()?.locate(offset))
     }
 
-    /// Reads the part of a value that `extent` describes into `buf`, and returns the plain bytes.
+    /// Reads the part of a value that `extent` describes, and decompresses it into `buf`. Returns
+    /// the plain bytes.
     pub(super) fn read<'b>(
         &self,
         blob: &BlobRef,
@@ -429,7 +433,7 @@ impl BlobFile {
                     opened.for_each_chunk(at, extent, stored, unpack)?;
                     return Ok(&*room);
                 }
-                match codec::unpack(stored, room) {
+                match value_compression::unpack(stored, room) {
                     true => Ok(&*room),
                     false => Err(Error::corruption(
                         &opened.name,
@@ -445,8 +449,8 @@ impl BlobFile {
         })
     }
 
-    /// Adds a prefetch of the part of a blob that `extent` describes to `reads`, if the file is
-    /// open.
+    /// Adds to `reads` a prefetch of the part of a blob that `extent` describes. Does nothing if
+    /// the file is not open.
     pub(super) fn prefetch(
         &self,
         blob: &BlobRef,

@@ -18,9 +18,10 @@ use std::sync::{Arc, Weak};
 /// reference does not allocate a huge buffer.
 const TRUSTED_LEN: u64 = 1 << 20;
 
-/// The blob files that are open for reading. If there are too many, the clock algorithm closes one:
-/// the oldest in the queue that was not read since its last turn; a file that was read goes to the
-/// end of the queue.
+/// The blob files that are open for reading. If there are more than `max`, the clock algorithm
+/// closes one. It looks at the file at the front of the queue: if the file was read since it came
+/// into the queue or was last looked at, the file goes to the end of the queue, otherwise it is
+/// closed.
 ///
 /// Open SSTs have no such limit, because they are few and are read all the time. But a database of
 /// large values has a blob file for every 256 MiB of them, most of which are rarely read.
@@ -40,15 +41,16 @@ impl BlobFileCache {
     fn admit(&self, opened: &Arc<PhysicalBlobFile>) {
         let mut queue = self.queue.lock();
         queue.push_back(Arc::downgrade(opened));
-        // A file that was read since its last turn loses its mark of use and goes to the end of the
-        // queue, but no more often than the queue had files at the start. After that, close the
-        // file at the front even if it was read meanwhile.
+        // `spared` limits how many files go to the end of the queue to the number of files in it.
+        // After that, close the file at the front even if it was read: readers may mark files as
+        // used faster than this loop clears the marks.
         let mut spared = queue.len();
         while queue.len() > self.max {
             let Some(oldest) = queue.pop_front() else {
                 return;
             };
-            // The physical file was replaced or removed, and its handle is closed with it.
+            // If the upgrade fails, the physical file was replaced or removed, which has closed its
+            // handle.
             let Some(physical) = oldest.upgrade() else {
                 continue;
             };
@@ -77,8 +79,8 @@ pub(super) struct PhysicalBlobFile {
     grows: bool,
     opened: ArcSwapOption<OpenBlobFile>,
     opening: Mutex<()>,
-    /// The file was read since it was opened, or since its last turn in the queue of
-    /// [`BlobFileCache`].
+    /// Whether the file was read since it was opened, or since [`BlobFileCache`] last moved it to
+    /// the end of its queue.
     used: AtomicBool,
 }
 
@@ -130,8 +132,8 @@ impl PhysicalBlobFile {
 pub(super) struct OpenBlobFile {
     pub(super) file: Arc<dyn ReadFile>,
     pub(super) name: String,
-    /// Only in a rewritten file, its table of places: pairs of the offset in the logical file and
-    /// the offset in this file, ascending.
+    /// The table of places of a rewritten file, `None` for any other file. It has for each blob its
+    /// offset in the logical file and its offset in this file, ascending.
     places: Option<Vec<(u64, u64)>>,
 }
 
@@ -183,8 +185,9 @@ impl OpenBlobFile {
     }
 
     /// Returns `Corruption` if the file is too short for the part of a blob that `extent`
-    /// describes. The caller allocates memory for that part next, so only parts of more than
-    /// [`TRUSTED_LEN`] bytes are checked.
+    /// describes. The caller then allocates memory for that part. Shorter parts than
+    /// [`TRUSTED_LEN`] bytes are not checked, since such an allocation does no harm even if the
+    /// reference is damaged.
     pub(super) fn check_len(&self, at: u64, extent: &BlobReadExtent) -> Result<()> {
         if extent.len as u64 > TRUSTED_LEN && self.ends_before(at, extent.stored)? {
             return Err(self.too_short(at));

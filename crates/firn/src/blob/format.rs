@@ -4,8 +4,8 @@
 //! table of places with a footer. Each blob has a header of its own, so that a file whose table is
 //! lost can still be scanned. A reference has the logical file and the offset in it. A rewrite
 //! moves a blob and stores its old and new offset in the table of places, so references in rows
-//! never change. The checksum of a blob covers the logical file and the offset too, so that the
-//! bytes of another blob in its place are noticed.
+//! never change. The checksum of a blob also depends on its logical file and offset, so a read
+//! notices if it finds another blob there.
 
 use super::chunks;
 use crate::base::blob_ref::{BLOB_HEADER_LEN, BlobCodec, chunk_table_len};
@@ -31,7 +31,8 @@ pub(super) const PLACE_LEN: usize = 16;
 
 /// Blobs of at least this many stored bytes begin at a block of the file system. So all whole
 /// blocks of such a blob can be punched when it is garbage, and reading it touches no block that
-/// also holds the blob before it. For smaller blobs, the alignment could waste more than an eighth.
+/// also holds the blob before it. Smaller blobs are not aligned, because the gaps could take more
+/// than an eighth of the file.
 pub(super) const ALIGNED_FROM: u64 = 32 << 10;
 
 /// Size in bytes of a file system block.

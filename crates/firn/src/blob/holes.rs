@@ -12,8 +12,8 @@ pub struct BlobSpan {
     pub len: u64,
 }
 
-/// The largest possible ranges of whole file system blocks in `within` that contain no byte of
-/// `live`. `live` is ascending; its spans may overlap.
+/// The ranges of consecutive file system blocks within `within` that contain no byte of a span in
+/// `live`, each as long as possible. `live` is ascending; its spans may overlap.
 pub fn holes(live: &[BlobSpan], within: Range<u64>) -> Vec<Range<u64>> {
     let mut holes = Vec::new();
     let mut add = |from: u64, to: u64| {

@@ -1,13 +1,13 @@
 //! Decides how a value is stored (plain, compressed, or in chunks) and produces the bytes to store.
 
 use super::chunks;
-use super::codec::compress;
+use super::value_compression::compress;
 use crate::base::blob_ref::BlobCodec;
 use crate::base::checksum;
 use std::borrow::Cow;
 
-/// For a value of more bytes than this, a sample of it is compressed first. If the sample does not
-/// shrink, the value is stored plain.
+/// If a value has more bytes than this, a sample of it is compressed first. If compression does not
+/// shorten the sample, the value is stored plain.
 const TRIED_WHOLE: usize = 64 << 10;
 const PIECES: usize = 4;
 const PIECE: usize = 4 << 10;
@@ -36,7 +36,8 @@ impl Packed<'_> {
     }
 }
 
-/// Compresses `value`, or those of its chunks that shrink enough.
+/// Compresses `value`, or each of its chunks, where that saves enough; see
+/// [`super::value_compression`].
 pub(super) fn pack(value: &[u8]) -> Packed<'_> {
     let try_it = value.len() <= TRIED_WHOLE || compress(&sample(value)).is_some();
     let packed = |chunk: &[u8]| try_it.then(|| compress(chunk)).flatten();
@@ -66,7 +67,7 @@ fn sample(value: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::blob::codec::unpack;
+    use crate::blob::value_compression::unpack;
     use rand::{Rng, SeedableRng, rngs::StdRng};
 
     #[test]

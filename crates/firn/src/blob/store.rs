@@ -20,8 +20,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A blob file is full when its size reaches 1/32 of all blob bytes written since the database was
-/// opened, but not before `FILE_MIN_SHARE` of the maximal size, and at the latest at the maximal
-/// size.
+/// opened. This limit on the size is at least 1/`FILE_MIN_SHARE` of the maximal size, and at most
+/// the maximal size.
 const FILE_SHARE: u64 = 32;
 /// A blob file below 1/8 of the maximal size is never full.
 const FILE_MIN_SHARE: u64 = 8;
@@ -85,6 +85,10 @@ pub struct BlobStore {
     /// Physical id by logical id, for files whose ids differ.
     moved: RwLock<BTreeMap<u64, u64>>,
     released: Mutex<Vec<(u64, TransactionBlobs)>>,
+    /// Sealed files behind whose spans zeros may still lie.
+    untrimmed: Mutex<Vec<Arc<BlobFile>>>,
+    /// Number of files sealed since the database was opened.
+    sealed: AtomicU64,
     linking: RwLock<()>,
     stats: BlobStats,
 }
@@ -114,12 +118,14 @@ impl BlobStore {
             active: Mutex::default(),
             moved: RwLock::default(),
             released: Mutex::default(),
+            untrimmed: Mutex::default(),
+            sealed: AtomicU64::new(0),
             linking: RwLock::default(),
             stats: BlobStats::default(),
         }
     }
 
-    /// Sets the pairs of logical and physical id of the rewritten files. Call it before the first
+    /// Sets, for each rewritten file, its logical and its physical id. Call it before the first
     /// read.
     pub fn set_moved(&self, moved: impl IntoIterator<Item = (u64, u64)>) {
         *self.moved.write() = moved.into_iter().collect();
@@ -161,7 +167,8 @@ impl BlobStore {
         LinkHold(self.linking.read())
     }
 
-    /// Whether a caller is making links to blob files now, or the blob store is changing one.
+    /// Whether somebody holds the lock `linking` now: a caller of [`Self::hold_links`], or the blob
+    /// store itself because it cuts, punches, replaces or removes a file.
     pub fn links_held(&self) -> bool {
         self.linking.try_write().is_none()
     }
@@ -290,16 +297,29 @@ impl BlobStore {
     }
 
     /// Seals `file`, which is the active file; the caller holds the lock `active`.
-    fn seal(&self, file: &BlobFile) {
+    fn seal(&self, file: &Arc<BlobFile>) {
         file.seal();
+        self.sealed.fetch_add(1, Ordering::AcqRel);
         self.trim(file);
+        if file.has_tail() {
+            self.untrimmed.lock().push(Arc::clone(file));
+        }
     }
 
-    /// Cuts off the zeros behind the last spans of sealed files. When such a file was sealed, this
-    /// may have been impossible, for example because a checkpoint was making links.
+    /// Number of files sealed since the database was opened.
+    pub fn sealed_files(&self) -> u64 {
+        self.sealed.load(Ordering::Acquire)
+    }
+
+    /// Cuts off the zeros behind the last spans of sealed files. Sealing a file does this, too, but
+    /// may have found the file linked, or the lock `linking` held by a checkpoint.
     pub fn trim_sealed(&self) {
-        let files = self.all();
-        files.iter().for_each(|file| self.trim(file));
+        let mut files = std::mem::take(&mut *self.untrimmed.lock());
+        files.retain(|file| {
+            self.trim(file);
+            file.has_tail()
+        });
+        self.untrimmed.lock().append(&mut files);
     }
 
     /// Cuts off the zeros at the end of a sealed file. Does nothing if the file has a second hard
@@ -361,9 +381,9 @@ impl BlobStore {
         Ok(&bytes[..bytes.len().min(wanted)])
     }
 
-    /// Begins prefetches of several values at the same time, of each up to the given number of
-    /// bytes. Does nothing for a single value: the caller will read it at once, so a prefetch gains
-    /// nothing.
+    /// Begins prefetches of several values at the same time. The number beside a reference is the
+    /// number of bytes of its value that are wanted. Does nothing for a single value: the caller
+    /// will read it at once, so a prefetch gains nothing.
     pub fn prefetch<'a>(&self, blobs: impl Iterator<Item = (&'a BlobRef, u64)> + Clone) {
         if blobs.clone().nth(1).is_none() {
             return;
@@ -389,7 +409,8 @@ impl BlobStore {
         Arc::clone(self.known.write().entry(id).or_insert_with(known))
     }
 
-    /// All files used since the database was opened, ascending by logical id.
+    /// The blob files that were written, read or held since the database was opened, ascending by
+    /// logical id.
     pub fn all(&self) -> Vec<Arc<BlobFile>> {
         self.known.read().values().cloned().collect()
     }
@@ -423,7 +444,8 @@ impl BlobStore {
         session.hold(&file);
     }
 
-    /// Keeps the files that `session` holds held until the log is durable up to `lsn`.
+    /// Takes over the files that `session` holds, and holds them until the log is durable up to
+    /// `lsn`.
     pub fn release_after(&self, lsn: u64, session: TransactionBlobs) {
         if !session.is_empty() {
             self.released.lock().push((lsn, session));
@@ -441,14 +463,15 @@ impl BlobStore {
     /// located.
     ///
     /// # Errors
-    /// Those of the file system. Some of the holes may be punched even so.
+    /// Those of the file system. Some holes may have been punched before the error.
     pub fn punch(&self, file: &BlobFile, live: &[BlobSpan]) -> Result<Option<u64>> {
         let _alone = self.linking.write();
         let usage = file.usage()?;
         let mut here = Vec::with_capacity(live.len());
         for span in live {
             let offset = file.locate(span.offset)?;
-            // No hole is safe, because the live blob may lie anywhere in the file.
+            // If a live blob cannot be located, punch nothing, because it may lie anywhere in the
+            // file.
             let Some(offset) = offset else {
                 return Ok(None);
             };
@@ -538,7 +561,8 @@ impl BlobStore {
     pub fn install(&self, rewritten: &RewrittenBlobFile) -> Result<()> {
         let file = self.file(rewritten.logical);
         reached(BlobPausePoint::Installing);
-        // The lock keeps other threads from cutting the file or making links to it meanwhile.
+        // The write lock keeps other threads from cutting the old file, and from making links to
+        // it, while it is replaced.
         let _alone = self.linking.write();
         self.moved
             .write()

@@ -2,14 +2,15 @@
 //!
 //! When a file has grown, its sync also waits for the file system's journal, because the file's
 //! length and blocks are new. The same holds if the blocks were only allocated before, because the
-//! journal records that they are written now. Only if all blocks were written before does a sync
-//! need one write and one flush of the device, instead of two. So zeros are written ahead of the
-//! blobs. They need no sync of their own: the next sync that has to wait for the journal anyway
-//! makes them durable.
+//! journal records that they are written now. Only if all blocks were written before, the device
+//! needs one write and one flush for a sync; otherwise it needs two of each, for the file and for
+//! the journal. So zeros are written ahead of the blobs. They need no sync of their own: the next
+//! sync of the file makes them durable, and waits for the journal once.
 //!
-//! The zeros double the bytes that are written, and each sync without the journal saves 12 to 20
-//! KiB and a flush. So zeros are written only where syncs carry few bytes: with single commits of
-//! small values. They do not help with bulk loads, many clients or large values.
+//! With zeros, each byte of the file is written twice, but each sync that leaves out the journal
+//! saves 12 to 20 KiB of writes and a flush. So zeros are written only where syncs carry few bytes:
+//! with single commits of small values. They do not help with bulk loads, many clients or large
+//! values.
 
 use crate::env::BLOCK;
 use std::ops::Range;
@@ -56,7 +57,7 @@ impl ZeroFill {
     /// with size limit `limit`; `None` if no zeros are needed. The callers of this method and of
     /// the methods below hold the store's `active` mutex, or `linking` write-locked if the file is
     /// sealed.
-    pub(super) fn wanted(&self, next: u64, limit: u64) -> Option<Range<u64>> {
+    pub(super) fn next_fill(&self, next: u64, limit: u64) -> Option<Range<u64>> {
         let bytes = self.sync_bytes.load(Ordering::Relaxed);
         let few = (1..=SYNC_BYTES_MAX).contains(&bytes);
         if !few || next <= self.zeroed() || self.given_up.load(Ordering::Relaxed) {
@@ -67,7 +68,7 @@ impl ZeroFill {
         (next < end).then_some(next..end)
     }
 
-    /// Records that zeros now lie up to `end`; 0 if there are none any more.
+    /// Records the offset `end` at which the zeros now end; 0 says that there are none any more.
     pub(super) fn filled(&self, end: u64) {
         self.zeroed.store(end, Ordering::Relaxed);
     }

@@ -37,10 +37,11 @@ struct SharedBudget {
     capacity: u64,
 }
 
-/// The capacity of the block cache is reduced at once, but is raised only if it grows by more than
-/// 1/8.
+/// When pins are returned, the capacity of the block cache is raised only if it grows by more than
+/// 1/8. When pins are taken, it is reduced at once.
 const GROWTH_MIN: u64 = 8;
-/// The pins count in steps of 1/128 of the shared bytes, rounded up.
+/// For the capacity of the block cache, the pinned bytes are rounded up to a multiple of 1/128 of
+/// the shared bytes.
 const STEPS: u64 = 128;
 /// The block cache keeps at least 1/16 of the shared bytes.
 const CACHE_SHARE_MIN: u64 = 16;
@@ -66,8 +67,9 @@ impl PinBudget {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Bytes by which the pins exceed the limit: because the limit was lowered, or because more was
-    /// charged than granted pins had left.
+    /// Bytes by which all pins together exceed the limit; 0 if they do not. They exceed it if the
+    /// limit was lowered below them, or if charges, which ignore the limit, were added to granted
+    /// pins.
     pub fn excess(&self) -> u64 {
         self.used()
             .saturating_sub(self.limit.load(Ordering::Relaxed))
@@ -84,7 +86,7 @@ impl PinBudget {
             bytes,
             capacity: u64::MAX,
         });
-        self.settle();
+        self.resize_cache();
     }
 
     /// Whether [`Self::grant`] would grant `bytes` now.
@@ -104,14 +106,14 @@ impl PinBudget {
     /// Takes `bytes`, even beyond the limit.
     pub fn charge(self: &Arc<Self>, bytes: u64) -> Pin {
         self.used.fetch_add(bytes, Ordering::Relaxed);
-        self.settle();
+        self.resize_cache();
         Pin {
             budget: Arc::clone(self),
             bytes,
         }
     }
 
-    fn settle(&self) {
+    fn resize_cache(&self) {
         let mut room = self.room.lock();
         if let Some(room) = &mut *room {
             let step = (room.bytes / STEPS).max(1);
@@ -139,6 +141,6 @@ impl Pin {
 impl Drop for Pin {
     fn drop(&mut self) {
         self.budget.used.fetch_sub(self.bytes, Ordering::Relaxed);
-        self.budget.settle();
+        self.budget.resize_cache();
     }
 }

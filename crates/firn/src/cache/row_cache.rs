@@ -36,11 +36,12 @@ impl KeyHash {
     }
 }
 
-/// The memtables that were frozen and complete when a reader's super version was made; see
-/// [`RowCache`].
+/// Says which memtables were frozen, with no writer left in them, when a reader's super version was
+/// made; see [`RowCache`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SealPoint {
-    /// All memtables up to this number were frozen and complete when the super version was made.
+    /// All memtables up to this number were frozen, and no writer was left in them, when the super
+    /// version was made.
     pub number: u64,
     /// Seqno of the newest commit in these memtables and in the files.
     pub seqno: Seqno,
@@ -110,14 +111,15 @@ pub struct RowCache {
     shards: Box<[RwLock<Shard>]>,
     admission: Admission,
     capacity: AtomicU64,
-    /// Bytes of rows that may still be cached at their first use.
+    /// Number of bytes of rows that may still be cached at their first use. At 0 or below the cache
+    /// counts as full, and rows are cached at their second use.
     spare: AtomicI64,
     stats: Striped,
 }
 
 const SHARDS_PER_CORE: u64 = 16;
-/// The capacity is reduced at once, but [`RowCache::set_room`] raises it only if it grows by more
-/// than 1/8.
+/// [`RowCache::set_room`] raises the capacity only if it grows by more than 1/8, but reduces it at
+/// once.
 const GROWTH_MIN: u64 = 8;
 /// A cache that is created with capacity 0 sizes its shards and its admission table for this
 /// capacity in bytes, because it may be given capacity later.
@@ -158,9 +160,10 @@ impl RowCache {
         self.capacity.load(Ordering::Relaxed) > 0
     }
 
-    /// Calls `f` with the newest flushed version of `user_key`, if that is cached and visible to a
-    /// read at `seqno` of a super version whose active memtable has number `active`. The caller has
-    /// searched the memtables of that super version without finding the key.
+    /// Calls `f` with the newest flushed version of `user_key`, if that is cached and the reader
+    /// may see it. The reader reads at `seqno`, and `active` is the number of the active memtable
+    /// in its super version. The caller has searched the memtables of that super version without
+    /// finding the key.
     #[inline]
     pub fn get<R>(
         &self,
@@ -183,10 +186,10 @@ impl RowCache {
         }
     }
 
-    /// Offers a version that a reader found in the files. It is the newest version at or below
-    /// `seqno` there, and the reader's super version has the seal point `sealed`. The cache keeps
-    /// the row if it is certainly the newest flushed version, and if there is room or the row was
-    /// used before.
+    /// Offers the row that a reader found in the files. The reader reads at `seqno`, the row is the
+    /// newest version in the files that it sees, and its super version has the seal point `sealed`.
+    /// The cache keeps the row if it is certainly the newest flushed version, and if there is room
+    /// or the row was used before.
     #[inline]
     pub fn offer(
         &self,
@@ -210,7 +213,7 @@ impl RowCache {
             let row = CachedRow::new(key, value, readers(key, sealed));
             let shard = shard_of(&self.shards, hash.0);
             if shard.with_mut(|shard| shard.fill(sealed.number, hash.0, row)) {
-                // Concurrent fills may make this number negative. It stays so until `count_spare`
+                // Concurrent fills may make `spare` negative. It stays so until `count_spare`
                 // computes it again.
                 self.spare.fetch_sub(weight as i64, Ordering::Relaxed);
             }
@@ -271,13 +274,14 @@ impl RowCache {
     pub fn set_room(&self, room: u64) {
         let capacity = room.saturating_sub(self.admission.bytes());
         let held = self.capacity.load(Ordering::Relaxed);
-        // As for the block cache: reduce the capacity at once, raise it seldom.
+        // Reduce the capacity at once, but raise it seldom, because a resize makes the cache forget
+        // usage statistics.
         if capacity < held || capacity > held.saturating_add(held / GROWTH_MIN) {
             self.set_capacity(capacity);
         }
     }
 
-    /// Counters and sizes. Readers skip a cache without capacity, so it counts no lookups.
+    /// Counters and sizes. Readers do not ask a cache of capacity 0, so it counts no lookups.
     pub fn stats(&self) -> CacheStats {
         let (hits, misses) = self.stats.sums();
         let mut stats = CacheStats {
@@ -296,9 +300,9 @@ impl RowCache {
     }
 }
 
-/// Bytes of rows that may still be cached at their first use, of a cache that holds `held` bytes.
-/// One sixteenth of the capacity is left for rows at their second use: keys are not spread evenly,
-/// so some shards are full before others and would evict rows.
+/// How many bytes of rows a cache that holds `held` bytes may still cache at their first use. It
+/// stops when all but one sixteenth of the capacity is used: keys do not spread evenly over the
+/// shards, so by then some shards are full and evict a row for each one that they cache.
 fn spare(capacity: u64, held: u64) -> i64 {
     (capacity - capacity / FULL_SHARE) as i64 - held as i64
 }

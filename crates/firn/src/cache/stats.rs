@@ -10,7 +10,7 @@ pub struct CacheStats {
     pub hits: u64,
     /// Lookups that did not find their entry.
     pub misses: u64,
-    /// Bytes of memory that the entries and the cache's own structures take.
+    /// Bytes of memory that the cache takes: its entries, and the tables that it needs for them.
     pub bytes: u64,
     /// Number of entries.
     pub entries: u64,

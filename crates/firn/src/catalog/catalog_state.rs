@@ -2,9 +2,9 @@
 
 use super::CATALOG_INDEX;
 use super::foreign_key::{ForeignKey, database_of, is_copy};
+use super::foreign_key_references::{References, id_of};
 use super::index_owners::{IndexOwner, IndexOwners};
 use super::object_image::{self, OBJECT, ObjectImage, PARTITIONING, ServerObjectKind};
-use super::references::{References, id_of};
 use super::table_entry::TableEntry;
 use crate::base::key::{INDEX_ID_LEN, index_prefix};
 use crate::base::key_range::prefix_successor;
@@ -20,7 +20,8 @@ pub(super) const RETIRED: u8 = 2;
 /// The contents of the catalog at one read point.
 #[derive(Debug, Clone, Default)]
 pub struct CatalogState {
-    /// Tables by name. Only `insert_table` and `take_table` change them, because `owners` follows.
+    /// Tables by name. Only `insert_table` and `take_table` change this map, because they also
+    /// change `owners`.
     pub tables: BTreeMap<String, Arc<TableEntry>>,
     /// Retired indexes of which files may still hold entries, with the seqno of their retirement.
     pub retired: BTreeMap<IndexId, Seqno>,
@@ -57,7 +58,7 @@ impl CatalogState {
         Ok(known)
     }
 
-    /// Adds the catalog entry with `key`, from which the caller has cut the index id.
+    /// Adds the catalog entry with `key`, which begins behind the index id of the catalog.
     ///
     /// # Errors
     /// `Corruption` of the entry; `Unsupported` for newer formats.
@@ -146,8 +147,8 @@ impl CatalogState {
         self.references.drop_swapped(entry.clustered.id);
     }
 
-    /// Takes the name from the table called `name`, because a copying ALTER is about to give it to
-    /// another table. [`Self::swapped_out`] still finds the old table by the name.
+    /// Removes the table called `name` from `tables`, because a copying ALTER is about to give its
+    /// name to another table. [`Self::swapped_out`] still finds the old table by the name.
     pub(super) fn swap_out(&mut self, name: &str) {
         if let Some(entry) = self.take_table(name) {
             self.references.swap_out(name, entry);
@@ -165,8 +166,8 @@ impl CatalogState {
         self.tables.get(name).or_else(|| self.swapped_out(name))
     }
 
-    /// Removes the foreign keys of `entry` from the map that [`Self::referencing`] looks them up
-    /// in, because the table gets another name.
+    /// Makes [`Self::referencing`] forget the foreign keys of `entry`, because that table gets
+    /// another name.
     pub(super) fn forget_references(&mut self, entry: &TableEntry) {
         self.references.remove(entry);
     }
@@ -201,7 +202,7 @@ impl CatalogState {
 }
 
 impl CatalogState {
-    /// Gives `entry` its name. Returns the table that had the name.
+    /// Puts `entry` into `tables` under its name. Returns the entry that had this name before.
     fn insert_table(&mut self, entry: &Arc<TableEntry>) -> Option<Arc<TableEntry>> {
         let old = self.tables.insert(entry.name.clone(), Arc::clone(entry));
         old.iter().for_each(|old| self.owners.remove(old));
@@ -221,7 +222,7 @@ impl CatalogState {
         self.owners.find(index)
     }
 
-    /// Panics if costly checks are enabled and the owners are not those of the tables.
+    /// If costly checks are enabled, panics unless `owners` has exactly the indexes of `tables`.
     pub(super) fn check_owners(&self) {
         if invariant::enabled() {
             let right = self.owners.are_of(self.tables.values());

@@ -343,7 +343,8 @@ impl Settlement<'_> {
             let is_over = version
                 .as_ref()
                 .is_some_and(|v| !v.is_empty() && *v == first.version);
-            let is_free = |entry: &Arc<TableEntry>| self.catalog.refuse_unsettled(entry).is_ok();
+            let is_free =
+                |entry: &Arc<TableEntry>| self.catalog.refuse_prepared_changes(entry).is_ok();
             if !is_over || !others.iter().all(is_free) {
                 // The host may have given up the table's definition file, although a prepared
                 // transaction keeps the table.

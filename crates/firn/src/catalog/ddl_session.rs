@@ -7,8 +7,8 @@ use crate::txn::LockOwner;
 pub struct DdlSession<'a> {
     /// Whether the session checks foreign keys.
     pub checks: bool,
-    /// The lock owner of the session: a kill of the session ends the waits of the statement. With
-    /// `None` the statement fails where it would have to wait.
+    /// The lock owner of the session, through which a kill of the session ends the waits of the
+    /// statement. With `None` the statement does not wait but fails.
     pub owner: Option<&'a LockOwner>,
     /// Limit of a wait, microseconds.
     pub lock_timeout_us: u64,

@@ -5,7 +5,7 @@ use crate::base::varint::{put_bytes, put_u64, take_bytes, take_u8, take_u32};
 /// The action on referencing rows when the referenced row is deleted or gets another key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ReferentialAction {
-    /// The change is refused. This is the action of definitions that name none.
+    /// The change of the referenced row is refused. A definition that names no action has this one.
     #[default]
     Restrict,
     /// As [`Self::Restrict`], for definitions that say NO ACTION.
@@ -41,8 +41,9 @@ pub struct ForeignKeyColumn {
     pub name: String,
     /// Name of the referenced column.
     pub referenced: String,
-    /// The most characters that the referencing column takes; 0 if it is no text. A cascade needs
-    /// the number, because a VARCHAR has room for more bytes than it may have characters.
+    /// The largest number of characters in a value of the referencing column; 0 if it is no text. A
+    /// cascade checks the new value against it, because a value may fit into the bytes of a VARCHAR
+    /// and still have too many characters.
     pub chars: u32,
 }
 
@@ -61,9 +62,10 @@ pub struct ForeignKey {
     pub on_delete: ReferentialAction,
     /// The action that follows when a referenced row gets another key.
     pub on_update: ReferentialAction,
-    /// Whether the referencing table is a copy that will replace another table, and that table has
-    /// the same foreign key. Rows of the copy are then not checked, because they were checked in
-    /// the old table. The flag is cleared when the copy takes over the name.
+    /// Whether the referencing table is a copy, made by a copying ALTER, that will replace another
+    /// table, and that other table has the same foreign key. Rows of the copy are then not checked,
+    /// because they were checked in the old table. The flag is cleared when the copy takes over the
+    /// name.
     pub inherited: bool,
 }
 
@@ -151,7 +153,8 @@ pub(super) fn database_of(table: &str) -> &str {
         .map_or(table, |(database, _)| database)
 }
 
-/// Whether the server has given the name to a copy of a table in the middle of DDL.
+/// Whether `table` is a name that the server gives to temporary copies of tables during a copying
+/// ALTER.
 pub fn is_copy(table: &str) -> bool {
     table
         .split_once('/')

@@ -25,12 +25,13 @@ impl Catalog {
     }
 
     /// Closes the indexes of the table for foreign key checks of other sessions, and waits until
-    /// the transactions end that have used them for such a check. The caller changes the indexes,
-    /// and then opens the returned id again in [`ReferencedTables`](crate::txn::ReferencedTables).
+    /// the transactions end that have used them for such a check. Returns the id of the clustered
+    /// index. The caller changes the indexes, and then opens them again under this id in
+    /// [`ReferencedTables`](crate::txn::ReferencedTables).
     ///
-    /// This happens even if no foreign key refers to the table: another session may add one at any
-    /// moment without a lock on the referenced table, and checks use the table's indexes from then
-    /// on.
+    /// The caller must do this even if no foreign key refers to the table: another session may add
+    /// one at any moment without a lock on the referenced table, and checks then use the table's
+    /// indexes.
     pub(super) fn close_indexes(&self, name: &str, session: &DdlSession<'_>) -> Result<IndexId> {
         let id = self.get(name)?.clustered.id;
         let referenced = self.referenced();
@@ -51,9 +52,10 @@ impl Catalog {
         }
     }
 
-    /// Drops a table, unless a foreign key of another one refers to it and the session checks
-    /// foreign keys. With `database` the whole database is being dropped, so foreign keys of its
-    /// other tables do not count. While the host recovers DDL no foreign key counts.
+    /// Drops a table. If the session checks foreign keys, fails if a foreign key of another table
+    /// refers to the table. `database` says that the whole SQL database is being dropped; then
+    /// foreign keys of tables in the same SQL database do not count. While the
+    /// host recovers DDL, no foreign key counts.
     ///
     /// # Errors
     /// Those of [`Self::drop_table`]; `ForeignKey`.

@@ -1,14 +1,14 @@
-//! New foreign keys: whether they are allowed, and what they are called.
+//! Checks new foreign keys, chooses their names, and makes the texts of errors.
 //!
 //! The rules, their order and the texts are InnoDB's, so that a client sees no difference. One rule
-//! is stricter: equal values of the two columns must have equal bytes in keys, so that the key of
-//! an entry in one table can be searched in the other one without the server. InnoDB also accepts
-//! pairs such as BINARY and VARBINARY.
+//! is stricter: equal values of the referencing and the referenced column must have equal bytes in
+//! keys, so that the key of an entry in one table can be searched in the other table without the
+//! server. InnoDB also accepts pairs such as BINARY and VARBINARY.
 
 use super::catalog_state::CatalogState;
 use super::ddl_session::TableRename;
 use super::foreign_key::{ForeignKey, ForeignKeyColumn, ReferentialAction, is_copy};
-use super::key_columns::{IndexTrouble, leading_index, leading_index_but};
+use super::foreign_key_index::{IndexTrouble, leading_index, leading_index_but};
 use super::schema::{TableLocking, TableSchema};
 use super::table_entry::TableEntry;
 use crate::base::{Error, ForeignKeyError, ForeignKeyViolation, Result};
@@ -31,10 +31,10 @@ pub struct NewForeignKey {
     pub on_delete: ReferentialAction,
     /// The action that follows when a referenced row gets another key.
     pub on_update: ReferentialAction,
-    /// Whether the table that is being replaced has the same foreign key. The new one is then taken
-    /// over without checks, since the old one was checked when it was added.
+    /// Whether the new table replaces another one that has the same foreign key. The foreign key is
+    /// then taken over without checks, since it was checked when it was added to the old table.
     pub inherited: bool,
-    /// Whether a stored generated column is computed from one of the columns.
+    /// Whether a stored generated column is computed from one of the referencing columns.
     pub on_generated_base: bool,
 }
 
@@ -52,8 +52,9 @@ pub struct ForeignKeyRequest {
     /// The table's own name as SQL has it. Foreign key names that the catalog chooses begin with
     /// it.
     pub table_text: String,
-    /// The table that the new one replaces, `database/table`. The numbers in the foreign key names
-    /// that the catalog chooses continue those of that table.
+    /// The table that the new table replaces, `database/table`. Foreign key names that the catalog
+    /// chooses end with a number, and the new table goes on after the largest number of the
+    /// replaced one.
     pub replaces: Option<String>,
     /// Whether the session checks foreign keys.
     pub checks: bool,
@@ -72,7 +73,7 @@ fn broken(violation: ForeignKeyViolation, table: &str, name: &str, text: String)
     Error::foreign_key(error, text)
 }
 
-/// The largest number in the names that the catalog has chosen for foreign keys of a table.
+/// The largest number at the end of a foreign key name that the catalog has chosen for `entry`.
 fn largest_number(entry: &TableEntry, table_text: &str) -> u64 {
     let prefix = format!("{table_text}{GENERATED}");
     let numbers = entry.foreign_keys.iter().filter_map(|key| {
@@ -132,8 +133,8 @@ impl CatalogState {
         let mut number = largest;
         let stays = keys.len();
         for new in &request.added {
-            // As in InnoDB, look for a name that the request uses twice before all other faults of
-            // the second foreign key.
+            // As InnoDB does, refuse a foreign key that has the name of an earlier one in the
+            // request before looking for any other fault in it.
             let mut earlier = keys[stays..].iter().filter(|other| !other.inherited);
             if let Some(name) =
                 earlier.find_map(|other| new.name.as_ref().filter(|name| **name == other.name))
@@ -228,8 +229,9 @@ impl CatalogState {
                 true => schema,
                 false => &child.schema,
             };
-            // A foreign key without an index of its own, dropped without checks, restricts nothing.
-            // The change of the referenced table leaves it so.
+            // Skip foreign keys for which the referencing table has no index any more, because it
+            // was dropped while foreign key checks were off. They are not enforced, and a change of
+            // the referenced table does not alter that.
             let is_usable = leading_index(child_schema, &key.column_names(), None).is_ok();
             if child.name != parent && is_usable {
                 fits(&child.name, child_schema, &key, Some(schema))?;
@@ -262,8 +264,9 @@ impl CatalogState {
         self.check_referencing(&renamed.name, &renamed.schema, checks)
     }
 
-    /// Adapts the foreign keys of a table that is renamed from `from`. Returns the entries of the
-    /// other tables that refer to it, changed so that they name the new table name.
+    /// Changes the foreign keys of `renamed`, a table whose name was `from`, to the new name.
+    /// Returns the entries of the other tables that refer to it, with the new name in their foreign
+    /// keys.
     pub(super) fn follow_rename(
         &self,
         from: &str,
@@ -326,8 +329,9 @@ impl CatalogState {
         following
     }
 
-    /// Checks that each foreign key that finds an index in `old` still finds one in the changed
-    /// table `new`, both as the referencing and as the referenced table.
+    /// Checks that the change from `old` to `new` leaves each foreign key its index: a foreign key
+    /// of the table, or one that refers to the table, for which `old` has an index must find one in
+    /// `new`.
     ///
     /// # Errors
     /// `ForeignKey`; it names the index of `old` that a foreign key needs.
@@ -374,8 +378,8 @@ impl CatalogState {
 }
 
 /// The columns of a foreign key after ALTER has renamed columns of `old` to those of `new`. With
-/// `referenced` the altered table is the referenced one, otherwise it is the referencing one; of a
-/// self-reference each call renames one side only.
+/// `referenced`, changes the names of the referenced columns, otherwise those of the referencing
+/// columns. If a table refers to itself, both need a call.
 fn renamed_columns(
     columns: &[ForeignKeyColumn],
     old: &TableSchema,
@@ -400,8 +404,9 @@ fn renamed_columns(
     columns.collect()
 }
 
-/// Checks that both tables of a foreign key have an index that begins with its columns. A missing
-/// referenced table (`parent` is `None`) is no error.
+/// Checks that the referencing table has an index that begins with the referencing columns, and the
+/// referenced table one that begins with the referenced columns. If `parent` is `None`, the
+/// referenced table does not exist, which is no error.
 fn fits(
     table: &str,
     schema: &TableSchema,
@@ -424,8 +429,8 @@ fn fits(
     Ok(())
 }
 
-/// Refuses a foreign key that sets a column to NULL which is NOT NULL: a copying ALTER has changed
-/// the column.
+/// Refuses a foreign key with the action SET NULL if a referencing column is NOT NULL, which a
+/// copying ALTER may have made it.
 fn refuse_not_null(table: &TableEntry, key: &ForeignKey) -> Result<()> {
     let is_not_null = |name: &&str| {
         let column = table.schema.find_column(name);
@@ -468,16 +473,16 @@ fn is_versioned(frm: &[u8]) -> bool {
     false
 }
 
-/// A new foreign key, and all that the checks of its definition look at.
+/// A new foreign key with the data against which its definition is checked.
 struct Definition<'a> {
     known: &'a CatalogState,
     table: &'a str,
     schema: &'a TableSchema,
     request: &'a ForeignKeyRequest,
     new: &'a NewForeignKey,
-    /// Numbers of the indexes that the same statement creates. The search for an index of the
-    /// referencing columns takes them last, as in InnoDB, where new indexes follow all others. The
-    /// referenced index of a self-reference cannot be one of them.
+    /// Numbers of the indexes that the same statement creates. The search for an index on the
+    /// referencing columns tries them last, as in InnoDB, where new indexes follow all others. If
+    /// the table refers to itself, they are not tried as the index on the referenced columns.
     fresh: &'a [usize],
 }
 
@@ -508,8 +513,8 @@ impl Definition<'_> {
             return Ok(key);
         }
         let own = self.own_index(&key)?;
-        // If the referenced table is the one that the copy replaces, look for the index in its old
-        // definition, as InnoDB does.
+        // If the table is the copy of a copying ALTER and refers to the table that it replaces,
+        // look for the index on the referenced columns in that old table, as InnoDB does.
         let is_self = new.parent == self.table;
         let stored: Option<Arc<TableEntry>> = match is_self {
             true => None,

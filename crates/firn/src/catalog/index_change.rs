@@ -66,8 +66,8 @@ impl Catalog {
         Ok(ids)
     }
 
-    /// Changes the indexes of tables, those parts of their definitions on which no stored bytes
-    /// depend, and their AUTO_INCREMENT counters, in one commit. Durable on return. `frm` and
+    /// In one commit, changes the indexes of tables, the parts of their definitions on which no
+    /// stored bytes depend, and their AUTO_INCREMENT counters. Durable on return. `frm` and
     /// `version` are the server's new definition image and its version. An old index that is the
     /// [origin](IndexOrigin::Old) of no index in the new definition is retired.
     ///
@@ -116,8 +116,9 @@ impl Catalog {
         if checks {
             known.check_needed_indexes(old, entry)?;
         }
-        // A self-reference names columns of this table on both sides. Only the referencing side has
-        // the new names so far.
+        // If a foreign key refers to its own table, both of its column lists name columns of this
+        // table. The referencing columns have their new names already; give the referenced ones
+        // theirs.
         let (name, new) = (entry.name.clone(), &entry.schema);
         for key in entry
             .foreign_keys
@@ -161,7 +162,7 @@ impl Catalog {
             self.change_foreign_keys(&old, &mut entry, request, session.checks)?;
             following.extend(self.entries().read().follow_columns(&old, &entry.schema));
             if old.index_ids().len() != entry.index_ids().len() || !new.is_empty() {
-                self.refuse_unsettled(&old)?;
+                self.refuse_prepared_changes(&old)?;
             }
             for id in &new {
                 batch.add(&retired_key(*id), Kind::Delete, Value::EMPTY);
@@ -203,7 +204,7 @@ impl Catalog {
         for (table, value) in autoincrements {
             let counter = autoincrement_counter(table.clustered.id);
             let back = *value < self.counters().cell(counter).read().value;
-            if back && self.refuse_unsettled(table).is_ok() {
+            if back && self.refuse_prepared_changes(table).is_ok() {
                 set.push(SetCounter::new(self.counters(), counter, *value));
             } else {
                 to_log.push((counter, self.counters().raise(counter, *value)));
@@ -214,7 +215,8 @@ impl Catalog {
         written.inspect_err(|_| set.iter().for_each(SetCounter::undo))
     }
 
-    /// Gives up the indexes with these ids: their entries are garbage from now on.
+    /// Gives up new indexes that were being filled, because the change failed. Their entries are
+    /// garbage from now on.
     pub fn give_up_indexes(&self, ids: &[IndexId]) {
         let mut filling = self.filling().lock();
         let ids: Vec<_> = ids
@@ -236,7 +238,7 @@ impl Catalog {
     }
 }
 
-/// The entry of the changed table, and the ids of its new indexes.
+/// Applies `change` to `old`. Returns the changed entry and the ids of its new indexes.
 fn changed(
     old: &TableEntry,
     change: IndexChange<'_>,

@@ -8,7 +8,8 @@ use std::sync::Arc;
 /// The table of an index, and the index's number in it; no number for a hidden clustered index.
 pub(super) type IndexOwner = (Arc<TableEntry>, Option<usize>);
 
-/// The owner of each index. A change of the catalog changes the entries of its own tables.
+/// The owner of each index. A change of the catalog updates only the indexes of the tables that it
+/// changes.
 #[derive(Debug, Clone, Default)]
 pub(super) struct IndexOwners(HashMap<IndexId, IndexOwner>);
 
@@ -25,7 +26,8 @@ impl IndexOwners {
     /// Removes the indexes of `table`.
     pub(super) fn remove(&mut self, table: &Arc<TableEntry>) {
         for id in table.index_ids() {
-            // Another table may have taken over the index already.
+            // Leave an index that another entry has taken over already, for example the entry with
+            // the table's new name.
             if self
                 .0
                 .get(&id)
@@ -41,7 +43,7 @@ impl IndexOwners {
         self.0.get(&index)
     }
 
-    /// Whether these are the owners of the indexes of `tables`.
+    /// Whether the map has exactly the indexes of `tables`, each with its table.
     pub(super) fn are_of<'a>(&self, tables: impl Iterator<Item = &'a Arc<TableEntry>>) -> bool {
         let mut right = Self::default();
         tables.for_each(|table| right.add(table));

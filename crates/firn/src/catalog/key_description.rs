@@ -40,14 +40,19 @@ impl Catalog {
             values: key_values(owner.as_ref(), key),
         }
     }
+
+    /// An entry, or the entries with a key prefix, in words; see [`CatalogState::entry_text`].
+    pub fn entry_text(&self, user_key: &[u8]) -> String {
+        self.entries().read().entry_text(user_key)
+    }
 }
 
 impl CatalogState {
     /// The index with this id in words, `database/table.index`.
     pub fn index_text(&self, index: IndexId) -> String {
-        match self.owner_of(index) {
+        match self.owner(index) {
             Some((table, Some(number))) => {
-                format!("{}.{}", table.name, table.schema.indexes[number].name)
+                format!("{}.{}", table.name, table.schema.indexes[*number].name)
             }
             Some((table, None)) => table.name.clone(),
             None if self.retired.contains_key(&index) => format!("dropped index {index}"),
@@ -56,34 +61,27 @@ impl CatalogState {
         }
     }
 
-    /// An entry, or the entries with a key prefix, in words: index and values.
+    /// Describes a key, or a prefix of keys, in words: the index and the values of its key parts.
     pub fn entry_text(&self, user_key: &[u8]) -> String {
         let Some(index) = index_id_of(user_key) else {
             return format!("0x{}", hex(user_key));
         };
         let mut text = self.index_text(index);
-        let owner = self.owner_of(index);
-        let values = key_values(owner.as_ref(), &user_key[INDEX_ID_LEN..]);
+        let values = key_values(self.owner(index), &user_key[INDEX_ID_LEN..]);
         if !values.is_empty() {
             let _ = write!(text, " ({})", values.join(", "));
         }
         text
     }
 
-    /// The name of a column, by its id, of the table with clustered index `clustered`.
+    /// The name of the column with id `column` in the table with the clustered index `clustered`.
     pub fn column_text(&self, clustered: IndexId, column: u32) -> String {
-        let name = self.owner_of(clustered).and_then(|(table, _)| {
+        let name = self.owner(clustered).and_then(|(table, _)| {
             let mut all = table.schema.columns.iter();
             all.find(|one| one.column.id == column)
                 .map(|one| one.name.clone())
         });
         name.unwrap_or_else(|| format!("number {column}"))
-    }
-
-    /// The table that has the index, and the index's number; no number for a hidden clustered
-    /// index.
-    fn owner_of(&self, index: IndexId) -> Option<IndexOwner> {
-        self.owner(index).cloned()
     }
 }
 
@@ -97,7 +95,8 @@ pub(super) fn key_values(owner: Option<&IndexOwner>, key: &[u8]) -> Vec<String> 
     match owner {
         Some((table, Some(number))) => {
             let all = take_values(table, *number, &mut rest, &mut values);
-            // The entry of a secondary index ends with the key of its row.
+            // Behind the declared parts, the key of an entry in a secondary index has the primary
+            // key of the row.
             let primary = table.schema.primary.map(|primary| primary as usize);
             match primary.filter(|primary| primary != number) {
                 Some(primary) if all && !rest.is_empty() => {
@@ -126,8 +125,8 @@ fn take_row_id(rest: &mut &[u8], values: &mut Vec<String>) {
     }
 }
 
-/// Decodes the parts of a key of index `number` from the front of `rest`. Returns false if a part
-/// cannot be decoded; the values of the parts before it are in `values` then.
+/// Decodes the parts of a key of index `number` from the front of `rest` and adds them to `values`
+/// in words. Returns false if a part cannot be decoded; the parts before it are added even then.
 fn take_values(
     table: &TableEntry,
     number: usize,

@@ -1,8 +1,9 @@
 //! The part of a table's definition that determines the bytes of rows and keys.
 //!
-//! The server passes a definition at each open, and the catalog keeps the one of the creation.
-//! Codecs are made from the server's definition, since only that can compute collation weights,
-//! after [`TableSchema::difference`] has found that both give the same bytes.
+//! The server passes a definition each time it opens a table, and the catalog keeps the definition
+//! with which the table was created. [`TableSchema::difference`] checks that both give the same
+//! bytes. Then codecs are made from the server's definition, since only that can compute collation
+//! weights.
 
 mod compare;
 mod encoding;
@@ -59,7 +60,8 @@ pub enum PartSchema {
     },
     /// FLOAT or DOUBLE.
     Float,
-    /// Byte strings of one length; their own order is the key order.
+    /// Byte strings that all have the same length. Their bytes are stored in the key as they are,
+    /// since they sort as the values do.
     Fixed,
     /// Binary strings of any length.
     VarBytes,
@@ -78,7 +80,8 @@ pub struct IndexPart {
     pub desc: bool,
     /// For a prefix part: its length in characters (text) or bytes.
     pub prefix: Option<u32>,
-    /// Length of the value in the server's key image, without NULL byte and length, bytes.
+    /// Number of bytes of the value in the server's key image, without the NULL byte and the length
+    /// bytes before it.
     pub image_len: u32,
 }
 
@@ -93,7 +96,7 @@ pub struct IndexSchema {
     pub parts: Vec<IndexPart>,
 }
 
-/// How transactions that change the same rows of a table are kept apart.
+/// How transactions that change the same rows of the table are kept from overwriting each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TableLocking {
     /// Transactions lock rows before they change them, and wait for each other.
@@ -121,7 +124,8 @@ pub struct TableSchema {
     pub primary: Option<u32>,
     /// Position of the AUTO_INCREMENT column.
     pub auto_increment: Option<u32>,
-    /// How transactions that change the same rows are kept apart. No stored bytes depend on it.
+    /// Whether transactions lock rows of the table before they change them. No stored bytes depend
+    /// on it.
     pub locking: TableLocking,
 }
 
@@ -162,9 +166,9 @@ impl TableSchema {
         Ok(())
     }
 
-    /// A copy with a stand-in for each missing collator. The copy of a definition from the catalog
-    /// can do all that needs no collation weights, such as finding the ends of parts in a stored
-    /// key.
+    /// A copy of the definition, which may come from the catalog, in which each missing collator is
+    /// replaced by a stand-in. The copy can do all that needs no collation weights, such as finding
+    /// the ends of parts in a stored key.
     pub fn with_any_collator(&self) -> Self {
         let mut schema = self.clone();
         let parts = schema.indexes.iter_mut().flat_map(|index| &mut index.parts);
@@ -216,7 +220,7 @@ impl TableSchema {
         RowLayout::new(self.version, self.record_len, columns)
     }
 
-    /// The row format: this version and `older` ones.
+    /// The row format that reads rows of this version and of the `older` versions.
     ///
     /// # Errors
     /// Those of [`RowFormat::new`]: `InvalidArgument`, `Unsupported`.
@@ -246,7 +250,8 @@ impl TableSchema {
         Ok(codecs.collect())
     }
 
-    /// The ends of the parts in keys of index number `index`. Needs no collators.
+    /// An extractor that finds where the parts of a key of index number `index` end. Needs no
+    /// collators.
     ///
     /// # Errors
     /// `InvalidArgument` if there is no such index.
@@ -333,7 +338,7 @@ impl TableSchema {
 }
 
 impl IndexPart {
-    /// Gives a text part without a collator a stand-in that computes nothing.
+    /// If this is a text part without a collator, gives it a stand-in that cannot compute weights.
     fn stand_in(&mut self) {
         if let PartSchema::Text(collation) = &mut self.kind {
             collation

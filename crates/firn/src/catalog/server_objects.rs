@@ -1,6 +1,6 @@
 //! Images that the catalog keeps for the server beside tables: objects that live outside of the
-//! engine, and how tables are partitioned. A server that reads the store without the writer's files
-//! recreates the objects from them.
+//! engine, and how tables are partitioned. Another server, which has the store but not the files of
+//! the server that wrote it, recreates the objects from these images.
 
 use super::object_image::{ObjectImage, ServerObjectKind, object_key, partitioning_key, put};
 use super::tables::Catalog;
@@ -17,7 +17,8 @@ impl Catalog {
             .collect()
     }
 
-    /// Stores the image of a server object, or deletes it without an image. Durable on return.
+    /// Stores the image of a server object; with `None`, deletes the stored image. Durable on
+    /// return.
     ///
     /// # Errors
     /// Those of a commit: `NoSpace`, `Poisoned`, `ShutDown`, `Io`.
@@ -57,7 +58,8 @@ impl Catalog {
             .collect()
     }
 
-    /// Stores the content of a table's `.par` file, or deletes it. Durable on return.
+    /// Stores the content of a table's `.par` file; with `None`, deletes the stored content.
+    /// Durable on return.
     ///
     /// # Errors
     /// Those of a commit: `NoSpace`, `Poisoned`, `ShutDown`, `Io`.

@@ -1,7 +1,7 @@
 //! The stored form of a table; `docs/formats/catalog.md` has the layout.
 
 use super::foreign_key::{self, ForeignKey, ReferentialAction};
-use super::key_columns::same_name;
+use super::foreign_key_index::same_name;
 use super::schema::TableSchema;
 use crate::base::varint::{put_bytes, put_u64, take_bytes, take_u8, take_u32, take_u64};
 use crate::base::{Error, IndexId, Result, Seqno};
@@ -64,10 +64,10 @@ impl TableEntry {
     }
 
     /// Whether a cascade may update one of the columns called `columns` in this table, because a
-    /// foreign key of the table contains the column and has an action that updates it. The deletion
-    /// of a referenced row can cause such an update, too (SET NULL).
-    /// The core does not know from which columns a virtual column is computed, so any change may
-    /// change it.
+    /// foreign key of the table contains the column and has an action that updates it: a cascading
+    /// update, or SET NULL, which also follows the deletion of a referenced row. If one of
+    /// `columns` is virtual, any such foreign key of the table counts, because the core does not
+    /// know from which columns a virtual column is computed.
     pub fn cascades_change(&self, columns: &[&str]) -> bool {
         let updates = |key: &&ForeignKey| {
             key.on_update.changes_rows() || key.on_delete == ReferentialAction::SetNull
@@ -86,9 +86,9 @@ impl TableEntry {
         })
     }
 
-    /// Encodes the entry without its name, which is the key. Indexes in `new` are created by the
-    /// commit that writes this entry, whose seqno is not known yet: 0 is stored as their creation
-    /// seqno, and [`Self::decode`] replaces it by the seqno of the entry.
+    /// Encodes the entry without its name, which is the key. The commit that writes this entry
+    /// creates the indexes in `new`. Its seqno is not known yet, so 0 is stored as their creation
+    /// seqno, and [`Self::decode`] replaces 0 by the seqno of the entry.
     pub fn encode(&self, new: &[IndexId]) -> Vec<u8> {
         let plain = self.foreign_keys.is_empty() && self.original.is_none();
         let mut out = vec![if plain { FORMAT } else { FORMAT_WITH_FIELDS }];

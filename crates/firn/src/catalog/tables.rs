@@ -40,8 +40,8 @@ pub struct NewTable<'a> {
     pub created_micros: u64,
 }
 
-/// Open tables, which the layer above has made from stored definitions. They are valid for one
-/// generation of the catalog, and dropped when the generation changes.
+/// A cache of open tables, which the layer above has made from stored definitions. It is valid for
+/// one generation of the catalog and is emptied when the generation changes.
 #[derive(Default)]
 struct OpenedTables {
     generation: u64,
@@ -73,15 +73,15 @@ pub struct Catalog {
     opened: Mutex<OpenedTables>,
     /// Indexes that are being filled, each with a prefix extractor for its keys.
     filling: Mutex<BTreeMap<IndexId, KeyPrefixExtractor>>,
-    /// Indexes that must stay known as retired once they are, because an open transaction has
-    /// entries of them; see [`Catalog::keep_retired`].
+    /// Indexes of which an open transaction has uncommitted entries, and which are retired or about
+    /// to be; see [`Catalog::keep_retired`].
     kept: Mutex<BTreeSet<IndexId>>,
     recovery: DdlRecovery,
 }
 
-/// A counter that was set in memory and is about to be logged. Memory comes first: a flush may make
-/// the log record superfluous right after it was written, and then the edit of the flush must have
-/// the new value.
+/// A counter that was set in memory and is about to be logged. It is set in memory before the log
+/// record is written: a flush right after the write may release the log record, and its manifest
+/// edit, which persists the value in memory, must then have the new value.
 pub(super) struct SetCounter {
     counter: u64,
     cell: Arc<Counter>,
@@ -109,8 +109,8 @@ impl SetCounter {
     }
 
     /// Sets the old value again, because the log record of the new value could not be written. A
-    /// flush may have persisted the new value meanwhile, so the old value begins another
-    /// generation, which takes precedence over it.
+    /// flush may have persisted the new value meanwhile. So the old value gets a further
+    /// generation, which takes precedence over the new value.
     pub(super) fn undo(&self) {
         self.cell.set(self.before.value);
     }
@@ -260,8 +260,8 @@ impl Catalog {
         self.known.read().retired.clone()
     }
 
-    /// A number that grows with every change of a table; data read at an older generation may be
-    /// outdated.
+    /// A number that grows with every change of the catalog. What a caller has read from the
+    /// catalog at an older generation may be outdated.
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
@@ -310,9 +310,9 @@ impl Catalog {
     ///
     /// # Errors
     /// `NotFound`; `LockTimeout` if a prepared transaction has changed the table.
-    pub(super) fn get_settled(&self, name: &str) -> Result<Arc<TableEntry>> {
+    pub(super) fn get_unless_prepared_changed(&self, name: &str) -> Result<Arc<TableEntry>> {
         let entry = self.get(name)?;
-        self.refuse_unsettled(&entry)?;
+        self.refuse_prepared_changes(&entry)?;
         Ok(entry)
     }
 
@@ -320,7 +320,7 @@ impl Catalog {
     ///
     /// # Errors
     /// `LockTimeout`.
-    pub(super) fn refuse_unsettled(&self, entry: &TableEntry) -> Result<()> {
+    pub(super) fn refuse_prepared_changes(&self, entry: &TableEntry) -> Result<()> {
         self.prepared.refuse_if_changed(&entry.index_ids())
     }
 
@@ -336,8 +336,8 @@ impl Catalog {
         &self.recovery
     }
 
-    /// The open table called `name`. Calls `open` only if no table of this name was opened since
-    /// the catalog changed last.
+    /// The open table called `name`. Calls `open` only if the table was not opened since the last
+    /// change of the catalog.
     ///
     /// # Errors
     /// Those of `open`.
@@ -374,7 +374,7 @@ impl Catalog {
         let _ = self.collations.set(collations);
     }
 
-    /// A copy of `schema`, which is a stored one, with the host's collations.
+    /// A copy of `schema`, which was read from the catalog, with the host's collations.
     ///
     /// # Errors
     /// `Unsupported` if the host does not have a collation, or has another version of it.
@@ -390,7 +390,7 @@ impl Catalog {
         &self.filling
     }
 
-    /// Records index ids as retired from `seqno` on, in memory.
+    /// Records in memory, not on disk, that indexes are retired from `seqno` on.
     pub(super) fn retire_known(&self, ids: &[IndexId], seqno: Seqno) {
         let retired = ids.iter().map(|id| (*id, seqno));
         self.known.write().retired.extend(retired);
@@ -411,8 +411,8 @@ impl Catalog {
     }
 
     /// Creates a table with foreign keys. `used` is the last AUTO_INCREMENT value that counts as
-    /// used. Table and value are one commit: after a crash there is no table that begins at another
-    /// value.
+    /// used. The table and this value are written in one commit, so that after a crash the table
+    /// does not exist without it.
     ///
     /// # Errors
     /// Those of [`Self::create`]; `ForeignKey` if a foreign key is not allowed, or if one that
@@ -476,7 +476,7 @@ impl Catalog {
         allows: impl FnOnce(&CatalogState) -> Result<()>,
     ) -> Result<()> {
         let _one = self.changing.lock();
-        let entry = self.get_settled(name)?;
+        let entry = self.get_unless_prepared_changed(name)?;
         allows(&self.known.read())?;
         let mut batch = Batch::new();
         batch.add(&table_key(name), Kind::Delete, Value::EMPTY);
@@ -491,8 +491,8 @@ impl Catalog {
         self.counters.forget(entry.clustered.id);
         self.generation.fetch_add(1, Ordering::Release);
         drop(known);
-        // A copying ALTER that swapped the table out has closed its indexes for foreign key checks.
-        // Open them, so that nobody waits for them for ever.
+        // If a copying ALTER has swapped the table out, it has closed its indexes for foreign key
+        // checks. Open them, so that nobody waits for them for ever.
         self.referenced.open(entry.clustered.id);
         Ok(())
     }
@@ -505,8 +505,8 @@ impl Catalog {
         self.rename_referencing(from, to, &TableRename::default())
     }
 
-    /// Renames a table. Foreign keys that refer to the table get its new name, unless a copying
-    /// ALTER swaps the table out: then they will refer to the copy that gets the old name.
+    /// Renames a table. Foreign keys that refer to the table get its new name. But if a copying
+    /// ALTER swaps the table out, they keep the old name, because the copy gets that name next.
     ///
     /// # Errors
     /// Those of [`Self::rename`]; `ForeignKey` if the table is a copy and does not fit the foreign
@@ -532,8 +532,8 @@ impl Catalog {
         renamed.map(|_| ())
     }
 
-    /// Renames the table. If a copying ALTER had taken the name `to` from a table, returns the
-    /// clustered index of that table.
+    /// Renames the table. If a copying ALTER had taken the name `to` from another table, returns
+    /// the id of the clustered index of that other table.
     fn rename_now(
         &self,
         from: &str,
@@ -542,7 +542,7 @@ impl Catalog {
         swap_out: bool,
     ) -> Result<Option<IndexId>> {
         let _one = self.changing.lock();
-        let entry = self.get_settled(from)?;
+        let entry = self.get_unless_prepared_changed(from)?;
         if self.known.read().tables.contains_key(to) {
             let message = format!("table {to} exists already");
             return Err(Error::new(ErrorKind::AlreadyExists, message));
@@ -611,7 +611,7 @@ impl Catalog {
 
     pub(super) fn truncate_now(&self, name: &str) -> Result<Arc<TableEntry>> {
         let _one = self.changing.lock();
-        let old = self.get_settled(name)?;
+        let old = self.get_unless_prepared_changed(name)?;
         let (indexes, clustered) = self.new_indexes(&old.schema)?;
         let entry = TableEntry {
             indexes,
@@ -629,9 +629,10 @@ impl Catalog {
         Ok(self.install(entry, &new, seqno))
     }
 
-    /// Ends a bulk load, whose rows are all stored by now. The indexes get the seqno of this commit
-    /// as their creation seqno. Older snapshots cannot use them, so no snapshot sees only a part of
-    /// the rows.
+    /// Ends a bulk load into the table called `name`, after all its rows are stored. Commits the
+    /// table's entry again, and the seqno of this commit becomes the creation seqno of the table's
+    /// indexes. Older snapshots cannot use the indexes, so no snapshot sees only a part of the
+    /// rows.
     ///
     /// # Errors
     /// `NotFound`; those of a commit (`NoSpace`, `Poisoned`, `ShutDown`, `Io`).
@@ -645,8 +646,9 @@ impl Catalog {
         Ok(self.install(entry, &new, seqno))
     }
 
-    /// Forgets retired indexes of which no file and no memtable holds an entry. The caller has read
-    /// [`Self::kept_retired`] before it looked for entries, and `gone` has none of those indexes.
+    /// Forgets the retired indexes in `gone`. No file and no memtable may hold an entry of them.
+    /// The caller must have read [`Self::kept_retired`] before it looked for entries, and `gone`
+    /// must have none of the indexes read.
     ///
     /// # Errors
     /// Those of a commit: `NoSpace`, `Poisoned`, `ShutDown`, `Io`.
@@ -666,21 +668,22 @@ impl Catalog {
         Ok(())
     }
 
-    /// The indexes for which [`Self::keep_retired`] holds. An index that is missing here and was
-    /// retired before gets no more entries: its transaction has ended, and the entries that it
-    /// committed are in a memtable or in a file by now.
+    /// The indexes passed to [`Self::keep_retired`] and not released yet. If an index was retired
+    /// before this call and is not in the result, no more entries of it will be committed, and the
+    /// ones that were are in a memtable or in a file by now.
     pub fn kept_retired(&self) -> BTreeSet<IndexId> {
         self.kept.lock().clone()
     }
 
-    /// Keeps these indexes known as retired once they are, even if no file has entries of them:
-    /// they are not [forgotten](Self::forget_retired). A transaction may still commit entries of
-    /// them, and compactions drop such entries only while the index is known to be retired.
+    /// Call this before indexes are retired of which an open transaction has uncommitted entries.
+    /// They are then not [forgotten](Self::forget_retired) before [`Self::release_retired`], even
+    /// if no file has entries of them: the transaction may still commit its entries, and
+    /// compactions drop entries only while their index is known to be retired.
     pub fn keep_retired(&self, ids: &[IndexId]) {
         self.kept.lock().extend(ids);
     }
 
-    /// Ends [`Self::keep_retired`]: the transaction has ended.
+    /// Ends [`Self::keep_retired`] for these indexes, because the transaction has ended.
     pub fn release_retired(&self, ids: &[IndexId]) {
         let mut kept = self.kept.lock();
         for id in ids {
@@ -706,16 +709,13 @@ impl Catalog {
 
     /// The last index id that was given out.
     pub fn last_index_id(&self) -> u64 {
-        self.counters
-            .cell(INDEX_IDS)
-            .value()
-            .load(Ordering::Relaxed)
+        self.counters.cell(INDEX_IDS).read().value
     }
 
     /// Takes `count` consecutive index ids.
     pub(super) fn take_ids(&self, count: usize) -> Result<Vec<IndexId>> {
         let ids = self.counters.cell(INDEX_IDS);
-        let last = ids.value().fetch_add(count as u64, Ordering::Relaxed) + count as u64;
+        let last = ids.take(count as u64);
         let last =
             IndexId::try_from(last).map_err(|_| Error::unsupported("index ids are used up"))?;
         Ok((last + 1 - count as u32..=last).collect())

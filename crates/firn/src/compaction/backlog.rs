@@ -1,5 +1,5 @@
-//! Measures how far compactions lag behind, relative to what is allowed. The functions do no I/O;
-//! only [`SpaceTracker`] has state.
+//! Measures how far compactions lag behind. The functions do no I/O; only [`SpaceTracker`] has
+//! state. The policy of write stalls decides how much of it is allowed.
 
 use super::level_targets::LevelTargets;
 use super::running_jobs::Job;
@@ -7,64 +7,46 @@ use crate::base::options::Options;
 use crate::version::{LAST_LEVEL, Version};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Allowed garbage: this share of the last level's bytes, plus the capacity of the memtables.
-const SPACE_SHARE: f64 = 0.2;
-
-/// The pressure is 1 at this share of the allowed garbage. So the space settles below the limit.
-const SPACE_AIM: f64 = 0.7;
-
-/// Up to a debt of this many bytes, or of the size of the last level if that is larger, there is no
-/// pressure. At `DEBT_RANGE` times that debt the pressure is 2.
-const DEBT_MIN: f64 = (2u64 << 30) as f64;
-const DEBT_RANGE: f64 = 16.0;
-
 /// Bytes that a compaction rewrites in the next level for each byte that it moves down.
-const REWRITTEN: f64 = 10.0;
+const REWRITTEN: u64 = 10;
 
-/// How far compactions lag behind, as three pressures. At 1, writers should write no faster than
-/// compactions work. At 2, reads or disk space would suffer.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+/// How far compactions lag behind, in numbers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Backlog {
-    /// Pressure from the depth of L0. At 2 writers stop.
-    pub l0: f64,
-    /// Pressure from the bytes by which levels exceed their targets.
-    pub debt: f64,
-    /// Pressure from the bytes that a full compaction would free.
-    pub space: f64,
+    /// Runs of L0 over one key.
+    pub l0_runs: usize,
+    /// Bytes that compactions have to rewrite until all levels are within their targets.
+    pub debt: u64,
+    /// Bytes that a full compaction would free, and those that running jobs write. Garbage is the
+    /// part of the upper levels that replaces rows of the last level, see
+    /// [`SpaceTracker::replacing`]. The inputs and outputs of running jobs exist at once.
+    pub garbage: u64,
+    /// Bytes of the last level.
+    pub last_level: u64,
 }
 
 impl Backlog {
-    /// The backlog of `version`. `memory` is the capacity of the memtables in bytes; `extra` has
-    /// the space that the version does not show.
-    pub fn of(version: &Version, options: &Options, memory: u64, extra: &SpaceTracker) -> Self {
+    /// The backlog of `version`. `space_tracker` has the space that the version does not
+    /// show.
+    pub fn of(version: &Version, options: &Options, space_tracker: &SpaceTracker) -> Self {
+        let upper: u64 = (0..LAST_LEVEL as u8).map(|l| version.level_size(l)).sum();
         Self {
-            l0: 2.0 * version.l0_depth() as f64 / options.l0_stop_runs as f64,
+            l0_runs: version.l0_depth(),
             debt: debt(version, options),
-            space: space(version, memory as f64, extra),
+            garbage: (upper as f64 * space_tracker.replacing()) as u64 + space_tracker.held(),
+            last_level: version.level_size(LAST_LEVEL as u8),
         }
     }
 }
 
-fn debt(version: &Version, options: &Options) -> f64 {
+fn debt(version: &Version, options: &Options) -> u64 {
     let level_targets = LevelTargets::of(version, options.base_level_size);
     let excess = |level: u8| {
         let target = level_targets.targets[usize::from(level)];
         version.level_size(level).saturating_sub(target)
     };
     let levels = level_targets.base..LAST_LEVEL as u8;
-    let bytes = levels.map(excess).sum::<u64>() as f64 * REWRITTEN;
-    let soft = DEBT_MIN.max(version.level_size(LAST_LEVEL as u8) as f64);
-    2.0 * (bytes.max(1.0) / soft).ln().max(0.0) / DEBT_RANGE.ln()
-}
-
-/// The pressure from garbage. Garbage is the part of the upper levels that replaces rows of the
-/// last level, plus the space of running jobs, whose inputs and outputs exist at once. The share of
-/// the upper levels that replaces rows is measured, see [`SpaceTracker::replacing`].
-fn space(version: &Version, memory: f64, extra: &SpaceTracker) -> f64 {
-    let upper: u64 = (0..LAST_LEVEL as u8).map(|l| version.level_size(l)).sum();
-    let last = version.level_size(LAST_LEVEL as u8) as f64;
-    let over = upper as f64 * extra.replacing() + extra.held() as f64;
-    over / (SPACE_AIM * (SPACE_SHARE * last + memory)).max(1.0)
+    levels.map(excess).sum::<u64>() * REWRITTEN
 }
 
 /// Tracks space that the version does not show: the output of running jobs, and the share of the
@@ -77,14 +59,14 @@ fn space(version: &Version, memory: f64, extra: &SpaceTracker) -> f64 {
 #[derive(Debug, Default)]
 pub struct SpaceTracker {
     held: AtomicU64,
-    /// The share of the upper levels' entries that replaces rows of the last level, in millionths.
+    /// See [`Self::replacing`]; in millionths.
     replacing: AtomicU64,
 }
 
 const WHOLE: f64 = 1e6;
 
-/// Weight of a job in the moving average, divided by the share of the upper levels' bytes that the
-/// job moves.
+/// A job that moves a share *s* of the upper levels' bytes has a weight of this number times *s* in
+/// the moving average, but at most 1/2.
 const WEIGHT: f64 = 4.0;
 
 impl SpaceTracker {
@@ -103,8 +85,8 @@ impl SpaceTracker {
         self.held.load(Ordering::Relaxed)
     }
 
-    /// Updates [`Self::replacing`] with the result of `job`: which share of the entries that it
-    /// moved from upper levels into the last level replaced entries there. `job` was picked from
+    /// Updates [`Self::replacing`] with the result of `job`: the share of the entries moved from
+    /// upper levels into the last level that replaced entries there. `job` was picked from
     /// `version`; it dropped `shadowed` entries because newer ones hide them. Does nothing if the
     /// job moved no entries from upper levels into the last level.
     pub fn dropped(&self, version: &Version, job: &Job, shadowed: u64) {
@@ -124,7 +106,7 @@ impl SpaceTracker {
             .store((next * WHOLE) as u64, Ordering::Relaxed);
     }
 
-    /// Share of the upper levels' entries that replace entries of the last level, 0 to 1.
+    /// The share of the upper levels' entries that replace entries of the last level, from 0 to 1.
     pub fn replacing(&self) -> f64 {
         self.replacing.load(Ordering::Relaxed) as f64 / WHOLE
     }

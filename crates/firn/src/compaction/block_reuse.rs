@@ -1,21 +1,22 @@
 //! Block reuse: a compaction copies stored blocks where merging would not change them.
 //!
-//! A job merges its inputs entry by entry. A block need not be merged if the merge stands at its
-//! first entry and all keys of the block are smaller than the next key of every other input. If the
-//! drop rule also keeps each of its entries unchanged, the job copies the stored block into the
-//! output without compressing it again. Example: one input has the blocks a–f, g–m and n–z, another
-//! input has the key h. The first and the third block are copied, the second is merged.
+//! A job merges its inputs entry by entry. A block need not be merged if the next entry of the
+//! merge is its first entry, and all keys of the block are smaller than the next key of every other
+//! input. If the drop rule also keeps each of its entries unchanged, the job copies the stored
+//! block into the output without compressing it again. Example: one input has the blocks a–f, g–m
+//! and n–z, another input has the key h. The first and the third block are copied, the second is
+//! merged.
 
 use super::drop_rule::DropRule;
 use super::input_files::InputFiles;
 use super::job_stats::JobStats;
-use super::output::Outputs;
+use super::output_files::Outputs;
 use crate::base::{InternalIterator, Result};
 use crate::iter::{ConcatIter, MergeIter};
 
-/// If a block begins at the position of `source` and need not be merged, copies it and moves
-/// `source` behind it; the result says whether another entry follows. Otherwise returns `None` and
-/// does not move `source`.
+/// If a block begins at the position of `source` and need not be merged, copies the block, moves
+/// `source` behind it, and returns whether another entry follows. Otherwise returns `None` and does
+/// not move `source`.
 pub(super) fn copy_block(
     source: &mut MergeIter<ConcatIter<InputFiles>>,
     rule: &mut DropRule<'_>,
@@ -29,8 +30,9 @@ pub(super) fn copy_block(
     };
     let meta = &input.opener().0[number];
     if let Some(seqno) = meta.external_seqno {
-        // A copied block keeps its stored seqnos, and the external seqno is lost. So the block may
-        // be copied only if the drop rule would set the seqnos to 0 and they are stored as 0.
+        // The block is of an ingested file, whose entries have the seqno of the commit, which only
+        // the manifest has. A copied block would lose it. So copy the block only if the drop rule
+        // would set the seqnos to 0 and they are stored as 0.
         if !(block.zeroed && rule.zeroes(seqno)) {
             return Ok(None);
         }

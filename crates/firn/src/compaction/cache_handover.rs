@@ -7,13 +7,14 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::ops::{Bound, Range};
 
-/// The entries of one output file, by ordinal, that came from blocks in the block cache.
+/// Records which entries of one output file, by their number in the file, came from blocks in the
+/// block cache.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct FromCache {
     entries: u64,
     ranges: Vec<Range<u64>>,
-    /// For each block of the file that was copied from a cached block: the ordinal of its first
-    /// entry, and the cache key of the block it was copied from.
+    /// For each block of the file that is a copy of a cached block: the ordinal of its first entry,
+    /// and the cache key of the original.
     copies: Vec<(u64, BlockKey)>,
 }
 
@@ -24,8 +25,8 @@ impl FromCache {
         self.note_many(1, cached);
     }
 
-    /// Counts the next `entries` entries of the file, which are a copied block. `from` is the cache
-    /// key of the original block, if that was cached.
+    /// Counts the next `entries` entries of the file, which are those of a copied block. `from` is
+    /// the cache key of the original block; `None` if that was not cached.
     pub(super) fn note_copy(&mut self, entries: u64, from: Option<BlockKey>) {
         self.copies.extend(from.map(|from| (self.entries, from)));
         self.note_many(entries, from.is_some());
@@ -81,13 +82,13 @@ impl CacheHandover {
         }
     }
 
-    /// Drops the cached blocks of the inputs and loads those of the outputs. Call it once the edit
-    /// of `job` is installed; `version` must have the outputs. Errors are ignored: the next reader
-    /// of the block gets them.
+    /// Drops the cached blocks of the inputs, and loads the blocks of the outputs that are to be
+    /// cached. Call it once the edit of `job` is installed; `version` must have the outputs.
+    /// Ignores errors of reading a block: the next reader of the block meets them.
     pub fn complete(self, job: &Job, version: &Version) {
         let outputs = self.outputs.into_inner();
-        // The files that the output level has over the keys of the job: its outputs, and those that
-        // it has moved.
+        // The files of the output level within the key range of the job: the outputs that the job
+        // has written, and the files that it has moved.
         let mut live: HashMap<u64, _> = HashMap::new();
         for (_, input) in job.files() {
             let upper = Bound::Included(input.largest.as_slice());

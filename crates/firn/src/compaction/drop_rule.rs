@@ -4,7 +4,7 @@
 //! last stripe ends at the newest visible seqno. Reads happen only at the end of a stripe, so of
 //! each user key they see at most the newest version in each stripe. Versions above the last stripe
 //! are all kept, because a snapshot may yet be taken there. If versions are retained for reads in
-//! the past, the last stripe ends where retention begins.
+//! the past, the last stripe ends at the oldest seqno at which such reads may happen.
 //!
 //! Example: the snapshots are 10 and 20, the newest visible seqno is 30. Of the versions 35 33 28
 //! 24 18 9 5 the rule keeps 35 and 33 (above the stripes), 28 (in 21..=30), 18 (in 11..=20) and 9
@@ -32,8 +32,8 @@ pub enum Retention {
 /// The seqnos at which reads may happen.
 #[derive(Debug, Clone)]
 pub struct Snapshots {
-    /// The last seqno of each stripe, ascending, not empty. The last one is the newest visible
-    /// seqno, or the seqno where retention begins.
+    /// The last seqno of each stripe, ascending, not empty. The last stripe ends at the newest
+    /// visible seqno, or at the oldest retained seqno if versions are retained.
     bounds: Vec<Seqno>,
 }
 
@@ -47,8 +47,8 @@ impl Snapshots {
         Self::retaining(visible, live, Retention::Nothing)
     }
 
-    /// As [`Self::new`], with retention. The last stripe ends where retention begins. So the rule
-    /// keeps every later version, and the one that was the newest at that seqno.
+    /// As [`Self::new`], with retention. The last stripe ends at the oldest retained seqno. So the
+    /// rule keeps every version above it, and the newest version at or below it.
     pub fn retaining(
         visible: Seqno,
         live: impl IntoIterator<Item = Seqno>,
@@ -116,7 +116,8 @@ pub struct DropRule<'a> {
     user_key: Vec<u8>,
     /// Seqno and stripe of the last entry with the key `user_key`.
     newer: Option<(Seqno, Option<usize>)>,
-    /// The index id of the last entry, and whether all entries of this index can be dropped.
+    /// The index id of the last entry, and whether all entries of that index can be dropped because
+    /// it is retired.
     index: Option<(IndexId, bool)>,
 }
 
@@ -171,8 +172,8 @@ impl<'a> DropRule<'a> {
             if seqno < key.seqno {
                 return Err(bug("versions out of order"));
             }
-            // Replay of the log may have repeated an entry that a file already holds. The same key
-            // and seqno mean the same entry.
+            // Two entries with the same key and seqno are the same entry, which a replay of the log
+            // may have flushed a second time. Keep one of them.
             if seqno == key.seqno || (stripe.is_some() && newer_stripe == stripe) {
                 return Ok(DropDecision::Drop(DropReason::Shadowed));
             }
@@ -191,7 +192,7 @@ impl<'a> DropRule<'a> {
     }
 
     /// Whether puts of this seqno get seqno 0, provided that no level below the output holds their
-    /// keys: the output is the last level, and the seqno is in stripe 0.
+    /// keys. They do if the output is the last level and the seqno is in stripe 0.
     pub fn zeroes(&self, seqno: Seqno) -> bool {
         self.into_last_level && self.snapshots.stripe(seqno) == Some(0)
     }
@@ -201,25 +202,25 @@ impl<'a> DropRule<'a> {
     /// block. `superseded` is the number of entries in the block's file that have a newer version
     /// in that file.
     ///
-    /// In doubt the answer is no, and the block is rewritten: always if it has a deletion or
-    /// entries of several indexes. The rule accepts two kinds of blocks, in both of which no user
-    /// key occurs twice: blocks whose seqnos are all 0, and blocks of a file without superseded
-    /// entries whose seqnos would not become 0.
+    /// If this is not certain, the answer is no, and the block is merged. It is no for every block
+    /// with a deletion or with entries of several indexes. The rule accepts two kinds of blocks, in
+    /// both of which no user key occurs twice: blocks whose seqnos are all 0, and blocks of a file
+    /// without superseded entries whose seqnos would not become 0.
     pub fn keeps_all(&mut self, first: &[u8], block: &BlockInfo<'_>, superseded: u64) -> bool {
         let one_index =
             index_id_of(first).is_some_and(|id| index_id_of(block.separator) == Some(id));
-        let settled = block.max_seqno == 0;
+        let without_seqnos = block.max_seqno == 0;
         let unchanged = !self.into_last_level || block.min_seqno > self.snapshots.oldest();
         block.deletes == 0
             && one_index
-            && (settled || (superseded == 0 && unchanged))
+            && (without_seqnos || (superseded == 0 && unchanged))
             && block.max_seqno <= SEQNO_COMMITTED_MAX
             && (self.newer.is_none() || self.user_key.as_slice() < first)
             && !self.is_retired(first)
     }
 
-    /// Records that a block was copied whose last user key is `last`. No older version of this key
-    /// follows.
+    /// Tells the rule that a block was copied, whose last user key is `last`. No version of this
+    /// key may follow.
     pub fn passed(&mut self, last: &[u8]) {
         self.user_key.clear();
         self.user_key.extend_from_slice(last);

@@ -5,15 +5,15 @@ use super::flush_split::FlushSplits;
 use super::job::filter;
 use super::job_stats::JobStats;
 use super::level_targets::LevelTargets;
-use super::output::{JobContext, Outputs};
+use super::output_files::{JobContext, Outputs};
 use super::splitter::Splitter;
 use crate::base::{InternalIterator, InternalKey, Result, Value};
 use crate::version::FileMeta;
 
 /// Writes entries of `source` (one frozen memtable, or several merged) into synced files for L0,
 /// except for those that no read can see any more. The files are sorted and do not overlap. They
-/// are cut at the same keys as earlier runs and at index boundaries, so that a compaction can take
-/// the files of one key range and leave the others ([`FlushSplits`]).
+/// begin at the same keys as the files of earlier runs, and at the begin of an index, so that a
+/// compaction can take the files of one key range and leave the others ([`FlushSplits`]).
 ///
 /// The caller adds the files to L0 as one run. It allocates run numbers in the order of the
 /// memtables. There may be no file, if no entry stays. Deletions are kept, because older versions

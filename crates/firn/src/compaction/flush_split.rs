@@ -10,8 +10,8 @@ const PIECES: u64 = 16;
 /// Assumed ratio of the size of a memtable to that of the run written from it.
 const PRESSED: u64 = 3;
 
-/// Smallest size of a piece in stored bytes. Smaller ones do not pay, because each file has a fixed
-/// cost.
+/// Smallest size of a piece in stored bytes. Smaller pieces would cost more than they save, because
+/// each file has a fixed cost.
 const PIECE_MIN: u64 = 64 << 10;
 
 /// The keys at which a flush may end a file, and the size of the pieces it aims at.
@@ -36,13 +36,14 @@ pub struct FlushSplits {
 }
 
 impl FlushSplits {
-    /// The splits for the flush of a memtable of `memtable` bytes into files of at most `file_size`
-    /// stored bytes.
+    /// Chooses the splits for the flush of a memtable of `memtable` bytes. Files get at most
+    /// `file_size` stored bytes.
     pub fn of(version: &Version, memtable: u64, file_size: u64) -> Self {
         let piece = memtable / (PRESSED * PIECES);
         let piece = piece.max(PIECE_MIN).min(file_size / 2).max(1);
         let below = &version.levels[LAST_LEVEL - 1].files;
-        // The first file of the last level begins where nothing has to be split.
+        // Leave out the first file of the last level: few keys lie below its first key, so a split
+        // there would separate nothing.
         let below = below.range(below.len().min(1)..below.len());
         let Some(newest) = version.l0.first() else {
             let keys = spread(below, PIECES as usize - 1);
@@ -70,10 +71,11 @@ fn spread(files: FileSpan<'_>, count: usize) -> Vec<Vec<u8>> {
     keys.collect()
 }
 
-/// The split keys for a run like `newest`: first keys of files in `below`. Of the files that begin
-/// in the gap before each file of `newest`, it has the first and the last; of those behind the last
-/// file, the first. In the range of a file larger than two pieces, it has further keys, spread
-/// evenly.
+/// The keys at which to split the next run, so that its files lie as those of `newest`. All are
+/// first keys of files in `below`. The result has those of the first and of the last file that
+/// begin in the gap before each file of `newest`, and that of the first file that begins behind the
+/// last file of `newest`. If a file of `newest` is larger than two pieces, the result also has keys
+/// within its range, spread evenly.
 fn as_before(newest: &Run, below: FileSpan<'_>, piece: u64) -> Vec<Vec<u8>> {
     let mut keys = Vec::new();
     let mut from = 0;

@@ -15,7 +15,7 @@ use super::drop_rule::{DropDecision, DropRule, RetiredIndexes, Snapshots};
 use super::input_files::source_of;
 use super::job_stats::{JobStats, lost};
 use super::level_targets::LevelTargets;
-use super::output::{JobContext, Outputs};
+use super::output_files::{JobContext, Outputs};
 use super::running_jobs::Job;
 use super::splitter::Splitter;
 use crate::base::{Error, ErrorKind, InternalIterator, InternalKey, Result, Value};
@@ -35,8 +35,9 @@ const PACE: u64 = 1024;
 ///
 /// # Errors
 /// `Corruption`, which names the damaged file; `Io`, `NoSpace`; `Interrupted` if canceled;
-/// `ShutDown` if the entries do not add up (a bug); those of [`DropRule::decide`]. A failed job
-/// removes its outputs and changes nothing.
+/// `ShutDown` if the number of entries read differs from the manifest's, or from the number written
+/// plus the number dropped (a bug); those of [`DropRule::decide`]. A failed job removes its outputs
+/// and changes nothing.
 pub fn run_job(
     ctx: JobContext<'_>,
     version: &Version,
@@ -64,8 +65,8 @@ pub fn run_job(
     let mut below = |user_key: &[u8]| below.is_empty(user_key);
     let expected: u64 = job.files().map(|(_, f)| f.entries).sum();
     // Bytes charged to the rate limiter so far. While the job runs, each entry is charged its share
-    // of `read_bytes` when it is read, and the same again when it is written. At the end the
-    // difference to the real bytes is charged.
+    // of `read_bytes` when it is read, and the same again when it is written. When the job ends, it
+    // is charged the bytes that it has read and written beyond these.
     let mut taken = 0;
     let pace = |stats: &JobStats| {
         if cancel.load(Ordering::Relaxed) {
@@ -105,9 +106,9 @@ pub fn run_job(
     Ok((job.edit(files), stats))
 }
 
-/// Passes each entry of `source` that `rule` keeps to `keep`, and counts all entries in `stats`.
-/// The last argument of `keep` says whether the entry came from a block in the block cache. `pace`
-/// is called every [`PACE`] entries; it may sleep, and its error ends the loop.
+/// Calls `keep` for each entry of `source` that `rule` keeps, and counts all entries of `source` in
+/// `stats`. The last argument of `keep` says whether the entry came from a block in the block
+/// cache. `pace` is called every [`PACE`] entries; it may sleep, and its error ends the loop.
 pub(super) fn filter(
     source: &mut dyn InternalIterator,
     rule: &mut DropRule<'_>,
@@ -125,7 +126,7 @@ pub(super) fn filter(
     Ok(())
 }
 
-/// Decides on the entry at the position of `source`, passes it to `keep` if it is kept, and moves
+/// Asks `rule` whether to keep the entry under `source`, calls `keep` for it if so, and moves
 /// `source` to the next entry. Returns whether there is one.
 fn step<S: InternalIterator + ?Sized>(
     source: &mut S,
@@ -165,8 +166,8 @@ impl<F: FnMut(&JobStats) -> Result<()>> Paced<F> {
     }
 }
 
-/// The smallest keys of the files of the level below the output of `job`, from its first key on and
-/// up to the first one beyond its last key.
+/// First keys of files in the level below the output level of `job`: all within the job's key
+/// range, and the first one beyond it.
 fn boundaries(version: &Version, job: &Job) -> Vec<Vec<u8>> {
     let Some(next) = version.levels.get(usize::from(job.output_level)) else {
         return Vec::new();
@@ -182,11 +183,11 @@ fn boundaries(version: &Version, job: &Job) -> Vec<Vec<u8>> {
     files.iter().map(|f| f.smallest.clone()).collect()
 }
 
-/// Says whether a file in a level below the output level may hold a user key. Consecutive keys must
-/// ascend.
+/// Says whether a file in a level below the output level may hold a user key. The keys that it is
+/// asked for must ascend.
 pub(super) struct LevelsBelow<'a> {
     /// Each level below the output level, with the position of its first file that ends at or after
-    /// the last key.
+    /// the key asked for last.
     levels: Vec<(&'a Run, usize)>,
 }
 
@@ -206,7 +207,8 @@ impl<'a> LevelsBelow<'a> {
                 .is_some_and(|f| f.largest.as_slice() < user_key)
             {
                 *at += 1;
-                // The next file is the likely one. At the first key, and behind a gap, it is not.
+                // Try the next file first: as the keys ascend, it mostly is the right one. For the
+                // first key, and after a jump over several files, search for it.
                 if run
                     .files
                     .get(*at)

@@ -11,9 +11,9 @@ const FACTOR: u64 = 10;
 /// eighth.
 const FACTOR_LAST: u64 = 8;
 
-/// Number of files that an upper level has when it is at its target. A job on one file then leaves
-/// the level nearly full. In a fuller level a file covers fewer keys, so a job rewrites less of the
-/// next level for each byte that it moves.
+/// Number of files that an upper level has when it is at its target. With so many, a job on one
+/// file leaves the level nearly full. The fuller a level, the fewer keys lie between the ends of a
+/// file, so the fewer bytes of the next level a job rewrites for each byte that it moves.
 const FILES_PER_LEVEL: u64 = 48;
 
 /// A file of an upper level has at least the target file size divided by this.
@@ -27,7 +27,8 @@ const FILES_LAST: u64 = 64;
 /// compress worse.
 const LAST_FILE_SHARE_MIN: u64 = 16;
 
-/// A job whose inputs can be divided reads at most the target of the last level divided by this.
+/// A job reads at most the target of the last level divided by this, unless the smallest possible
+/// job is larger.
 const JOBS_PER_LEVEL: u64 = 32;
 
 /// Target sizes of the levels, derived from the size of the tree. The last level has eight ninths
@@ -52,9 +53,10 @@ pub struct LevelTargets {
 
 impl LevelTargets {
     /// The targets for a version. The base is the deepest level whose target is at most three times
-    /// `base_level_size`; on a logarithmic scale, that centres the base's target on
-    /// `base_level_size`. The base is never below a level that holds data, because newer data of L0
-    /// must not be placed below older data.
+    /// `base_level_size`. Since levels differ by a factor of about ten, the base's target is then
+    /// between a third and three times `base_level_size`, unless the tree is so small that the last
+    /// level is the base. But the base is never deeper than the highest level that holds data,
+    /// because newer data of L0 must not be placed below older data.
     pub fn of(version: &Version, base_level_size: u64) -> Self {
         let highest = (1..LAST_LEVEL).find(|&l| !version.levels[l - 1].files.is_empty());
         Self::with(version.size(), highest, base_level_size)
@@ -92,7 +94,7 @@ impl LevelTargets {
     }
 
     /// Size in stored bytes of the files that a job writes into `level`; `target` is the upper
-    /// limit. Files of L0 get the size of those of the base level.
+    /// limit. Files of L0 are as large as those of the base level.
     pub fn file_size(&self, level: u8, target: u64) -> u64 {
         let (level, files, least) = match usize::from(level) {
             LAST_LEVEL => (LAST_LEVEL, FILES_LAST, target / LAST_FILE_SHARE_MIN),
@@ -106,8 +108,9 @@ impl LevelTargets {
         share.clamp(least.max(1), target.max(1))
     }
 
-    /// Number of stored bytes that a job should read at most, if its inputs can be divided. A large
-    /// job would take much space, since its inputs and outputs exist at once.
+    /// Number of stored bytes that a job should read at most. A job is larger only if the files
+    /// with which it must begin are, together with those that they overlap. A large job would take
+    /// much space, since its inputs and outputs exist at once.
     pub fn job_size(&self, target: u64) -> u64 {
         let share = self.targets[LAST_LEVEL] / JOBS_PER_LEVEL;
         share.clamp(target / LAST_FILE_SHARE_MIN, target * 4)

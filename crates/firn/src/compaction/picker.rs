@@ -2,22 +2,23 @@
 //!
 //! The order of precedence: remove files of dropped indexes; compact L0 or a level over its target,
 //! the fullest relative to the level below first; compact ranges that scans have reported; compact
-//! files whose blobs are mostly garbage; rewrite garbage (deletions, old versions, remains of
-//! dropped indexes); when idle, move everything into the last level.
+//! files above the last level, if they refer to a large share of all blobs, so that blobs of old
+//! versions become garbage; rewrite garbage (deletions, old versions, remains of dropped indexes);
+//! when idle, move everything into the last level.
 //!
 //! The sequence of jobs ends if no data arrives: each job moves data strictly down, or rewrites a
 //! file of the last level for which [`changes_at_rest`] is true, and for its output it is false.
 
 mod candidates;
+mod key_ranges;
 mod l0;
 mod l0_overlap;
-mod within;
 
 use super::drop_rule::{RetiredIndexes, droppable};
 use super::level_targets::LevelTargets;
 use super::running_jobs::{Job, JobInput, JobKind, JobReason, RunningJobs};
 use crate::base::key_range::KeyRange;
-use crate::base::{Seqno, options::Options};
+use crate::base::{IndexId, Seqno, options::Options};
 use crate::version::{
     DEAD_SHARES, FileHandle, FileList, FileMeta, FileSpan, LAST_LEVEL, LEVELS, Version, share_over,
 };
@@ -25,27 +26,29 @@ use candidates::Wanted;
 use std::ops::Bound;
 use std::sync::Arc;
 
-pub use within::{RestOrder, bytes_not_at_rest, pick_within};
+pub use key_ranges::{RestOrder, RestlessFiles, is_at_rest, pick_within, restless_files};
 
 const LAST: u8 = LAST_LEVEL as u8;
 
 /// A moved file may overlap at most this many target file sizes in the level below its new one.
-/// With more, the next job on it would read out of proportion to its size.
+/// If it overlapped more, the next job on it would rewrite much more data than it moves.
 const MOVE_OVERLAP_MAX: u64 = 20;
 
-/// A rewrite of neighbouring files in the last level takes up to this many target file sizes.
+/// A job that rewrites neighbouring files in the last level takes files of up to this many target
+/// file sizes together.
 const JOB_SIZE_MAX: u64 = 16;
 
-/// If the base level is exactly at its target, L0 goes first once it is this many times deeper than
-/// `l0_compaction_runs`. Of the ways to use some disk space, a deep L0 over a base that is not
-/// overfull costs the fewest writes.
+/// While the base level is exactly at its target, L0 is compacted before it only once L0 is this
+/// many times deeper than `l0_compaction_runs`. So L0 grows deep rather than that the base level
+/// exceeds its target: for the disk space that either takes, a deep L0 costs fewer writes.
 const L0_DEPTH: f64 = 3.0;
 
 /// A file of the last level is rewritten if more than this share of its entries is garbage.
 const GARBAGE: DeadShare = DeadShare(2);
 
-/// Towards the resting state, a file of the last level is rewritten if more than this share of its
-/// entries is garbage: that of [`REST_SHARE`], or any.
+/// When the tree moves towards the resting state, a file of the last level is rewritten if more
+/// than this share of its entries is garbage under [`RestGoal::WhereItPays`], or if any entry is
+/// garbage ([`ANY_GARBAGE`]) under [`RestGoal::Complete`].
 const GARBAGE_AT_REST: DeadShare = DeadShare(1);
 const ANY_GARBAGE: DeadShare = DeadShare(0);
 
@@ -73,10 +76,11 @@ pub struct PickerContext<'a> {
     pub running: &'a RunningJobs,
     /// Dropped indexes.
     pub retired: &'a RetiredIndexes,
-    /// The oldest seqno at which a read may stand ([`super::Snapshots::oldest`]).
+    /// The oldest seqno at which a read may happen ([`super::Snapshots::oldest`]).
     pub oldest_read: Seqno,
     /// Ranges in which scans have skipped too many deletions or old versions. The caller removes a
-    /// range once a job for it has run, and adds it again only after the oldest snapshot has moved.
+    /// range once no job for it is left, and adds it again only after the oldest snapshot has
+    /// moved.
     pub reported: &'a [KeyRange],
     /// How far to go towards the resting state.
     pub rest: RestGoal,
@@ -95,8 +99,8 @@ pub enum RestGoal {
 }
 
 /// Smallest share of its inputs, in percent, that a job towards the resting state must move or free
-/// under [`RestGoal::WhereItPays`]. The tree comes within about this share of its smallest size,
-/// and a few entries written now and then never rewrite the last level.
+/// under [`RestGoal::WhereItPays`]. So the tree shrinks to within about this share of its smallest
+/// possible size, and a few entries written now and then do not make jobs rewrite the last level.
 const REST_SHARE: u64 = DEAD_SHARES[1];
 
 /// The next job, if one is due and no running job conflicts with it.
@@ -113,16 +117,16 @@ pub fn pick(p: &PickerContext<'_>) -> Option<Job> {
         })
 }
 
-/// Whether rewriting a file of the last level alone would improve it. For the rewritten file the
-/// answer is false.
+/// Whether a rewrite of this file of the last level, without other inputs, would improve it. For
+/// the output of such a rewrite the answer is false.
 pub fn changes_at_rest(file: &FileMeta, retired: &RetiredIndexes, oldest_read: Seqno) -> bool {
     !file.at_rest || garbage(file, retired, oldest_read) > 0
 }
 
 /// Entries of a file of the last level that a rewrite certainly drops.
 fn garbage(file: &FileMeta, retired: &RetiredIndexes, oldest_read: Seqno) -> u64 {
-    // If some version is newer than the oldest read, a snapshot may need some of the old versions,
-    // and the metadata do not tell which. Then count none as garbage.
+    // If the file has a version newer than the oldest read, a snapshot may need some of its old
+    // versions, and the metadata do not tell which. Then count no old version as garbage.
     let dead = file.dead_entries();
     let dead = if file.max_seqno <= oldest_read {
         dead
@@ -203,11 +207,13 @@ impl PickerContext<'_> {
         })
     }
 
-    /// A job on L0 or on a level over its target: the one that is fullest relative to the level
-    /// below.
+    /// A job on L0, if it is deep enough, or on a level over its target. Of several such levels,
+    /// prefers the one that is fullest relative to the level below it.
     fn by_size(&self, level_targets: &LevelTargets) -> Option<Job> {
+        // Between its install and its end, a job holds inputs that have left the tree.
         let mut busy = [0_u64; LEVELS];
-        for (level, file) in self.running.files() {
+        let here = |(level, file): &(u8, &FileMeta)| self.version.has(*level, file);
+        for (level, file) in self.running.files().filter(here) {
             busy[usize::from(level)] += file.size + self.version.reclaimable_by(file);
         }
         let size = |level: u8| {
@@ -220,8 +226,8 @@ impl PickerContext<'_> {
         };
         let runs = self.version.l0.len();
         let l0_fill = runs as f64 / self.options.l0_compaction_runs.max(1) as f64;
-        // Measured in bytes, not in runs: many runs with few files left in each do not make L0
-        // urgent.
+        // The depth of L0 in whole runs: its bytes divided by those of its largest run. Do not
+        // count runs: many runs of which only a few files are left do not make L0 urgent.
         let run = self.version.l0.iter().map(|run| run.size()).max();
         let depth = self.version.level_size(0) as f64 / run.unwrap_or(0).max(1) as f64;
         let score = depth / (L0_DEPTH * self.options.l0_compaction_runs.max(1) as f64);
@@ -262,9 +268,9 @@ impl PickerContext<'_> {
         })
     }
 
-    /// A blob of an old version becomes garbage only when the new version meets the old one in the
-    /// last level. Bringing upper files down is cheap, since the tree is small beside its blobs,
-    /// and it frees the space of the blobs.
+    /// A job that moves files that refer to blobs down, if the upper levels refer to many. The blob
+    /// of an old version becomes garbage only when a compaction merges the new version with the old
+    /// one in the last level. Such jobs are cheap, since the tree is small beside its blobs.
     fn by_blobs(&self, level_targets: &LevelTargets) -> Option<Job> {
         let uses = self.version.blob_uses();
         if uses.is_empty() {
@@ -303,14 +309,15 @@ impl PickerContext<'_> {
             .or_else(|| self.in_place(JobReason::Idle, share, Wanted::All))
     }
 
-    /// The level that data of `level` is compacted into. No level above the base holds data, so
-    /// data of L0 never passes older data.
+    /// The level into which data of `level` is compacted. For L0 it is the base level; the levels
+    /// between them are empty, so data of L0 is never placed below older data.
     fn below(&self, level_targets: &LevelTargets, level: u8) -> u8 {
         level_targets.base.max(level + 1)
     }
 
-    /// A job that moves a file of `level` (neither L0 nor the last) one level down: of the
-    /// candidates, the one that rewrites the fewest bytes per byte that it moves or frees.
+    /// A job that compacts a file of `level`, which is neither L0 nor the last, into the level
+    /// below. Of the candidates, takes the file for which the job rewrites the fewest bytes per
+    /// byte that it moves or frees.
     fn sink(
         &self,
         level_targets: &LevelTargets,
@@ -323,11 +330,9 @@ impl PickerContext<'_> {
         let mut seeds: Vec<(f64, usize)> = Vec::new();
         for i in self.candidates(level, output, wanted) {
             let file = &files[i];
-            if self.is_free(file) {
-                let overlap = self.overlap(output, &file.range()).sum().size;
-                let gain = file.size + self.version.reclaimable_by(file);
-                seeds.push((overlap as f64 / gain.max(1) as f64, i));
-            }
+            let overlap = self.overlap(output, &file.range()).sum().size;
+            let gain = file.size + self.version.reclaimable_by(file);
+            seeds.push((overlap as f64 / gain.max(1) as f64, i));
         }
         seeds.sort_by(|a, b| a.0.total_cmp(&b.0));
         seeds.into_iter().find_map(|(_, i)| {
@@ -335,9 +340,9 @@ impl PickerContext<'_> {
         })
     }
 
-    /// The job that moves `files[seed]` to `output`. It takes neighbours of these files along whose
-    /// keys lie within the range of the files that it rewrites in `output`, up to the size of a
-    /// job.
+    /// The job that compacts `files[seed]` into `output`. It also takes neighbours of these files,
+    /// up to the size of a job, if their keys lie between the ends of the files in `output` that
+    /// the job rewrites anyway.
     fn down(
         &self,
         level_targets: &LevelTargets,
@@ -383,7 +388,8 @@ impl PickerContext<'_> {
         compact_job(vec![upper], output, lower, reason)
     }
 
-    /// Whether files that overlap nothing in `output` may move there unchanged.
+    /// Whether `files`, which must overlap nothing in `output`, may move there without being
+    /// rewritten.
     fn movable(&self, files: &[Arc<FileHandle>], output: u8) -> bool {
         files.iter().all(|file| {
             if retired_entries(file, self.retired, self.oldest_read) > 0 {
@@ -395,6 +401,20 @@ impl PickerContext<'_> {
             let overlap = self.overlap(output + 1, &file.range()).sum().size;
             overlap <= MOVE_OVERLAP_MAX * self.options.target_file_size
         })
+    }
+
+    /// The first position from `from` on of a file of the last level that a rewrite may improve,
+    /// see [`Version::improvable`], or that has entries of the dropped indexes `retired`.
+    fn next_improvable(
+        &self,
+        from: usize,
+        share: DeadShare,
+        unrested: bool,
+        retired: &[IndexId],
+    ) -> Option<usize> {
+        let improvable = (self.version).improvable(from, share.0, unrested, self.oldest_read);
+        let retired = self.next_of_indexes(self.files(LAST), from, retired);
+        improvable.into_iter().chain(retired).min()
     }
 
     /// A rewrite of neighbouring files of the last level. Each of them would change, and garbage
@@ -420,11 +440,7 @@ impl PickerContext<'_> {
         };
         let retired = self.droppable_indexes();
         let room = JOB_SIZE_MAX * self.options.target_file_size;
-        let next = |from: usize| {
-            let improvable = (self.version).improvable(from, share.0, unrested, self.oldest_read);
-            let retired = self.next_of_indexes(files, from, &retired);
-            improvable.into_iter().chain(retired).min()
-        };
+        let next = |from: usize| self.next_improvable(from, share, unrested, &retired);
         let free = self.free_positions(LAST, LAST, wanted);
         free.into_iter().find_map(|part| {
             let mut from = part.start;

@@ -124,15 +124,15 @@ struct Zone {
 
 /// The list of the running jobs.
 ///
-/// Two jobs may run at the same time if they share no input and their zones are disjoint, either in
-/// keys or in levels. This has three consequences. The outputs of two jobs never overlap in a
+/// Two jobs may run at the same time if they share no input, and their zones have no key in common
+/// or no level in common. This has three consequences. The outputs of two jobs never overlap in a
 /// level. No job moves data below older data that another job is moving down. And if no level below
 /// the output of a job has a key when the job starts, no level below has it until the job ends.
 #[derive(Debug, Default)]
 pub struct RunningJobs {
     jobs: Vec<(u64, Zone)>,
-    /// The inputs, and the files in quarantine, with their levels. Metadata instead of handles: a
-    /// handle would keep a dropped file on disk.
+    /// The inputs of running jobs and the files in quarantine, by file id, with their levels. It
+    /// has metadata instead of file handles, because a handle would keep a dropped file on disk.
     files: HashMap<u64, (u8, Arc<FileMeta>)>,
     next: u64,
 }
@@ -189,7 +189,8 @@ impl RunningJobs {
         self.files.values().map(|(level, file)| (*level, &**file))
     }
 
-    /// The levels (both ends included) and the keys that a new job must keep away from.
+    /// The zones of running jobs and of files in quarantine, with which no new job may overlap: a
+    /// range of levels, both ends included, and a key range.
     pub(super) fn zones(&self) -> impl Iterator<Item = (Range<u8>, &KeyRange)> {
         let zones = self.jobs.iter().map(|(_, zone)| zone);
         zones.map(|zone| (zone.top..zone.bottom, &zone.range))

@@ -5,15 +5,15 @@ use crate::base::key::index_id_of;
 
 /// A file ends at a boundary of the next level (the first key of a file there) only if it has
 /// reached this share, in percent, of the target file size. The share starts at the minimum, grows
-/// by a step with each boundary that the file passes, and is limited by the maximum. Ending files
-/// where files of the next level end makes later jobs read few bytes in vain.
+/// by a step with each boundary that the file passes, and is limited by the maximum. Files that end
+/// where files of the next level end overlap fewer of these, so later jobs on them rewrite less.
 const BOUNDARY_SHARE_MIN: u64 = 50;
 const BOUNDARY_SHARE_STEP: u64 = 5;
 const BOUNDARY_SHARE_MAX: u64 = 90;
 
 /// A file ends where the index id changes only if it has reached this share, in percent, of the
-/// target file size. With less, small tables share a file: a thousand small tables fill one file
-/// instead of a thousand.
+/// target file size. A smaller file goes on, so small tables share a file, and a thousand of them
+/// do not take a thousand files.
 const INDEX_SHARE: u64 = 25;
 
 /// Decides where to cut a sorted stream of entries into files. A file ends
@@ -30,21 +30,93 @@ pub struct Splitter {
     target: u64,
     /// A file of at least this size ends at every boundary. Only flushes set it.
     piece_min: u64,
-    /// Smallest user keys of the next level's files, ascending.
-    boundaries: Vec<Vec<u8>>,
-    at: usize,
+    boundaries: Boundaries,
     passed: u64,
+}
+
+/// The boundaries that lie in a range of keys.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct CrossedBoundaries {
+    /// Number of boundaries in the range.
+    pub count: u64,
+    /// The last of them.
+    pub last: Option<Vec<u8>>,
+    /// The first boundary behind the range.
+    pub next: Option<Vec<u8>>,
+}
+
+/// Finds the boundaries above the first key, up to and with the second one.
+pub type BoundarySearch = Box<dyn Fn(&[u8], &[u8]) -> CrossedBoundaries + Send>;
+
+/// Where files may end: smallest user keys of another level's files.
+enum Boundaries {
+    /// All of them, ascending, and the position of the first one ahead.
+    Listed { keys: Vec<Vec<u8>>, at: usize },
+    /// They are looked for one after the other.
+    Searched {
+        search: BoundarySearch,
+        /// The first one ahead. `None` before the first search.
+        next: Option<Option<Vec<u8>>>,
+    },
+}
+
+impl Boundaries {
+    /// Passes the boundaries up to and with the user key `next`, which follows `last`. Returns
+    /// their number, and whether one of them is above `last`.
+    fn pass(&mut self, last: &[u8], key: &[u8]) -> (u64, bool) {
+        match self {
+            Self::Listed { keys, at } => {
+                let crossed = keys[*at..].partition_point(|b| b.as_slice() <= key);
+                *at += crossed;
+                // The first file begins without a call of this function. So a boundary at or before
+                // `last` may not have been counted as passed. It lies before the file's own keys
+                // and must not cut the file here.
+                let here = crossed > 0 && keys[*at - 1].as_slice() > last;
+                (crossed as u64, here)
+            }
+            Self::Searched { search, next } => {
+                let ahead = |next: &Option<Vec<u8>>| next.as_ref().is_none_or(|b| &b[..] > key);
+                if next.as_ref().is_some_and(ahead) {
+                    return (0, false);
+                }
+                let crossed = search(last, key);
+                *next = Some(crossed.next);
+                (crossed.count, crossed.last.is_some())
+            }
+        }
+    }
+
+    /// Whether there is a boundary ahead.
+    fn any_ahead(&self) -> bool {
+        match self {
+            Self::Listed { keys, at } => *at < keys.len(),
+            Self::Searched { next, .. } => next.as_ref().is_some_and(Option::is_some),
+        }
+    }
 }
 
 impl Splitter {
     /// A splitter for files of about `target` bytes. `boundaries` are the smallest user keys of the
     /// files in the level below the output level, ascending; empty for the last level.
     pub fn new(target: u64, boundaries: Vec<Vec<u8>>) -> Self {
+        let boundaries = Boundaries::Listed {
+            keys: boundaries,
+            at: 0,
+        };
+        Self::with_boundaries(target, boundaries)
+    }
+
+    /// As [`Self::new`], for a writer that meets few of very many boundaries: `search` finds them.
+    pub fn with_search(target: u64, search: BoundarySearch) -> Self {
+        let boundaries = Boundaries::Searched { search, next: None };
+        Self::with_boundaries(target, boundaries)
+    }
+
+    fn with_boundaries(target: u64, boundaries: Boundaries) -> Self {
         Self {
             target: target.max(1),
             piece_min: u64::MAX,
             boundaries,
-            at: 0,
             passed: 0,
         }
     }
@@ -62,22 +134,21 @@ impl Splitter {
     /// Whether some boundary `b` with `first` < `b` ≤ `last` is ahead, so that a file might end
     /// between the two keys.
     pub fn parts(&self, first: &[u8], last: &[u8]) -> bool {
-        let ahead = &self.boundaries[self.at..];
-        let next = ahead.partition_point(|b| b.as_slice() <= first);
-        ahead.get(next).is_some_and(|b| b.as_slice() <= last)
+        match &self.boundaries {
+            Boundaries::Listed { keys, at } => {
+                let ahead = &keys[*at..];
+                let next = ahead.partition_point(|b| b.as_slice() <= first);
+                ahead.get(next).is_some_and(|b| b.as_slice() <= last)
+            }
+            Boundaries::Searched { search, .. } => search(first, last).count > 0,
+        }
     }
 
     /// Whether a file of `size` bytes, whose last user key is `last`, ends before the user key
     /// `next`.
     pub fn should_split(&mut self, last: &[u8], next: &[u8], size: u64) -> bool {
         debug_assert!(last < next);
-        let ahead = &self.boundaries[self.at..];
-        let crossed = ahead.partition_point(|b| b.as_slice() <= next);
-        self.at += crossed;
-        // The first file begins without a call of this function. So a boundary at or before `last`
-        // may not have been counted as passed. It lies before the file's own keys and must not cut
-        // the file here.
-        let here = crossed > 0 && self.boundaries[self.at - 1].as_slice() > last;
+        let (crossed, here) = self.boundaries.pass(last, next);
         let share = size.saturating_mul(100) / self.target;
         let limit = BOUNDARY_SHARE_MIN + BOUNDARY_SHARE_STEP * self.passed;
         let at_boundary =
@@ -86,13 +157,13 @@ impl Splitter {
         // While there are boundaries ahead, a file may grow to twice the target, to end at one of
         // them.
         let full = share
-            >= if self.at < self.boundaries.len() {
+            >= if self.boundaries.any_ahead() {
                 200
             } else {
                 100
             };
         let cut = at_boundary || at_index || full;
-        self.passed = if cut { 0 } else { self.passed + crossed as u64 };
+        self.passed = if cut { 0 } else { self.passed + crossed };
         cut
     }
 }

@@ -3,8 +3,8 @@
 //! - *Installs are ordered.* Every edit that adds or replaces SSTs holds `install` around the
 //!   manifest edit and the switch of the super versions, so that they follow the manifest in order.
 //!   A checkpoint holds it to keep the tree still.
-//! - *A flush follows the log.* A memtable is flushed only when its writers have left and the log
-//!   is durable up to its end: files never hold a commit that the log may lose.
+//! - *A flush follows the log.* A memtable is flushed only after its last writer has left and the
+//!   log is durable up to its last commit: files never hold a commit that the log may lose.
 //! - *Flushes run one at a time*, oldest first, under `flushing`: run numbers are installed in
 //!   ascending order. Compactions run in parallel; `running` keeps their inputs and key ranges
 //!   apart.
@@ -13,19 +13,20 @@
 //! pipeline, then `telling`, then `signals`.
 
 pub(super) mod blob_gc;
+mod bulk_load_install;
 mod file_splitters;
 mod full_disk;
 mod job_history;
-mod load_host;
+mod job_prefix_extractors;
 mod memory_limit;
 mod optimize;
-mod prefix_extractors;
-mod pressure;
+
+mod stall_input;
 mod threads;
 
 pub use blob_gc::BlobReport;
+pub(super) use bulk_load_install::{BulkLoadHost, install_found};
 pub use job_history::JobReport;
-pub(super) use load_host::{BulkLoadHost, install_found};
 pub(super) use memory_limit::MemoryArbiter;
 pub use memory_limit::MemoryReport;
 pub(super) use threads::BackgroundThreads;
@@ -45,7 +46,7 @@ use crate::compaction::{
     RateLimiter, RestGoal, RetiredIndexes, RunningJobs, Snapshots, SpaceTracker,
 };
 use crate::env::Env;
-use crate::ingest::Ingest;
+use crate::ingest::RunFactory;
 use crate::iter::TombstoneReports;
 use crate::memtable::Memtable;
 use crate::read::{SuperVersion, SuperVersions};
@@ -53,12 +54,13 @@ use crate::store::{ReservePart, parse_file_name};
 use crate::txn::{SnapshotList, TransactionList};
 use crate::version::{Edit, FileHandle, FileMeta, Flushable, IngestedRun, Version, VersionSet};
 use crate::wal::{SegmentId, Wal};
-use crate::write::{Pipeline, StallGate};
+use crate::write::{Pipeline, Pressure, StallGate};
 use blob_gc::BlobGc;
 use job_history::JobHistory;
+use job_prefix_extractors::LatePrefixExtractors;
 use parking_lot::{Condvar, Mutex};
-use prefix_extractors::LatePrefixExtractors;
-use pressure::pressure;
+
+use stall_input::stall_input;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -107,8 +109,8 @@ pub(super) struct BackgroundWork {
     pub archiver: Option<Archiver>,
     snapshots: Arc<SnapshotList>,
     pub(super) transactions: Arc<TransactionList>,
-    /// Time at which the snapshot was taken that the last warning was about, microseconds since
-    /// 1970. Each snapshot is reported once.
+    /// Identifies the snapshot of the last warning, so that it is not reported again: the time at
+    /// which it was taken, microseconds since 1970.
     pub(super) warned_snapshot_us: AtomicU64,
     catalog_counters: Arc<Counters>,
     catalog: Arc<OnceLock<Arc<Catalog>>>,
@@ -116,7 +118,7 @@ pub(super) struct BackgroundWork {
     install: Mutex<()>,
     flushing: Mutex<()>,
     running: Mutex<RunningJobs>,
-    extra: SpaceTracker,
+    space_tracker: SpaceTracker,
     signals: Mutex<WorkSignals>,
     signal: Condvar,
     pub(super) stopping: AtomicBool,
@@ -174,7 +176,7 @@ impl BackgroundWork {
             install: Mutex::new(()),
             flushing: Mutex::new(()),
             running: Mutex::default(),
-            extra: SpaceTracker::default(),
+            space_tracker: SpaceTracker::default(),
             signals: Mutex::default(),
             signal: Condvar::new(),
             stopping: AtomicBool::new(false),
@@ -255,7 +257,8 @@ impl BackgroundWork {
             .inspect_err(|_| self.pipeline.contain_failure())
     }
 
-    /// The edit that brings the flushable with id `oldest` into L0. The caller adds its files.
+    /// An edit for the install of the flushable with id `oldest`: the new start of the log, the
+    /// last seqno and the counters. The caller adds the files.
     fn edit_of(&self, oldest: u64, newest: Option<Seqno>) -> Edit {
         let floor = self.pipeline.log_floor(|| {
             let mut left = self.super_versions.pin().frozen.clone();
@@ -268,18 +271,19 @@ impl BackgroundWork {
             last_seqno: newest,
             counters: self
                 .versions
-                .changed_counters(|| self.catalog_counters.snapshot()),
+                .changed_counters(|| self.catalog_counters.take_changed()),
             time_pairs: time.into_iter().collect(),
             ..Edit::default()
         }
     }
 
-    /// After a recovery to a point: releases the log from before `first`, with which the new log
-    /// begins. The tree holds all commits up to the point, and the commits behind the point must
-    /// never be replayed.
+    /// Call this after a recovery to a point, when the tree has all commits up to the point.
+    /// Releases all segments before `first`, the first segment of the new log, so that the commits
+    /// behind the point are never replayed.
     ///
     /// # Errors
-    /// `NoSpace` if the disk has no room for what the old log still holds.
+    /// `NoSpace` if prepared transactions still need the old segments, because the disk had no room
+    /// to log them again.
     pub(super) fn forget_log(&self, first: SegmentId) -> Result<()> {
         let edit = self.edit_of(0, None);
         if edit.log_number.is_none_or(|floor| floor < first) {
@@ -309,9 +313,9 @@ impl BackgroundWork {
     }
 
     /// Flushes a memtable into the space that the disk reserve keeps for one SST. Returns `None` if
-    /// that part of the reserve is used up. A memtable larger than the space may fit, too: if one
-    /// row was changed a thousand times, the SST has only its last version. If the SST does not
-    /// fit, its space goes back to the reserve.
+    /// there is no such space or it is in use already. A memtable larger than the space may fit,
+    /// too: if one row was changed a thousand times, the SST has only its last version. If the SST
+    /// does not fit, its space goes back to the reserve.
     fn flush_in_reserve(
         &self,
         super_version: &SuperVersion,
@@ -321,8 +325,8 @@ impl BackgroundWork {
         if !reserve.has(ReservePart::Table) {
             return None;
         }
-        // Find room for the edit first: an SST that no manifest can name would be removed, and
-        // other programs could take its room.
+        // Make sure first that the manifest has room for the edit: otherwise the SST would have to
+        // be removed, and another program could take the space.
         let edit = self.edit_of(memtable.id(), Some(memtable.last_commit()));
         Some(
             self.versions
@@ -356,7 +360,8 @@ impl BackgroundWork {
         super_version.rows.retire(flushed, &mut memtable.iter())?;
         self.install(edit, &[flushed], &[])?;
         let took_us = self.env.monotonic_micros().saturating_sub(started);
-        self.stall.flushed(stats.written_bytes, took_us);
+        self.stall
+            .flushed(self.pipeline.commit_totals(), stats.written_bytes, took_us);
         self.history.add_flush(&stats, begun_us, took_us);
         self.counters.flushes.fetch_add(1, Ordering::Relaxed);
         self.counters
@@ -369,7 +374,7 @@ impl BackgroundWork {
     /// changes of the memtables that are not flushed.
     ///
     /// # Errors
-    /// `NoSpace` only with `all`: then the log must not keep anything.
+    /// `NoSpace`, but only with `all`, which says that every memtable must be flushed.
     pub(super) fn flush_recovered(&self, all: bool) -> Result<()> {
         loop {
             match self.flush_oldest() {
@@ -399,8 +404,8 @@ impl BackgroundWork {
         self.health.check()?;
         let retired = self.retired();
         let Some(picked) = self.pick(&retired, rest) else {
-            // Clear the mark of a full disk, unless a compaction of another thread is running,
-            // which may be about to fail for lack of room.
+            // No compaction is due, so none lacks room: clear the mark of a full disk, unless a
+            // compaction is running in another thread, which may be about to fail for lack of room.
             if !self.running.lock().is_busy() {
                 self.health.set_full(FullDisk::Compaction, false);
             }
@@ -414,22 +419,23 @@ impl BackgroundWork {
     /// Runs a job that [`Self::pick_by`] has returned.
     fn compact(&self, (version, job, ticket): PickedJob, retired: &RetiredIndexes) -> Result<()> {
         let handover = CacheHandover::default();
-        // The stall gate measures how fast compactions empty L0. Report only compactions that
-        // writers may wait for, and not, for example, those of an idle database.
+        // The stall gate measures how fast compactions empty L0. Tell it only of compactions that a
+        // level's size has made due, which writers may wait for, and not, for example, of those of
+        // an idle database.
         let drains = job.reason == JobReason::Size;
         if drains {
             self.stall.job_begins();
         }
-        self.extra.begins(&job);
+        self.space_tracker.begins(&job);
         let (started, begun_us) = (self.env.monotonic_micros(), self.env.wall_micros());
         let done = self.run(&version, &job, retired, &handover);
         let took_us = self.env.monotonic_micros().saturating_sub(started);
         self.history.add_job(&job, done.as_ref(), begun_us, took_us);
         self.health.note(FullDisk::Compaction, &done);
         self.end(ticket, &job, done.as_ref().err());
-        self.extra.ends(&job);
+        self.space_tracker.ends(&job);
         if let Ok(stats) = &done {
-            self.extra.dropped(&version, &job, stats.shadowed);
+            self.space_tracker.dropped(&version, &job, stats.shadowed);
         }
         if drains {
             let from_l0 = job.files().filter(|(level, _)| *level == 0 && done.is_ok());
@@ -451,8 +457,9 @@ impl BackgroundWork {
         Ok(())
     }
 
-    /// Ends a job. A damaged input is left out of all compactions until the next open: otherwise
-    /// the same job would fail again and again, and no other would get its turn.
+    /// Ends a job. If the job failed because an input is damaged, puts that file into quarantine
+    /// until the next open: otherwise the picker would choose the same job again and again, and no
+    /// other job would run.
     fn end(&self, ticket: u64, job: &Job, error: Option<&Error>) {
         let mut running = self.running.lock();
         running.end(ticket, job);
@@ -470,8 +477,8 @@ impl BackgroundWork {
                 .lock()
                 .get_or_insert_with(|| error.clone())
                 .clone();
-            // The damage may keep compactions from making room: writers that wait for that room
-            // must fail with this error.
+            // Because of the quarantine, compactions may never relieve a write stall. So writers
+            // that are stopped must fail with this error.
             self.stall.set_damage(first);
         }
     }
@@ -481,8 +488,9 @@ impl BackgroundWork {
         self.damage.lock().clone()
     }
 
-    /// The next job and the version it was picked from. Both are read under `running`, so that the
-    /// version contains the result of every job that has left `running`.
+    /// The next job and the version it was picked from. The mutex `running` is held from reading
+    /// the version to adding the job, so that the version contains the result of every job that is
+    /// no longer in `running`.
     fn pick(&self, retired: &RetiredIndexes, rest: RestGoal) -> Option<PickedJob> {
         let (picked, reported) = self.pick_by(retired, rest, compaction::pick);
         // Remove answered tombstone reports only here, not in `pick_by`: only this picker considers
@@ -493,8 +501,8 @@ impl BackgroundWork {
         picked
     }
 
-    /// As [`Self::pick`], but `choose` picks the job. If no job is left for any reported range,
-    /// also returns these ranges and the seqno of the oldest read.
+    /// As [`Self::pick`], but `choose` picks the job. If no job is left for any range of a
+    /// tombstone report, also returns these ranges and the oldest seqno at which a read may happen.
     fn pick_by(
         &self,
         retired: &RetiredIndexes,
@@ -520,8 +528,8 @@ impl BackgroundWork {
                 JobReason::Drop | JobReason::Size | JobReason::Reported
             )
         };
-        // A job under way may belong to a reported range, and more jobs may follow for it: keep the
-        // report until none is left.
+        // Keep the tombstone reports while any job is running or an urgent one was picked: it may
+        // be for a reported range, and more jobs for that range may follow.
         let is_answered =
             !reported.is_empty() && !running.is_busy() && !job.as_ref().is_some_and(urgent);
         let picked = job.map(|job| {
@@ -531,12 +539,12 @@ impl BackgroundWork {
         (picked, is_answered.then_some((reported, oldest_read)))
     }
 
-    /// The factory of files that neither flush nor compaction writes: spilled write sets and loads.
-    pub(super) fn ingest(&self) -> Arc<Ingest> {
+    /// The factory for the files of spilled write sets and of loads.
+    pub(super) fn ingest(&self) -> Arc<RunFactory> {
         let cutters = file_splitters::file_splitters(&self.versions, &self.options);
         let prefix_extractors = Arc::clone(&self.prefix_extractors);
         let options = self.options.clone();
-        Ingest::new(
+        RunFactory::new(
             Arc::clone(&self.versions),
             options,
             prefix_extractors,
@@ -570,13 +578,15 @@ impl BackgroundWork {
         Ok(stats)
     }
 
-    /// Installs `edit`. `open` has handles through which readers already read files of the edit.
+    /// Applies `edit` to the manifest and publishes a super version without the flushables whose
+    /// ids are in `flushed`. `open` has the handles of added files that readers have opened
+    /// already; the new version uses these handles.
     fn install(&self, edit: Edit, flushed: &[u64], open: &[Arc<FileHandle>]) -> Result<()> {
         self.install_with(edit, flushed, open, || Ok(()))
     }
 
-    /// As [`Self::install`]; runs `then` in the same critical section, for callers whose step must
-    /// not be separated from the edit by a checkpoint.
+    /// As [`Self::install`], and then runs `then` before it releases the mutex `install`. So no
+    /// checkpoint can contain the edit without the effect of `then`.
     fn install_with(
         &self,
         edit: Edit,
@@ -607,8 +617,8 @@ impl BackgroundWork {
         self.super_versions.installed(version, &[]);
     }
 
-    /// The seqnos at which reads may happen. Reads the visible seqno before the list of snapshots,
-    /// as [`Snapshots::new`] requires.
+    /// The seqnos at which reads may happen now. The function reads the visible seqno before the
+    /// list of snapshots, as [`Snapshots::new`] requires.
     fn live_snapshots(&self) -> Snapshots {
         let visible = self.super_versions.visible();
         Snapshots::new(visible, self.snapshots.live())
@@ -620,13 +630,14 @@ impl BackgroundWork {
             .map_or_else(BTreeMap::new, |catalog| catalog.retired())
     }
 
-    /// Forgets retired index ids whose last entry has left the files and the memtables.
+    /// Forgets the retired indexes of which neither a file nor a memtable has an entry any more.
     fn forget_retired(&self, retired: &RetiredIndexes) -> Result<()> {
         let Some(catalog) = self.catalog.get().filter(|_| !retired.is_empty()) else {
             return Ok(());
         };
-        // Read this before the super version: a transaction that ends in between has committed its
-        // entries before it releases its indexes.
+        // Read this before pinning the super version. A transaction commits its entries before it
+        // releases its indexes, so if an index is not in `kept`, the super version has all entries
+        // of it.
         let kept = catalog.kept_retired();
         let super_version = self.super_versions.pin();
         let in_files = |id| super_version.version.index_stats(id).entries;
@@ -644,23 +655,20 @@ impl BackgroundWork {
         catalog.forget_retired(&gone)
     }
 
-    /// Divides the memory limit anew and updates the stall gate.
+    /// Computes the division of the memory limit again and updates the stall gate.
     pub(super) fn report_pressure(&self) {
         self.memory.balance(&self.super_versions.pin());
         self.tell_gate();
     }
 
-    /// Updates the stall gate. Callers take turns, and each reads the super version in its turn:
-    /// the last update is from the newest one.
+    /// Updates the stall gate. The mutex `telling` is taken before the super version is read, so an
+    /// update from an older super version never follows one from a newer super version.
     fn tell_gate(&self) {
         let _in_order = self.telling.lock();
         let super_version = self.super_versions.pin();
-        let mut pressure = pressure(&super_version, &self.options, &self.extra);
-        // Writers stop at pressure 2, which means here that frozen memtables fill all of their
-        // room.
-        let memory = 2.0 * self.memory.pressure(&super_version);
-        pressure.memtables = pressure.memtables.max(memory);
-        self.stall.set_pressure(pressure);
+        let room = self.memory.frozen_room();
+        let input = stall_input(&super_version, &self.options, &self.space_tracker, room);
+        self.stall.set_pressure(Pressure::of(&input));
     }
 
     /// The target sizes of the levels, for reports.
@@ -668,3 +676,6 @@ impl BackgroundWork {
         LevelTargets::of(&self.versions.current(), self.options.base_level_size)
     }
 }
+
+#[cfg(test)]
+mod gate_tests;

@@ -1,9 +1,10 @@
-//! Reports of the database on itself.
+//! The text of `SHOW ENGINE STATUS`, the counters of status variables, and sums by index and level.
 
 use super::Db;
+use crate::store::{OpenFileStats, open_files_limit};
 use crate::table::{IndexSums, live_rows, out_of_line_bytes};
 use crate::version::LEVELS;
-use crate::write::STALL_REASONS;
+use crate::write::{STALL_ENDS, STALL_REASONS};
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
 
@@ -38,7 +39,8 @@ pub struct Metrics {
     pub compacted_bytes_read: u64,
     /// Bytes written by compactions.
     pub compacted_bytes_written: u64,
-    /// Bytes of `compacted_bytes_written` that were copied in whole blocks, as stored.
+    /// The part of `compacted_bytes_written` that was copied as stored blocks, without being
+    /// merged.
     pub reused_bytes: u64,
     /// Memory of memtables, frozen ones included.
     pub memtable_bytes: u64,
@@ -62,7 +64,7 @@ pub struct IndexReport {
     pub table: String,
     /// Name of the index.
     pub index: String,
-    /// Number of rows of the table, which each commit updates.
+    /// Number of rows of the table, kept up to date by each commit.
     pub rows: u64,
     /// Bytes of keys and values before compression.
     pub raw_bytes: u64,
@@ -97,10 +99,12 @@ pub struct LevelReport {
 pub enum Condition {
     /// All operations.
     Good = 0,
-    /// The disk was full at the last attempt to write. Reads succeed; so do `DELETE`, `TRUNCATE`
-    /// and `DROP` while the reserve lasts, and other writes as long as log and memtables have room.
+    /// The last attempt of some work found the disk full. Reads succeed. `DELETE`, `TRUNCATE` and
+    /// `DROP` succeed while the disk reserve lasts, and other writes as long as the log and the
+    /// memtables have room.
     DiskFull = 1,
-    /// The disk was full and the reserve used up when the database was opened: reads only.
+    /// When the database was opened, the disk was full and the disk reserve used up: only reads
+    /// succeed.
     ReadOnly = 2,
     /// A write failed: reads only, until the database is reopened.
     Stopped = 3,
@@ -179,7 +183,8 @@ impl Db {
             let counter = self.catalog.counters().rows(clustered);
             let (rows, point) = live_rows(&counter, &self.cx.super_versions, clustered);
             let super_version = &point.super_version;
-            let blob_bytes = out_of_line_bytes(super_version, clustered, rows, || tables.clone());
+            let owner = |index| self.catalog.table_of_index(index);
+            let blob_bytes = out_of_line_bytes(super_version, clustered, rows, owner);
             for (id, index) in ids.into_iter().zip(names) {
                 let stats = IndexSums::of(super_version, id);
                 all.push(IndexReport {
@@ -223,10 +228,25 @@ impl Db {
         text
     }
 
-    /// Bytes that the disk reserve has, and the bytes that it should have.
+    /// The bytes that the disk reserve has now, and those that it has when it is full.
     pub fn reserve_bytes(&self) -> (u64, u64) {
         let reserve = self.work.versions.source().store().reserve();
         reserve.map_or((0, 0), |reserve| reserve.bytes())
+    }
+
+    /// Counters of the SSTs and blob files that are open for reading.
+    pub fn open_file_stats(&self) -> OpenFileStats {
+        self.work.versions.source().store().open_files().stats()
+    }
+
+    /// Changes the number of SSTs and blob files that may be open for reading; 0 for half of the
+    /// process's limit on descriptors. Takes effect at once.
+    pub fn set_open_files(&self, count: u64) {
+        let limit = open_files_limit(count);
+        let mutable = &self.work.options.mutable;
+        mutable.open_files.store(limit, Ordering::Relaxed);
+        let store = self.work.versions.source().store();
+        store.open_files().set_limit(limit);
     }
 
     /// The operations that the database can serve now.
@@ -253,7 +273,12 @@ impl Db {
         for ((_, name), (times, us)) in STALL_REASONS.iter().zip(s.by_reason) {
             writeln!(out, "because of {name}: {times}, {us} us")?;
         }
+        for ((_, name), times) in STALL_ENDS.iter().zip(s.by_end) {
+            writeln!(out, "went on {name}: {times}")?;
+        }
+        writeln!(out, "{} statements wait", s.waiting)?;
         match s.rate {
+            0 if s.stopped => writeln!(out, "the gate is closed"),
             0 => writeln!(out, "the gate is open"),
             rate => writeln!(out, "the gate lets {rate} bytes a second through"),
         }
@@ -337,6 +362,12 @@ impl Db {
         }
         let store = self.work.versions.source().store();
         writeln!(out, "batched reads: {}", store.prefetch_method())?;
+        let files = store.open_files().stats();
+        writeln!(
+            out,
+            "{} files open of {} allowed, {} opened, {} closed to make room, {} beyond the limit",
+            files.open, files.limit, files.opens, files.closes, files.over_limit
+        )?;
         writeln!(
             out,
             "\nTREE\nlevel  runs  files  stored_bytes  target_bytes  entries  deletes"

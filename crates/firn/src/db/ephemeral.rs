@@ -4,8 +4,9 @@
 //! every database: memtables are flushed to files, compactions drop garbage, large values lie in
 //! blob files. It uses the block cache, the memory limit and the I/O rate of its host.
 //!
-//! The block cache knows blocks by the ids of their files, so each ephemeral database of a host
-//! takes its ids from an epoch of its own, counted down from the last one.
+//! The block cache, which a host shares with its ephemeral databases, identifies blocks by file
+//! ids. So each ephemeral database takes its file ids from an epoch of its own: the first from the
+//! last epoch, the next from the one before, and so on.
 
 use super::Db;
 use crate::base::epoch::EPOCH_MAX;
@@ -40,8 +41,8 @@ impl Db {
         Self::open_at(env, dir, options, None, None, Some(self))
     }
 
-    /// Removes the directory of an ephemeral database that is closed, or that another process has
-    /// left. No effect if it is missing.
+    /// Removes the directory of an ephemeral database that was closed, or that an earlier process
+    /// has left behind. Does nothing if the directory is missing.
     ///
     /// # Errors
     /// `Io`.

@@ -23,12 +23,13 @@ use std::sync::Arc;
 /// State of the host's server when it opens the engine.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ServerStart {
-    /// Whether the server is starting, and will ask the engine for prepared transactions. If false,
-    /// the server is running already and does not ask any more.
+    /// Whether the server is starting, and will ask the engine for its prepared transactions. If
+    /// false, the server is running already, the engine was installed later, and the server does
+    /// not ask.
     pub asks: bool,
     /// Whether the administrator told the server to commit or to roll back everything prepared
     /// (`--tc-heuristic-recover`).
-    pub as_told: bool,
+    pub server_decides_all: bool,
     /// The index file of the server's binary log, if the server keeps a binary log. If the server
     /// was killed while it wrote the last file named in the index, that file decides which
     /// transactions the server commits.
@@ -59,7 +60,7 @@ impl Db {
         let mut open = Vec::new();
         for (run, xids) in &by_run {
             match self.committed(run, xids, start) {
-                Ok(Some(committed)) => self.settle(xids, &committed)?,
+                Ok(Some(committed)) => self.end_prepared(xids, &committed)?,
                 Ok(None) => {}
                 Err(why) => open.extend(xids.keys().map(|xid| Undecided {
                     xid: *xid,
@@ -81,9 +82,11 @@ impl Db {
         let env = &*self.env;
         let file = match run {
             ServerRun::NoBinlog => {
-                let server_decides = start.asks && (start.as_told || start.binlog_index.is_none());
+                let server_decides =
+                    start.asks && (start.server_decides_all || start.binlog_index.is_none());
                 // Without a binary log, the server acknowledges a commit only after the engine's
-                // log has it: whatever is still prepared was never acknowledged.
+                // log has it. So a transaction that is still prepared was never acknowledged and
+                // may be rolled back.
                 return Ok((!server_decides).then(BTreeSet::new));
             }
             ServerRun::Binlog(file) => file,
@@ -116,16 +119,17 @@ impl Db {
         Ok(last.map(|name| PathBuf::from(OsStr::from_bytes(name))))
     }
 
-    fn settle(&self, xids: &BTreeMap<u64, Vec<u8>>, committed: &BTreeSet<u64>) -> Result<()> {
+    fn end_prepared(&self, xids: &BTreeMap<u64, Vec<u8>>, committed: &BTreeSet<u64>) -> Result<()> {
         for (xid, image) in xids {
             let ended = match committed.contains(xid) {
                 true => self.commit_xid(image),
                 false => self.rollback_xid(image),
             };
             match ended {
-                // If the transaction is no longer prepared, only its outcome could not be logged:
-                // the next open decides it again. If it is still prepared, refuse to open:
-                // otherwise the server, which does not know the transaction, would decide it.
+                // If the transaction is no longer prepared after `NoSpace`, it has ended and only
+                // its outcome could not be logged: the next open decides it again. If it is still
+                // prepared, return the error, which ends the open: otherwise the server, which does
+                // not know the transaction, would decide it.
                 Err(full)
                     if *full.kind() == ErrorKind::NoSpace
                         && !self.prepared_xids().contains(image) =>
@@ -166,7 +170,7 @@ impl Db {
             numbers.join(", "),
             first.why
         );
-        if start.asks && start.as_told {
+        if start.asks && start.server_decides_all {
             let message = format!("{what}. The server decides them as --tc-heuristic-recover says");
             self.work.options.listener.log(Severity::Warning, &message);
             return Ok(());
@@ -184,8 +188,8 @@ impl Db {
         Err(Error::new(ErrorKind::NotFound, message))
     }
 
-    /// Names, for transactions prepared from now on, the server run to which they belong: the one
-    /// that writes `binlog`, or one without a binary log.
+    /// Tells the log to which server run the transactions belong that are prepared from now on: to
+    /// the one that writes `binlog`, or with `None` to one without a binary log.
     ///
     /// # Errors
     /// Those of reading the file: the log then continues to name the previous run.

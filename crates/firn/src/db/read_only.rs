@@ -1,8 +1,9 @@
 //! Reads a data directory from outside, without opening the database.
 //!
 //! Opening recovers: it writes a new manifest, removes strays and flushes the log. An inspection
-//! must leave all that alone, damage included. So this module writes nothing, and reads each part
-//! by a call of its own: damage in one part leaves the others readable.
+//! must leave all that alone, damage included. So this module writes nothing, and it has a function
+//! for each part (manifest, log, catalog, blob files), so that damage in one part leaves the others
+//! readable.
 
 mod blob_files;
 
@@ -63,8 +64,8 @@ pub struct ReadOnlyLog {
     pub prepared: BTreeMap<Vec<u8>, Arc<Changes>>,
     /// Blob references of tree, log and prepared transactions, old versions of rows included.
     pub blob_uses: BlobUses,
-    /// Files that the log names and the manifest does not: of commits, and of prepared
-    /// transactions.
+    /// The files of large transactions, committed or prepared, that the log names and the manifest
+    /// does not name yet.
     pub files: Vec<Arc<FileHandle>>,
     /// The last global transaction id of each replication domain, as far as manifest and log tell.
     pub gtids: BTreeMap<u32, Gtid>,
@@ -112,13 +113,13 @@ impl ReadOnlyDb {
         &self.env
     }
 
-    /// The source of the directory's files and of their cached blocks.
+    /// Opens the SSTs of the directory and caches their blocks.
     pub fn source(&self) -> &Arc<FileSource> {
         &self.source
     }
 
-    /// Reads the manifest, and no other file. A database whose creation was cut short is an empty
-    /// one.
+    /// Reads the manifest, and no other file. If the creation of the database was interrupted, the
+    /// tree is empty.
     ///
     /// # Errors
     /// `Corruption` if `CURRENT` or the manifest is damaged or missing, or describes an impossible
@@ -213,7 +214,8 @@ impl ReadOnlyDb {
             .flat_map(|run| run.run().files.span().to_vec())
             .collect();
         for changes in replayed.prepared.values() {
-            // The transaction has no seqno yet, and any seqno serves to read its files.
+            // The entries of these files have no seqno before the transaction commits, so read them
+            // with any one.
             let metas = changes.files().iter();
             let metas = metas.map(|f| f.clone().with_external_seqno(0));
             let handle = |meta| FileHandle::new(Arc::new(meta), Arc::clone(&self.source));
@@ -222,7 +224,8 @@ impl ReadOnlyDb {
         files
     }
 
-    /// A read point on the files alone, at their last commit. For a log that cannot be read.
+    /// A read point that shows the files without the log, at their last commit. For use if the log
+    /// cannot be read.
     pub fn files_only(&self, tree: &ReadOnlyTree) -> ReadPoint {
         let nothing = Replayed {
             first: 0,
@@ -254,8 +257,8 @@ fn point_over(source: &FileSource, tree: &ReadOnlyTree, replayed: &Replayed) -> 
     let blobs = BlobStore::read_only(source.store().clone(), 0);
     blobs.set_moved(tree.state.blobs_moved.clone());
     let active = Memtable::with_capacity(replayed.queue.len() as u64 + 1, 0, 0);
-    // Read at the seqno after which the epoch began, if that is above the last commit: the epoch
-    // may have no commit yet. An open does the same.
+    // If the epoch has no commit yet, its first possible seqno is above the last commit. Read at
+    // the seqno after which the epoch began then, as a database that is opened does.
     let after = tree.state.identity.map_or(0, |identity| identity.after);
     let super_versions = SuperVersions::new(
         Arc::new(active),

@@ -17,8 +17,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Writes the prepared transactions to the new log and takes the locks of their changes again. On
-/// return the records are durable in every flush mode: a flush may release the old log soon after.
-/// On a full disk the old segments stay pinned instead.
+/// return the records are durable, whatever the flush mode is, because a flush may release the old
+/// log soon after. If the disk has no room for the records, the old segments stay pinned instead.
 pub(super) fn relog(
     cx: &TransactionContext,
     catalog: &Catalog,
@@ -30,8 +30,9 @@ pub(super) fn relog(
     prepared.sort_by_key(|(xid, _)| replayed.runs.get(*xid));
     let mut named = None;
     if replayed.names_run {
-        // Replay may read the old log before the new one. Say that the run is unknown now;
-        // otherwise the last run of the old log would claim the transactions of the new one.
+        // A later recovery may replay the old log and then the new one. Write to the new log that
+        // the server run is unknown from here on: otherwise the next prepare records would count as
+        // those of the last server run that the old log names.
         cx.pipeline.set_server_run(None);
     }
     for (xid, changes) in prepared {
@@ -46,8 +47,8 @@ pub(super) fn relog(
         }
         let prepared = match cx.pipeline.prepare_recovered(xid, changes) {
             Err(full) if *full.kind() == ErrorKind::NoSpace => {
-                // No room: pin the old log from the first replayed segment on. It keeps the
-                // transaction and the name of its run.
+                // The disk has no room: pin the old log from the first replayed segment on, which
+                // has the prepare record and names its server run.
                 cx.pipeline
                     .adopt_prepared(replayed.first, xid, changes, run.cloned())
             }
@@ -65,8 +66,8 @@ pub(super) fn relog(
             Changes::Batch(batch) => batch.for_each(|entry| locks.take(entry.user_key))?,
             Changes::Run(files) => locks.take_all(files)?,
         }
-        // Add the keys of changed and deleted rows to the active inserts as well as those of new
-        // rows, since the log does not tell new rows from changed ones. The other keys do no harm:
+        // Add all keys of the transaction to the active inserts, since the log does not tell new
+        // rows from changed or deleted ones. The keys of changed and deleted rows do no harm there:
         // a scan that meets them waits for their locks anyway.
         let mut keys = std::mem::take(&mut locks.keys);
         keys.sort_unstable();
@@ -103,8 +104,8 @@ struct RecoveredLocks<'a> {
     catalog: &'a Catalog,
     listener: &'a dyn EventListener,
     owner: Arc<LockOwner>,
-    /// By index: how to find the end of the declared columns; `None` for an index that is not a
-    /// unique secondary one.
+    /// For each index met so far, an extractor that finds the end of the declared columns; `None`
+    /// if the index is not a unique secondary index.
     unique: HashMap<IndexId, Option<KeyPrefixExtractor>>,
     /// The keys of all entries.
     keys: Vec<Box<[u8]>>,
@@ -148,8 +149,9 @@ impl RecoveredLocks<'_> {
         Ok((!has_null).then_some(len))
     }
 
-    /// Takes the locks of all keys in `files`, reading each file once. The keys come in order, so
-    /// that the lock table keeps them in sorted sets of a few bytes per key.
+    /// Takes the locks of all keys in `files`, reading each file once. The keys come in ascending
+    /// order, so that the lock table can merge their locks into sorted sets, which take a few bytes
+    /// per key.
     ///
     /// Keys in damaged blocks stay without a lock, so that the rest of the database stays usable.
     /// That is safe: if the transaction commits, its files lie above anything written meanwhile,
@@ -168,9 +170,10 @@ impl RecoveredLocks<'_> {
             let cache = Arc::clone(source.cache());
             let mut damage = Vec::new();
             let salvage = Salvage::open(file, id, name, cache, &mut |error| damage.push(error))?;
-            // The transaction has no seqno yet, and any seqno serves to read its files.
+            // The entries of these files have no seqno before the transaction commits, so read them
+            // with any one.
             let ranges = salvage.lost().iter();
-            let name = |key: &[u8]| self.catalog.known().entry_text(key);
+            let name = |key: &[u8]| self.catalog.entry_text(key);
             damage.extend(ranges.map(|range| range.named(name)));
             let mut entries = salvage.iter(Some(0));
             let mut on = entries.seek_to_first()?;

@@ -1,11 +1,10 @@
-//! Recovery: replays the log from where the files end into memtables.
+//! Recovery: replays the commits of the log that are not in the files yet into memtables.
 //!
-//! The result is the list of flushables, oldest first, as the pipeline had it before the crash:
-//! memtables, and runs of files that large commits named. The caller flushes it in order. A record
-//! counts only if its seqno is above the last flushed one. A transaction counts at its commit
-//! record, wherever its prepare record lies: so a memtable needs the log from the earliest prepare
-//! record of its commits on, and a prepared transaction from its own record and the one that names
-//! its server run.
+//! The result is a list of flushables in the order of their commits: memtables, and the ingested
+//! runs of large transactions. The caller flushes it in order. A record counts only if its seqno is
+//! above the last flushed one. A transaction counts at its commit record, wherever its prepare
+//! record lies: so a memtable needs the log from the earliest prepare record of its commits on, and
+//! a prepared transaction from its own record and the one that names its server run.
 
 use crate::backup::RecoveryPoint;
 use crate::base::epoch::{EPOCH_MAX, end_of_ids, end_of_names, first_id};
@@ -34,8 +33,8 @@ pub struct Replayed {
     /// The server runs that prepared the transactions in `prepared`, by xid, as far as the log
     /// names the runs.
     pub runs: BTreeMap<Vec<u8>, Arc<ServerRun>>,
-    /// Whether the log ends with a known server run: its next prepare record would belong to that
-    /// run.
+    /// Whether the server run is known at the end of the log. If so, a prepare record that follows
+    /// would belong to that server run.
     pub names_run: bool,
     /// The first segment of the replay.
     pub first: SegmentId,
@@ -82,9 +81,9 @@ struct Replay<'a> {
 /// Replays the segments from `first` on. Commits up to `flushed_seqno` are in the files already.
 /// `source` reads the files that the log names.
 ///
-/// With a `point`, replay ends there. Segments may then be copies without the room behind their
-/// last group, and the files of loads in segments after the backup are collected, since the
-/// backup's manifest lacks them.
+/// With a `point`, replay ends there. Segments may then be archived copies that end behind their
+/// last group. The files of loads that segments after the backup name are added to the result,
+/// since the backup's manifest lacks them.
 ///
 /// # Errors
 /// `Corruption` of the log, or of a record's contents; `Unsupported` for a newer format or for
@@ -113,8 +112,8 @@ pub fn replay(
     })
 }
 
-/// As [`replay`], for a damaged log. If the start of the log is unknown, so is the last flushed
-/// seqno: then everything is replayed. Losses go to `lost`.
+/// As [`replay`], for a damaged log. If `start` is unknown, the last flushed seqno is unknown, too,
+/// and every commit is replayed. Calls `lost` with each loss.
 ///
 /// # Errors
 /// `Io`; `Unsupported` for a newer format. Damage is no error.
@@ -135,10 +134,10 @@ pub fn salvage(
     };
     let mut state = Replay::new(source, flushed_seqno, memtable_size, counters);
     let mut damaged = Vec::new();
-    // The lost records may have named another server run, so the one named before the hole does
-    // not hold after it.
+    // The records that were lost may have named another server run. So behind a hole in the log the
+    // server run is unknown.
     let run_is_unknown = Cell::new(false);
-    wal::salvage(
+    wal::salvage_log(
         env,
         dir,
         start,
@@ -164,8 +163,8 @@ pub fn salvage(
     Ok(state.end(ReplayEnd::default()))
 }
 
-/// A segment id above all that were ever used, in the current epoch. A file with the name of a
-/// later segment that was never used does not count.
+/// A segment id of the current epoch, above those of all segments ever used. Files with the names
+/// of later epochs' segments are ignored if they were never used.
 ///
 /// # Errors
 /// `Corruption` if a later epoch has used a segment; those of the file system.
@@ -251,8 +250,8 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Counts a record. Returns whether the record lies before the recovery's point, so that it
-    /// must be replayed.
+    /// Counts the record that was read, and returns whether it must be replayed: always, or in a
+    /// recovery to a point only if it lies before the point.
     fn counts(&mut self, segment: SegmentId) -> bool {
         if self.seen.0 != segment {
             self.seen = (segment, 0);
@@ -386,8 +385,8 @@ impl<'a> Replay<'a> {
         self.prepared.insert(xid.to_vec(), (needed, changes));
     }
 
-    /// Begins an epoch. Seqnos continue above `after`, even if the epoch has no commit yet: nothing
-    /// that the epoch writes may have a seqno of an earlier epoch.
+    /// Begins an epoch. All later commits get seqnos above `after`, so that no commit of this epoch
+    /// has a seqno that an earlier epoch may have used.
     fn begin_epoch(&mut self, segment: SegmentId, epoch: u64, after: Seqno) -> Result<()> {
         let (last, _) = self.epoch.unwrap_or_default();
         if epoch > EPOCH_MAX || epoch < last || after > SEQNO_COMMITTED_MAX {
@@ -400,7 +399,8 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// The files that a record names, checked against their ids.
+    /// Decodes the metadata of the files that a record names, and checks that they have the ids
+    /// `ids`.
     fn files(&mut self, segment: SegmentId, ids: &[u64], info: &[u8]) -> Result<Vec<FileMeta>> {
         let files = FileMeta::decode_all(info)?;
         let files = files.filter(|files| files.iter().map(|f| f.file_id).eq(ids.iter().copied()));
@@ -414,7 +414,7 @@ impl<'a> Replay<'a> {
         Ok(files)
     }
 
-    /// Queues the files of a commit as the newest flushable, as the commit itself did.
+    /// Adds the files of a large transaction to the queue as an ingested run, as its commit did.
     fn queue_run(&mut self, seqno: Seqno, files: Vec<FileMeta>, min_segment: SegmentId) {
         if seqno <= self.flushed_seqno {
             return;
@@ -434,8 +434,7 @@ impl<'a> Replay<'a> {
         let memtable = match newest.filter(|m| m.size_bytes() < self.memtable_size) {
             Some(memtable) => Arc::clone(memtable),
             None => {
-                // Memtable ids start at 1. The pipeline that continues after recovery allocates
-                // larger ones.
+                // Memtable ids begin at 1. After recovery the pipeline goes on with larger ids.
                 let id = self.queue.len() as u64 + 1;
                 let memtable = Memtable::with_capacity(id, segment, self.memtable_size);
                 let memtable = Arc::new(memtable);

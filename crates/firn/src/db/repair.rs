@@ -1,12 +1,12 @@
 //! Saves the remains of a damaged database into a new one.
 //!
-//! Every entry that can still be read is merged into a fresh directory: of all versions of a key,
-//! the newest one left. Then the indexes are made to fit the rows. The damaged directory is not
-//! changed.
+//! All entries that can still be read are merged into a fresh directory, which gets the newest
+//! version of each key that is left. Then index entries are added and removed until the indexes fit
+//! the rows. The damaged directory is not changed.
 //!
 //! Rejected: repair in place (a second failure would leave nothing), and moving intact files as
-//! they are (without the damaged files beside them they may show deleted rows; one merge of all
-//! files does not).
+//! they are (what is readable of a damaged file would be left out, so rows that were deleted in it
+//! would come back; one merge of all readable parts applies these deletions).
 
 mod copy;
 mod sources;
@@ -53,7 +53,8 @@ pub struct Repaired {
     pub bytes: u64,
     /// The tables and their numbers of rows.
     pub tables: BTreeMap<String, u64>,
-    /// Index entries removed because their rows are lost, or newer than the entries.
+    /// Index entries removed because their row is lost, or because the row has other values than
+    /// the index entry.
     pub entries_removed: u64,
     /// Index entries made anew from rows.
     pub entries_added: u64,
@@ -99,7 +100,7 @@ pub fn repair(
     let sources = sources(damaged_db, &tree, &log, &mut unnamed, lost)?;
     let mut copy = RepairCopy::new(env, target, tree.blobs(damaged_db))?;
     copy.all(sources, lost)?;
-    unnamed.tell(&copy.known, lost);
+    unnamed.report(&copy.known, lost);
     counters.raise(INDEX_IDS, u64::from(copy.largest_index));
     let last_seqno = copy.last_seqno.max(log.last_seqno).max(tree.last_seqno);
     repaired.entries = copy.entries;
@@ -125,7 +126,8 @@ fn copy_prepared(
     let mut session = TransactionBlobs::new();
     let mut unnamed = UnnamedLosses::default();
     for file in files {
-        // The transaction has no seqno yet, and any seqno serves to read its files.
+        // The entries of these files have no seqno before the transaction commits, so read them
+        // with any one.
         let id = file.file_id;
         let Some(mut source) = salvaged(damaged_db, tree, id, Some(0), &mut unnamed, lost)? else {
             continue;
@@ -151,7 +153,7 @@ fn copy_prepared(
             on = source.next()?;
         }
     }
-    unnamed.tell(&known, lost);
+    unnamed.report(&known, lost);
     session.sync()?;
     let files = writer.finish()?;
     files.sync()?;
@@ -212,7 +214,7 @@ fn finish(
             repaired.notes.push(note);
         }
         for row in mended.undecoded {
-            let row = db.catalog().known().entry_text(&row);
+            let row = db.catalog().entry_text(&row);
             let what = format!("{row}: the row does not decode");
             lost(Error::corruption(entry.name.clone(), 0, what));
         }

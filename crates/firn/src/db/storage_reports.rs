@@ -43,7 +43,7 @@ pub struct FileReport {
     pub entries: u64,
     /// Deletions.
     pub deletes: u64,
-    /// Number of entries that a newer entry of the same file supersedes.
+    /// Number of entries for which the same file has a newer version of the same key.
     pub superseded: u64,
     /// Bytes before compression.
     pub raw_bytes: u64,

@@ -71,10 +71,11 @@ impl Db {
 
     /// A key in words: table, index and values.
     fn key_text(&self, key: &[u8]) -> String {
-        self.catalog.known().entry_text(key)
+        self.catalog.entry_text(key)
     }
 
-    /// A deadlock in words: two lines for each transaction, which is blocked by the next one.
+    /// Describes a deadlock. Each transaction, which is blocked by the next one, has a line, and a
+    /// second line for its statement if that is known.
     pub fn deadlock_text(&self, deadlock: &Deadlock) -> String {
         let mut text = String::new();
         for (at, member) in deadlock.members.iter().enumerate() {
@@ -102,7 +103,8 @@ impl Db {
         text
     }
 
-    /// Logs each deadlock that happens from now on, as long as the option for it is set.
+    /// From now on, writes each deadlock to the host's log that happens while `print_all_deadlocks`
+    /// is set.
     pub(super) fn log_deadlocks(self: &Arc<Self>) {
         let db = Arc::downgrade(self);
         self.cx.locks.on_deadlock(move |deadlock| {
@@ -227,7 +229,9 @@ fn one_line(statement: &str) -> String {
 }
 
 impl BackgroundWork {
-    /// Warns once of each snapshot that has become older than the limit: it keeps old versions.
+    /// Writes a warning to the host's log when the oldest snapshot becomes older than
+    /// `snapshot_age_warning_s`, once for each snapshot, because the snapshot keeps old versions
+    /// from being dropped.
     pub(super) fn watch_snapshots(&self) {
         let limit = &self.options.mutable.snapshot_age_warning_s;
         let limit = limit.load(Ordering::Relaxed);

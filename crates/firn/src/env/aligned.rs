@@ -49,7 +49,8 @@ impl AlignedBuf {
         self.len = end;
     }
 
-    /// Sets the length, for a read into the buffer. The content and the padding are unspecified.
+    /// Sets the length, so that a file can be read into the buffer. Afterwards the content, and the
+    /// padding behind it, may be any bytes.
     pub fn set_len(&mut self, len: usize) {
         if self.blocks.len() * BLOCK < len {
             self.blocks.resize(len.div_ceil(BLOCK), Block([0; BLOCK]));

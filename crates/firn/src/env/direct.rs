@@ -3,7 +3,8 @@
 //! The block cache holds decoded blocks. The page cache would hold their stored form as well, in
 //! memory that the engine's limits do not count. Direct I/O needs aligned memory, offsets and
 //! lengths, so a read goes into a buffer of the thread and is copied out, which costs little beside
-//! the read. If a read was announced, [`Prefetcher`] has begun it already and holds its bytes.
+//! the read. If the read was announced, [`Prefetcher`] has begun it already, and the bytes are
+//! copied from there.
 
 use super::prefetch::{PrefetchBatch, Prefetcher, fill};
 use super::{AlignedBuf, BLOCK, ReadFile};
@@ -13,7 +14,8 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Size of a thread's read buffer above which it is freed after the read, bytes.
+/// A thread keeps its read buffer for the next read, unless the buffer is larger than this many
+/// bytes.
 const KEPT_BUFFER: usize = 1 << 20;
 
 thread_local! {

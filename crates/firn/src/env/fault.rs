@@ -27,9 +27,9 @@ pub enum CallClass {
     /// Removing.
     Remove = 5,
     /// Calls that open a file or a directory, for whatever purpose, including the sync of a
-    /// directory that is not [kept open](Env::keep_dir_open). Such a call is counted here first. If
-    /// it does not fail here, it is also counted in the class that its purpose belongs to, such as
-    /// [`Self::Read`].
+    /// directory that is not [kept open](Env::keep_dir_open). Each such call belongs to two
+    /// classes: this one, and the one of its purpose, such as [`Self::Read`]. A fault of this class
+    /// is applied first; if the call fails by it, the call is not counted in the other class.
     Open = 6,
 }
 
@@ -71,8 +71,9 @@ pub struct Fault {
 
 /// Wraps an environment and fails chosen calls. Clones share counters and faults.
 ///
-/// A failed write changes nothing. The exception is a durable write that fails at its sync: whole
-/// blocks are then written but not durable, and a smaller write survives.
+/// A failed write changes nothing. There is one exception, a durable write that fails by a fault of
+/// class [`CallClass::Sync`]. If it writes whole blocks, they are written but not durable.
+/// Otherwise it is durable although the call returns an error.
 #[derive(Clone)]
 pub struct FaultEnv {
     inner: Arc<dyn Env>,
@@ -126,7 +127,7 @@ impl FaultEnv {
         self.plan.lock().hung.push(dir.to_owned());
     }
 
-    /// Removes all faults and flips; hanging calls continue.
+    /// Removes all faults and flipped bits, and lets hanging calls go on.
     pub fn clear(&self) {
         let mut plan = self.plan.lock();
         plan.faults.clear();
@@ -192,7 +193,7 @@ impl FaultEnv {
     }
 }
 
-/// The path of one open file, and the environment that decides which calls on the file fail.
+/// The path of an open file, and the [`FaultEnv`] that decides which calls on that file fail.
 struct FaultyFile {
     env: FaultEnv,
     path: PathBuf,

@@ -36,7 +36,8 @@ const ENOSPC: i32 = 28;
 /// Start of the wall clock, 2026-01-01, microseconds since 1970.
 const WALL_START: u64 = 1_767_225_600_000_000;
 
-/// Files in memory, of which a crash keeps only what was synced. Clones share the files.
+/// An environment with its files in memory, of which a crash keeps only what was synced, and a
+/// random part of the rest. Clones share the files.
 ///
 /// Directories are durable at once; the names in them are not. The clock advances by one
 /// microsecond per reading, and by [`MemEnv::advance_clock`].
@@ -51,7 +52,7 @@ struct MemEnvShared {
     clock: AtomicU64,
     /// Number of random numbers drawn.
     drawn: AtomicU64,
-    /// Whether logs opened for direct I/O are written in sectors instead of blocks.
+    /// Whether the write unit of logs opened for direct I/O is a sector instead of a block.
     sectors: AtomicBool,
     /// Span files cannot punch holes.
     no_punch: AtomicBool,
@@ -66,7 +67,7 @@ struct MemEnvState {
     sync_points: u64,
     crash_at: Option<u64>,
     dead: bool,
-    /// Limit on the number of blocks that all files may take together.
+    /// Largest number of blocks that all files together may take; `None` for no limit.
     capacity: Option<usize>,
     /// Number of calls that needed more space.
     growths: u64,
@@ -117,8 +118,8 @@ impl MemEnvState {
         inode.ok_or_else(|| missing("create", path))
     }
 
-    /// Counts a sync point and dies if it is the chosen one. Returns whether the environment is
-    /// alive.
+    /// Counts a sync point. The environment dies if this is the one given to
+    /// [`MemEnv::crash_at_sync`]. Returns whether it is alive.
     fn sync_point(&mut self) -> bool {
         self.sync_points += 1;
         self.dead |= self.crash_at == Some(self.sync_points);
@@ -151,15 +152,16 @@ impl MemEnv {
         self.state().sync_points
     }
 
-    /// Lets the environment die when the `n`-th sync point begins, counted from its start. That
-    /// call, and all later calls that change something, fail with an `Io` error. A following
-    /// [`Self::crash`] may still keep the changes that the sync point was to make durable.
+    /// Lets the environment die at the begin of its `n`-th [sync point](Self::sync_points), counted
+    /// from the creation of the environment. That call, and all later calls that change something,
+    /// fail with an `Io` error. A following [`Self::crash`] may still keep the changes that the
+    /// sync point was to make durable.
     pub fn crash_at_sync(&self, n: u64) {
         self.state().crash_at = Some(n);
     }
 
-    /// Sets whether logs opened for direct I/O from now on are written in sectors instead of
-    /// blocks.
+    /// Sets whether the write unit of logs that are opened for direct I/O from now on is a sector
+    /// instead of a block.
     pub fn set_log_sectors(&self, sectors: bool) {
         self.shared.sectors.store(sectors, Ordering::Relaxed);
     }
@@ -280,7 +282,8 @@ impl MemEnv {
         Ok(self.inode("read", path)?.lock().live.clone())
     }
 
-    /// Changes a stored file durably, without a write by the engine: bit rot, a lost tail.
+    /// Damages a file: applies `change` to its content, durably, as bit rot or the loss of its end
+    /// would.
     ///
     /// # Errors
     /// `NotFound`.

@@ -69,6 +69,12 @@ impl Default for PosixEnv {
     }
 }
 
+/// The number of descriptors that the process may have.
+pub fn descriptor_limit() -> u64 {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    limit.current.unwrap_or(u64::MAX)
+}
+
 fn at<T>(path: &Path, what: &str, result: std::io::Result<T>) -> Result<T> {
     result.map_err(|e| Error::io(&e, format_args!("{what} {}", path.display())))
 }
@@ -131,7 +137,8 @@ impl Env for PosixEnv {
         let before = taken(&file);
         let can = fallocate(&file, FallocateFlags::KEEP_SIZE, 0, bytes, path);
         if is_new && !matches!(can, Ok(true)) {
-            // Ignore an error of the removal: the file is empty, so it does no harm.
+            // Remove the file that this call has created. Ignore an error of the removal, since an
+            // empty file does no harm.
             let _ = fs::remove_file(path);
         } else if taken(&file) != before {
             at(path, "sync", file.sync_all())?;
@@ -141,9 +148,9 @@ impl Env for PosixEnv {
 
     fn create_from_allocated(&self, aside: &Path, path: &Path) -> Result<Box<dyn AppendFile>> {
         let file = opened(aside, "open", File::options().write(true).open(aside))?;
-        // A power cut may have undone an earlier rename but kept the bytes, or an unfinished file
-        // was renamed back. To empty the file frees its space, so reserve the space again at once.
-        // If another file takes the space in between, later writes may find the disk full.
+        // The file may have content, see [`Env::create_from_allocated`]. Emptying it frees its
+        // space, so reserve the space again at once. If another file takes the space in between,
+        // later writes may find the disk full.
         let before = at(aside, "stat", file.metadata())?;
         if before.len() > 0 {
             at(aside, "truncate", file.set_len(0))?;
@@ -425,13 +432,13 @@ impl ReadFile for PosixRead {
 /// could then damage the bytes beside the write. [`BLOCK`] if the system does not report the
 /// alignment.
 fn direct_unit(file: &File) -> usize {
-    let told = statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN);
-    let align = told.map_or(0, |known| known.stx_dio_offset_align as usize);
+    let answer = statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN);
+    let align = answer.map_or(0, |known| known.stx_dio_offset_align as usize);
     unit_of(align, physical_block(file))
 }
 
-/// The unit of direct writes that must be aligned to `align` bytes (0: unknown) on a device that
-/// writes `physical` bytes at once.
+/// The unit of direct writes, if they must be aligned to `align` bytes (0: unknown) and the device
+/// writes `physical` bytes at once (`None`: unknown).
 fn unit_of(align: usize, physical: Option<usize>) -> usize {
     match physical {
         Some(physical) if align > 0 && SECTOR.is_multiple_of(align) => {
@@ -446,13 +453,13 @@ fn physical_block(file: &File) -> Option<usize> {
     let device = rustix::fs::fstat(file).ok()?.st_dev;
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
     let sys = format!("/sys/dev/block/{major}:{minor}");
-    // In `/sys`, only a disk has a directory `queue`; for a partition, look in its parent, which is
-    // the disk.
+    // In `/sys`, only a disk has a directory `queue`. For a partition, look into the parent
+    // directory, which is that of the disk.
     let queue = [format!("{sys}/queue"), format!("{sys}/../queue")];
-    let told = queue
+    let answer = queue
         .iter()
         .find_map(|queue| fs::read_to_string(format!("{queue}/physical_block_size")).ok())?;
-    let bytes: usize = told.trim().parse().ok()?;
+    let bytes: usize = answer.trim().parse().ok()?;
     bytes.is_power_of_two().then_some(bytes)
 }
 
@@ -460,9 +467,9 @@ struct PosixLog {
     file: File,
     unit: usize,
     durable: File,
-    /// A third descriptor, set if the other two bypass the page cache. Writes that need no sync of
-    /// their own go through it and the page cache. So the device writes a block once, however often
-    /// the log rewrites it before the next sync.
+    /// A third descriptor, which uses the page cache, if the other two bypass it. Writes that need
+    /// no sync of their own go through this one: the log may rewrite the same block several times
+    /// before the next sync, and the device then writes it only once.
     cached: Option<File>,
     name: String,
 }
@@ -481,8 +488,8 @@ impl LogFile for PosixLog {
 
     fn preallocate(&self, len: u64) -> Result<()> {
         const CHUNK: usize = 1 << 20;
-        // Allocate before writing zeros: a full disk refuses an allocation at once, but zeros would
-        // first fill what is left of it.
+        // Allocate before writing zeros: a full disk refuses an allocation at once, but writing
+        // zeros would first use up what is left of the disk.
         let path = Path::new(&self.name);
         fallocate(&self.file, FallocateFlags::KEEP_SIZE, 0, len, path)?;
         let mut zeros = AlignedBuf::new();
@@ -533,7 +540,7 @@ mod tests {
     fn a_log_unit_is_never_less_than_the_device_writes_as_one() {
         assert_eq!(unit_of(512, Some(512)), 512);
         assert_eq!(unit_of(4, Some(1024)), 1024);
-        // A disk that accepts sectors but stores whole blocks or flash pages.
+        // Disks that accept writes of sectors, but store whole blocks or flash pages.
         assert_eq!(unit_of(512, Some(4096)), BLOCK);
         assert_eq!(unit_of(512, Some(16384)), BLOCK);
         // Unknown values.

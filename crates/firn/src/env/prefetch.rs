@@ -2,15 +2,15 @@
 //!
 //! Without the page cache there is no read-ahead. So a caller announces the reads it is about to
 //! make ([`super::ReadFile::prefetch`]), and the reads of one [`PrefetchBatch`] go to the device at
-//! once: through an `io_uring` if the kernel offers one, by a few threads otherwise. The reads that
-//! follow take their bytes from here, or wait for them. If an announced read fails, the later read
-//! goes to the file itself and reports its own error. So an announcement changes no result and no
-//! error.
+//! once: through an `io_uring` if the kernel offers one, by a few threads otherwise. When the
+//! caller then makes a read, it takes its bytes from the announced read, and waits for that if
+//! necessary. If an announced read fails, the later read goes to the file itself and reports its
+//! own error. So an announcement changes no result and no error.
 //!
 //! Worked example: a batch of sorted keys announces the ranges `[0, 5000)` and `[90000, 95000)` of
 //! a file. Two reads, of `[0, 8192)` and `[86016, 98304)`, are submitted in one call.
-//! `read_exact_at` of the second range waits until its read is complete and copies the bytes; then
-//! that read leaves the table.
+//! `read_exact_at` of the second range waits until the second read is complete and copies the
+//! bytes. Then this read is removed from the table of announced reads.
 
 mod piece_table;
 mod threads;
@@ -55,7 +55,7 @@ impl std::fmt::Display for PrefetchMethod {
 pub struct PrefetchStats {
     /// Reads submitted.
     pub submitted: u64,
-    /// Reads that took their bytes from an announced read instead of the file.
+    /// Reads by callers that took their bytes from an announced read instead of the file.
     pub taken: u64,
     /// Announced reads dropped before all their bytes were taken.
     pub unused: u64,
@@ -63,8 +63,8 @@ pub struct PrefetchStats {
 
 /// Largest number of reads in one submission. A longer list becomes several submissions.
 const READS_MAX: usize = 32;
-/// Longest read that is started ahead, bytes. Announcements of longer reads are ignored, and ranges
-/// are not joined beyond this length.
+/// Longest announced read, in bytes. Announcements of longer ranges are ignored, and ranges are not
+/// joined beyond this length.
 const PIECE_MAX: u64 = 1 << 20;
 
 /// Two announced ranges with at most this many bytes between them become one read.
@@ -125,13 +125,13 @@ impl PrefetchBatch {
         Self::default()
     }
 
-    /// Starts all reads at the same time: each byte once, neighbouring ranges joined. Does not
-    /// wait.
+    /// Starts all reads at the same time and does not wait for them. Ranges that overlap or lie
+    /// close together become one read, so no byte is read twice.
     pub fn start(mut self) {
         merge(&mut self.cached);
         for place in &self.cached {
             let len = NonZeroU64::new(place.bytes.end - place.bytes.start);
-            // Ignore an error: if there is one, the read that follows meets and reports it.
+            // Ignore an error: the caller's own read meets it again and reports it.
             let _ = rustix::fs::fadvise(&place.file, place.bytes.start, len, Advice::WillNeed);
         }
         if let Some(prefetched) = &self.prefetched {
@@ -205,9 +205,9 @@ fn copy_from(buf: &AlignedBuf, found: usize, skip: usize, out: &mut [u8]) -> boo
     }
 }
 
-/// Fills `buf` with the bytes of the file from `start` on, and returns their number; they are fewer
-/// than the buffer takes if the file ends before. `start` and the length of `buf` are multiples of
-/// [`BLOCK`].
+/// Fills `buf` with the bytes of the file from `start` on, and returns their number, which is less
+/// than the length of `buf` if the file ends before. `start` and the length of `buf` are multiples
+/// of [`BLOCK`].
 pub(super) fn fill(file: &File, start: u64, buf: &mut [u8]) -> std::io::Result<usize> {
     let mut done = 0;
     while done < buf.len() {
@@ -227,7 +227,7 @@ pub(super) fn fill(file: &File, start: u64, buf: &mut [u8]) -> std::io::Result<u
     Ok(done)
 }
 
-/// The announced reads of all files of an environment that are not yet taken.
+/// The announced reads of all files of an environment whose bytes no caller has taken yet.
 ///
 /// Invariants: only files that never change are announced; the buffer of a read lives until the
 /// read is complete, even if all its owners drop it; all buffers together stay near
@@ -244,7 +244,8 @@ pub(super) fn fill(file: &File, start: u64, buf: &mut [u8]) -> std::io::Result<u
 pub(super) struct Prefetcher {
     way: PrefetchBackend,
     table: Mutex<PieceTable>,
-    /// Number of pieces in the table. While it is 0, reads skip the lock.
+    /// Number of announced reads in the table. While it is 0, callers' reads need not take the
+    /// table's lock.
     pieces: AtomicUsize,
     submitted: AtomicU64,
     taken: AtomicU64,
@@ -310,14 +311,15 @@ impl Prefetcher {
             PrefetchBackend::Threads(threads) => threads,
             PrefetchBackend::Ring(rings, threads) => match rings.start(places) {
                 Some(reads) => return SubmittedReads::Ring(reads),
-                // There is no free ring, or no memory or descriptor for a further one.
+                // All rings are in use, or there is no memory or descriptor for a further one.
                 None => threads,
             },
         };
         SubmittedReads::Threads(threads.start(places))
     }
 
-    /// Fills `out` from an announced read that covers it. `false`: the caller must read by itself.
+    /// Fills `out` from an announced read that covers the range. Returns false if there is none or
+    /// it has failed; the caller must then read the file itself.
     pub(super) fn take(&self, file: &Arc<File>, offset: u64, out: &mut [u8]) -> bool {
         if self.pieces.load(Ordering::Relaxed) == 0 || out.is_empty() {
             return false;
@@ -351,8 +353,8 @@ impl Prefetcher {
         self.pieces.store(table.len(), Ordering::Relaxed);
     }
 
-    /// Counts and drops unused reads. The caller must not hold the table's lock, because the drop
-    /// waits for reads in progress.
+    /// Drops announced reads that nobody has taken, and counts them. The caller must not hold the
+    /// table's lock, because dropping a read waits until it is complete.
     fn drop_unused(&self, dropped: Vec<PrefetchedPiece>) {
         let unused = dropped.len() as u64;
         self.unused.fetch_add(unused, Ordering::Relaxed);

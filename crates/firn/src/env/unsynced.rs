@@ -1,4 +1,5 @@
-//! An environment whose syncs do nothing, for files that nobody needs after a crash.
+//! An environment whose syncs write nothing to the device, for files that nobody needs after a
+//! crash.
 
 use super::{
     AppendFile, Env, FileUsage, LogFile, PrefetchMethod, PrefetchStats, ReadFile, SpanFile,
@@ -98,7 +99,7 @@ impl AppendFile for UnsyncedAppend {
     fn flush(&mut self) -> Result<()> {
         self.0.flush()
     }
-    /// Flush the buffer, because readers must see the bytes, as after a sync.
+    /// Flush the buffer: readers must see the bytes as they would after a sync.
     fn sync(&mut self) -> Result<()> {
         self.0.flush()
     }

@@ -1,9 +1,10 @@
-//! A load: turns entries of several indexes, in any order, into files of the last level.
+//! A bulk load takes entries of several indexes in any order and writes them, sorted, into files of
+//! the last level.
 
 use super::load_output::LoadFailure;
 use super::sort_buffer::{LoadEntry, SortBuffer};
 use super::sorter::{Sorter, Uniqueness};
-use super::{Ingest, NewFiles};
+use super::{NewFiles, RunFactory};
 use crate::base::memory_tracker::{MemoryCharge, MemoryTracker};
 use crate::base::{Error, ErrorKind, Result};
 use parking_lot::{Condvar, Mutex};
@@ -14,18 +15,18 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// A list whose entries came in order is handed over at this size, or at a quarter of the load's
-/// memory if that is smaller. Bytes.
+/// A list whose entries came in order goes to the load's thread once it has this many bytes, or a
+/// quarter of the load's memory if that is less.
 const STREAM_BYTES: u64 = 2 << 20;
 
-/// Number of sorters that merge at the same time at the end.
+/// Number of sorters of one load that merge their runs at the same time when the load ends.
 const MERGES: usize = 2;
 
 /// Interval at which a waiting caller checks for interrupts and reports progress.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// A function that paces a load which moves this many bytes. It ends its wait once the flag is set.
-/// An error ends the load.
+/// A function that holds a load to the rate of background I/O: it waits as long as the given number
+/// of bytes takes at that rate, or until the flag is set. An error ends the load.
 pub type Pacer = Arc<dyn Fn(u64, &AtomicBool) -> Result<()> + Send + Sync>;
 
 /// The resources that a load may use.
@@ -48,26 +49,28 @@ pub type LoadProgress<'a> = &'a mut dyn FnMut(u64, u64) -> Result<()>;
 
 /// Turns entries of several indexes, one sorter each, into files of the last level.
 ///
-/// Steps: [`Self::add`] entries in any order; [`Self::finish`]. The resulting files share no user
-/// key, and neither log nor manifest names them.
+/// Steps: call [`Self::add`] with entries in any order, then [`Self::finish`]. The resulting files
+/// share no user key, and neither log nor manifest names them yet.
 ///
 /// The caller's thread packs entries into lists. When the lists take half of the memory, the
 /// largest one goes to the load's own thread, which sorts, compresses and writes it while the
-/// caller continues. A list that came in order so far goes earlier. The other half of the memory is
-/// for lists handed over. Without threads the caller does the same work at the same points.
+/// caller continues. A list whose entries came in key order goes to that thread earlier, at
+/// `STREAM_BYTES`. The other half of the memory holds the lists that wait for that thread. Without
+/// threads the caller's thread sorts and writes a list when it would have passed it on.
 ///
 /// At the end the sorters merge their runs, two sorters at a time, in the order of their numbers.
-/// Of several duplicates the one of the sorter with the smallest number is reported.
+/// If several sorters find a duplicate, the load reports that of the sorter with the smallest
+/// number.
 ///
 /// Invariant: a load that is dropped unfinished leaves no file.
 ///
-/// Rejected: one sorter for all indexes (the keys would sort just as well by index id, but an index
-/// whose entries come in order could not stream); lists of owned keys and values (an allocation per
-/// entry cost more than sorting it).
+/// Rejected: one sorter for all indexes (an index whose entries come in order could then not be
+/// written without sorting); lists of owned keys and values (an allocation per entry cost more than
+/// sorting it).
 pub struct IndexLoad {
     lists: Vec<SortBuffer>,
-    /// Memory of all lists that are not handed over, bytes. `charge` charges the same amount to the
-    /// gauge.
+    /// Memory of the lists that the caller's thread still fills, bytes. `charge` counts the same
+    /// amount in the gauge.
     held: u64,
     streams: Vec<bool>,
     memory: u64,
@@ -99,7 +102,8 @@ struct LoadShared {
     to_merge: AtomicU64,
 }
 
-/// A list handed over to a sorter. Its memory stays charged until its entries are in a file.
+/// A list that the caller's thread has passed on to a sorter. Its memory stays charged until its
+/// entries are in a file.
 struct QueuedList {
     sorter: usize,
     list: SortBuffer,
@@ -111,7 +115,7 @@ struct QueuedList {
 #[derive(Default)]
 struct LoadQueue {
     lists: VecDeque<QueuedList>,
-    /// Memory of the lists handed over and not yet written, bytes.
+    /// Memory of the lists that were passed on and are not written yet, bytes.
     in_flight: u64,
     closed: bool,
     outcome: Option<Result<NewFiles, LoadFailure>>,
@@ -126,7 +130,11 @@ impl IndexLoad {
     ///
     /// # Errors
     /// `Io` if the system cannot start a thread.
-    pub fn new(ingest: &Arc<Ingest>, sorters: &[Uniqueness], limits: LoadLimits) -> Result<Self> {
+    pub fn new(
+        ingest: &Arc<RunFactory>,
+        sorters: &[Uniqueness],
+        limits: LoadLimits,
+    ) -> Result<Self> {
         let made = sorters.iter().enumerate();
         let made = made.map(|(i, uniqueness)| Sorter::new(ingest, i, *uniqueness));
         let work = Sorters {
@@ -157,8 +165,8 @@ impl IndexLoad {
     ///
     /// # Errors
     /// [`LoadFailure::Duplicate`], or an error: `Interrupted`, `Corruption`, `NoSpace`, `Io`;
-    /// `ShutDown` if the load's thread panicked. With threads, an error may stem from an earlier
-    /// entry.
+    /// `ShutDown` if the load's thread panicked. With threads, the error may be that of an entry
+    /// added earlier.
     pub fn add(&mut self, sorter: usize, entry: LoadEntry<'_>) -> Result<(), LoadFailure> {
         let list = &mut self.lists[sorter];
         let before = list.memory();
@@ -193,12 +201,12 @@ impl IndexLoad {
         self.worker.take(handed, self.memory / 2)
     }
 
-    /// Merges the remaining runs. The files are complete and synced; their names are not durable
-    /// yet.
+    /// Merges the remaining runs and returns the files, complete and synced. Their names are not
+    /// durable yet ([`NewFiles::sync`]).
     ///
     /// # Errors
-    /// As [`Self::add`]; `InvalidArgument` if an entry came twice that need not be unique; the
-    /// error that `progress` returns.
+    /// As [`Self::add`]; `InvalidArgument` if the same entry was added twice to an index that is
+    /// not unique; the error that `progress` returns.
     pub fn finish(mut self, progress: LoadProgress<'_>) -> Result<NewFiles, LoadFailure> {
         for sorter in 0..self.lists.len() {
             self.hand_over(sorter, true)?;
@@ -270,7 +278,8 @@ impl Sorters {
         for sorter in self.sorters {
             let waiting = sorter.waiting();
             let mut here = before;
-            // The reported progress lags one step behind, because `merged` is called after `pace`.
+            // `pace` reports the count of its previous call: the sorter calls `merged`, which
+            // stores the new count, only after `pace`.
             let seen = AtomicU64::new(before);
             let mut pace = |bytes| {
                 progress(seen.load(Ordering::Relaxed), total)?;
@@ -294,8 +303,8 @@ impl Sorters {
         let count = self.sorters.len();
         let waiting: Mutex<VecDeque<(usize, Sorter)>> =
             Mutex::new(self.sorters.into_iter().enumerate().collect());
-        // Smallest number of a failed sorter. Sorters with larger numbers do not start; running
-        // ones stop.
+        // Smallest number of a sorter that has failed. Sorters with larger numbers do not start any
+        // more, or stop: only the failure of the smallest number is reported.
         let failed = AtomicU64::new(u64::MAX);
         let done: Mutex<Vec<(usize, Finished)>> = Mutex::default();
         let pacer = &self.pacer;
@@ -357,7 +366,8 @@ struct LoadFiles {
 }
 
 impl LoadFiles {
-    /// Adds the result of the next sorter. A duplicate receives the files of the first sorter.
+    /// Adds the result of the next sorter. If it is a `Duplicate`, moves the files of the first
+    /// sorter into it, so that the caller can look the other row up.
     fn add(&mut self, finished: Finished) -> Result<(), LoadFailure> {
         match finished {
             Ok((files, twice)) => {
@@ -450,8 +460,8 @@ impl LoadShared {
         }
     }
 
-    /// Waits until the lists in flight and this one take at most `room` bytes together, or until no
-    /// list is in flight. Then hands this list over.
+    /// Waits until `handed` and the lists in flight take at most `room` bytes together, or until no
+    /// list is in flight. Then queues `handed` for the load's thread.
     fn push(&self, handed: QueuedList, room: u64) -> Result<(), LoadFailure> {
         let memory = handed.list.memory();
         let mut queue = self.queue.lock();

@@ -1,7 +1,7 @@
 //! The last step of a load: writes sorted entries into SSTs and finds duplicates.
 
 use super::sort_buffer::LoadEntry;
-use super::{Ingest, NewFiles, RunWriter};
+use super::{NewFiles, RunFactory, RunWriter};
 use crate::base::value::OwnedValue;
 use crate::base::{Error, Kind, Result};
 use crate::cache::KeyHash;
@@ -16,19 +16,20 @@ pub struct Duplicate {
     pub sorter: usize,
     /// User key of the entry.
     pub user_key: Vec<u8>,
-    /// Length of the part of the key that equals another entry's, bytes.
+    /// Length in bytes of the unique part at the start of `user_key`, which both entries have.
     pub unique_len: usize,
     /// Kind of the entry.
     pub kind: Kind,
     /// Value of the entry.
     pub value: OwnedValue,
-    /// The files of the first sorter, if they are complete.
+    /// The files of the first sorter, which has the rows, if it was finished before the duplicate
+    /// was found.
     pub(super) first: Option<NewFiles>,
 }
 
 impl Duplicate {
-    /// Kind and value of `user_key` in the first sorter; `None` if its files were not complete when
-    /// the duplicate was found.
+    /// Kind and value of the entry that the first sorter has for `user_key`; `None` if it has none,
+    /// or if its files were not complete when the duplicate was found.
     ///
     /// # Errors
     /// Those of reading the files: `Corruption`, `Io`.
@@ -85,11 +86,11 @@ impl fmt::Display for LoadFailure {
 /// The output files that one sorter is writing.
 ///
 /// The best file size depends on the total size, which is unknown while entries stream in. So
-/// whenever the output reaches the expected size, a new run begins, with four times the expectation
-/// and larger files.
+/// whenever the output reaches the expected size, a new run begins: it expects four times as many
+/// bytes and makes larger files.
 pub(super) struct LoadOutput {
     sorter: usize,
-    ingest: Arc<Ingest>,
+    ingest: Arc<RunFactory>,
     writer: RunWriter,
     /// Expected stored bytes, those in `done` included.
     expected: u64,
@@ -106,7 +107,7 @@ const GROWTH: u64 = 4;
 
 impl LoadOutput {
     /// `expected`: estimated stored bytes, 0 if unknown.
-    pub(super) fn new(ingest: &Arc<Ingest>, sorter: usize, expected: u64) -> Self {
+    pub(super) fn new(ingest: &Arc<RunFactory>, sorter: usize, expected: u64) -> Self {
         let expected = expected.max(ingest.options.target_file_size);
         Self {
             sorter,
@@ -167,8 +168,8 @@ impl LoadOutput {
         Ok(())
     }
 
-    /// Begins a run of larger files if the expected size is reached. The caller calls it
-    /// periodically.
+    /// Begins a run of larger files if the output has reached the expected size. Call it now and
+    /// then between entries.
     pub(super) fn grow(&mut self) -> Result<()> {
         if self.bytes() < self.expected {
             return Ok(());

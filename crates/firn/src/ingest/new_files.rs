@@ -1,20 +1,20 @@
 //! New files that nothing names yet.
 
-use super::Ingest;
+use super::RunFactory;
 use crate::base::Result;
 use crate::version::{FileMeta, FileSource};
 use std::sync::Arc;
 
 /// Complete files that neither the log nor the manifest names. Dropping this value removes the
-/// files; if they have many bytes, at the pace of the delete pacer. [`Self::keep`] hands them over
-/// instead.
+/// files, and many bytes of them no faster than the delete pacer allows. [`Self::keep`] passes them
+/// to the caller instead.
 pub struct NewFiles {
-    ingest: Arc<Ingest>,
+    ingest: Arc<RunFactory>,
     files: Vec<FileMeta>,
 }
 
 impl NewFiles {
-    pub(super) fn new(ingest: Arc<Ingest>) -> Self {
+    pub(super) fn new(ingest: Arc<RunFactory>) -> Self {
         Self {
             ingest,
             files: Vec::new(),
@@ -25,8 +25,8 @@ impl NewFiles {
         self.files.push(file);
     }
 
-    /// The files, ascending by key, without a common user key. Their metadata have the stored
-    /// seqnos.
+    /// The files, ascending by key; no two share a user key. The seqnos in their metadata are those
+    /// stored in the entries, not that of a commit.
     pub fn files(&self) -> &[FileMeta] {
         &self.files
     }
@@ -60,7 +60,8 @@ impl NewFiles {
         self.files.sort_by(|a, b| a.smallest.cmp(&b.smallest));
     }
 
-    /// Hands the files over. Call it once a log record or an edit names them.
+    /// Returns the files, which this value then no longer removes. Call it once a log record or an
+    /// edit names them.
     pub fn keep(mut self) -> Vec<FileMeta> {
         std::mem::take(&mut self.files)
     }

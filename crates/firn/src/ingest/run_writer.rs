@@ -1,21 +1,22 @@
 //! Writes one run.
 
-use super::{FileSplitter, Ingest, NewFiles};
+use super::{FileSplitter, NewFiles, RunFactory};
 use crate::base::{Error, InternalKey, Kind, Result, Value};
 use crate::sst::{Density, SstOptions, SstWriter};
-use crate::version::FileMeta;
+use crate::version::{BLOB_FILES_MAX, FileMeta};
 use std::sync::Arc;
 
 /// Writes sorted entries into SSTs that share no user key.
 ///
-/// Steps: [`Self::add`] every entry, ascending by user key, each key once; [`Self::finish`]. The
-/// stored seqno is 0. The commit that names the files gives them its seqno
-/// ([`FileMeta::with_external_seqno`]). The [`FileSplitter`] decides where files end.
+/// Steps: call [`Self::add`] with every entry, ascending by user key, each key once; then
+/// [`Self::finish`]. The entries are stored with seqno 0. The commit that names the files gives
+/// them its seqno ([`FileMeta::with_external_seqno`]). The [`FileSplitter`] decides where files
+/// end.
 ///
-/// Invariant: dropping it removes the files that it created and did not hand out. After an error
-/// the writer must not be used again.
+/// Invariant: dropping the writer removes the files that it created and did not return. After an
+/// error the writer must not be used again.
 pub struct RunWriter {
-    ingest: Arc<Ingest>,
+    ingest: Arc<RunFactory>,
     density: Density,
     file_splitter: FileSplitter,
     /// Id and writer of the current file.
@@ -29,7 +30,11 @@ pub struct RunWriter {
 }
 
 impl RunWriter {
-    pub(super) fn new(ingest: Arc<Ingest>, density: Density, file_splitter: FileSplitter) -> Self {
+    pub(super) fn new(
+        ingest: Arc<RunFactory>,
+        density: Density,
+        file_splitter: FileSplitter,
+    ) -> Self {
         Self {
             done: NewFiles::new(Arc::clone(&ingest)),
             ingest,
@@ -44,8 +49,8 @@ impl RunWriter {
         }
     }
 
-    /// Leaves the files unsynced. Before a record names them, the caller must sync each
-    /// ([`Ingest::sync_file`]).
+    /// Makes [`Self::finish`] leave the files unsynced. Before a log record names them, the caller
+    /// must sync each ([`RunFactory::sync_file`]).
     #[must_use]
     pub fn unsynced(mut self) -> Self {
         self.synced = false;
@@ -71,8 +76,8 @@ impl RunWriter {
         self.add_version(InternalKey::new(user_key, 0, kind), value)
     }
 
-    /// Adds an entry of a private run, in internal order. Its seqno is stored, and a user key may
-    /// have several versions.
+    /// Adds an entry of a run that no commit has made visible, such as a spilled run. Entries come
+    /// in internal order. The entry's seqno is stored, and a user key may have several versions.
     ///
     /// # Errors
     /// `NoSpace`, `Io` from writing the files.
@@ -80,8 +85,13 @@ impl RunWriter {
         if let Some((_, writer)) = &self.open {
             if self.last_key == key.user_key {
                 self.superseded += 1;
-            } else if (self.file_splitter)(&self.last_key, key.user_key, writer.estimated_size()) {
-                self.close()?;
+            } else {
+                // A transaction that updates rows all over a table copies their references.
+                let full = writer.blob_files() >= BLOB_FILES_MAX;
+                let size = writer.estimated_size();
+                if full || (self.file_splitter)(&self.last_key, key.user_key, size) {
+                    self.close()?;
+                }
             }
         }
         if self.last_key != key.user_key {

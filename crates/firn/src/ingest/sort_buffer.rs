@@ -16,8 +16,8 @@ const HEAD_MAX: usize = 4 * 10 + 1;
 pub struct LoadEntry<'a> {
     /// Index id and memcomparable key.
     pub user_key: &'a [u8],
-    /// Length of the start of the key that no other entry may share, bytes; 0 if there is no such
-    /// limit.
+    /// Length in bytes of the unique part at the start of the key: no other entry may begin with
+    /// the same bytes. 0 if nothing must be unique.
     pub unique_len: usize,
     /// Kind of the entry.
     pub kind: Kind,

@@ -1,16 +1,16 @@
 //! Sorts the entries of one index, with temporary files if memory is short.
 
 use super::load_output::{LoadFailure, LoadOutput};
-use super::merge::{FilesReader, Merge, MergeInput};
+use super::merge_lists::{FilesReader, Merge, MergeInput};
 use super::sort_buffer::SortBuffer;
 use super::temp_run::{TempRun, TempRunWriter};
-use super::{Ingest, NewFiles};
+use super::{NewFiles, RunFactory};
 use crate::base::Result;
 use crate::base::memory_tracker::MemoryCharge;
 use std::sync::Arc;
 
-/// Largest number of temporary files that are merged at once. If there are more, some are merged
-/// into one first.
+/// Number of temporary files of about the same size that are merged into one larger file, so that
+/// the last merge reads few files at once.
 const FAN_IN: usize = 128;
 
 /// Number of entries between two calls of the caller's [`Pace`].
@@ -32,27 +32,27 @@ pub enum Uniqueness {
 pub(super) type Pace<'a> = &'a mut dyn FnMut(u64) -> Result<()>;
 
 enum SorterState {
-    /// All entries came in order and go directly into files of the last level.
+    /// All entries so far came in key order, so they go directly into files of the last level.
     Streaming(Box<LoadOutput>),
-    /// Some entry came out of order.
+    /// An entry came out of key order, so lists are sorted and merged at the end.
     Sorting,
 }
 
 /// Sorts the entries of one index.
 ///
-/// Steps: [`Self::take`] lists of entries, each sorted or not; [`Self::take_last`] at most once;
+/// Steps: [`Self::take`] for each list of entries, sorted or not; [`Self::take_last`] at most once;
 /// [`Self::finish`].
 ///
 /// As long as each list continues where the previous one ended, nothing is sorted: entries stream
-/// into the final files and are written once. The first list that does not continue ends that: the
-/// files so far become one sorted run. From then on each list is sorted and written to a temporary
-/// file, and all runs are merged at the end. (A unique secondary index never streams: its files do
-/// not record where the unique part of a key ends.)
+/// into the final files and are written once. The first list that is unsorted or begins below the
+/// last key ends that: the files so far become one sorted run. From then on each list is sorted and
+/// written to a temporary file, and all runs are merged at the end. (A unique secondary index never
+/// streams: its files do not record where the unique part of a key ends.)
 ///
-/// Invariant: dropping it removes all files that it made and did not hand out.
+/// Invariant: dropping the sorter removes all files that it made and did not return.
 pub(super) struct Sorter {
     number: usize,
-    ingest: Arc<Ingest>,
+    ingest: Arc<RunFactory>,
     uniqueness: Uniqueness,
     state: SorterState,
     /// Temporary files with their tiers. Files of one tier have about the same size; higher tiers
@@ -66,7 +66,7 @@ pub(super) struct Sorter {
 }
 
 impl Sorter {
-    pub(super) fn new(ingest: &Arc<Ingest>, number: usize, uniqueness: Uniqueness) -> Self {
+    pub(super) fn new(ingest: &Arc<RunFactory>, number: usize, uniqueness: Uniqueness) -> Self {
         let state = match uniqueness {
             Uniqueness::Start => SorterState::Sorting,
             _ => SorterState::Streaming(Box::new(LoadOutput::new(ingest, number, 0))),
@@ -109,7 +109,8 @@ impl Sorter {
         self.push_run(0, writer.finish()?, pace)
     }
 
-    /// Takes the last list. If it must be sorted, it stays in memory, and charged, until the end.
+    /// Takes the last list. If the list must be sorted, it stays in memory until [`Self::finish`]
+    /// has merged it, and `charge` counts that memory.
     pub(super) fn take_last(
         &mut self,
         mut list: SortBuffer,
@@ -128,7 +129,8 @@ impl Sorter {
 
     /// Ends the sorter: merges the runs, unless all entries came in order. Returns the synced files
     /// with all entries, and whether the same entry came twice in an index that is not unique.
-    /// `pace` gets the bytes stored since its last call, `merged` the total of merged entries.
+    /// Calls `pace` with the bytes moved since its last call, and `merged` with the number of
+    /// entries merged so far.
     pub(super) fn finish(
         mut self,
         pace: Pace<'_>,
@@ -163,7 +165,8 @@ impl Sorter {
         self.packed_bytes += list.packed_bytes();
     }
 
-    /// Streams the list if it continues where the previous one ended; returns whether it did.
+    /// Writes the list to the final files if it is sorted and begins at or above the last key.
+    /// Returns whether it was written.
     fn stream(&mut self, list: &SortBuffer, pace: Pace<'_>) -> Result<bool, LoadFailure> {
         let SorterState::Streaming(output) = &mut self.state else {
             return Ok(false);
@@ -228,7 +231,8 @@ impl Sorter {
         Ok(())
     }
 
-    /// Removes the runs from number `from` on from the list and opens each at its first entry.
+    /// Takes the runs with the numbers `from` and above out of `runs` and opens each at its first
+    /// entry.
     fn open_runs(&mut self, from: usize) -> Result<Vec<MergeInput>> {
         let runs = self.runs.drain(from..);
         runs.map(|(_, run)| Ok(MergeInput::Run(run.read()?)))
@@ -239,8 +243,8 @@ impl Sorter {
 /// Calls `pace` every [`PACE`] entries.
 struct Paced<'a, 'b> {
     pace: &'a mut (dyn FnMut(u64) -> Result<()> + 'b),
-    /// Whether the entries are read from temporary files, too. Each byte then counts twice: read
-    /// and written.
+    /// Whether the entries come from temporary files. Each byte then counts twice, as read and as
+    /// written.
     reads: bool,
     seen: u64,
     last_bytes: u64,
@@ -256,7 +260,8 @@ impl<'a, 'b> Paced<'a, 'b> {
         }
     }
 
-    /// Counts an entry; `bytes` returns the stored bytes so far. Returns whether it called `pace`.
+    /// Counts an entry, and calls `pace` at every [`PACE`]th one; `bytes` returns the stored bytes
+    /// written so far. Returns whether it called `pace`.
     fn tick(&mut self, bytes: impl FnOnce() -> u64) -> Result<bool> {
         self.seen += 1;
         if !self.seen.is_multiple_of(PACE) {

@@ -144,7 +144,8 @@ impl TempRun {
 
 /// A cursor over a sorted run.
 pub(super) struct TempRunReader {
-    // Declared first, so that it is closed before the file is removed.
+    // Fields are dropped in the order of their declaration: this one is first, so that the file is
+    // closed before it is removed.
     input: Arc<dyn ReadFile>,
     run: TempRun,
     next_block: usize,

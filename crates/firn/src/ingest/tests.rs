@@ -1,20 +1,25 @@
 use super::*;
+use crate::base::blob_ref::{self, BlobCodec, BlobRef};
 use crate::base::event_listener::Silent;
 use crate::base::health::Health;
 use crate::base::key::UNCOMMITTED_BIT;
+use crate::base::options::Options;
 use crate::base::prefix_extractor::NoPrefixExtractors;
 use crate::base::{InternalIterator, InternalKey, Kind, Seqno, Value};
 use crate::cache::KeyHash;
 use crate::env::{Env, PosixEnv};
 use crate::sst::{Density, SstBlockCache};
 use crate::store::FileStore;
-use crate::version::{FileHandle, FileMeta, FileSource, VersionSetContext};
+use crate::version::{
+    BLOB_FILES_MAX, FileHandle, FileMeta, FileSource, VersionSet, VersionSetContext,
+};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
-fn ingest(dir: &Path, piece: u64) -> Arc<Ingest> {
+fn ingest(dir: &Path, piece: u64) -> Arc<RunFactory> {
     let options = Options {
         block_size: 256,
         ..Options::default()
@@ -28,7 +33,7 @@ pub(super) fn ingest_with(
     dir: &Path,
     piece: u64,
     options: Options,
-) -> Arc<Ingest> {
+) -> Arc<RunFactory> {
     let store = FileStore::new(env.clone(), dir);
     let versions = VersionSet::open(VersionSetContext {
         env,
@@ -38,7 +43,7 @@ pub(super) fn ingest_with(
         listener: Arc::new(Silent),
     });
     let cutters: FileSplitters = Box::new(move |_, _| Box::new(move |_, _, size| size >= piece));
-    Ingest::new(
+    RunFactory::new(
         Arc::new(versions.unwrap()),
         options,
         Arc::new(NoPrefixExtractors),
@@ -46,7 +51,7 @@ pub(super) fn ingest_with(
     )
 }
 
-fn on_disk(ingest: &Ingest) -> Vec<u64> {
+fn on_disk(ingest: &RunFactory) -> Vec<u64> {
     ingest.versions().source().store().list().unwrap()
 }
 
@@ -58,7 +63,7 @@ fn key(rng: &mut StdRng) -> Vec<u8> {
     key
 }
 
-fn handle(ingest: &Ingest, meta: &FileMeta) -> Arc<FileHandle> {
+fn handle(ingest: &RunFactory, meta: &FileMeta) -> Arc<FileHandle> {
     let source = Arc::clone(ingest.versions().source());
     FileHandle::new(Arc::new(meta.clone()), source)
 }
@@ -203,4 +208,42 @@ fn what_is_not_kept_is_removed() {
     assert_eq!(on_disk(&ingest), sorted);
     ingest.versions().discard(&ids);
     assert_eq!(on_disk(&ingest), []);
+}
+
+/// A value in blob file `file`.
+fn blob_tail(file: u64) -> Vec<u8> {
+    let mut tail = Vec::new();
+    let blob = BlobRef {
+        column: 1,
+        file,
+        offset: 0,
+        len: 1000,
+        codec: BlobCodec::None,
+        stored: 1000,
+        checksum: 0,
+    };
+    blob_ref::append(&mut tail, &[blob]);
+    tail
+}
+
+/// An update of rows all over a table copies references to all blob files.
+#[test]
+fn a_file_of_a_run_names_a_bounded_number_of_blob_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let ingest = ingest(dir.path(), u64::MAX);
+    let mut writer = ingest.writer(Density::Light, 0);
+    for n in 0..BLOB_FILES_MAX as u64 + 50 {
+        let (key, tail) = (
+            [&[0, 0, 0, 1][..], &n.to_be_bytes()].concat(),
+            blob_tail(1000 + n),
+        );
+        let value = Value {
+            head: b"row",
+            tail: &tail,
+        };
+        writer.add(&key, Kind::PutBlobs, value).unwrap();
+    }
+    let files = writer.finish().unwrap();
+    let names: Vec<usize> = files.files().iter().map(|file| file.blobs.len()).collect();
+    assert_eq!(names, [BLOB_FILES_MAX, 50]);
 }

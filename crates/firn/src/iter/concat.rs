@@ -3,7 +3,8 @@
 use crate::base::{InternalIterator, InternalKey, Kind, Result, Seqno, Value};
 use std::ops::Range;
 
-/// An ordered list of sources that share no user key. They are opened when needed.
+/// An ordered list of sources of which no two share a user key. [`ConcatIter`] opens a source when
+/// it needs it.
 pub trait ChildOpener {
     /// Iterator over one source.
     type Iter: InternalIterator;
@@ -22,13 +23,13 @@ pub trait ChildOpener {
     /// A user key at or above all keys of source `i`, and below all keys of source `i + 1`.
     fn largest(&self, i: usize) -> &[u8];
 
-    /// Opens source `i`; the result is not positioned.
+    /// Opens source `i` and returns an iterator over it that has no position yet.
     ///
     /// # Errors
     /// Those of opening the source, for files `Corruption`, `Unsupported` and `Io`.
     fn open(&self, i: usize) -> Result<Self::Iter>;
 
-    /// [`InternalIterator::prefetch_seek`] for source `i`.
+    /// As [`InternalIterator::prefetch_seek`], for a seek in source `i`, which need not be open.
     fn prefetch_seek(&self, i: usize, user_key: &[u8], begin: bool) -> bool {
         let _ = (i, user_key, begin);
         false
@@ -119,7 +120,7 @@ impl<O: ChildOpener> ConcatIter<O> {
             self.positioned = true;
             return Ok(true);
         }
-        self.settle_forward(i, on)
+        self.skip_empty_forward(i, on)
     }
 
     fn current(&self) -> &O::Iter {
@@ -127,9 +128,9 @@ impl<O: ChildOpener> ConcatIter<O> {
         &self.open.as_ref().expect("positioned").1
     }
 
-    /// If source `i` is exhausted (`on` is false), moves to the first entry of the sources after
-    /// it.
-    fn settle_forward(&mut self, mut i: usize, mut on: bool) -> Result<bool> {
+    /// `on` says whether source `i` stands on an entry. If it does not, moves to the first entry of
+    /// the sources after it. Returns whether the concatenation stands on an entry.
+    fn skip_empty_forward(&mut self, mut i: usize, mut on: bool) -> Result<bool> {
         while !on && i + 1 < self.range.end {
             i += 1;
             on = self.child(i)?.seek_to_first()?;
@@ -138,9 +139,9 @@ impl<O: ChildOpener> ConcatIter<O> {
         Ok(on)
     }
 
-    /// If source `i` is exhausted (`on` is false), moves to the last entry of the sources before
-    /// it.
-    fn settle_backward(&mut self, mut i: usize, mut on: bool) -> Result<bool> {
+    /// `on` says whether source `i` stands on an entry. If it does not, moves to the last entry of
+    /// the sources before it. Returns whether the concatenation stands on an entry.
+    fn skip_empty_backward(&mut self, mut i: usize, mut on: bool) -> Result<bool> {
         while !on && i > self.range.start {
             i -= 1;
             on = self.child(i)?.seek_to_last()?;
@@ -173,7 +174,7 @@ impl<O: ChildOpener> InternalIterator for ConcatIter<O> {
         }
         let first = self.range.start;
         let on = self.child(first)?.seek_to_first()?;
-        self.settle_forward(first, on)
+        self.skip_empty_forward(first, on)
     }
 
     fn seek_to_last(&mut self) -> Result<bool> {
@@ -183,7 +184,7 @@ impl<O: ChildOpener> InternalIterator for ConcatIter<O> {
         }
         let last = self.range.end - 1;
         let on = self.child(last)?.seek_to_last()?;
-        self.settle_backward(last, on)
+        self.skip_empty_backward(last, on)
     }
 
     fn seek(&mut self, user_key: &[u8], seqno: Seqno) -> Result<bool> {
@@ -193,7 +194,7 @@ impl<O: ChildOpener> InternalIterator for ConcatIter<O> {
             return Ok(false);
         }
         let on = self.child(i)?.seek(user_key, seqno)?;
-        self.settle_forward(i, on)
+        self.skip_empty_forward(i, on)
     }
 
     fn seek_before(&mut self, user_key: &[u8]) -> Result<bool> {
@@ -203,7 +204,7 @@ impl<O: ChildOpener> InternalIterator for ConcatIter<O> {
             return Ok(false);
         }
         let on = self.child(after - 1)?.seek_before(user_key)?;
-        self.settle_backward(after - 1, on)
+        self.skip_empty_backward(after - 1, on)
     }
 
     fn next(&mut self) -> Result<bool> {
@@ -215,7 +216,7 @@ impl<O: ChildOpener> InternalIterator for ConcatIter<O> {
             self.positioned = true;
             return Ok(true);
         }
-        self.settle_forward(i, on)
+        self.skip_empty_forward(i, on)
     }
 
     fn prev(&mut self) -> Result<bool> {
@@ -227,7 +228,7 @@ impl<O: ChildOpener> InternalIterator for ConcatIter<O> {
             self.positioned = true;
             return Ok(true);
         }
-        self.settle_backward(i, on)
+        self.skip_empty_backward(i, on)
     }
 
     fn rows_ahead(&mut self, limit: Option<&[u8]>, snapshot: Seqno) -> u32 {

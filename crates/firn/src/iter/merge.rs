@@ -6,33 +6,35 @@ use std::cmp::Ordering;
 /// Merges sorted sources, forwards and backwards.
 ///
 /// The source with the smallest key (moving backwards: the largest) is kept apart from a heap of
-/// the others. While it stays in front, a step costs one comparison: its new key against the top of
-/// the heap. The heap stores the first 16 bytes of each key as a number, so most comparisons do not
-/// touch the keys. A caller that uses [`InternalIterator::rows_ahead`] moves without any
-/// comparison: these rows lie in the front source, below the next key of the others.
+/// the others. It is *in front*. While it stays there, a step costs one comparison: its new key
+/// against the top of the heap. The heap stores the first 16 bytes of each key as a number, so most
+/// comparisons do not touch the keys. A caller that uses [`InternalIterator::rows_ahead`] moves
+/// without any comparison: these rows lie in the front source, below the next key of the others.
 ///
-/// Invariant, moving forwards: each other source stands on its first entry after the current one,
-/// or has none and is exhausted. Moving backwards: on its last entry before it. A change of
-/// direction moves each other source to the other side of the current entry.
+/// Invariant: after a move forwards, each other source stands on its first entry after the current
+/// entry, or is exhausted if it has none. After a move backwards, it stands on its last entry
+/// before the current entry. A change of direction moves each other source to the other side of the
+/// current entry.
 ///
-/// The sources are given newest first. The order decides only between equal (user key, seqno)
-/// pairs. Committed sources share none, except that replay may repeat an entry that a file already
-/// holds.
+/// The sources are given newest first. Their order decides only between entries with equal user key
+/// and seqno. Two committed sources have no such entries, except that replay may insert an entry
+/// into a memtable that a file already has.
 ///
 /// A source may gain entries while it is read (a memtable, the transaction's own write set). The
-/// merge may miss or return them, but in order: a change of direction checks the new position of
-/// each source.
+/// merge may miss such an entry or return it, but never returns entries out of order: a change of
+/// direction checks the new position of each source.
 ///
-/// Rejected: a loser tree. It saves comparisons if the front changes at each step, but costs log n
-/// comparisons where this costs one.
+/// Rejected: a loser tree. It saves comparisons if another source comes to the front at each step,
+/// but takes log n comparisons for a step where this takes one.
 pub struct MergeIter<I> {
     children: Vec<I>,
     /// The source in front; `None` when not positioned.
     current: Option<usize>,
-    /// The other positioned sources: a binary heap, ordered by the current direction.
+    /// The other sources that stand on an entry: a binary heap with the source that is next in the
+    /// current direction on top.
     rest: Vec<Waiting>,
     backward: bool,
-    /// Buffer for the user key around which the direction changes.
+    /// Buffer for the user key of the current entry while the direction changes.
     pivot: Vec<u8>,
 }
 
@@ -62,7 +64,7 @@ fn head_of(key: &[u8]) -> u128 {
 }
 
 impl<I: InternalIterator> MergeIter<I> {
-    /// A merge of `children`, newest first; not positioned.
+    /// A merge of `children`, which are given newest first. It has no position yet.
     pub fn new(children: Vec<I>) -> Self {
         Self {
             rest: Vec::with_capacity(children.len()),
@@ -123,7 +125,7 @@ impl<I: InternalIterator> MergeIter<I> {
         debug_assert!(!self.backward);
         let current = self.current.take().expect("positioned");
         let on = f(&mut self.children[current])?;
-        Ok(self.settle(current, on))
+        Ok(self.restore_order(current, on))
     }
 
     fn front(&self) -> &I {
@@ -194,9 +196,9 @@ impl<I: InternalIterator> MergeIter<I> {
         self.current.is_some()
     }
 
-    /// Restores the order after source `current` moved in the current direction; `on` says whether
-    /// it stands on an entry.
-    fn settle(&mut self, current: usize, on: bool) -> bool {
+    /// Restores the order after source `current` has moved in the current direction; `on` says
+    /// whether it still stands on an entry. Returns whether the merge does.
+    fn restore_order(&mut self, current: usize, on: bool) -> bool {
         if !on {
             self.current = self.pop();
             return self.current.is_some();
@@ -226,9 +228,9 @@ impl<I: InternalIterator> MergeIter<I> {
     }
 
     /// Continues a scan after some sources may have gained entries. Calls `replace` with each
-    /// source. `replace` seeks a source that may have gained entries to the scan's next entry in
-    /// direction `backward`, and does not move the others. `backward` must be the direction of the
-    /// last move.
+    /// source: it must move a source that may have gained entries to the scan's next entry there,
+    /// and must not move the others. `backward` is the direction of the scan, which must be that of
+    /// the last move. Returns whether the merge stands on an entry.
     ///
     /// # Errors
     /// Those of `replace`.
@@ -246,8 +248,9 @@ impl<I: InternalIterator> MergeIter<I> {
     }
 
     /// Begins the reads that a seek of `user_key` needs in all sources, before the seek waits for
-    /// the first of them. Begins none if the last source, which is the largest, needs no read: then
-    /// the range is probably in use, so that the other sources need no read either.
+    /// the first of them. Begins none if the last source, which is the oldest and largest run,
+    /// needs no read: other reads have then probably brought the blocks of this range into the
+    /// cache, those of the other sources too.
     fn prefetch(&self, user_key: &[u8]) {
         let Some((last, others)) = self.children.split_last() else {
             return;
@@ -294,7 +297,7 @@ impl<I: InternalIterator> MergeIter<I> {
                 (false, true) => child.seek_to_last()?,
                 (false, false) => child.seek_to_first()?,
             };
-            // It takes more than one step only if the source has gained entries meanwhile.
+            // The loop takes more than one step only if the source has gained entries meanwhile.
             while on {
                 let order = child.key().cmp(&pivot).then(i.cmp(&current));
                 match (backward, order) {
@@ -335,7 +338,7 @@ impl<I: InternalIterator> InternalIterator for MergeIter<I> {
             return self.turn(current, false);
         }
         let on = self.children[current].next()?;
-        Ok(self.settle(current, on))
+        Ok(self.restore_order(current, on))
     }
 
     fn prev(&mut self) -> Result<bool> {
@@ -344,7 +347,7 @@ impl<I: InternalIterator> InternalIterator for MergeIter<I> {
             return self.turn(current, true);
         }
         let on = self.children[current].prev()?;
-        Ok(self.settle(current, on))
+        Ok(self.restore_order(current, on))
     }
 
     fn rows_ahead(&mut self, limit: Option<&[u8]>, snapshot: Seqno) -> u32 {

@@ -17,12 +17,12 @@ const SKIPS_BEFORE_SEEK: u32 = 8;
 /// Number of skipped entries after which a cursor calls its interrupt function.
 const SKIPS_BETWEEN_CHECKS: u64 = 1024;
 
-/// A cursor uses rows ahead only if there are at least this many. To find fewer costs more than the
-/// moves without checks save.
+/// A cursor uses [rows ahead](InternalIterator::rows_ahead) only if there are at least this many.
+/// For fewer rows, the search for them takes longer than the unchecked moves save.
 const AHEAD_MIN: u32 = 4;
 
 /// A cursor that has found fewer than [`AHEAD_MIN`] rows ahead passes this many keys before it asks
-/// again. Each further failure in a row doubles the number, up to [`PAUSE_MAX`].
+/// for rows ahead again. Each further failure in a row doubles the number, up to [`PAUSE_MAX`].
 const PAUSE_MIN: u32 = 4;
 /// Largest number of keys that a cursor passes before it asks for rows ahead again.
 const PAUSE_MAX: u32 = 64;
@@ -63,15 +63,15 @@ impl ReadAt {
         }
     }
 
-    /// The seqno of a seek that finds the newest visible own write or, without one, the newest
-    /// committed version, be it visible or not.
+    /// The seqno at which a seek of a key finds the newest visible own write or, if there is none,
+    /// the newest committed version, whether that is visible or not.
     fn newest_own(&self) -> Seqno {
         self.own_bound.max(SEQNO_COMMITTED_MAX)
     }
 
-    /// The seqno of a seek that goes on from an invisible version with seqno `seqno`. From an own
-    /// write, the seek skips all invisible own writes; from a committed version, all committed
-    /// versions above the snapshot. It skips no visible version.
+    /// The seqno at which a seek of a key goes on from an invisible version that has `seqno`. From
+    /// an own write, such a seek skips all invisible own writes; from a committed version, all
+    /// committed versions above the snapshot. It skips no visible version.
     fn past_invisible(&self, seqno: Seqno) -> Seqno {
         if seqno & UNCOMMITTED_BIT != 0 {
             self.newest_own()
@@ -84,10 +84,10 @@ impl ReadAt {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Position {
     Nowhere,
-    /// On the entry of the inner cursor.
+    /// On the same entry as the inner cursor.
     Inner,
-    /// The cursor is on the copied entry in `saved`. The inner cursor stands in front of all
-    /// versions of that user key.
+    /// On the copied entry in `saved`. The inner cursor stands on the entry before all versions of
+    /// that user key, or nowhere if there is none.
     Saved,
 }
 
@@ -99,11 +99,12 @@ enum Position {
 /// versions need not be adjacent: a committed version newer than the snapshot may lie between two
 /// visible ones. So all versions are examined.
 ///
-/// After a few steps within one user key, a seek skips its remaining versions.
+/// After a few steps within one user key, the cursor skips the key's remaining versions with a
+/// seek.
 ///
 /// Forwards, the cursor asks the inner iterator for rows ahead: entries of one source, below the
 /// keys of all other sources and below the upper bound, each a visible put of another key. It moves
-/// through them without a check.
+/// through them without a check of order, bound or visibility.
 ///
 /// Example: with snapshot 10 and the versions a@12, a@9, a@3, b@7 (delete), c@10, a forward scan
 /// returns a@9 and c@10.
@@ -111,8 +112,9 @@ enum Position {
 /// Every move returns whether the cursor stands on an entry. After `false` or an error it is
 /// unpositioned and only a seek may follow.
 ///
-/// Rejected: stopping at the first invisible version when moving backwards (wrong with own writes),
-/// and merging own writes above this iterator instead of below it (two merges, twice the code).
+/// Rejected: stopping at the first invisible version when moving backwards (wrong, since a visible
+/// own write may follow), and merging own writes above this iterator instead of below it (two
+/// merges, twice the code).
 pub struct MvccIter<I> {
     inner: I,
     read_at: ReadAt,
@@ -124,20 +126,24 @@ pub struct MvccIter<I> {
     tombstone_reports: Option<Arc<TombstoneReports>>,
     position: Position,
     /// Number of rows ahead that the cursor has not passed yet.
-    ahead: u32,
-    /// Whether the cursor has glided, so that the inner iterator has no key. Only with
-    /// `Position::Inner`.
+    known_rows_ahead: u32,
+    /// Whether the last move was [`Self::glide`], so that the inner iterator cannot give its key
+    /// before [`Self::land`]. Only with `Position::Inner`.
     gliding: bool,
     /// Number of keys that the cursor still passes before it asks for rows ahead again.
     pause: u32,
     pause_next: u32,
-    /// In a forward move, the user key whose older versions are skipped.
+    /// In a forward move, the user key whose remaining versions are skipped.
     skip: Vec<u8>,
     saved: SavedEntry,
     tombstones: u64,
     skipped: u64,
+    /// Number of entries to skip before the next check.
+    until_check: u64,
     /// Entries skipped before this move.
     skipped_before: u64,
+    /// The key at which the last tombstone report of this move was made; empty if there was none.
+    reported: Vec<u8>,
 }
 
 impl<I: InternalIterator> MvccIter<I> {
@@ -152,7 +158,7 @@ impl<I: InternalIterator> MvccIter<I> {
             interrupt: None,
             tombstone_reports: None,
             position: Position::Nowhere,
-            ahead: 0,
+            known_rows_ahead: 0,
             gliding: false,
             pause: 0,
             pause_next: PAUSE_MIN,
@@ -160,14 +166,16 @@ impl<I: InternalIterator> MvccIter<I> {
             saved: SavedEntry::default(),
             tombstones: 0,
             skipped: 0,
+            until_check: SKIPS_BETWEEN_CHECKS,
             skipped_before: 0,
+            reported: Vec::new(),
         }
     }
 
     /// Gives the position up.
     fn leave(&mut self) {
         self.position = Position::Nowhere;
-        self.ahead = 0;
+        self.known_rows_ahead = 0;
         self.gliding = false;
     }
 
@@ -184,13 +192,19 @@ impl<I: InternalIterator> MvccIter<I> {
         self.interrupt = interrupt;
     }
 
+    /// Makes the cursor call its interrupt after 1024 more skipped entries, however many it has
+    /// skipped since the last call.
+    pub fn postpone_interrupt(&mut self) {
+        self.until_check = SKIPS_BETWEEN_CHECKS;
+    }
+
     /// Sets the collector of tombstone reports. If a single move skips more than a thousand
-    /// entries, the cursor reports keys among them.
+    /// entries, the cursor reports the range of keys among them.
     pub fn set_tombstone_reports(&mut self, tombstone_reports: Option<Arc<TombstoneReports>>) {
         self.tombstone_reports = tombstone_reports;
     }
 
-    /// Changes the visible versions. The cursor has no position afterwards.
+    /// Changes which versions are visible. The cursor has no position afterwards.
     pub fn set_read_at(&mut self, read_at: ReadAt) {
         self.leave();
         self.read_at = read_at;
@@ -206,7 +220,8 @@ impl<I: InternalIterator> MvccIter<I> {
         &self.inner
     }
 
-    /// The inner iterator, for a move or an exchange. The cursor has no position afterwards.
+    /// The inner iterator, so that the caller can move it or exchange its sources. The cursor has
+    /// no position afterwards.
     pub fn inner_mut(&mut self) -> &mut I {
         self.leave();
         &mut self.inner
@@ -381,29 +396,30 @@ impl<I: InternalIterator> MvccIter<I> {
     /// Whether [`Self::next_unchecked`] may be called.
     #[inline]
     pub fn rows_ahead(&mut self) -> bool {
-        self.ahead > 0 || (self.position == Position::Inner && self.look_ahead())
+        self.known_rows_ahead > 0 || (self.position == Position::Inner && self.look_ahead())
     }
 
     /// Moves to the next key. Only after [`Self::rows_ahead`] returned `true`.
     #[inline]
     pub fn next_unchecked(&mut self) {
-        self.ahead -= 1;
+        self.known_rows_ahead -= 1;
         self.gliding = false;
         self.inner.next_unchecked();
     }
 
-    /// Number of rows ahead that are known already: so many calls of [`Self::glide`] may follow.
+    /// Number of rows ahead that the cursor has found and not passed yet: this many calls of
+    /// [`Self::glide`] may follow.
     #[inline]
     pub fn known_ahead(&self) -> u32 {
-        self.ahead
+        self.known_rows_ahead
     }
 
     /// Moves to the next key, and returns kind and value of its entry. Only after
-    /// [`Self::rows_ahead`] returned `true`. The key is not available until [`Self::land`] or
-    /// another move.
+    /// [`Self::rows_ahead`] returned `true`. It saves the time to assemble the key, which is not
+    /// available until [`Self::land`] or another move.
     #[inline]
     pub fn glide(&mut self) -> (Kind, Value<'_>) {
-        self.ahead -= 1;
+        self.known_rows_ahead -= 1;
         self.gliding = true;
         self.inner.glide()
     }
@@ -415,20 +431,22 @@ impl<I: InternalIterator> MvccIter<I> {
         }
     }
 
-    /// Passes up to `most` rows at once, all but the last of them unread. Returns how many it has
-    /// passed: 0 if it knows of no rows ahead, and then it does not move.
+    /// Moves forward by up to `most` rows at once and reads only the last of them. Returns the
+    /// number of rows; without rows ahead that is 0, and the cursor does not move.
     pub fn pass_rows(&mut self, most: u64) -> u32 {
         if most == 0 || !self.rows_ahead() {
             return 0;
         }
-        let rows = self.ahead.min(u32::try_from(most).unwrap_or(u32::MAX));
-        self.ahead -= rows;
+        let rows = self
+            .known_rows_ahead
+            .min(u32::try_from(most).unwrap_or(u32::MAX));
+        self.known_rows_ahead -= rows;
         self.gliding = false;
         self.inner.skip_unchecked(rows);
         rows
     }
 
-    /// [`InternalIterator::peek`], limited by the upper bound.
+    /// As [`InternalIterator::peek`], but shows only keys below the upper bound.
     pub fn peek(&self, count: usize, show: &mut dyn FnMut(&[u8])) {
         if self.position == Position::Inner {
             self.inner.peek(count, &mut |user_key| {
@@ -453,7 +471,7 @@ impl<I: InternalIterator> MvccIter<I> {
             return false;
         }
         self.pause_next = PAUSE_MIN;
-        self.ahead = rows;
+        self.known_rows_ahead = rows;
         true
     }
 
@@ -473,27 +491,39 @@ impl<I: InternalIterator> MvccIter<I> {
         on
     }
 
-    /// Counts a skipped entry: the one under the inner cursor, if there is one.
+    /// Counts the entry under the inner cursor as skipped, and at every 1024th one reports
+    /// tombstones and calls the interrupt.
     fn count_skip(&mut self) -> Result<()> {
         self.skipped += 1;
         read_meter::count_passed_over();
-        if self.skipped.is_multiple_of(SKIPS_BETWEEN_CHECKS) {
+        self.until_check -= 1;
+        if self.until_check == 0 {
+            self.until_check = SKIPS_BETWEEN_CHECKS;
             self.check()?;
         }
         Ok(())
     }
 
     #[cold]
-    fn check(&self) -> Result<()> {
+    fn check(&mut self) -> Result<()> {
         if let Some(tombstone_reports) = &self.tombstone_reports
             && self.skipped - self.skipped_before >= SKIPS_BETWEEN_CHECKS
             && self.inner.valid()
         {
-            let key = self.inner.key().user_key;
-            tombstone_reports.report(KeyRange {
-                smallest: key.to_vec(),
-                largest: key.to_vec(),
-            });
+            let key = self.inner.key().user_key.to_vec();
+            let mut range = KeyRange {
+                smallest: key.clone(),
+                largest: key.clone(),
+            };
+            let last = std::mem::replace(&mut self.reported, key);
+            if !last.is_empty() {
+                // Backwards, the last report was made at a larger key.
+                range.extend(&KeyRange {
+                    smallest: last.clone(),
+                    largest: last,
+                });
+            }
+            tombstone_reports.report(range);
         }
         if self.interrupt.as_ref().is_some_and(|interrupt| interrupt()) {
             return Err(Error::new(ErrorKind::Interrupted, "while reading a range"));
@@ -501,10 +531,12 @@ impl<I: InternalIterator> MvccIter<I> {
         Ok(())
     }
 
-    /// Moves forwards from the inner cursor's entry (if `on`) to a visible put. If `skipping`,
-    /// skips the entries of the user key in `skip`.
+    /// Moves forwards to the first visible put at or after the inner cursor's entry. `on` says
+    /// whether the inner cursor stands on an entry. If `skipping`, skips the entries of the user
+    /// key in `skip`. Returns whether there is such a put.
     fn forward(&mut self, mut on: bool, mut skipping: bool) -> Result<bool> {
         self.skipped_before = self.skipped;
+        self.reported.clear();
         // Steps since `skip` was set.
         let mut steps = 0;
         while on {
@@ -549,10 +581,12 @@ impl<I: InternalIterator> MvccIter<I> {
         Ok(false)
     }
 
-    /// Moves backwards from the inner cursor's entry (if `on`), which is the oldest of its user
-    /// key, to a key whose newest visible version is a put.
+    /// Moves backwards, from the inner cursor's entry on, to the next key whose newest visible
+    /// version is a put. `on` says whether the inner cursor stands on an entry; that must be the
+    /// oldest version of its user key. Returns whether there is such a key.
     fn backward(&mut self, mut on: bool) -> Result<bool> {
         self.skipped_before = self.skipped;
+        self.reported.clear();
         while on {
             let user_key = self.inner.key().user_key;
             if self.below_lower(user_key) {
@@ -594,7 +628,7 @@ impl<I: InternalIterator> MvccIter<I> {
         Ok(false)
     }
 
-    /// Seeks the newest visible version of the user key in `saved`, and saves it.
+    /// Seeks the newest visible version of the user key in `saved`, and copies it there.
     fn save_newest(&mut self) -> Result<()> {
         let mut seek_at = self.read_at.newest_own();
         loop {
@@ -671,8 +705,8 @@ impl<I: InternalIterator> MvccIter<MergeIter<I>> {
             Ok(())
         });
         self.skip.pop();
-        // The source that was in front, unless sought again, still stands on a version of the key
-        // that the cursor leaves, so skip that key.
+        // If the source that was in front was not sought again, it still stands on a version of the
+        // key that the cursor leaves. So skip that key.
         self.forward(on?, true)
     }
 }

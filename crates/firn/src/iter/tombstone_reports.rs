@@ -11,11 +11,13 @@ const RANGES_MAX: usize = 16;
 ///
 /// A cursor reports when a single move skips a thousand entries, which means a stretch of deletions
 /// without a row in between. (Old versions between rows are ordinary under updates and not urgent.)
+/// If the move goes on, each further report begins at the key where the last one ended. Ranges that
+/// share a key become one, so a long stretch takes one of the few places.
 ///
-/// A range is open until the picker finds no more work for it; then it is closed. Reports of a
-/// closed range are ignored until the oldest read, that at the lowest seqno, ends: compactions must
-/// keep the entries that scans still skip there for that read. So a long snapshot does not cause
-/// rewrites of the same range again and again.
+/// A range is open until the picker finds no more work for it; then it is closed. Compactions must
+/// still keep the entries in it that the oldest read (the one at the lowest seqno) sees, and scans
+/// still skip them. So reports of a closed range are ignored until that read ends: otherwise a long
+/// snapshot would cause rewrites of the same range again and again.
 #[derive(Debug, Default)]
 pub struct TombstoneReports {
     state: Mutex<ReportedRanges>,
@@ -29,22 +31,29 @@ struct ReportedRanges {
 }
 
 impl TombstoneReports {
-    /// Records that a scan skipped too much in `range`. Returns whether the range was not known.
+    /// Records that a scan skipped too many entries in `range`. Returns whether a part of the range
+    /// was not reported before.
     pub fn report(&self, range: KeyRange) -> bool {
-        let mut state = self.state.lock();
-        if let Some(open) = state.open.iter_mut().find(|open| open.overlaps(&range)) {
-            let known = open.contains(&range.smallest) && open.contains(&range.largest);
-            open.extend(&range);
-            return !known;
+        let open = &mut self.state.lock().open;
+        let known =
+            |open: &KeyRange| open.contains(&range.smallest) && open.contains(&range.largest);
+        if open.iter().any(known) {
+            return false;
         }
-        if state.open.len() == RANGES_MAX {
-            state.open.remove(0);
+        let mut joined = range;
+        // The grown range may reach further ones.
+        while let Some(at) = open.iter().position(|open| open.overlaps(&joined)) {
+            joined.extend(&open.remove(at));
         }
-        state.open.push(range);
+        if open.len() == RANGES_MAX {
+            open.remove(0);
+        }
+        open.push(joined);
         true
     }
 
-    /// The open ranges. `oldest` is the seqno of the oldest read that goes on now.
+    /// The open ranges, without those that overlap a closed one. `oldest` is the seqno of the
+    /// oldest read that goes on now.
     pub fn open(&self, oldest: Seqno) -> Vec<KeyRange> {
         let mut state = self.state.lock();
         let ReportedRanges { open, closed } = &mut *state;
@@ -54,7 +63,7 @@ impl TombstoneReports {
     }
 
     /// Closes `ranges`, because the picker found no more work for them. `oldest` is the seqno of
-    /// the oldest read that went on at that time.
+    /// the oldest read that went on when the picker looked.
     pub fn close(&self, ranges: &[KeyRange], oldest: Seqno) {
         let mut state = self.state.lock();
         state.open.retain(|open| !ranges.contains(open));

@@ -9,9 +9,14 @@ use std::sync::Arc;
 /// Computes the collation weights of text. All threads share one.
 pub trait Collator: Send + Sync + fmt::Debug {
     /// Appends the weights of `text` on `level`, without padding; each weight is big-endian and has
-    /// [`CollationSpec::weight_len`] bytes. Returns for how many bytes of `text` it appended
-    /// weights. They are fewer than all if the next byte does not begin a character.
+    /// [`CollationSpec::weight_len`] bytes. Stops at a byte that begins no character. Returns the
+    /// number of bytes of `text` before that byte, or of all bytes.
     fn sort_key(&self, level: u32, text: &[u8], weights: &mut Vec<u8>) -> usize;
+
+    /// The same for the text of a CHAR that is filled with spaces ([`CollationSpec::char_filled`]).
+    fn filled_sort_key(&self, level: u32, text: &[u8], weights: &mut Vec<u8>) -> usize {
+        self.sort_key(level, text, weights)
+    }
 
     /// Length in bytes of the first `chars` characters of `text`, or of the whole text if it has
     /// fewer.
@@ -65,8 +70,8 @@ pub struct CollationSpec {
     /// Whether the text can be decoded from its weights.
     pub form: TextForm,
     /// Whether a CHAR value compares together with the spaces that fill it, as NO PAD. The server
-    /// does this in NO PAD collations that give some characters no weight. In all other collations,
-    /// CHAR compares as PAD SPACE.
+    /// does this in NO PAD collations that give some characters no weight, and in collations that
+    /// move characters behind the spaces. In all other collations, CHAR compares as PAD SPACE.
     pub char_filled: bool,
 }
 
@@ -90,8 +95,9 @@ impl Collation {
             _ => return Err(Error::invalid("weights have 1 to 3 bytes")),
         };
         let spaces_fit = spec.levels.iter().all(|level| level.space < limit);
-        // Weights of two or three bytes are encoded as units, but the weights of the table `simple`
-        // as single bytes. The two encodings agree only for weights below 0x80.
+        // Weights of two or three bytes are encoded as units, but the weights in the table `simple`
+        // as single bytes. Both give the same key bytes only for weights below 0x80, so refuse
+        // larger ones.
         let simple_fits = spec.weight_len == 1 || spec.simple.iter().all(|&w| w < 0x80);
         let one_level = spec.levels.len() == 1;
         let simple_good = spec.simple.is_empty()

@@ -9,10 +9,10 @@ use crate::base::{Error, Result};
 /// Encodes and decodes the entries of one index.
 ///
 /// The key of a secondary entry is the declared parts followed by the whole primary key, even if
-/// both have a column in common. So a reader gets the primary key as the rest of the entry's key,
-/// and need not put it together from columns. For each column that the key has as a whole, and not
-/// only a prefix of it, the value has the bytes that the key cannot give back. So the index covers
-/// these columns.
+/// both have a column in common. So a reader takes the primary key from the end of the entry's key
+/// and need not assemble it from columns. For each column that the key has as a whole, and not only
+/// a prefix of it, the value has the bytes that the key cannot give back. So the index covers these
+/// columns.
 ///
 /// Example: an index on `name VARCHAR(9) COLLATE latin1_swedish_ci` of a table with primary key
 /// `id`. The entry of the row (5, 'Ab') has the key `'AB'`, `5` and the value `Ab`. A covering scan
@@ -54,8 +54,9 @@ impl IndexCodec {
         let items = (0..parts.len())
             .map(|at| {
                 let same = || (0..parts.len()).filter(|&i| parts[i].column == parts[at].column);
-                // Several parts may have the same column. Decode it from the first part that needs
-                // no unpack info for this, or else from the first part that has the whole column.
+                // Several parts may have the same column. Decode the column from the first part
+                // that gives it back without unpack info, or else from the first part that has the
+                // whole column.
                 let source = same()
                     .find(|&i| gives(i))
                     .or_else(|| same().find(|&i| parts[i].is_whole()));
@@ -154,8 +155,8 @@ impl IndexCodec {
         parts.iter().position(|part| part.column == column)
     }
 
-    /// Appends a copy of the declared part number `at` of the key that starts at offset `start` of
-    /// `out`. `desc` is the direction that the copy must have.
+    /// `out` has a key from offset `start` on. Appends to `out` a copy of that key's declared part
+    /// number `at`, descending if `desc`, whatever the direction of the part itself is.
     fn copy_part(&self, start: usize, at: usize, desc: bool, out: &mut Vec<u8>) -> Result<()> {
         let from = start + self.declared.skip(&out[start..], at)?;
         let to = start + self.declared.skip(&out[start..], at + 1)?;

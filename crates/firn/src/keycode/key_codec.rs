@@ -81,8 +81,8 @@ impl KeyCodec {
         }
     }
 
-    /// Encodes parts until the image or the key ends. Calls `starts` with the offset in `out` at
-    /// which each part begins.
+    /// Encodes the parts of the key image until the image or the key has no further part. Before
+    /// each part, calls `starts` with the offset in `out` at which it begins.
     pub(super) fn encode_image_parts(
         &self,
         image: &mut &[u8],

@@ -202,7 +202,7 @@ impl KeyPart {
         }
     }
 
-    /// The bytes of `value` that go into the key: all of them, or a prefix.
+    /// The bytes of `value` that the key has: all of them or, in a prefix part, the first ones.
     pub(super) fn counting<'a>(&self, value: &'a [u8]) -> &'a [u8] {
         match (&self.kind, self.prefix) {
             (_, None) => value,
@@ -300,8 +300,9 @@ impl KeyPart {
             PartKind::VarBytes => 2 * limit(1) + 1,
             PartKind::Text(collation) => {
                 let spec = collation.spec();
-                // There is a bound only if each character has one weight. A weight is encoded as a
-                // unit of at most four bytes, and may get an escape or a mark.
+                // The length is bounded only if each character has exactly one weight. A weight
+                // then takes at most four bytes as a unit, and one more byte for an escape or a
+                // mark.
                 if spec.simple.is_empty() && spec.form == TextForm::Lost {
                     return None;
                 }
@@ -322,8 +323,9 @@ impl KeyPart {
     }
 
     /// Decodes the part, from the bytes after its NULL marker, and writes the value to `record`.
-    /// The part must have the whole value, and text must have a form that can be decoded. Appends
-    /// `spaces` spaces to text of varying length; `negative_zero` turns a float 0.0 into -0.0. Both
+    /// The part must have the whole value, and text must be in a collation whose weights give the
+    /// text back ([`TextForm`](super::collation::TextForm)). Appends `spaces` spaces to the text of
+    /// a VARCHAR or TEXT column; with `negative_zero`, writes -0.0 for a float 0.0. Both arguments
     /// come from the unpack info.
     pub(super) fn decode(
         &self,
@@ -401,8 +403,8 @@ impl KeyPart {
         Ok(())
     }
 
-    /// Splits a column's field into the length and the data. The length is empty unless the column
-    /// is a VARCHAR.
+    /// Splits a column's field in the record buffer into the bytes of the length and the data. Only
+    /// a VARCHAR has a length; for other columns that slice is empty.
     fn split_field<'a>(&self, field: &'a mut [u8]) -> Result<(&'a mut [u8], &'a mut [u8])> {
         match self.source {
             PartSource::Fixed | PartSource::Char { .. } => Ok(field.split_at_mut(0)),

@@ -3,8 +3,8 @@
 use super::damaged;
 use crate::base::Result;
 
-/// The bytes of a key that are not read yet. `mask` is XORed with each byte: 0xff while a
-/// descending part is read, else 0.
+/// Reads an encoded key from front to back. Each byte is XORed with `mask`: 0xff while a descending
+/// part is read, else 0.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct KeyReader<'a> {
     rest: &'a [u8],

@@ -39,7 +39,8 @@ const ABOVE: u8 = 3;
 /// How the end of a text compares with a longer text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PadRule {
-    /// VARCHAR and TEXT: on each level PAD SPACE or NO PAD, as the collation says.
+    /// VARCHAR and TEXT: each level compares as PAD SPACE or NO PAD, as [`CollationLevel::no_pad`]
+    /// says.
     Value,
     /// CHAR in most collations: PAD SPACE on every level.
     Padded,
@@ -107,19 +108,17 @@ fn encode_padded(
     for level in &spec.levels {
         if spec.weight_len == 1 {
             scratch.bytes.clear();
-            collation
-                .collator()
-                .sort_key(level.number, text, &mut scratch.bytes);
+            sort_key(collation, level, pad_rule, text, &mut scratch.bytes);
             put_bytes(&scratch.bytes, level, pad_rule, out);
         } else {
-            weigh(collation, level, text, scratch);
+            weigh(collation, level, pad_rule, text, scratch);
             put_units(&scratch.weights, level, pad_rule, out);
         }
     }
 }
 
-/// Whether all bytes are below `limit`; `false` if `limit` is 0, which means that the collation has
-/// no table of simple weights.
+/// Whether all bytes of `text` have a weight in the collation's table of simple weights, which has
+/// `limit` weights; `false` if `limit` is 0, because then there is no table.
 fn is_simple(text: &[u8], limit: usize) -> bool {
     match limit {
         0 => false,
@@ -128,17 +127,37 @@ fn is_simple(text: &[u8], limit: usize) -> bool {
     }
 }
 
+/// Appends the weights of `text`, which is filled if the pad rule says so. Returns for how many of
+/// its bytes.
+fn sort_key(
+    collation: &Collation,
+    level: &CollationLevel,
+    pad_rule: PadRule,
+    text: &[u8],
+    weights: &mut Vec<u8>,
+) -> usize {
+    let collator = collation.collator();
+    match pad_rule {
+        PadRule::Filled(_) => collator.filled_sort_key(level.number, text, weights),
+        PadRule::Value | PadRule::Padded => collator.sort_key(level.number, text, weights),
+    }
+}
+
 /// Collects the weights of `text` in `scratch`. A byte that begins no character gets a weight above
 /// those of all characters.
-fn weigh(collation: &Collation, level: &CollationLevel, text: &[u8], scratch: &mut Scratch) {
+fn weigh(
+    collation: &Collation,
+    level: &CollationLevel,
+    pad_rule: PadRule,
+    text: &[u8],
+    scratch: &mut Scratch,
+) {
     let weight_len = usize::from(collation.spec().weight_len);
     scratch.weights.clear();
     let mut rest = text;
     loop {
         scratch.bytes.clear();
-        let weighed = collation
-            .collator()
-            .sort_key(level.number, rest, &mut scratch.bytes);
+        let weighed = sort_key(collation, level, pad_rule, rest, &mut scratch.bytes);
         let units = scratch.bytes.chunks_exact(weight_len);
         let number = |unit: &[u8]| unit.iter().fold(0, |n, &byte| n << 8 | u32::from(byte));
         scratch.weights.extend(units.map(number));
@@ -196,7 +215,8 @@ fn put_padded<W: Copy + PartialOrd>(
     while let Some(at) = rest.iter().position(is_space) {
         let spaces = rest[at..].iter().take_while(|w| is_space(w)).count();
         put(&rest[..at], out);
-        // Another weight follows these spaces, because the spaces at the end were cut off.
+        // `at + spaces` is inside `rest`: the spaces at the end of the text were cut off, so
+        // another weight follows these spaces.
         let mark = if rest[at + spaces] < space {
             BELOW
         } else {
@@ -236,7 +256,8 @@ pub(super) fn skip(
     Ok(())
 }
 
-/// Reads a mark. Returns whether it is the one that ends the text.
+/// Reads the mark that ends a segment of PAD SPACE text (see the top of this file). Returns whether
+/// it is mark 2: the text ends here, and no segment follows.
 fn take_mark(reader: &mut KeyReader<'_>) -> Result<bool> {
     match reader.byte()? {
         BELOW | ABOVE => Ok(false),
@@ -245,7 +266,8 @@ fn take_mark(reader: &mut KeyReader<'_>) -> Result<bool> {
     }
 }
 
-/// Reads the weights of one level that are encoded as units.
+/// Reads the weights of one level of a text, encoded as [units](super::weight_unit), until the text
+/// ends on this level.
 struct Units {
     space: Option<u32>,
 }

@@ -13,7 +13,8 @@ use crate::base::{Result, varint};
 /// The kind of item that the value of an index entry has for a key part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum UnpackInfo {
-    /// No item: the key gives back the column's value, or another part does.
+    /// No item: the key alone gives the column's value back, or the column is decoded from another
+    /// part.
     Nothing,
     /// The whole text, preceded by its length.
     Text,
@@ -24,7 +25,8 @@ pub(super) enum UnpackInfo {
 }
 
 impl UnpackInfo {
-    /// The item that decoding needs besides `part`, which has the whole value of its column.
+    /// The item from which, together with `part`, the column can be decoded. `part` is no prefix
+    /// part: it has the whole value of its column.
     pub(super) fn of(part: &KeyPart) -> Self {
         match &part.kind {
             PartKind::Float => Self::NegativeZero,

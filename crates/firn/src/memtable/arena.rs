@@ -18,7 +18,8 @@ const PIECE_MAX: usize = 16 << 10;
 struct Chunk {
     base: NonNull<u8>,
     len: usize,
-    /// Bytes handed out. Once a piece did not fit, the number exceeds `len`.
+    /// Bytes of the chunk that were handed out. A piece that does not fit is added too, so the
+    /// number exceeds `len` then.
     used: AtomicUsize,
 }
 
@@ -27,8 +28,9 @@ struct Chunk {
 ///
 /// Invariant: a piece is handed out once and stays in place until the arena is dropped.
 ///
-/// Rejected: a chunk per writing thread. Commits are short and threads many, so most memory would
-/// be in partly filled chunks, and the add costs nothing beside the search for the position.
+/// Rejected: a chunk per writing thread. Commits are short and threads are many, so most memory
+/// would lie in partly filled chunks; and the atomic add costs little beside the search for the
+/// place of an entry in the list.
 pub(super) struct Arena {
     current: AtomicPtr<Chunk>,
     /// All chunks, the current one included. `Box::into_raw` made the pointers.

@@ -11,7 +11,7 @@ const SLOTS: usize = 128;
 const GROWTH: usize = 8;
 /// Number of tables: the last one has 65,536 slots.
 const TABLES: usize = 4;
-/// Slots of each table in which an index may be.
+/// Number of candidate slots that an index has in each table.
 const PROBES: usize = 8;
 
 /// Number and size of a memtable's entries of one index.
@@ -36,8 +36,8 @@ impl IndexCounts {
     }
 }
 
-/// The counters of one index; zero at first. `owner` is 0 while the slot is free, and then for good
-/// the next number after the index id.
+/// The counters of one index; zero at first. `owner` is 0 while the slot is free. An index claims
+/// the slot for good by storing its id + 1 there.
 #[derive(Default)]
 struct Slot {
     owner: AtomicU64,
@@ -65,9 +65,9 @@ fn slots(table: usize) -> Box<[Slot]> {
 /// Where an index finds its counters.
 enum Found<'a> {
     Slot(&'a Slot),
-    /// Nowhere yet: a free slot among its candidates.
+    /// Nowhere: one of its candidate slots is free, so nothing was counted for the index yet.
     Free,
-    /// In the map, if anywhere: other indexes own all its candidates.
+    /// In the map `overflow`, or nowhere: other indexes own all its candidate slots.
     Overflow,
 }
 
@@ -97,7 +97,8 @@ impl IndexCountTable {
         }
     }
 
-    /// The slot of an index, claimed if necessary; `None` if other indexes own all its candidates.
+    /// The slot of an index; claims one if it has none. `None` if other indexes own all its
+    /// candidate slots.
     fn slot(&self, index: IndexId) -> Option<&Slot> {
         let tables = self.tables.iter().enumerate();
         let mut tables = tables.map(|(number, table)| table.get_or_init(|| slots(number)));
@@ -125,8 +126,9 @@ impl IndexCountTable {
         None
     }
 
-    /// Finds an index. A free slot among its candidates proves that it has no counts in a later
-    /// table or in the map, since it would have claimed that slot: slots are never given back.
+    /// Finds the counters of an index. If a candidate slot is free, the index has no counts in a
+    /// later table or in the map either: it would have claimed this slot first, and slots are never
+    /// freed.
     fn find(&self, index: IndexId) -> Found<'_> {
         let owner = u64::from(index) + 1;
         for table in &self.tables {

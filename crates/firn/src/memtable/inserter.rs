@@ -8,12 +8,15 @@ use crate::base::key::{SEQNO_COMMITTED_MAX, index_id_of};
 use crate::base::{IndexId, InternalKey, Kind, Seqno, Value};
 use std::sync::atomic::Ordering;
 
+/// Number of hashes that an inserter collects for the filter.
+const HASHES: usize = 16;
+
 /// Inserts the entries of one batch into a memtable.
 ///
 /// The inserter remembers its position in the list, so an entry that sorts right behind the
 /// previous one costs a comparison or two. It also sums up its inserts: all writers share the
 /// memtable's counters, so they change once per index of the batch instead of five times per entry.
-/// The counters are correct once the inserter is dropped, which must happen before the batch
+/// Counters and filter are correct once the inserter is dropped, which must happen before the batch
 /// becomes visible.
 pub struct Inserter<'a> {
     memtable: &'a Memtable,
@@ -26,6 +29,9 @@ pub struct Inserter<'a> {
     index: Option<IndexId>,
     counts: IndexCounts,
     blobs: BlobUses,
+    /// The hashes of the newest keys, which are not in the filter yet.
+    hashes: [u64; HASHES],
+    hashes_len: usize,
 }
 
 impl<'a> Inserter<'a> {
@@ -39,6 +45,8 @@ impl<'a> Inserter<'a> {
             index: None,
             counts: IndexCounts::default(),
             blobs: BlobUses::default(),
+            hashes: [0; HASHES],
+            hashes_len: 0,
         }
     }
 
@@ -55,7 +63,11 @@ impl<'a> Inserter<'a> {
         );
         debug_assert!(!key.user_key.is_empty(), "a user key starts with its index");
         let hash = xxh3(key.user_key);
-        self.memtable.filter.insert(hash);
+        if self.hashes_len == HASHES {
+            self.flush_hashes();
+        }
+        self.hashes[self.hashes_len] = hash;
+        self.hashes_len += 1;
         let list = &self.memtable.list;
         let Some(size) = list.insert(&mut self.splice, hash, key, value) else {
             return;
@@ -83,6 +95,12 @@ impl<'a> Inserter<'a> {
         });
     }
 
+    /// Adds the collected hashes to the filter.
+    fn flush_hashes(&mut self) {
+        let len = std::mem::take(&mut self.hashes_len);
+        self.memtable.filter.insert_all(&self.hashes[..len]);
+    }
+
     /// Adds the counts of the current index to the memtable's counters.
     fn flush_index(&mut self) {
         let counts = std::mem::take(&mut self.counts);
@@ -94,6 +112,7 @@ impl<'a> Inserter<'a> {
 
 impl Drop for Inserter<'_> {
     fn drop(&mut self) {
+        self.flush_hashes();
         if self.entries == 0 {
             return;
         }

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 /// Iterates over a memtable and keeps it alive.
 ///
-/// Entries inserted while the iterator exists may or may not appear. A reader that filters by a
-/// seqno that was visible before it created the iterator sees a fixed state. `next` follows one
-/// pointer; `prev` walks forward from a hint.
+/// Entries inserted while the iterator exists may or may not appear. A reader that ignores entries
+/// above a seqno which was visible before it created the iterator sees a fixed state. `next`
+/// follows one pointer; `prev` walks forward from a hint.
 pub struct MemtableIter {
     // Declared before the memtable, into which it points: fields are dropped in this order.
     cursor: Option<SkiplistIter<'static>>,

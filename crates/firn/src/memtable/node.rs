@@ -63,7 +63,8 @@ struct Node {
     next: AtomicPtr<Node>,
     prefix: [u64; 2],
     trailer: u64,
-    /// A hint for moves backward: some node before this one, usually the previous one.
+    /// A hint for moves backward: a node somewhere before this one in the list, usually the one
+    /// directly before.
     prev: AtomicPtr<Node>,
     witness: Witness,
     key_len: u32,
@@ -260,7 +261,7 @@ impl<'a> NodeRef<'a> {
         }
     }
 
-    /// Sets a link of a node that no other thread can reach at this level yet.
+    /// Sets the link at `level` of this node, which no other thread can reach at this level yet.
     #[inline]
     pub(super) fn prepare_next(self, level: usize, next: Option<Self>) {
         self.link(level).store(Self::to_ptr(next), Relaxed);
@@ -275,8 +276,8 @@ impl<'a> NodeRef<'a> {
                 Self::to_ptr(after),
                 node.node.as_ptr(),
                 Release,
-                // The value loaded on failure is not used: the caller walks again, with Acquire
-                // loads.
+                // Relaxed on failure: the value loaded then is not used, and the caller walks again
+                // with Acquire loads.
                 Relaxed,
             )
             .is_ok()

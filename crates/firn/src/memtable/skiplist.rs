@@ -1,8 +1,8 @@
 //! The ordered list of a memtable: a skiplist in an arena.
 
-mod estimate;
+mod entries_in_range;
 
-pub use estimate::RangeEntries;
+pub use entries_in_range::RangeEntries;
 
 use super::arena::Arena;
 use super::atomics::AtomicUsize;
@@ -58,8 +58,9 @@ pub(super) struct Splice<'a> {
 }
 
 impl<'a> Splice<'a> {
-    /// The lowest level whose pair encloses `probe` and has no node in between (other writers may
-    /// have linked some). `height` if there is no such level.
+    /// The lowest level at which the pair of this splice encloses `probe`. A level at which other
+    /// writers have linked nodes between the pair does not count. `height` if there is no such
+    /// level.
     fn lowest_around(&self, head: NodeRef<'a>, probe: &Probe<'_>) -> usize {
         // Neighbouring levels often share a node: compare it once.
         let (mut too_high, mut too_low) = (None, None);
@@ -182,7 +183,7 @@ impl Skiplist {
         Some(size)
     }
 
-    /// Raises the list to at least `height` levels. Returns its height.
+    /// Makes the list use at least `height` levels. Returns the number of levels in use.
     fn raise(&self, height: usize) -> usize {
         let now = self.height.load(Relaxed);
         if height > now {
@@ -191,9 +192,9 @@ impl Skiplist {
         height.max(now)
     }
 
-    /// Moves the splice to `probe`. At the level where the search starts and at all levels below,
-    /// the pair becomes the exact neighbours of `probe`. At the levels above, the pair encloses
-    /// `probe`, but other nodes may lie in between.
+    /// Moves the splice to `probe`. The search starts at the lowest level whose pair encloses
+    /// `probe`. There and at all levels below, the pair becomes the exact neighbours of `probe`. At
+    /// the levels above, the pair encloses `probe`, but other nodes may lie in between.
     fn find<'a>(&'a self, splice: &mut Splice<'a>, height: usize, probe: &Probe<'_>) {
         let mut from = splice.lowest_around(self.head, probe);
         if from == splice.height {
@@ -227,7 +228,8 @@ impl Skiplist {
                 if level > 0 {
                     before.prefetch_next(level - 1);
                 }
-                // Do not compare the node again that ended the level above.
+                // `after` ended the walk on the level above, so it is not before `probe`: do not
+                // compare it again.
                 match next {
                     Some(node) if next != after && node.compare(probe) == Ordering::Less => {
                         before = node;

@@ -141,7 +141,7 @@ fn list_orders_like_the_model() {
             let exact = model.iter().filter(|m| m.0 >= key && m.0 < other).count() as u64;
             let found = memtable.estimate_range(&key, Some(&other), 0);
             assert!(
-                if found.exact {
+                if found.is_exact() {
                     found.entries == exact
                 } else {
                     exact > 60

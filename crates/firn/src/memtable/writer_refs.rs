@@ -20,8 +20,9 @@ impl WriterRefs {
     }
 
     pub(super) fn end(&self) {
-        // SeqCst here and in `wait_zero`: either the last writer sees the sleeper, or the sleeper
-        // sees zero. It includes Release, so the inserts happen before the flush.
+        // SeqCst here and in `wait_zero`: either the last writer sees that a flush sleeps and wakes
+        // it, or the flush sees zero and does not sleep. SeqCst includes Release, so the inserts
+        // happen before the flush.
         let before = self.active.fetch_sub(1, Ordering::SeqCst);
         assert!(before > 0, "writers_end without writers_begin");
         if before == 1 && self.sleepers.load(Ordering::SeqCst) > 0 {

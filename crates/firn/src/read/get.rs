@@ -6,13 +6,13 @@ use crate::base::{InternalIterator, InternalKey, Result, Seqno, Value};
 use crate::cache::KeyHash;
 use crate::version::Flushable;
 
-/// Calls `f` with the newest version of `user_key` whose seqno is at most `seqno`, which may be a
-/// deletion. It searches the sources newest first and stops at the first hit: a newer version never
-/// lies below an older one.
+/// Calls `f` with the newest version of `user_key` whose seqno is at most `seqno`; that version may
+/// be a deletion. The search goes through the sources, newest first, and stops at the first hit: no
+/// older source has a newer version of a key.
 ///
 /// Between the memtables (with the ingested runs that wait for their edit) and the files it
 /// searches the row cache, which holds the newest flushed version of frequently read rows. A
-/// version found in the files is offered to it.
+/// version that is found in the files is offered to the row cache.
 ///
 /// # Errors
 /// Those of reading the files: `Corruption`, `Unsupported`, `Io`.
@@ -104,9 +104,10 @@ pub fn range_changed_since(
 }
 
 /// Whether a commit after `since`, up to `seqno`, may have written or deleted `user_key`. Both
-/// seqnos must have been visible while `super_version` was current. Then the memtables have all
-/// such commits, except for ingested runs, which are files before their commit becomes visible.
-/// Files are not searched: if they may hold a commit after `since`, the answer is `true`.
+/// seqnos must have been visible while `super_version` was current. Then its memtables have the
+/// entries of all these commits, except for ingested runs, whose files are in it before their
+/// commit becomes visible. Files are not searched: if they may hold a commit after `since`, the
+/// answer is `true`.
 pub fn changed_since(
     super_version: &SuperVersion,
     user_key: &[u8],

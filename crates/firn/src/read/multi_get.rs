@@ -5,14 +5,15 @@ use crate::base::{InternalKey, Result, Seqno, Value};
 use crate::cache::KeyHash;
 use crate::env::PrefetchBatch;
 
-/// Most keys whose blocks are announced together.
+/// Largest number of keys whose blocks are prefetched together.
 pub const MULTI_GET_BATCH: usize = 32;
 
-/// Announces the blocks that gets of `keys` at `seqno` are about to read, and starts all reads at
-/// the same time. Each block is announced once; keys found in memory need none. The keys must be
-/// ascending, at most [`MULTI_GET_BATCH`]. Returns the number of blocks.
+/// Prefetches the blocks that gets of `keys` at `seqno` are about to read: starts all these reads
+/// at the same time. Each block of a file is read once; keys found in memory need no block. The
+/// keys must be ascending, at most [`MULTI_GET_BATCH`]. Returns the number of blocks.
 ///
-/// This is a hint: it may announce too much, and errors are left to the gets.
+/// This is a hint: it may prefetch too many blocks, and it ignores errors, which the gets will
+/// meet.
 ///
 /// # Panics
 /// With more than [`MULTI_GET_BATCH`] keys.
@@ -68,8 +69,8 @@ fn hash_unless_in_memory(
     (!cached).then_some(hash)
 }
 
-/// Calls `get` with the number of each key, in key order, in batches whose blocks have been
-/// announced.
+/// Calls `get` with the number of each key in `keys`, in the order of the keys. Before each batch
+/// of calls, prefetches the blocks of its keys.
 pub fn in_batches(
     super_version: &SuperVersion,
     keys: &[&[u8]],

@@ -90,8 +90,9 @@ impl ScanSource {
 
 /// Whether `sources`, which were opened from `super_version` for one index, can also serve reads
 /// that see commits after `seqno`. They cannot if a memtable has gained its first entries of the
-/// index since: it was left out. Nor can they if a file may hold such a commit, because they may
-/// have passed its entries before the commit was visible.
+/// index since `sources` was opened, because that memtable is not among them. Nor can they if a
+/// file may hold a commit after `seqno`: a scan may have passed entries of that commit while they
+/// were not visible yet.
 pub fn still_complete(
     super_version: &SuperVersion,
     index: IndexId,
@@ -110,8 +111,8 @@ pub fn still_complete(
     })
 }
 
-/// The sources of `super_version` that may hold keys of `range`, newest first, with the own writes
-/// in front.
+/// The sources of `super_version` that may hold keys of `range`, newest first. The transaction's
+/// own writes `own` are the first source.
 pub fn scan_sources(
     super_version: &SuperVersion,
     range: &ScanRange,

@@ -28,8 +28,8 @@ pub struct SuperVersion {
     pub frozen: Vec<Flushable>,
     /// The files.
     pub version: Arc<Version>,
-    /// The newest flushable up to which all were frozen and complete when the super version was
-    /// created.
+    /// The newest flushable for which the following holds: when the super version was created, it
+    /// and all older ones were complete, so no commit could add entries to them.
     pub sealed: SealPoint,
     /// Cache of single rows of the files.
     pub rows: Arc<RowCache>,
@@ -168,8 +168,8 @@ impl SuperVersions {
         self.current.load_full()
     }
 
-    /// Calls `f` with the current super version, which is pinned only meanwhile. Unlike
-    /// [`Self::pin`], it changes no reference count that all sessions share.
+    /// Calls `f` with the current super version, which is pinned only while `f` runs. Unlike
+    /// [`Self::pin`], this changes no reference count, whose cache line all sessions would share.
     pub fn with_current<R>(&self, f: impl FnOnce(&SuperVersion) -> R) -> R {
         f(&self.current.load())
     }
@@ -190,6 +190,15 @@ impl SuperVersions {
         }
     }
 
+    /// Calls `f` with what [`Self::latest`] returns. The super version is pinned only meanwhile, as
+    /// by [`Self::with_current`].
+    pub fn with_latest<R>(&self, f: impl FnOnce(&SuperVersion, Seqno) -> R) -> R {
+        let super_version = self.current.load();
+        pause_points::at(PausePoint::Pinned);
+        let seqno = self.visible();
+        f(&super_version, seqno)
+    }
+
     /// As [`Self::latest`], but the super version has all commits up to the seqno. A point of
     /// `latest` may lack one: a commit that replaces the memtable can come between its two loads. A
     /// reader that later searches only for commits above the seqno would overlook that commit.
@@ -202,13 +211,13 @@ impl SuperVersions {
         }
     }
 
-    /// The change of the database since `point` was taken. A caller that has been granted a lock
+    /// How the database has changed since `point` was taken. A caller that has been granted a lock
     /// learns here of all commits of the lock's earlier holders: a commit changes the super
     /// version, if at all, before it becomes visible, and it becomes visible before its locks are
     /// released.
     ///
-    /// The seqno is loaded first: if the point's super version is current after that, it has all
-    /// commits up to that seqno.
+    /// The visible seqno is loaded first: if the point's super version is still current after that,
+    /// it has all commits up to that seqno.
     pub fn freshness(&self, point: &ReadPoint) -> Freshness {
         let seqno = self.visible();
         if self.generation.load(Ordering::Acquire) != point.super_version.generation {
@@ -218,8 +227,8 @@ impl SuperVersions {
         } else if seqno > point.seqno {
             Freshness::Newer(seqno)
         } else {
-            // The visible seqno has fallen: the log has failed, and commits that it may have lost
-            // are hidden again.
+            // The visible seqno is lower than before: the log has failed, and commits that it may
+            // have lost are hidden again.
             Freshness::Replaced
         }
     }
@@ -231,7 +240,7 @@ impl SuperVersions {
     }
 
     /// Replaces the active memtable. `queued` are the new flushables, newest first: the old
-    /// memtable unless it is empty, and a committed run of files.
+    /// memtable, unless it is empty, and the run of files that a commit has added, if there is one.
     pub fn switched(&self, queued: &[Flushable], active: Arc<Memtable>) {
         self.change(|super_version| {
             let all = queued.iter().chain(&super_version.frozen).cloned();
@@ -239,9 +248,9 @@ impl SuperVersions {
         });
     }
 
-    /// Notes that the oldest flushable is complete: a memtable without writers, or a run. Rows that
-    /// later super versions find in the files may then enter the row cache, even after the
-    /// flushable is in the tree.
+    /// Notes that the oldest flushable is complete: it is a memtable into which no commit inserts
+    /// any more, or a run. Later super versions may then put rows that they find in the files into
+    /// the row cache, even once these files have the entries of this flushable.
     pub fn drained(&self, oldest: &Flushable) {
         self.change(|super_version| {
             let sealed = SealPoint {
@@ -288,8 +297,8 @@ impl SuperVersions {
             generation: current.generation + 1,
             ..next(&current)
         });
-        // Drop all super versions without readers, not only the oldest: one that is held for long
-        // must not make the list grow.
+        // Forget all super versions without readers, not only the oldest ones: otherwise the list
+        // would grow behind one that a reader holds for long.
         held.retain(|held| held.super_version.strong_count() > 0);
         held.push_back(TrackedSuperVersion::of(&next));
         let generation = next.generation;

@@ -1,5 +1,6 @@
 //! Columns of a table and their form in the record buffer.
 
+use super::InstantDefault;
 use crate::base::record_buffer::{NullBit, Pad};
 use crate::base::{Error, Result};
 
@@ -69,19 +70,6 @@ impl ColumnKind {
             Err(Error::invalid(format_args!("column kind {self:?}")))
         }
     }
-}
-
-/// The value of a column in rows written before the column existed.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum InstantDefault {
-    /// The column exists since the first version of the table, so a row without it is damaged.
-    #[default]
-    Impossible,
-    /// The column is NULL in older rows.
-    Null,
-    /// The column has these bytes in older rows: for a fixed column the form of the record buffer,
-    /// otherwise the bytes of the value without length or padding.
-    Bytes(Box<[u8]>),
 }
 
 /// One column of a layout.

@@ -1,7 +1,9 @@
 //! Decodes rows of one schema version by a program, which is a list of copies to make for each row.
 
+use super::column_target::ColumnTarget;
+use super::instant_default::InstantDefaultOp;
 use super::row_layout::{ColumnPosition, CopyRange, RowLayout, push_run, split_tail};
-use super::{Column, ColumnKind, InstantDefault, NullBit, damaged};
+use super::{Column, ColumnKind, NullBit, damaged};
 use crate::base::blob_buf::BlobBuf;
 use crate::base::blob_ref::BlobRef;
 use crate::base::{Error, Result, Value, varint};
@@ -14,13 +16,6 @@ struct VarOp {
     /// Id of the column.
     id: u32,
     target: ColumnTarget,
-}
-
-/// The place of a variable column in the record buffer.
-#[derive(Debug, Clone, Copy)]
-struct ColumnTarget {
-    offset: u32,
-    kind: ColumnKind,
 }
 
 /// A wanted column whose value is in a blob file. The caller reads the value and calls
@@ -75,26 +70,12 @@ struct NullOp {
     record: NullBit,
 }
 
-/// The step that writes the value of a column that rows of this schema version do not have yet; it
-/// is the same for all of them.
-#[derive(Debug, Clone)]
-enum Constant {
-    Null(NullBit),
-    Fixed {
-        offset: u32,
-        bytes: Box<[u8]>,
-    },
-    Var {
-        target: ColumnTarget,
-        bytes: Box<[u8]>,
-    },
-}
-
 /// Decodes rows of one layout into record buffers of the table's newest layout.
 ///
 /// Steps: clear the NULL bits of the wanted columns. Set the bits of those that are NULL, unless
 /// the row's bitmap is all zero. Copy the ranges of fixed columns. Walk over the lengths of the
-/// variable columns up to the last wanted one, and copy the wanted ones. Write the constants.
+/// variable columns up to the last wanted one, and copy the wanted ones. Write the instant defaults
+/// of the wanted columns that the row lacks.
 #[derive(Debug, Clone)]
 pub(super) struct DecodeProgram {
     bitmap_at: usize,
@@ -104,7 +85,7 @@ pub(super) struct DecodeProgram {
     nulls: Vec<NullOp>,
     runs: Vec<CopyRange>,
     vars: Vec<VarOp>,
-    constants: Vec<Constant>,
+    defaults: Vec<InstantDefaultOp>,
 }
 
 impl DecodeProgram {
@@ -123,7 +104,7 @@ impl DecodeProgram {
             nulls: Vec::new(),
             runs: Vec::new(),
             vars: Vec::new(),
-            constants: Vec::new(),
+            defaults: Vec::new(),
         };
         for (i, column) in current.columns().iter().enumerate() {
             if column.stored && wanted(i) {
@@ -155,7 +136,7 @@ impl DecodeProgram {
         };
         let same = |old: &Column| old.id == column.id && old.stored;
         let Some(at) = stored.columns().iter().position(same) else {
-            return self.add_missing(column, target);
+            return InstantDefaultOp::add(&mut self.defaults, column, target);
         };
         let old = &stored.columns()[at];
         let slot = stored.slot(at).expect("stored columns have a slot");
@@ -192,46 +173,6 @@ impl DecodeProgram {
         Ok(())
     }
 
-    fn add_missing(&mut self, column: &Column, target: ColumnTarget) -> Result<()> {
-        let constant = match (&column.instant_default, column.null) {
-            (InstantDefault::Null, Some(null)) => {
-                let empty = vec![0; column.kind.record_len() as usize].into();
-                self.constants.push(match column.kind {
-                    ColumnKind::Fixed { .. } => Constant::Fixed {
-                        offset: column.offset,
-                        bytes: empty,
-                    },
-                    _ => Constant::Var {
-                        target,
-                        bytes: Box::default(),
-                    },
-                });
-                Constant::Null(null)
-            }
-            (InstantDefault::Bytes(bytes), _) if column.kind.is_fixed() => {
-                if bytes.len() != column.kind.record_len() as usize {
-                    return Err(Error::invalid("default of the wrong length"));
-                }
-                Constant::Fixed {
-                    offset: column.offset,
-                    bytes: bytes.clone(),
-                }
-            }
-            (InstantDefault::Bytes(bytes), _) => Constant::Var {
-                target,
-                bytes: bytes.clone(),
-            },
-            _ => {
-                return Err(Error::invalid(format_args!(
-                    "column {} is unknown to older rows and has no default for them",
-                    column.id
-                )));
-            }
-        };
-        self.constants.push(constant);
-        Ok(())
-    }
-
     /// Decodes a row that has no blob references. `record` has at least the length of the newest
     /// layout.
     #[inline]
@@ -245,10 +186,7 @@ impl DecodeProgram {
         if !self.vars.is_empty() {
             self.run_vars(value.tail, record, blobs, |_, _| false)?;
         }
-        match self.constants.is_empty() {
-            true => Ok(()),
-            false => self.run_constants(record, blobs),
-        }
+        self.run_defaults(record, blobs)
     }
 
     /// Decodes a row some of whose columns are in blob files, as `refs` says. The wanted columns
@@ -273,7 +211,7 @@ impl DecodeProgram {
                 found.is_some()
             })?;
         }
-        self.run_constants(record, blobs)
+        self.run_defaults(record, blobs)
     }
 
     #[inline]
@@ -300,20 +238,10 @@ impl DecodeProgram {
         Ok(())
     }
 
-    fn run_constants(&self, record: &mut [u8], blobs: &mut BlobBuf) -> Result<()> {
-        for constant in &self.constants {
-            match constant {
-                Constant::Null(null) => record[null.offset as usize] |= null.mask,
-                Constant::Fixed { offset, bytes } => {
-                    let at = *offset as usize;
-                    record[at..at + bytes.len()].copy_from_slice(bytes);
-                }
-                Constant::Var { target, bytes } => {
-                    target.write(bytes, record, |bytes| blobs.put(bytes))?;
-                }
-            }
-        }
-        Ok(())
+    fn run_defaults(&self, record: &mut [u8], blobs: &mut BlobBuf) -> Result<()> {
+        self.defaults
+            .iter()
+            .try_for_each(|op| op.run(record, blobs))
     }
 
     /// Decodes the wanted variable columns. `elsewhere` is called with each such column and its
@@ -367,49 +295,4 @@ fn take_len(lengths: &mut &[u8]) -> Result<usize> {
     varint::take_u64(lengths)
         .and_then(|len| usize::try_from(len).ok())
         .ok_or_else(|| damaged("length of a variable column"))
-}
-
-impl ColumnTarget {
-    /// Writes `value` to its field in `record`. For a blob column, `keep` returns an address at
-    /// which the bytes stay, and the field gets that address.
-    #[inline]
-    fn write(
-        &self,
-        value: &[u8],
-        record: &mut [u8],
-        keep: impl FnOnce(&[u8]) -> *const u8,
-    ) -> Result<()> {
-        let at = self.offset as usize;
-        let field = &mut record[at..at + self.kind.record_len() as usize];
-        let len = value.len();
-        match self.kind {
-            ColumnKind::Char { pad, .. } => {
-                let (text, room) = field
-                    .split_at_mut_checked(len)
-                    .ok_or_else(|| damaged("CHAR longer than its column"))?;
-                text.copy_from_slice(value);
-                pad.fill(room);
-            }
-            ColumnKind::VarChar { len_bytes, .. } => {
-                let (length, room) = field.split_at_mut(usize::from(len_bytes));
-                room.get_mut(..len)
-                    .ok_or_else(|| damaged("VARCHAR longer than its column"))?
-                    .copy_from_slice(value);
-                length.copy_from_slice(&len.to_le_bytes()[..length.len()]);
-            }
-            ColumnKind::Blob { len_bytes } => {
-                let (length, pointer) = field.split_at_mut(usize::from(len_bytes));
-                if len as u64 >> (8 * u32::from(len_bytes)) != 0 {
-                    return Err(damaged("blob longer than its column"));
-                }
-                length.copy_from_slice(&len.to_le_bytes()[..length.len()]);
-                let address = keep(value) as usize;
-                pointer.copy_from_slice(&address.to_ne_bytes());
-            }
-            ColumnKind::Fixed { .. } => {
-                return Err(damaged("a fixed column among the variable ones"));
-            }
-        }
-        Ok(())
-    }
 }

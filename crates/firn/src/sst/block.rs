@@ -137,8 +137,7 @@ impl Block {
     }
 
     fn slice(&self, (start, end): ByteSpan) -> &[u8] {
-        // The code that computed the span has compared it with the size of this block, so the bytes
-        // exist.
+        // Whoever made the span has checked it against the size of this block, so the bytes exist.
         self.bytes.get(start as usize..end as usize).unwrap_or(&[])
     }
 

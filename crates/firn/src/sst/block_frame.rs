@@ -1,6 +1,6 @@
 //! The frame of every stored block: a header, the payload (compressed or raw), a checksum.
 
-use super::codec::{Payload, StoredCodec, decompress};
+use super::block_compression::{Payload, StoredCodec, decompress};
 use super::decode_error::{DecodeError, Decoded};
 use super::dictionary::Dictionary;
 use super::format::{BlockKind, Handle};

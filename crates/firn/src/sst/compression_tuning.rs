@@ -1,19 +1,21 @@
 //! Finds out by a trial which [`Tuning`] compresses the blocks of a file best.
 
 use super::block::{PlaneLayout, to_stored_form};
-use super::codec::{Codec, Compressor, Tuning};
+use super::block_compression::{Codec, Compressor, Tuning};
 
 /// Number of blocks that the trial compresses with each tuning.
 const TRIAL_BLOCKS: usize = 8;
-/// Raw bytes of a file below which the trial takes more time than its result saves.
+/// A file with fewer raw bytes than this gets no trial: it would take more time than its result
+/// saves.
 const WORTH_A_TRIAL: usize = 32 << 10;
 
-/// The best tuning for blocks like `built`, which are in read form (no byte planes yet).
+/// The tuning that compresses the sample `built` of a file's blocks best. These blocks are in read
+/// form (no byte planes yet).
 ///
 /// Arrays of numbers always become byte planes under ZSTD: bytes that are equal in all entries
 /// vanish, and counters become repetitions. For value tails it depends on the data: as byte planes,
-/// digits shrink by a sixth, but words grow. Likewise only a trial tells whether ZSTD should look
-/// for long matches only. So a few blocks are compressed in each way.
+/// digits shrink by a sixth, but words grow. Only a trial tells this, and likewise whether ZSTD
+/// should look for long matches only. So a few blocks are compressed with each tuning.
 pub(super) fn tune(codec: Codec, sectioned: bool, built: &[&[u8]]) -> Tuning {
     if !matches!(codec, Codec::Zstd { .. }) {
         return Tuning::default();

@@ -1,7 +1,7 @@
 //! Trains a file's dictionary from the file's own blocks.
 
 use super::block::StoredForm;
-use super::codec::{Codec, Compressor, Tuning};
+use super::block_compression::{Codec, Compressor, Tuning};
 use super::dictionary::Dictionary;
 use zstd::zstd_safe::zstd_sys::{
     ZDICT_fastCover_params_t, ZDICT_isError, ZDICT_params_t, ZDICT_trainFromBuffer_fastCover,
@@ -14,7 +14,8 @@ const TRAINING_BYTES: usize = 32 * SIZE;
 /// Blocks are cut into samples of this many bytes, because the trainer works best with many small
 /// samples.
 const SAMPLE: usize = 1 << 10;
-/// Raw bytes of data below which a dictionary takes more bytes than it saves.
+/// A file with fewer raw bytes of data than this gets no dictionary, which would take more bytes
+/// than it saves.
 const RAW_BYTES_MIN: usize = 8 * SIZE;
 /// Number of blocks that a trial compresses both with and without the dictionary.
 const TRIAL_BLOCKS: usize = 16;

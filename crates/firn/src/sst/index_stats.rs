@@ -13,8 +13,8 @@ pub struct IndexStats {
     pub deletes: u64,
     /// Bytes of user keys and values before compression.
     pub raw_bytes: u64,
-    /// Bytes of data blocks after compression. The bytes of a block that several indexes share are
-    /// divided between them in proportion to their raw bytes in it.
+    /// Bytes of data blocks after compression. If several indexes have entries in a block, its
+    /// bytes are divided between them in proportion to their raw bytes in the block.
     pub stored_bytes: u64,
 }
 

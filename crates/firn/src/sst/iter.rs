@@ -27,7 +27,7 @@ use std::sync::Arc;
 /// before it reads the new one.
 pub struct SstIter {
     reader: Arc<SstReader>,
-    /// The external seqno, which all entries show instead of the stored one, if the file has one.
+    /// The file's external seqno, if it has one: all entries show it instead of their stored seqno.
     external: Option<Seqno>,
     fill_cache: bool,
     spot: Option<BlockPosition>,
@@ -37,8 +37,8 @@ pub struct SstIter {
     cursor: BlockIter,
     /// Whether the current block was found in the cache. Set only without `fill_cache`.
     cached: bool,
-    /// Offset at which the next block of a forward scan begins, and the number of blocks that were
-    /// entered in a row since the scan began.
+    /// Offset at which the next block of a forward scan begins, and the number of blocks that the
+    /// scan has entered one after another without a gap.
     next_offset: u64,
     in_a_row: u32,
     /// The readahead buffer, allocated when it is first needed.
@@ -128,8 +128,8 @@ impl SstIter {
         self.spot = None;
     }
 
-    /// Returns the result of a move inside the block. If it is an error, adds the file's name and
-    /// the block's offset to it, and the iterator has no position afterwards.
+    /// Returns the result `moved` of a move inside the block. To an error it adds the file's name
+    /// and the block's offset; the iterator has no position then.
     #[inline]
     fn checked(&mut self, moved: Decoded<bool>) -> Result<bool> {
         let damage = match moved {
@@ -218,9 +218,10 @@ impl SstIter {
         }
     }
 
-    /// A lower bound of the stored bytes of the blocks from the current one up to the block where
-    /// `limit` lies, which is not counted (`None`: up to the end of the file). Takes only the top
-    /// index and the current partition, and reads nothing. 0 if the iterator has no position.
+    /// A lower bound of the stored bytes of the blocks from the current one up to the block in
+    /// which `limit` lies, without that block (`None`: up to the end of the file). Computed from
+    /// the top index and the current partition alone, without a read. 0 if the iterator has no
+    /// position.
     pub fn bytes_ahead(&self, limit: Option<&[u8]>) -> u64 {
         let (Some(spot), Some((_, partition))) = (self.spot, self.partition.as_ref()) else {
             return 0;
@@ -280,7 +281,7 @@ impl InternalIterator for SstIter {
         let Some(external) = self.external else {
             return self.seek_stored(user_key, seqno);
         };
-        // A file with an external seqno has one version of each user key, so find it whatever its
+        // In a file with an external seqno each user key has one version: find it, whatever its
         // stored seqno is.
         let on = self.seek_stored(user_key, SEQNO_MAX)?;
         if on && external > seqno && self.cursor.key().user_key == user_key {
@@ -411,7 +412,7 @@ impl ReadAhead {
         self.offset + self.bytes.len() as u64
     }
 
-    /// Makes the buffer begin with the block at `handle` and reads about `window` bytes.
+    /// Makes the buffer begin with the block at `handle` and have about `window` bytes.
     fn read(&mut self, reader: &SstReader, handle: Handle, window: u64) -> Result<()> {
         // The buffer may already hold the first part of the block, if the last read ended inside
         // it.

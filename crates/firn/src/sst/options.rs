@@ -1,6 +1,6 @@
 //! Options for writing an SST: layout, codec, filters.
 
-use super::codec::Codec;
+use super::block_compression::Codec;
 
 /// How the entries of a data block are laid out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,10 +34,11 @@ const FILTER_BITS_PER_KEY: u32 = 10;
 const INDEX_PARTITION_SIZE: usize = 4 << 10;
 const ZSTD_LEVEL: i32 = 3;
 
-/// How densely a file is written. This is the policy that assigns codecs to levels.
+/// How densely a file is written. The density decides on the file's layout and codec
+/// ([`SstOptions::of`]).
 ///
 /// A dense file takes a third of the bytes of a light one, but more time to write and to search. So
-/// it is worth it only where data stays.
+/// dense files are worth their cost only where data stays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Density {
     /// For data that compactions soon rewrite: files above the last level that are not at rest, and

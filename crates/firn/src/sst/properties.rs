@@ -1,6 +1,6 @@
 //! The properties of an SST, as the file stores them.
 
-use super::codec::Tuning;
+use super::block_compression::Tuning;
 use super::decode_error::{DecodeError, Decoded};
 use super::format::Handle;
 use super::index_stats::IndexStats;
@@ -49,9 +49,9 @@ pub struct Properties {
     pub per_index: Vec<IndexStats>,
     /// Sketches of each index, by ascending index id. Indexes without sketches are left out.
     pub(super) sketches: Vec<IndexSketches>,
-    /// Whether the stored seqnos are not those of commits. The commit that makes the file visible
-    /// gives all entries its own seqno; the manifest has that seqno, and [`crate::sst::OpenHints`]
-    /// hands it to the reader.
+    /// Whether the seqnos stored in the file are not those of commits. All entries then have the
+    /// seqno of the commit that makes the file visible; the manifest has that seqno, and the opener
+    /// passes it to the reader in [`crate::sst::OpenHints`].
     pub external_seqno: bool,
     /// Whether a bulk load or an index build wrote the file before its rows were visible. If the
     /// catalog has their index, the rows are committed; a repair then takes them as committed at
@@ -60,8 +60,9 @@ pub struct Properties {
     /// Values that higher layers store in the file, by name.
     pub user: BTreeMap<String, Vec<u8>>,
     pub(super) dictionaries: Vec<(u32, Handle)>,
-    /// The tuning that the writer used for ZSTD, if a trial with enough raw bytes chose it or it
-    /// came with copied blocks. Block reuse copies no block of a ZSTD file without a tuning.
+    /// The tuning that the writer used for ZSTD. `None` if no trial with enough raw bytes chose it
+    /// and it did not come with copied blocks: block reuse then copies no block of this file, if
+    /// the codec is ZSTD.
     pub(super) tuning: Option<Tuning>,
 }
 

@@ -90,8 +90,8 @@ pub struct SstReader {
     data_end: u64,
     /// See [`Self::external_seqno`].
     external: Option<Seqno>,
-    /// Shares of the pin budget that the reader holds. The first is charged for what the reader
-    /// always needs, the second, if any, was granted for the index partitions.
+    /// The reader's shares of the pin budget of the block cache. The first counts the memory that
+    /// the reader always needs, the second, if there is one, that of the index partitions.
     pins: Vec<Pin>,
 }
 
@@ -104,7 +104,7 @@ pub(super) enum PartitionRef<'a> {
 }
 
 impl PartitionRef<'_> {
-    /// The partition as a reference of its own, which keeps it in memory.
+    /// A reference to the partition that the caller owns, so that the partition stays in memory.
     pub(super) fn into_shared(self) -> Arc<Partition> {
         match self {
             Self::Pinned(partition) => Arc::clone(partition),
@@ -176,8 +176,8 @@ impl SstReader {
         self.pins.iter().map(Pin::bytes).sum()
     }
 
-    /// The part of [`Self::memory_bytes`] that holds index partitions, which a full pin budget
-    /// would have refused.
+    /// The part of [`Self::memory_bytes`] that index partitions take. If the pin budget had been
+    /// full at the open, the reader would have done without it.
     pub fn optional_bytes(&self) -> u64 {
         self.pins.iter().skip(1).map(Pin::bytes).sum()
     }
@@ -380,8 +380,8 @@ impl SstReader {
         }
     }
 
-    /// The index partition where a search for `user_key` begins, if the reader or the block cache
-    /// has it in memory.
+    /// The index partition in which a search for `user_key` begins, if the reader or the block
+    /// cache has it in memory.
     fn partition_at_hand(&self, user_key: &[u8]) -> Option<PartitionRef<'_>> {
         let number = self.index.partition_of(user_key)?;
         match self.index.partition(number) {
@@ -537,10 +537,10 @@ impl SstReader {
     }
 
     /// Loads into the block cache each data block of which at least half of the entries lie in
-    /// `entries`. `entries` has ascending, disjoint ranges of entry numbers, which count from 0
-    /// through the whole file. `decoded` has blocks that need not be read, each with the number of
-    /// its first entry, ascending. A block that is cached already stays so, without this counting
-    /// as a use.
+    /// `entries`: ascending, disjoint ranges of entry numbers, which count from 0 through the whole
+    /// file. `decoded` has blocks that need not be read from the file, each with the number of its
+    /// first entry, ascending. A block that is in the cache already stays there, and this does not
+    /// count as a use of it.
     ///
     /// # Errors
     /// The first error of reading an index partition or a block: `Corruption`, `Unsupported`, `Io`.

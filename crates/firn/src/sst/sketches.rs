@@ -64,7 +64,8 @@ impl IndexSketches {
 
 /// Builds the sketches of a file while it is written.
 ///
-/// Invariant: an index gets sketches only if all its entries in the file were passed to `add`.
+/// Invariant: an index gets sketches only if all its entries in the file were passed to
+/// [`Self::add`].
 #[derive(Default)]
 pub(super) struct SketchBuilder {
     prefix_extractors: Option<Arc<dyn PrefixExtractors>>,
@@ -75,7 +76,8 @@ pub(super) struct SketchBuilder {
 
 struct CurrentIndex {
     index: IndexId,
-    /// `None` if the prefix extractors do not know the index.
+    /// Makes the sketches of the current index; `None` if the prefix extractors do not know the
+    /// index.
     sketcher: Option<PrefixSketcher>,
     entries: u64,
 }

@@ -7,8 +7,8 @@
 //! decoded once. Block reuse saves merging, building and compressing.
 
 use super::block::Block;
+use super::block_compression::Tuning;
 use super::block_frame::{self, StoredHeader};
-use super::codec::Tuning;
 use super::dictionary::Dictionary;
 use super::format::Handle;
 use super::index::BlockStats;
@@ -27,7 +27,7 @@ pub struct StoredBlock<'a> {
     pub(super) dictionary: Option<Arc<Dictionary>>,
     /// Counts of the block in the index of its file.
     pub(super) stats: BlockStats,
-    /// Block size in raw bytes that the writer of the block's file aimed at.
+    /// Number of raw bytes at which the writer of the block's file ended a block.
     pub(super) block_size: u64,
     /// The ZSTD tuning in the properties of the block's file.
     pub(super) tuning: Option<Tuning>,

@@ -117,9 +117,9 @@ impl SstReader {
     }
 
     /// Checks each index partition by itself, and the checksums of the blocks that it locates.
-    /// `first` is the error of loading the whole index. It is reported at the beginning, and not
-    /// again for its partition. If the block cache has an intact copy of that partition, its blocks
-    /// are checked too.
+    /// `first` is the error of loading the whole index. That error is reported first, and not a
+    /// second time when its partition is loaded. If the block cache has an intact copy of the
+    /// damaged partition, the blocks of that partition are checked too.
     fn survey_partitions(&self, first: Error, broken: &mut dyn FnMut(Error)) {
         let reported = first.to_string();
         broken(first);
@@ -200,8 +200,8 @@ fn verify_block(
         }
         let id = index_id_of(key.user_key).ok_or(DecodeError::Corrupt("user key too short"))?;
         let hash = checksum::xxh3(key.user_key);
-        // The search begins in the block of the key, or in an earlier block whose separator is this
-        // key, because versions of the key lie in both.
+        // A search for the key begins in this block, or in an earlier block whose separator is the
+        // key: then versions of the key lie in both blocks.
         let found = index.find(key.user_key).is_some_and(|first| {
             (first == spot || index.separator(first) == key.user_key)
                 && index.may_contain(first, hash)

@@ -1,11 +1,11 @@
 //! Writing an SST.
 
-mod block_reuse;
 mod buffered_blocks;
-mod output;
+mod copied_blocks;
+mod file_output;
 
 use super::block::{BlockBuilder, StoredForm, to_stored_form};
-use super::codec::{Codec, Compressor, Tuning};
+use super::block_compression::{Codec, Compressor, Tuning};
 use super::compression_tuning::tune;
 use super::dictionary::Dictionary;
 use super::format::{BlockKind, FOOTER_LEN, Footer, Handle, RAW_BLOCK_MAX};
@@ -21,7 +21,7 @@ use crate::base::value::{ENTRY_BYTES_MAX, check_entry};
 use crate::base::{Error, IndexId, InternalKey, Kind, Result, Seqno, Value, checksum};
 use crate::env::AppendFile;
 use buffered_blocks::{BufferedBlock, BufferedBlocks, Content, RECIPE_BYTES};
-use output::Output;
+use file_output::Output;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
@@ -68,19 +68,19 @@ pub struct SstSummary {
 /// properties and footer, and syncs.
 ///
 /// A block of another file may be copied in stored form ([`Self::copy`]). Copying ends the
-/// unfinished block. The copied block too waits until the next key is known, which its separator
-/// needs, and its dictionary is copied with it. If more bytes were copied than wait to be
+/// unfinished block. The copied block, too, waits until the next key is known, from which its
+/// separator is made. Its dictionary is copied with it. If more bytes were copied than wait to be
 /// compressed, the file goes on with the tuning and the dictionary of the copied blocks, without
 /// trials: new blocks lie among the copied ones and resemble them.
 ///
-/// Invariants: keys ascend strictly in internal order. Entries with an uncommitted seqno, that of a
-/// write set, are refused, except in files written [`Self::with_external_seqno`]. The caller puts
-/// all versions of a user key into one file. After an error, neither the writer nor its file can be
-/// used any more.
+/// Invariants: keys ascend strictly in internal order. Entries with an uncommitted seqno, as the
+/// entries of a write set have, are refused, except in files written [`Self::with_external_seqno`].
+/// The caller puts all versions of a user key into one file. After an error, neither the writer nor
+/// its file can be used any more.
 ///
-/// Rejected: the dictionary of a neighbouring file, which compresses clearly worse.
-/// Rejected: a filter for each block. A point read would miss the processor's cache once more for
-/// each, and the filters would take as many bits.
+/// Rejected: the dictionary of a neighbouring file, which compresses clearly worse. Rejected: a
+/// filter for each block instead of one for each index partition. A point read would miss the
+/// processor's cache once more in each file, and the filters would be no smaller.
 pub struct SstWriter {
     options: SstOptions,
     output: Output,
@@ -88,7 +88,7 @@ pub struct SstWriter {
     open_block: BufferedBlock,
     compressor: Compressor,
     buffered: Option<BufferedBlocks>,
-    /// The block copied last, kept until the next key is known.
+    /// The block copied last, which waits here until the next key is known.
     copied: Option<BufferedBlock>,
     /// Tuning and dictionary of the compressed block that was copied last, if its file has a
     /// tuning.
@@ -302,7 +302,7 @@ impl SstWriter {
         }
         buffered.push(block, &mut self.compressor);
         if buffered.is_full(self.recipe.is_some()) {
-            self.settle()
+            self.append_buffered()
         } else {
             Ok(())
         }
@@ -310,7 +310,7 @@ impl SstWriter {
 
     /// Chooses tuning and dictionary, either those of the copied blocks or by trials with the
     /// waiting blocks, and appends the waiting blocks.
-    fn settle(&mut self) -> Result<()> {
+    fn append_buffered(&mut self) -> Result<()> {
         let Some(buffered) = self.buffered.take() else {
             return Ok(());
         };
@@ -406,7 +406,7 @@ impl SstWriter {
         if !self.block.is_empty() {
             self.end_block(None)?;
         }
-        self.settle()?;
+        self.append_buffered()?;
         let meta_offset = self.output.offset();
         let mut partitions = Vec::new();
         for partition in self.index.finish() {

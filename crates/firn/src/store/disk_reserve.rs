@@ -65,12 +65,12 @@ pub struct DiskReserve {
     env: Arc<dyn Env>,
     dir: PathBuf,
     /// Target size of each part, bytes; 0 if the file system cannot set blocks aside.
-    wanted: [AtomicU64; RESERVE_PARTS.len()],
+    target_bytes: [AtomicU64; RESERVE_PARTS.len()],
     /// Current size of each part, bytes.
-    there: [AtomicU64; RESERVE_PARTS.len()],
+    current_bytes: [AtomicU64; RESERVE_PARTS.len()],
     /// One mutex for each part. A thread holds it while it creates the part's file, or renames a
-    /// file from or to the part's name, and until `there` has the new size.
-    naming: [Mutex<()>; RESERVE_PARTS.len()],
+    /// file from or to the part's name, and until `current_bytes` has the new size.
+    file_locks: [Mutex<()>; RESERVE_PARTS.len()],
 }
 
 impl DiskReserve {
@@ -79,9 +79,9 @@ impl DiskReserve {
         Self {
             env,
             dir: dir.to_owned(),
-            wanted: RESERVE_PARTS.map(|part| AtomicU64::new(part.bytes())),
-            there: RESERVE_PARTS.map(|_| AtomicU64::new(0)),
-            naming: RESERVE_PARTS.map(|_| Mutex::new(())),
+            target_bytes: RESERVE_PARTS.map(|part| AtomicU64::new(part.bytes())),
+            current_bytes: RESERVE_PARTS.map(|_| AtomicU64::new(0)),
+            file_locks: RESERVE_PARTS.map(|_| Mutex::new(())),
         }
     }
 
@@ -91,8 +91,8 @@ impl DiskReserve {
     }
 
     /// Raises the target size of `part` to at least `bytes`.
-    pub fn want(&self, part: ReservePart, bytes: u64) {
-        self.wanted[part as usize].fetch_max(bytes, Ordering::Relaxed);
+    pub fn raise_target(&self, part: ReservePart, bytes: u64) {
+        self.target_bytes[part as usize].fetch_max(bytes, Ordering::Relaxed);
     }
 
     /// Sets aside the missing parts. Parts for which the disk has no room stay missing; the next
@@ -112,37 +112,41 @@ impl DiskReserve {
     /// # Errors
     /// Those of [`Self::fill`].
     pub fn fill_part(&self, part: ReservePart) -> Result<()> {
-        let _naming = self.naming[part as usize].lock();
-        let (wanted, there) = (&self.wanted[part as usize], &self.there[part as usize]);
-        let bytes = wanted.load(Ordering::Relaxed);
-        if there.load(Ordering::Relaxed) >= bytes {
+        let _file_lock = self.file_locks[part as usize].lock();
+        let (target, current) = (
+            &self.target_bytes[part as usize],
+            &self.current_bytes[part as usize],
+        );
+        let bytes = target.load(Ordering::Relaxed);
+        if current.load(Ordering::Relaxed) >= bytes {
             return Ok(());
         }
         match self.env.allocate(&self.path(part), bytes) {
-            Ok(true) => there.store(bytes, Ordering::Relaxed),
-            Ok(false) => wanted.store(0, Ordering::Relaxed),
+            Ok(true) => current.store(bytes, Ordering::Relaxed),
+            Ok(false) => target.store(0, Ordering::Relaxed),
             Err(error) if *error.kind() == ErrorKind::NoSpace => {}
             Err(error) => return Err(error),
         }
         Ok(())
     }
 
-    /// Creates a file for appending in the room of `part`, or an ordinary one if the part is
-    /// missing.
+    /// Creates the file `path` for appending, in the disk space of `part`. If the part is missing,
+    /// creates an ordinary file.
     ///
     /// # Errors
     /// `NoSpace`, `Io`.
     pub fn create(&self, part: ReservePart, path: &Path) -> Result<Box<dyn AppendFile>> {
         let made = {
-            let _naming = self.naming[part as usize].lock();
+            let _file_lock = self.file_locks[part as usize].lock();
             let aside = self.path(part);
             // After a crash between `keep_replaced` and the rename that follows it, the part's name
-            // is a second name of the live file, whose bytes must stay: remove only the name.
+            // is a second name of the file in use, whose bytes must stay. So remove this name and
+            // do not write to the file.
             if part == ReservePart::Current && self.env.links(&aside).is_ok_and(|names| names > 1) {
                 self.env.remove(&aside)?;
             }
             let made = self.env.create_from_allocated(&aside, path);
-            self.set_there(part, 0);
+            self.set_current_bytes(part, 0);
             made
         };
         match made {
@@ -151,20 +155,20 @@ impl DiskReserve {
         }
     }
 
-    /// Renames the file of a part to `path`. Returns whether there was one: somebody may have
-    /// removed it.
+    /// Renames the file of a part to `path`. Returns false if the part has no file, for example
+    /// because somebody has removed it.
     ///
     /// # Errors
     /// Those of the rename, except `NotFound`.
     pub fn take(&self, part: ReservePart, path: &Path) -> Result<bool> {
-        let _naming = self.naming[part as usize].lock();
+        let _file_lock = self.file_locks[part as usize].lock();
         let renamed = self.env.rename(&self.path(part), path);
         match &renamed {
             Err(error) if *error.kind() == ErrorKind::NotFound => {}
             Err(_) => return renamed.map(|()| false),
             Ok(()) => {}
         }
-        self.set_there(part, 0);
+        self.set_current_bytes(part, 0);
         Ok(renamed.is_ok())
     }
 
@@ -182,15 +186,15 @@ impl DiskReserve {
     /// The caller calls [`Self::replaced`] after the rename. Until then nobody may write to the
     /// file under either name. Returns whether the file got the second name.
     pub fn keep_replaced(&self, part: ReservePart, path: &Path) -> bool {
-        let _naming = self.naming[part as usize].lock();
+        let _file_lock = self.file_locks[part as usize].lock();
         self.env.link(path, &self.path(part)).is_ok()
     }
 
-    /// Notes that the rename has taken the first name from the file that [`Self::keep_replaced`]
-    /// gave a second one. From now on the file belongs to the reserve alone.
+    /// Call it after the rename that follows [`Self::keep_replaced`]: the replaced file has only
+    /// the part's name now, so the reserve counts its space.
     pub fn replaced(&self, part: ReservePart) {
         let bytes = self.env.usage(&self.path(part));
-        self.set_there(part, bytes.map_or(0, |usage| usage.allocated));
+        self.set_current_bytes(part, bytes.map_or(0, |usage| usage.allocated));
     }
 
     /// Renames the file at `path`, which takes `bytes` on the disk, to the name of a part.
@@ -198,20 +202,20 @@ impl DiskReserve {
     /// # Errors
     /// Those of the rename.
     pub fn give_back(&self, part: ReservePart, path: &Path, bytes: u64) -> Result<()> {
-        let _naming = self.naming[part as usize].lock();
+        let _file_lock = self.file_locks[part as usize].lock();
         self.env.rename(path, &self.path(part))?;
-        self.set_there(part, bytes);
+        self.set_current_bytes(part, bytes);
         Ok(())
     }
 
-    fn set_there(&self, part: ReservePart, bytes: u64) {
-        self.there[part as usize].store(bytes, Ordering::Relaxed);
+    fn set_current_bytes(&self, part: ReservePart, bytes: u64) {
+        self.current_bytes[part as usize].store(bytes, Ordering::Relaxed);
     }
 
     /// Whether a part can be used: its file has at least [`ReservePart::bytes`].
     pub fn has(&self, part: ReservePart) -> bool {
-        let there = self.there[part as usize].load(Ordering::Relaxed);
-        there > 0 && there >= part.bytes()
+        let current = self.current_bytes[part as usize].load(Ordering::Relaxed);
+        current > 0 && current >= part.bytes()
     }
 
     /// The length of the file of a part, if it is there.
@@ -222,7 +226,7 @@ impl DiskReserve {
         match self.env.usage(&self.path(part)) {
             Ok(usage) => Ok(Some(usage.len)),
             Err(error) if *error.kind() == ErrorKind::NotFound => {
-                self.set_there(part, 0);
+                self.set_current_bytes(part, 0);
                 Ok(None)
             }
             Err(error) => Err(error),
@@ -232,7 +236,7 @@ impl DiskReserve {
     /// Bytes set aside, and the target for them.
     pub fn bytes(&self) -> (u64, u64) {
         let sum = |all: &[AtomicU64]| all.iter().map(|n| n.load(Ordering::Relaxed)).sum();
-        (sum(&self.there), sum(&self.wanted))
+        (sum(&self.current_bytes), sum(&self.target_bytes))
     }
 }
 

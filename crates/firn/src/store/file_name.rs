@@ -9,7 +9,8 @@ pub type FileId = u64;
 pub enum FileKind {
     /// A sorted string table.
     Sst,
-    /// A temporary sorted run of a load. A start removes those that an earlier start left.
+    /// A temporary sorted run of a load. An open of the database removes those that are left from
+    /// an earlier one.
     Sort,
     /// Out-of-line values.
     Blob,

@@ -1,11 +1,10 @@
-//! AUTO_INCREMENT: a statement reserves values in intervals, and only an ALTER can lower the
+//! AUTO_INCREMENT: a statement reserves several values at a time, and only an ALTER can lower the
 //! counter.
 
 use super::Table;
 use crate::base::Result;
 use crate::catalog::autoincrement_counter;
 use crate::txn::{Transaction, TransactionContext};
-use std::sync::atomic::Ordering;
 
 impl Table {
     /// Reserves `count` values of the series `offset + k · increment`. Returns the first one, or
@@ -13,19 +12,15 @@ impl Table {
     pub fn reserve_autoincrement(&self, offset: u64, increment: u64, count: u64) -> Option<u64> {
         let increment = increment.max(1);
         let current = self.current();
-        let used = current.autoincrement.value();
-        let mut last = used.load(Ordering::Relaxed);
-        loop {
+        current.autoincrement.update(|last| {
             let first = next_in_series(last, offset, increment)?;
-            // Also reserve the values between the last one returned and the next member of the
-            // series, as InnoDB does, so that a session with a smaller increment continues behind
-            // them. Saturate, because the next member may lie beyond the largest number.
+            // Also reserve the values between the last one of these `count` values and the next
+            // member of the series, as InnoDB does, so that a session with a smaller increment
+            // continues behind them. Saturate, because the next member may lie beyond the largest
+            // number.
             let taken = first.saturating_add(increment.saturating_mul(count.max(1)) - 1);
-            match used.compare_exchange_weak(last, taken, Ordering::Relaxed, Ordering::Relaxed) {
-                Ok(_) => return Some(first),
-                Err(now) => last = now,
-            }
-        }
+            Some((taken, first))
+        })
     }
 
     /// Notes that a row with this value was written, so that values handed out later are larger,
@@ -47,7 +42,7 @@ impl Table {
     /// # Errors
     /// `LockTimeout` if a prepared transaction has changed the table; `Corruption` if the changes
     /// of one do not decode.
-    pub fn refuse_unsettled(&self, cx: &TransactionContext) -> Result<()> {
+    pub fn refuse_prepared_changes(&self, cx: &TransactionContext) -> Result<()> {
         cx.prepared
             .refuse_if_changed(&self.current().entry.index_ids())
     }
@@ -69,7 +64,7 @@ impl Table {
         let counter = autoincrement_counter(current.entry.clustered.id);
         let value = last_used(next, largest);
         let back = value < current.autoincrement.read().value;
-        match back && self.refuse_unsettled(cx).is_ok() {
+        match back && self.refuse_prepared_changes(cx).is_ok() {
             true => self.catalog.set_counter(counter, value),
             false => self.catalog.persist_counter(counter, value),
         }

@@ -13,12 +13,12 @@ use crate::rowcode::{ColumnKind, DecodePlan, OutOfLineColumn, RowFormat};
 use crate::txn::Transaction;
 use std::sync::atomic::Ordering;
 
-/// A VARCHAR column with a smaller maximum length keeps its values in the row: a reference would
-/// save too little.
+/// A VARCHAR column with a smaller maximum length (bytes) keeps its values in the row: a reference
+/// to a blob file would save too little.
 const VARCHAR_MIN: u32 = 256;
 
-/// A value of at least so many bytes goes out of line, however large the threshold is, because the
-/// row must fit into one entry.
+/// A value of at least this many bytes goes out of line, even if the threshold is larger, because
+/// the row must fit into one entry.
 const INLINE_BYTES_MAX: u64 = 16 << 20;
 
 /// Numbers of the columns whose values may go out of line. Columns of the primary key do not,
@@ -83,11 +83,12 @@ impl Table {
         Ok(large)
     }
 
-    /// Ids of the columns whose values may be missing in `old` and `new`: the cursor does not read
-    /// an out-of-line value of a column that the statement does not use, and points both records to
-    /// the same zeros. Equal pointers to zeros may also be the value itself. If the stored row has
-    /// the column's value out of line, the update keeps the reference to it, whatever the threshold
-    /// is now; otherwise the zeros are the value.
+    /// Ids of the columns whose values were perhaps not read into `old` and `new`. For a column
+    /// that the statement does not use, the cursor does not read the out-of-line value, and points
+    /// both records to the same zeros instead. But a column whose value really is zeros looks the
+    /// same. The caller decides by the stored row: if it has the column's value out of line, the
+    /// update keeps the reference, whatever the threshold is now; otherwise the zeros are the
+    /// value.
     ///
     /// # Safety
     /// Blob columns of `old` and `new` point to their bytes.
@@ -283,13 +284,13 @@ impl RowReader {
         }
     }
 
-    /// Decodes these columns from now on. The bytes that the last decoded record points to stay
-    /// valid.
+    /// Makes later calls decode these columns. The bytes that the last decoded record points to
+    /// stay valid.
     pub(super) fn set_columns(&mut self, format: &RowFormat, columns: Option<&[u8]>) {
         self.plan = format.plan(columns);
     }
 
-    /// From now on, reads only these parts of the out-of-line values of these columns.
+    /// Makes later calls read only these parts of the out-of-line values of these columns.
     pub(super) fn set_parts(&mut self, format: &RowFormat, parts: &[PartialColumn]) -> Result<()> {
         self.parts.clear();
         for &part in parts {
@@ -304,8 +305,8 @@ impl RowReader {
         Ok(())
     }
 
-    /// From now on, reads out-of-line values whole, because the row may be updated. The exception
-    /// is a BLOB of which only the length is wanted: the record gets zeros for it, and
+    /// Makes later calls read out-of-line values whole, because the row may be updated. The
+    /// exception is a BLOB of which only the length is wanted: the record gets zeros for it, and
     /// [`Table::update`] keeps the stored reference to its value.
     pub(super) fn keep_unread(&mut self) {
         self.parts
@@ -373,8 +374,8 @@ impl RowReader {
         }
         for column in self.wanted.drain(..) {
             self.scratch.clear();
-            // The bytes of a value that is copied into the record are needed only until the copy,
-            // so their buffer is reused.
+            // A value that is copied into the record is needed only until the copy, so all such
+            // values use one buffer.
             let buf = match column.is_copied() {
                 true => &mut self.scratch,
                 false => &mut *blobs,

@@ -122,8 +122,8 @@ impl Table {
         let mut report = CheckReport::default();
         subject.check_files(&mut report)?;
         match subject.check_entries(extended, &mut report) {
-            // Ignore an error of damage here if the check of the files has already reported a
-            // problem.
+            // Ignore damage that ends this check if the check of the files has already reported a
+            // problem: it is the same damage.
             Err(error) if error.is_corruption() && report.problem_count > 0 => {}
             checked => checked?,
         }

@@ -17,7 +17,7 @@
 //! (a join's inner table) or moves past the prefix opens iterators over the whole index and keeps
 //! them.
 
-mod gaps;
+mod scan_gaps;
 mod vacant_range;
 
 use super::Table;
@@ -31,7 +31,7 @@ use crate::base::key_range::make_successor;
 use crate::base::{Error, ErrorKind, Result};
 use crate::read::{Freshness, ReadPoint};
 use crate::txn::Transaction;
-use gaps::{GapScan, GapStep};
+use scan_gaps::{GapScan, GapStep};
 use std::sync::Arc;
 
 /// Number of entries that a move passes over before it checks again for a kill. It passes an entry
@@ -84,8 +84,8 @@ pub struct Cursor {
     end: Vec<u8>,
     seeks: u32,
     /// The key at which the last seek began. A forward seek begins at this key, and a backward seek
-    /// below it. If it is empty, the place is the end of the index: a backward seek begins at the
-    /// last entry.
+    /// below it. If it is empty, the seek began at the end of the index: a backward seek then
+    /// begins at the last entry, and a forward seek finds nothing.
     sought: Vec<u8>,
     /// Whether the scan has passed no entry since the last seek.
     at_start: bool,
@@ -96,18 +96,18 @@ pub struct Cursor {
     /// Whether [`Self::park`] has closed the scan. The next move opens the scan again, after (or
     /// before) the last entry.
     parked: bool,
-    /// Whether [`Self::glide`] may follow as long as the scan knows of rows ahead: the cursor reads
-    /// rows of the clustered index without locks, and nothing but glides has happened since it was
-    /// set.
+    /// Whether the next rows can be read by [`Self::glide`], as long as the scan knows of rows
+    /// ahead: the cursor reads rows of the clustered index without locks, and since the flag was
+    /// set it was moved by `glide` alone.
     glides: bool,
-    /// Whether the cursor has glided since `fetch` got a key, so that the key of the row last read
-    /// is under the scan alone.
+    /// Whether [`Self::glide`] has read the last row. Then `fetch` does not have the key of that
+    /// row: [`Self::land`] gets it from the scan.
     key_behind: bool,
-    ahead: RowPrefetch,
+    row_prefetch: RowPrefetch,
     /// Whether the last seek was [`SeekMode::AtOrAfter`] with a whole key of the clustered index.
     /// If it finds a row with this key, a locking scan does not lock the gap before the row, as in
     /// InnoDB.
-    finds_row_key: bool,
+    skips_gap_before_key: bool,
     gaps: GapScan,
 }
 
@@ -127,8 +127,8 @@ impl Cursor {
             parked: false,
             glides: false,
             key_behind: false,
-            ahead: RowPrefetch::new(),
-            finds_row_key: false,
+            row_prefetch: RowPrefetch::new(),
+            skips_gap_before_key: false,
             gaps: GapScan::new(),
         }
     }
@@ -230,8 +230,8 @@ impl Cursor {
         Ok(())
     }
 
-    /// Encodes the key of a seek into `prefix` and `successor`. Returns whether it has all declared
-    /// parts.
+    /// Encodes the key of a seek into `prefix` and `successor`. Returns whether the key has all
+    /// declared parts.
     fn set_prefix(&mut self, key: KeyImage<'_>) -> Result<bool> {
         self.prefix.clear();
         let complete = self
@@ -285,7 +285,8 @@ impl Cursor {
         }
         let exact = matches!(mode, SeekMode::Exact | SeekMode::LastWithPrefix);
         let narrow = exact && self.seeks == 0 && !self.locks_gaps(txn);
-        self.finds_row_key = complete && mode == SeekMode::AtOrAfter && self.fetch.on_clustered();
+        self.skips_gap_before_key =
+            complete && mode == SeekMode::AtOrAfter && self.fetch.on_clustered();
         self.seeks += 1;
         if narrow {
             self.gaps.turn(self.fetch.is_locking());
@@ -316,14 +317,14 @@ impl Cursor {
     pub fn first(&mut self, txn: &mut Transaction, record: &mut [u8]) -> Result<bool> {
         self.land();
         self.parked = false;
-        self.finds_row_key = false;
+        self.skips_gap_before_key = false;
         self.bound_to_index();
         self.open(txn, false)?;
         copy(&mut self.sought, &index_prefix(self.fetch.index().id()));
         let found = self.begin(txn, true, false, record)?;
         self.missed = !found;
         if !found {
-            // The scan has come to the end, so the position lies there, as in InnoDB.
+            // The scan has come to the end of the index, so the cursor stands there, as in InnoDB.
             self.sought.clear();
         }
         Ok(found)
@@ -336,14 +337,15 @@ impl Cursor {
     pub fn last(&mut self, txn: &mut Transaction, record: &mut [u8]) -> Result<bool> {
         self.land();
         self.parked = false;
-        self.finds_row_key = false;
+        self.skips_gap_before_key = false;
         self.bound_to_index();
         self.open(txn, false)?;
         self.sought.clear();
         let found = self.begin(txn, false, false, record)?;
         self.missed = !found;
         if !found {
-            // The scan has come to the beginning, so the position lies there, as in InnoDB.
+            // The scan has come to the beginning of the index, so the cursor stands there, as in
+            // InnoDB.
             copy(&mut self.sought, &index_prefix(self.fetch.index().id()));
         }
         Ok(found)
@@ -357,6 +359,7 @@ impl Cursor {
         self.glides = self.fetch.is_plain()
             && !self.missed
             && self.scan.reaches_on()
+            && !self.scan.is_behind(txn)
             && self.scan.entries_mut().rows_ahead();
         if self.glides {
             self.glide(record)?;
@@ -367,7 +370,7 @@ impl Cursor {
             true => self.again(txn, true)?,
             false => self.step(txn, true)?,
         };
-        let found = self.settle(txn, found, true, false, record)?;
+        let found = self.read_visible_or_give_back(txn, found, true, false, record)?;
         self.missed = !found;
         if !found {
             // The position lies behind the last entry.
@@ -384,8 +387,8 @@ impl Cursor {
 
     /// Reads the row of the next entry, as [`Self::next`] does, without the transaction: the scan
     /// has found before that the next entries are rows, and that the snapshot sees them. Only if
-    /// [`Self::can_glide`]. It leaves the key of the entry where it is, because nearly no scan asks
-    /// for it.
+    /// [`Self::can_glide`]. It does not pass the key of the entry to `fetch`, because nearly no
+    /// scan asks for the key.
     ///
     /// # Errors
     /// Those of [`Self::seek`].
@@ -398,7 +401,7 @@ impl Cursor {
         self.fetch.plain_row(point, kind, value, record)
     }
 
-    /// Ends gliding: `fetch` gets the key of the row last read.
+    /// Ends a series of [`Self::glide`] calls: passes the key of the row last read to `fetch`.
     fn land(&mut self) {
         self.glides = false;
         if std::mem::take(&mut self.key_behind) {
@@ -417,7 +420,7 @@ impl Cursor {
             true => self.again(txn, false)?,
             false => self.step(txn, false)?,
         };
-        let found = self.settle(txn, found, false, false, record)?;
+        let found = self.read_visible_or_give_back(txn, found, false, false, record)?;
         self.missed = !found;
         if !found {
             // The position lies before the first entry.
@@ -441,14 +444,14 @@ impl Cursor {
         let found = if self.has_shown() {
             self.again(txn, true)?
         } else if self.scan.is_narrow() && !self.parked {
-            // A narrow scan has all entries with the prefix, so the next entry with the prefix
-            // needs no wider scan.
+            // The open sources of a narrow scan have all entries with the prefix, so they suffice
+            // for the next one.
             self.at_start = false;
             self.pass(txn, true)?
         } else {
             self.step(txn, true)?
         };
-        self.settle(txn, found, true, true, record)
+        self.read_visible_or_give_back(txn, found, true, true, record)
     }
 
     /// Reads the row of the entry whose key is `key`, which has all declared columns of a unique
@@ -570,7 +573,7 @@ impl Cursor {
         let point = self.read_point(txn)?;
         let index = self.fetch.index().id();
         self.scan.open(txn, index, point, narrow, self.seeks > 1);
-        self.ahead.restart();
+        self.row_prefetch.restart();
         Ok(())
     }
 
@@ -594,7 +597,7 @@ impl Cursor {
         self.at_start = true;
         self.gaps.restart();
         let found = self.scan.seek(Self::start(&self.sought, forward))?;
-        self.settle(txn, found, forward, within_prefix, record)
+        self.read_visible_or_give_back(txn, found, forward, within_prefix, record)
     }
 
     /// Moves one entry on in the open sources; a locking read moves at the newest point.
@@ -616,7 +619,7 @@ impl Cursor {
             return self.pass(txn, forward);
         }
         self.parked = false;
-        self.finds_row_key = false;
+        self.skips_gap_before_key = false;
         self.bound_to_index();
         self.open(txn, false)?;
         let last = self.fetch.last_entry();
@@ -635,7 +638,7 @@ impl Cursor {
     fn step_from_sought(&mut self, txn: &mut Transaction, forward: bool) -> Result<bool> {
         self.at_start = true;
         self.parked = false;
-        self.finds_row_key = false;
+        self.skips_gap_before_key = false;
         self.bound_to_index();
         self.open(txn, false)?;
         self.gaps.restart();
@@ -646,13 +649,14 @@ impl Cursor {
         }
     }
 
-    /// Whether the row last read was shown without its lock, and the scan is still open at it.
+    /// Whether the row last read was shown without its lock (semi-consistent reading), and the scan
+    /// is still open and stands on its entry.
     fn has_shown(&self) -> bool {
         self.fetch.lock().has_shown() && self.scan.is_open()
     }
 
     /// Moves again to the entry whose row was shown without its lock. If that entry is gone, moves
-    /// to the entry that now follows the one passed before it.
+    /// to the entry that now follows the entry which the scan passed before it.
     fn again(&mut self, txn: &Transaction, forward: bool) -> Result<bool> {
         self.fetch.read_in_place();
         if self.scan.entries().valid() && !self.is_outdated(txn) {
@@ -687,9 +691,9 @@ impl Cursor {
         self.scan.resume(txn, at)
     }
 
-    /// Reads the row of the entry under the scan. If this reader cannot see a row there, moves on
-    /// to the next entry that has one. On an error, releases the gap lock of the last step.
-    fn settle(
+    /// Reads the row of the entry under the scan. If the entry has no row for this reader, moves on
+    /// to the next entry that has one. On an error, releases the gap lock that the last step took.
+    fn read_visible_or_give_back(
         &mut self,
         txn: &mut Transaction,
         found: bool,
@@ -697,14 +701,14 @@ impl Cursor {
         within_prefix: bool,
         record: &mut [u8],
     ) -> Result<bool> {
-        let settled = self.settle_on(txn, found, forward, within_prefix, record);
-        if settled.is_err() {
+        let read = self.read_visible(txn, found, forward, within_prefix, record);
+        if read.is_err() {
             self.give_back_gap(txn);
         }
-        settled
+        read
     }
 
-    fn settle_on(
+    fn read_visible(
         &mut self,
         txn: &mut Transaction,
         mut found: bool,
@@ -740,11 +744,11 @@ impl Cursor {
             }
             let point = self.scan.point();
             if forward && self.fetch.reads_rows() {
-                self.ahead.pass(&self.fetch, entries, point);
+                self.row_prefetch.pass(&self.fetch, entries, point);
             }
-            // If the row was shown without its lock before, the scan does not go back after the
-            // wait for this lock. As in InnoDB, it counts as having passed all keys before the row
-            // when it showed the row.
+            // If the row was shown without its lock before, the scan does not go back after it has
+            // waited for this lock: as in InnoDB, it had passed all keys before the row when it
+            // showed the row.
             let shown = self.fetch.lock().has_shown();
             let behind = self.scan.is_behind(txn);
             let read = self.fetch.entry(txn, point, entries, behind, record)?;

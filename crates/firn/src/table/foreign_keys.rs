@@ -20,12 +20,12 @@
 //! comes first, and because it decides whether a row that refers to itself can be deleted.
 
 mod cascade;
+mod cascade_virtual_columns;
 mod check_stored_rows;
 mod child_rows;
 mod column_values;
 mod key_map;
 mod parent_row;
-mod virtual_columns;
 
 pub(super) use cascade::{CascadeLink, CascadeStep};
 pub use check_stored_rows::check_foreign_keys;
@@ -94,7 +94,8 @@ enum Identity {
     Row,
     /// The declared columns of a unique index.
     Unique,
-    /// The beginning of the index keys, which several rows may share.
+    /// The columns are the beginning of the index's keys, and several rows may have the same values
+    /// there.
     Prefix,
 }
 

@@ -136,7 +136,7 @@ impl IndexBuild {
         let numbers = self.new_numbers();
         // The commit checks this again; checking here saves the work of an index build that would
         // fail.
-        self.table.refuse_unsettled(&self.cx)?;
+        self.table.refuse_prepared_changes(&self.cx)?;
         self.ids = self.table.catalog.reserve_indexes(&self.schema, &numbers)?;
         let indexes = self.new_indexes(&numbers)?;
         let uniqueness = indexes.iter().map(|index| match index.unique {

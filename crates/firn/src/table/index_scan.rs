@@ -57,8 +57,8 @@ pub(super) struct IndexScan {
     upper: Vec<u8>,
     /// The sources cover the keys of the index below this one; empty if they cover all of them.
     covered: Vec<u8>,
-    /// The bounds reach beyond the keys that the sources cover, so the next move must open other
-    /// sources.
+    /// Whether the bounds reach beyond the keys that the sources cover, so that the next move must
+    /// open other sources.
     short: bool,
     /// Scratch buffer for the smallest key above another one.
     above: Vec<u8>,
@@ -275,7 +275,8 @@ impl IndexScan {
         }
     }
 
-    /// Moves one entry on from the entry under the scan, at the newest point.
+    /// Moves to the entry after the one under the scan, in its direction, as the newest point shows
+    /// it.
     pub(super) fn step_following(&mut self, txn: &Transaction, forward: bool) -> Result<bool> {
         if !self.entries.valid() {
             return Ok(false);

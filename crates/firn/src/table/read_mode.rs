@@ -4,8 +4,8 @@ use crate::iter::{MergeIter, MvccIter};
 use crate::read::ScanSource;
 use crate::txn::LockMode;
 
-/// Whether a cursor reads a snapshot or locks the newest rows. [`Table::read_mode`] chooses between
-/// the last two.
+/// How a cursor reads: from a snapshot, or the newest rows under locks, or from a snapshot with a
+/// later validation. [`Table::read_mode`] chooses between the last two.
 ///
 /// [`Table::read_mode`]: super::Table::read_mode
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -11,15 +11,19 @@
 //!    suffices, because the entry covers the columns, the row is not locked.
 //! 2. If the super version is still the newest and the transaction has not written the row, the
 //!    entry under the cursor is current.
-//! 3. Otherwise read the row, and for a secondary index the entry too, at the newest read point. It
-//!    contains all commits before the lock, and none can follow while the lock is held.
+//! 3. Otherwise read the row, and for a secondary index the entry too, at the newest read point.
+//!    That point has all commits of the row from before the lock, and no other transaction can
+//!    commit a change of the row while the lock is held.
 //! 4. If the row is gone, release the lock. The caller looks again, since the row may have moved.
 //!
-//! A read for the validation is a snapshot read that notes the rows it returns. Unlike a plain one,
-//! it heeds own writes that follow the opening of its sources, because its rows may be changed.
+//! A read for the validation is a snapshot read that notes the rows it returns. Both kinds of
+//! snapshot reads respect the transaction's writes that were made after the sources were opened.
+//! Such writes come from the running statement itself: for a row that the scan has returned, a
+//! cascade of a foreign key or a function may delete or change a row that the scan has not reached
+//! yet.
 //!
 //! Rejected: decoding before locking and comparing afterwards. It reads each row twice where rows
-//! are contended, and an equal row proves nothing about values out of line.
+//! are contended, and even if the decoded rows are equal, their values out of line may differ.
 
 use super::blob_columns::{PartialColumn, RowReader};
 use super::index_info::IndexInfo;
@@ -48,9 +52,9 @@ pub(super) enum FetchOutcome {
     Gone,
 }
 
-/// Reads rows for a cursor. It exists as long as its cursor, so its buffers cost no allocation in a
-/// statement. `row_key` is the key of the row that the entry last read leads to. Row locks are
-/// taken on this key.
+/// Reads rows for a cursor. It lives as long as its cursor, so a statement need not allocate its
+/// buffers. `row_key` is the key of the row that the entry last read leads to. Row locks are taken
+/// on this key.
 pub(super) struct RowFetch {
     table: Arc<Table>,
     current: Arc<TableIds>,
@@ -65,12 +69,14 @@ pub(super) struct RowFetch {
     key_plan: Option<IndexDecodePlan>,
     blobs: BlobBuf,
     entry_key: Vec<u8>,
-    /// Whether `row_key` holds the key of the entry last read, so that `entry_key` is outdated.
+    /// Whether the key of the entry last read is in `row_key`, because that entry is a row;
+    /// `entry_key` is not current then.
     entry_is_row: bool,
     row_key: Vec<u8>,
     /// Key of the entry that was read before the last one.
     passed: Vec<u8>,
-    /// Whether the next entry replaces the last one, so that `passed` stays as it is.
+    /// Whether the scan will read the last entry again or another one in its place, so that
+    /// `passed` must not change.
     in_place: bool,
 }
 
@@ -123,7 +129,8 @@ impl RowFetch {
         self.entry_key.clear();
         self.entry_is_row = false;
         if self.index.id() != before && self.number != index {
-            // The key plan fits the columns of another index; the caller chooses the columns again.
+            // The key plan is for the columns of another index. Drop it; the caller chooses the
+            // columns again.
             self.number = index;
             self.key_plan = None;
         }
@@ -186,14 +193,15 @@ impl RowFetch {
         }
     }
 
-    /// Key of the entry before the last one read. If the last entry was gone once its row was
-    /// locked, a locking scan resumes behind this key. Only locking reads keep it, from the second
-    /// entry on.
+    /// Key of the entry that was read before the last one. A locking scan resumes behind this key
+    /// if its last entry was gone once the row was locked. Only locking reads keep it, from the
+    /// second entry on.
     pub(super) fn passed_entry(&self) -> &[u8] {
         &self.passed
     }
 
-    /// Notes that the next entry replaces the last one, which the scan has not passed.
+    /// Notes that the next entry to be read takes the place of the last one: the scan has not
+    /// passed the last one.
     pub(super) fn read_in_place(&mut self) {
         self.in_place = true;
     }
@@ -322,10 +330,29 @@ impl RowFetch {
         if self.notes() {
             return self.noted_entry(txn, point, entries, stale, record);
         }
-        Ok(match self.snapshot_entry(txn, point, entries, record)? {
-            true => FetchOutcome::Row,
-            false => FetchOutcome::Nothing,
-        })
+        Ok(
+            match self.plain_entry(txn, point, entries, stale, record)? {
+                true => FetchOutcome::Row,
+                false => FetchOutcome::Nothing,
+            },
+        )
+    }
+
+    /// Reads the row of an entry without a lock. If the sources are stale, the transaction may have
+    /// changed or deleted the row since they were opened, for example by a cascade that an earlier
+    /// row of the scan has caused.
+    fn plain_entry(
+        &mut self,
+        txn: &Transaction,
+        point: &ReadPoint,
+        entries: &Entries,
+        stale: bool,
+        record: &mut [u8],
+    ) -> Result<bool> {
+        match stale && self.is_own(txn, entries)? {
+            true => self.entry_at(txn, point, record),
+            false => self.snapshot_entry(txn, point, entries, record),
+        }
     }
 
     fn noted_entry(
@@ -339,11 +366,7 @@ impl RowFetch {
         if !self.clustered && entries.seqno() & UNCOMMITTED_BIT == 0 {
             txn.heed_overtaking(&self.row_key, entries.seqno())?;
         }
-        let found = match stale && self.is_own(txn, entries)? {
-            true => self.entry_at(txn, point, record)?,
-            false => self.snapshot_entry(txn, point, entries, record)?,
-        };
-        if !found {
+        if !self.plain_entry(txn, point, entries, stale, record)? {
             return Ok(FetchOutcome::Nothing);
         }
         self.lock.note(txn, &self.row_key);
@@ -419,10 +442,10 @@ impl RowFetch {
                 LockOutcome::Shown => true,
             },
         };
-        // If the sources are stale, look the row up in the write set. It may have a newer version
-        // than the cursor sees, or the own version under the cursor may have been rolled back. Most
-        // newer writes of a scan that changes rows are to rows that it has passed, so most lookups
-        // find nothing.
+        // If the sources are stale, look the row up in the write set. The write set may have a
+        // newer version than the cursor sees, or the version under the cursor may be an own write
+        // that was rolled back. A statement that changes rows mostly writes rows that its scan has
+        // passed already, so most lookups find nothing.
         let own = stale && self.is_own(txn, entries)?;
         let found = if own || unlocked || self.has_changed(txn, point) {
             self.entry_at(txn, &txn.latest_point(), record)?
@@ -486,7 +509,8 @@ impl RowFetch {
         }
     }
 
-    /// Reads the row of the entry last read at `point`, if the entry exists there.
+    /// Reads, at `point`, the row of the entry last read. Returns false if the entry or its row
+    /// does not exist at `point`.
     fn entry_at(
         &mut self,
         txn: &Transaction,
@@ -508,9 +532,9 @@ impl RowFetch {
         }
     }
 
-    /// Reads the row of the row key that was set last, and locks it first in a locking mode. A
-    /// snapshot read reads at the point that the transaction has pinned. If there is no row, the
-    /// caller releases the lock.
+    /// Reads the row whose key was set last; in a locking mode, locks the row first. A snapshot
+    /// read reads at the point that the transaction has pinned. If there is no row, the caller
+    /// releases the lock.
     pub(super) fn row(&mut self, txn: &mut Transaction, record: &mut [u8]) -> Result<bool> {
         self.blobs.clear();
         if !self.is_locking() {
@@ -535,7 +559,7 @@ impl RowFetch {
         self.entry_is_row = true;
     }
 
-    /// Makes the row of this row reference the one that [`Self::row`] reads.
+    /// Sets the key of the row that [`Self::row`] reads, from a row reference of the server.
     pub(super) fn row_key_of(&mut self, reference: &[u8]) -> Result<()> {
         self.table.refresh(&mut self.current);
         self.row_key.clear();
@@ -559,7 +583,7 @@ impl RowFetch {
     }
 
     /// Notes that the scan goes back and will meet the row last read again. If the row does not
-    /// match at that time, its lock is released as if it had been taken at that time.
+    /// match then, its lock may be released, as if that second read had taken it.
     pub(super) fn meet_again(&mut self) {
         self.lock.meet_again(&self.row_key);
     }

@@ -8,8 +8,8 @@ use crate::txn::{Granted, LockMode, Transaction, WaitPolicy};
 /// shows the row as it was last committed. If that row matches, the caller asks for it again, by a
 /// move or by the same seek, and this second read waits for the lock.
 ///
-/// Any read after [`Self::Shown`] waits for its lock, and every granted lock ends that state. So
-/// two reads in a row never leave the caller with an unlocked row, and it makes progress.
+/// In state [`Self::Shown`], the next read waits for its lock and ends the state. So of two reads
+/// in a row at least one locks its row, and the caller makes progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SemiConsistent {
     Off,
@@ -33,7 +33,8 @@ pub(super) struct RowLock {
     mode: ReadMode,
     wait: LockWait,
     semi: SemiConsistent,
-    /// Whether the last row lock is new: the transaction did not hold it before.
+    /// Whether reading the last row has locked the row, or noted it for the validation, and the
+    /// transaction had not done so before.
     newly: bool,
     /// The declared columns of the entry last read, if the transaction did not hold their lock
     /// before; otherwise empty.
@@ -66,8 +67,8 @@ impl RowLock {
         self.forget();
     }
 
-    /// Notes that the scan goes back and will meet the row of its last lock again. If the row does
-    /// not match at that time, the lock is released as if it had been taken at that time.
+    /// Notes that the scan goes back and will meet again the row that it locked last. If the row
+    /// does not match then, the lock may be released, as if that second read had taken it.
     pub(super) fn meet_again(&mut self, row_key: &[u8]) {
         if self.newly {
             self.will_meet(row_key);
@@ -77,15 +78,16 @@ impl RowLock {
         }
     }
 
-    /// Notes a row, or declared columns, locked newly before the scan reads it, so that the lock
-    /// can be released if the row does not match.
+    /// Notes that the scan has newly locked `key`, a row or declared columns, before it reads the
+    /// entry. So the lock can be released if the row turns out not to match.
     pub(super) fn will_meet(&mut self, key: &[u8]) {
         self.ahead.push(key.to_vec());
     }
 
-    /// Whether the scan has locked `key` newly when it met it before, so that the lock may be
-    /// released if the row does not match. False if the statement has written the row meanwhile, by
-    /// a trigger or a cascade: then the locks of the row and of its entry must stay.
+    /// Whether the scan has newly locked `key` at an earlier time, so that the lock may be released
+    /// if the row does not match. Removes the key from `ahead`. False if the statement has written
+    /// the row meanwhile, by a trigger or a cascade: then the locks of the row and of its entry
+    /// must stay.
     fn was_ahead(&mut self, txn: &Transaction, key: &[u8], row_key: &[u8]) -> Result<bool> {
         let Some(at) = self.ahead.iter().position(|other| other == key) else {
             return Ok(false);
@@ -94,7 +96,7 @@ impl RowLock {
         Ok(!txn.has_written(row_key)?)
     }
 
-    /// Whether the cursor locks what it reads in shared mode.
+    /// Whether the cursor's reads take shared locks.
     pub(super) fn is_shared(&self) -> bool {
         self.mode == ReadMode::Locking(LockMode::Shared)
     }
@@ -123,7 +125,7 @@ impl RowLock {
         };
     }
 
-    /// Forgets the note of the row last read, if reading it has made the note.
+    /// Removes the row last read from the validation set, if reading it has added it.
     pub(super) fn forget_note(&mut self, txn: &mut Transaction, row_key: &[u8]) {
         if self.notes() && std::mem::take(&mut self.newly) {
             match self.mode {
@@ -161,14 +163,15 @@ impl RowLock {
         self.waited
     }
 
-    /// Forgets the locks that a statement has taken, because it ends: nobody releases them before
-    /// the end of the transaction.
+    /// Forgets which locks the statement has taken, because the statement ends: the locks stay
+    /// until the end of the transaction.
     pub(super) fn forget(&mut self) {
         self.forget_last();
         self.ahead.clear();
     }
 
-    /// Forgets the locks of the last row, because the cursor is about to lock another row.
+    /// Forgets that the last row and its entry were locked newly, because the cursor is about to
+    /// lock another row. The locks stay.
     pub(super) fn forget_last(&mut self) {
         self.newly = false;
         self.entry.clear();
@@ -201,10 +204,10 @@ impl RowLock {
         Ok(LockOutcome::Yes)
     }
 
-    /// Locks the row, after [`Self::forget_last`] and [`Self::take_entry`]. With `may_show`,
-    /// semi-consistent reading may show the row without its lock. Only a scan of the clustered
-    /// index sets `may_show`: a scan of a secondary index and a lookup of a whole unique key wait,
-    /// as in InnoDB.
+    /// Locks the row. The caller has already called [`Self::forget_last`] and, for an entry of a
+    /// unique secondary index, [`Self::take_entry`]. With `may_show`, semi-consistent reading may
+    /// show the row without its lock. Only a scan of the clustered index sets `may_show`: a scan of
+    /// a secondary index and a lookup of a whole unique key wait, as in InnoDB.
     pub(super) fn take(
         &mut self,
         txn: &Transaction,

@@ -3,7 +3,7 @@
 use super::write_options::WriteFlags;
 use crate::txn::Transaction;
 
-/// Buffers that live as long as the session's use of the table, so that writing a row allocates
+/// Buffers that a session keeps as long as it uses the table, so that writing a row allocates
 /// nothing.
 #[derive(Default)]
 pub struct RowScratch {

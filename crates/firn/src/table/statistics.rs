@@ -73,8 +73,8 @@ impl IndexSums {
         (u128::from(self.stored_bytes) * dead / u128::from(self.entries.max(1))) as u64
     }
 
-    /// Scales `sum`, which counts bytes of all stored versions of all rows, to the newest versions
-    /// of `rows` rows.
+    /// The share of `sum`, a number of bytes of all stored versions of all rows, that the newest
+    /// versions of `rows` rows have.
     fn live_share(&self, sum: u64, rows: u64) -> u64 {
         let (sum, puts) = (u128::from(sum), u128::from(self.puts().max(1)));
         (sum * u128::from(rows.min(self.puts())) / puts) as u64
@@ -130,29 +130,29 @@ pub fn estimated_rows(point: &ReadPoint, clustered: IndexId) -> u64 {
     let lower = index_prefix(clustered).to_vec();
     let upper = prefix_successor(&lower);
     let estimated = estimate_rows(point, &ScanRange { lower, upper });
-    // Errors are ignored here: a statement that reads the rows meets them again.
+    // Ignore errors here: a statement that reads the rows meets them again and reports them.
     estimated.unwrap_or_else(|_| IndexSums::of(&point.super_version, clustered).puts())
 }
 
 /// Estimated bytes in blob files that `rows` rows in index `clustered` refer to, see
-/// [`Version::out_of_line_bytes`](crate::version::Version::out_of_line_bytes). `tables` lists all
-/// tables of the catalog.
+/// [`Version::out_of_line_bytes`](crate::version::Version::out_of_line_bytes). `owner` returns the
+/// table that has an index.
 pub fn out_of_line_bytes(
     super_version: &SuperVersion,
     clustered: IndexId,
     rows: u64,
-    tables: impl Fn() -> Vec<Arc<TableEntry>>,
+    owner: impl Fn(IndexId) -> Option<Arc<TableEntry>>,
 ) -> u64 {
-    let mut holders = || {
-        let all = tables().into_iter();
-        let large = all.filter(|table| !candidates(&table.schema).is_empty());
-        large.map(|table| table.clustered.id).collect()
+    let mut holds = |index: IndexId| {
+        owner(index).is_some_and(|table| {
+            table.clustered.id == index && !candidates(&table.schema).is_empty()
+        })
     };
     let mut bytes = super_version
         .version
-        .out_of_line_bytes(clustered, &mut holders);
+        .out_of_line_bytes(clustered, &mut holds);
     for queued in &super_version.frozen {
-        bytes += queued.out_of_line_bytes(clustered, &mut holders);
+        bytes += queued.out_of_line_bytes(clustered, &mut holds);
     }
     bytes += super_version.active.index_counts(clustered).blob_bytes;
     IndexSums::of(super_version, clustered).live_share(bytes, rows)
@@ -231,8 +231,8 @@ impl Table {
         let blob_bytes = match self.candidates.is_empty() {
             true => 0,
             false => {
-                let tables = || self.catalog.list("");
-                out_of_line_bytes(super_version, files.index, rows, tables)
+                let owner = |index| self.catalog.table_of_index(index);
+                out_of_line_bytes(super_version, files.index, rows, owner)
             }
         };
         TableSize {

@@ -1,12 +1,13 @@
 //! Transactions with inserts that are not committed, by index, so that a locking scan finds them.
 
 use super::lock_table::LockOwner;
+use super::number_hasher::NumberHasher;
 use super::write_set::SharedWriteSet;
 use crate::base::key::{SEQNO_MAX, index_id_of};
 use crate::base::{IndexId, InternalIterator, Result};
 use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -39,30 +40,7 @@ struct ActivePart {
     /// Counts the new keys that have been written by transactions of this part.
     written: AtomicU64,
     /// The new keys of each transaction, by the address of its owner.
-    inserters: Mutex<HashMap<usize, UncommittedKeys, BuildHasherDefault<AddressHasher>>>,
-}
-
-/// Hashes the address of an owner with one multiplication. Every transaction that inserts is added
-/// and removed, so the hash must be fast; nobody can choose addresses, so it need not resist chosen
-/// keys.
-#[derive(Default)]
-struct AddressHasher(u64);
-
-impl Hasher for AddressHasher {
-    fn write(&mut self, _: &[u8]) {
-        unreachable!("an address is hashed as a number");
-    }
-
-    fn write_usize(&mut self, address: usize) {
-        // The map uses the lowest and the highest bits of a hash, and only the high bits of the
-        // product depend on all bits of the address. So fold the high bits into the low ones.
-        let product = (address as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.0 = product ^ product >> 32;
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
-    }
+    inserters: Mutex<HashMap<usize, UncommittedKeys, BuildHasherDefault<NumberHasher>>>,
 }
 
 /// New keys of one transaction.
@@ -122,8 +100,8 @@ impl ActiveInserts {
     }
 
     fn part(&self, slot: usize, owner: &Arc<LockOwner>) -> &ActivePart {
-        // The low bits of the address are the same for all owners, because owners are aligned in
-        // memory: choose the part by higher bits.
+        // Choose the part by higher bits of the address: owners are aligned in memory, so the low
+        // bits are the same for all of them.
         &self.parts[slot * PARTS + (address(owner) >> 7) % PARTS]
     }
 
@@ -154,8 +132,8 @@ impl ActiveInserts {
         bits
     }
 
-    /// Searches from now on find the new keys of `owner`'s transaction among `keys`, which are
-    /// sorted, and no longer in a write set: the transaction's session ends.
+    /// Replaces the write set of `owner`'s transaction by `keys`, a sorted copy of its keys,
+    /// because the transaction's session ends. Later searches find the new keys there.
     pub(super) fn leave_session(&self, bits: u64, owner: &Arc<LockOwner>, keys: Vec<Box<[u8]>>) {
         let keys: Arc<[Box<[u8]>]> = keys.into();
         for slot in (0..SLOTS).filter(|slot| bits & 1 << slot != 0) {
@@ -250,9 +228,9 @@ fn while_it_stays(
     mut search: impl FnMut() -> Result<Option<Vec<u8>>>,
 ) -> Result<Option<Vec<u8>>> {
     loop {
-        let before = writes.settled_generation();
+        let before = writes.generation_after_change();
         match search() {
-            Err(_) if writes.settled_generation() != before => {}
+            Err(_) if writes.generation_after_change() != before => {}
             Err(_) if writes.is_released() => return Ok(None),
             done => return done,
         }

@@ -16,10 +16,10 @@ pub(super) fn find_cycle<N: Clone, K: Hash + Eq>(
     let home = key(start);
     let mut visited = HashSet::new();
     let mut path = vec![start.clone()];
-    let mut ahead = vec![blockers(start)];
-    while let Some(next) = ahead.last_mut() {
+    let mut unvisited = vec![blockers(start)];
+    while let Some(next) = unvisited.last_mut() {
         let Some(node) = next.pop() else {
-            ahead.pop();
+            unvisited.pop();
             path.pop();
             continue;
         };
@@ -28,7 +28,7 @@ pub(super) fn find_cycle<N: Clone, K: Hash + Eq>(
             return Some(path);
         }
         if visited.insert(name) {
-            ahead.push(blockers(&node));
+            unvisited.push(blockers(&node));
             path.push(node);
         }
     }

@@ -6,7 +6,8 @@ use crate::base::memory_tracker::{MemoryCharge, MemoryTracker};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Keys that are kept one by one. If there are more, they move to the sorted set.
+/// Largest number of keys that are kept one by one. If there are more, all of them move to the
+/// sorted set.
 const SINGLE_MAX: usize = 1024;
 
 /// Memory of a key that is kept alone, without its bytes: its slot in the tree, which is half full,
@@ -22,8 +23,8 @@ const SINGLE_OVERHEAD: u64 = 48;
 /// A long transaction may hide millions of rows. All but the newest keys are a [`KeySet`]: keys
 /// with consecutive numbers take nothing, others two to about ten bytes more than the suffix that
 /// differs. They stay in memory when the write set spills: a key takes little beside its spilled
-/// row, and each read through a secondary index looks up keys here. Their memory counts as that of
-/// uncommitted changes.
+/// row, and each read through a secondary index looks up keys here. Their memory is counted with
+/// that of the uncommitted changes.
 pub(super) struct HiddenRows {
     single: BTreeSet<Box<[u8]>>,
     single_bytes: u64,

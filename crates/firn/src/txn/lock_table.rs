@@ -6,20 +6,20 @@ mod gap_locks;
 pub(in crate::txn) mod key_set;
 mod lock_owner;
 mod lock_queue;
+mod lock_reports;
 mod lock_request;
 mod lock_wait;
 mod merged_locks;
 mod observer;
 mod own_gaps;
-mod report;
 mod shard;
 
 pub use deadlock_report::{Deadlock, DeadlockMember};
 pub use gap_locks::GapGrant;
 pub(super) use key_set::KeySet;
 pub use lock_owner::LockOwner;
+pub use lock_reports::{LockInfo, LockMemory, LockStats, WaitInfo};
 pub use observer::WaitObserver;
-pub use report::{LockInfo, LockMemory, LockStats, WaitInfo};
 
 use crate::base::checksum::xxh3;
 use crate::base::pause_points::{self, PausePoint};
@@ -224,7 +224,7 @@ impl LockTable {
                 self.merge(owner);
             }
             if locked.overtakes {
-                self.tell_of_upgrade(owner, key);
+                self.report_upgrade(owner, key);
             }
             return Ok(Granted {
                 newly: locked.newly,
@@ -332,7 +332,8 @@ impl LockTable {
     /// prepared and may outlive its session: it reads no more, so its reads need no protection.
     pub fn release_reads(&self, owner: &Arc<LockOwner>) {
         self.gaps.release_all(owner);
-        // No request waits for merged locks, so their release wakes nobody.
+        // Requests wait only for rows of the hash table, never for merged locks, so their release
+        // wakes nobody.
         let _shared = owner.merged.lock().take_shared();
         let keys = owner.held.lock().keys.clone();
         // Release the newest locks first: `release` searches `held.keys` from its end.
@@ -347,7 +348,8 @@ impl LockTable {
     pub fn release_all(&self, owner: &Arc<LockOwner>) {
         owner.forget_shares();
         self.gaps.release_all(owner);
-        // Merged locks first: see `MergedLockRegistry::unmerge`.
+        // Release the merged locks before the others: `MergedLockRegistry::unmerge` depends on that
+        // order.
         self.registry.release_all(owner);
         let held = std::mem::take(&mut *owner.held.lock());
         for key in held.keys {
@@ -391,7 +393,7 @@ impl LockTable {
     }
 
     fn shard(&self, key: &[u8]) -> &Shard {
-        // High bits, since the shard's map uses the low bits of the same hash.
+        // Select the shard by high bits of the hash, since the shard's map uses the low bits.
         &self.shards[(xxh3(key) >> 48) as usize % SHARDS]
     }
 }

@@ -8,9 +8,11 @@
 //! it.
 
 use super::lock_table::LockOwner;
+use super::number_hasher::NumberHasher;
 use crate::base::{Error, ErrorKind, IndexId, Result};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
 use std::time::Duration;
 
 const SHARDS: usize = 64;
@@ -29,7 +31,7 @@ pub struct ReferencedTables {
 
 #[derive(Default)]
 struct Shard {
-    tables: Mutex<HashMap<IndexId, TableUse>>,
+    tables: Mutex<HashMap<IndexId, TableUse, BuildHasherDefault<NumberHasher>>>,
     changed: Condvar,
 }
 
@@ -114,7 +116,8 @@ impl ReferencedTables {
         shard.changed.notify_all();
     }
 
-    /// Waits for the session of `owner` until no transaction relies on `table`, which is closed.
+    /// Waits, on the thread of the session of `owner`, until no transaction relies on `table`,
+    /// which is closed.
     ///
     /// # Errors
     /// `LockTimeout`, `Interrupted`.

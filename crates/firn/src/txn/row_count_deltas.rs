@@ -10,8 +10,8 @@ use std::sync::Arc;
 /// more, the session forgets all of them.
 const TABLES_KEPT: usize = 64;
 
-/// The net change of one table's row count by ended statements, the first of which began at
-/// `since`.
+/// The net change of one table's row count by one or more ended statements; the first of them began
+/// at `since`.
 struct Earlier {
     since: Savepoint,
     /// Position in `RowCountDeltas::tables`.

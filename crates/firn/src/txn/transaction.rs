@@ -17,24 +17,26 @@
 //! never while the transaction waits for a row lock or appends a batch to the log.
 
 mod commit_rollback;
-mod gaps;
+mod gap_locking;
 mod private_inserts;
 mod reads;
 mod validation;
 mod writes;
 
 use super::commit_by_xid::discard;
+use super::found_parents::FoundParents;
+use super::gate_wait::GateWait;
 use super::hidden_rows::HiddenRows;
 use super::isolation::Isolation;
 use super::lock_table::{Granted, LockMode, LockOwner, WaitPolicy};
 use super::prepared_transactions::PreparedTransaction;
 use super::row_count_deltas::RowCountDeltas;
+use super::savepoint_locks::WriteLocks;
 use super::snapshots::Snapshot;
 use super::statement_tables::StatementTables;
 use super::transaction_context::TransactionContext;
 use super::transaction_list::TransactionEntry;
 use super::validation_set::ValidationSet;
-use super::write_locks::WriteLocks;
 use super::write_set::{Savepoint, SharedWriteSet, WriteSet, WriteSetIter};
 use crate::base::blob_ref::BlobRef;
 use crate::base::memory_tracker::MemoryCharge;
@@ -46,7 +48,7 @@ use crate::base::{
 use crate::blob::TransactionBlobs;
 use crate::read::{self, ReadPoint};
 use crate::wal::{BinlogPosition, Lsn};
-use crate::write::{Batch, Changes, CommitRecord, PreparedLogPin, unknown_outcome};
+use crate::write::{Batch, Changes, CommitRecord, GateCharge, PreparedLogPin, unknown_outcome};
 use private_inserts::PrivateInserts;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -85,12 +87,17 @@ pub struct Transaction {
     statement_mark: Savepoint,
     /// Whether the statement has passed the write stall gate.
     gate_passed: bool,
+    /// The charge of the gate for the transaction's statements.
+    gate_charge: GateCharge,
+    /// Bytes that the transaction has committed in a batch.
+    committed_bytes: u64,
     /// The snapshot of the transaction. It is set only at REPEATABLE READ.
     snapshot: Option<Snapshot>,
     /// Read point of the current statement.
     point: Option<ReadPoint>,
-    /// A snapshot that keeps the old versions and deletions which the validation compares, from the
-    /// first read on that the validation concerns. It is set only if `snapshot` was not.
+    /// A snapshot that makes compactions keep the old versions and deletions which the validation
+    /// will look at. It is taken before the first read that the validation checks, unless
+    /// `snapshot` is set or about to be.
     oldest_read: Option<Snapshot>,
     /// The keys of optimistic tables on which the transaction depends.
     validation: ValidationSet,
@@ -98,7 +105,8 @@ pub struct Transaction {
     locks_optimistic: bool,
     writes: SharedWriteSet,
     private_inserts: PrivateInserts,
-    /// Copy of the write set's mark, which can be read without the write set's mutex.
+    /// Copy of [`WriteSet::mark`](super::WriteSet::mark), which can be read without the write set's
+    /// mutex.
     mark: Savepoint,
     /// Whether the transaction has tried to write since the write set was last cleared.
     wrote: bool,
@@ -106,6 +114,8 @@ pub struct Transaction {
     inserting: u64,
     /// Tables that the statement reaches by foreign keys.
     tables: StatementTables,
+    /// Referenced values that the transaction has found.
+    found_parents: FoundParents,
     hidden: HiddenRows,
     /// Locks that writes have taken, and that a rollback of these writes releases.
     write_locks: WriteLocks,
@@ -145,6 +155,8 @@ impl Transaction {
             statement_id: 0,
             statement_mark: mark,
             gate_passed: false,
+            gate_charge: GateCharge::default(),
+            committed_bytes: 0,
             snapshot: None,
             point: None,
             oldest_read: None,
@@ -156,6 +168,7 @@ impl Transaction {
             private_inserts: PrivateInserts::default(),
             inserting: 0,
             tables: StatementTables::default(),
+            found_parents: FoundParents::default(),
             hidden,
             write_locks: WriteLocks::default(),
             counters: Vec::new(),
@@ -223,7 +236,8 @@ impl Transaction {
         self.statement_mark = self.mark;
     }
 
-    /// Rolls back the statement's changes. Locks are kept as by [`Self::rollback_to`].
+    /// Rolls back the statement's changes, and keeps or releases locks as [`Self::rollback_to`]
+    /// does.
     pub fn rollback_statement(&mut self) {
         self.rollback_to(self.statement_mark);
         self.point = None;
@@ -245,6 +259,7 @@ impl Transaction {
     /// have locked ([`Self::keep_write_locks`]).
     pub fn rollback_to(&mut self, mark: Savepoint) {
         self.roll_back_writes(mark);
+        self.found_parents.clear();
         self.row_counts.rollback_to(mark, self.statement_mark);
         for group in self.write_locks.roll_back(mark).iter().rev() {
             group.for_each(|key| {

@@ -9,7 +9,7 @@ use super::transaction_list::TransactionList;
 use crate::base::memory_tracker::MemoryTracker;
 use crate::base::options::MutableOptions;
 use crate::blob::BlobStore;
-use crate::ingest::{Ingest, LoadHost};
+use crate::ingest::{LoadHost, RunFactory};
 use crate::iter::TombstoneReports;
 use crate::read::SuperVersions;
 use crate::write::Pipeline;
@@ -41,7 +41,7 @@ pub struct TransactionContext {
     /// Key ranges in which scans skipped too many tombstones; compactions rewrite them first.
     pub tombstone_reports: Arc<TombstoneReports>,
     /// Creates SSTs for spills and bulk loads.
-    pub ingest: Arc<Ingest>,
+    pub ingest: Arc<RunFactory>,
     /// Installs the SSTs of bulk loads.
     pub loads: Arc<dyn LoadHost>,
     /// Stores large values in blob files.

@@ -85,8 +85,8 @@ impl KeysOfPoint {
 pub(super) struct ValidationSet {
     /// Sorted by ascending seqno, because later statements read at later points.
     points: Vec<KeysOfPoint>,
-    /// Indexes with new keys. A transaction may write to many tables, so this is no list that each
-    /// new key searches.
+    /// Indexes in which the transaction has written new keys. It is a set, not a list: it is
+    /// searched for each new key, and a transaction may write to many tables.
     inserted: BTreeSet<IndexId>,
 }
 

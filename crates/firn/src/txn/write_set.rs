@@ -1,13 +1,16 @@
 //! The private writes of a transaction, in memory and in spilled runs.
 
+mod byte_arena;
 mod frozen_memory;
 mod iter;
+mod key_order;
 mod largest_keys;
 mod memory;
 mod rolled_back;
 mod spill;
 mod spill_merge;
 mod spilled_runs;
+mod stored_versions;
 
 pub use iter::WriteSetIter;
 pub use spill_merge::SealedWriteSet;
@@ -16,7 +19,7 @@ use crate::base::key::{SEQNO_MAX, UNCOMMITTED_BIT, index_prefix};
 use crate::base::memory_tracker::{MemoryCharge, MemoryTracker};
 use crate::base::value::{ENTRY_BYTES_MAX, check_entry};
 use crate::base::{ErrorKind, IndexId, InternalKey, Kind, Result, Seqno, Value};
-use crate::ingest::Ingest;
+use crate::ingest::RunFactory;
 use frozen_memory::FrozenMemory;
 use largest_keys::LargestKeys;
 use memory::{InMemoryWrites, version_bytes};
@@ -29,13 +32,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 /// log record.
 const MEMORY_MAX: u64 = 512 << 20;
 
-/// The position of the last write at some time; [`WriteSet::rollback_to`] goes back to it.
+/// The position that the last write of a set had at some time; [`WriteSet::rollback_to`] forgets
+/// all writes after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Savepoint(u64);
 
 impl Savepoint {
-    /// The mark as an upper bound of seqnos: a reader with this bound sees own writes up to the
-    /// mark.
+    /// This savepoint as an upper bound of seqnos: a reader with this bound sees the own writes up
+    /// to the savepoint.
     pub fn own_bound(self) -> Seqno {
         UNCOMMITTED_BIT | self.0
     }
@@ -83,7 +87,7 @@ pub struct WriteSet {
     /// The largest keys of memory, frozen memory and runs.
     tops: LargestKeys,
     /// Creates spilled files. If it is `None`, all writes stay in memory.
-    ingest: Option<Arc<Ingest>>,
+    ingest: Option<Arc<RunFactory>>,
     /// Interrupts merges of runs.
     interrupted: Arc<AtomicBool>,
     /// Position of the last write.
@@ -102,7 +106,7 @@ pub struct WriteSet {
 
 impl WriteSet {
     /// An empty set that spills to files of `ingest` when it exceeds `limit` bytes of memory.
-    pub fn new(limit: u64, ingest: Option<Arc<Ingest>>) -> Self {
+    pub fn new(limit: u64, ingest: Option<Arc<RunFactory>>) -> Self {
         Self {
             memory: InMemoryWrites::default(),
             frozen: None,
@@ -165,11 +169,11 @@ impl WriteSet {
         check_entry(user_key.len() + value.len(), self.entry_bytes_max)?;
         let bytes = version_bytes(user_key.len(), value.len());
         if self.memory.bytes() + bytes > self.room() {
-            self.settle()?;
+            self.finish_spill()?;
             self.freeze();
             let done = self.frozen.as_ref().is_some_and(FrozenMemory::is_done);
             if done || self.bytes() + bytes > self.limit() {
-                self.settle()?;
+                self.finish_spill()?;
             }
             self.merge_if_many()?;
         }
@@ -185,8 +189,9 @@ impl WriteSet {
         self.limit.min(MEMORY_MAX)
     }
 
-    /// Bytes that `memory` may take. Before the first spill it is the whole limit. Then it is half
-    /// the limit if a background thread spills, because frozen memory takes the other half.
+    /// Bytes that `memory` may take. Before the first spill this is the whole limit. After that it
+    /// is half the limit if a background thread writes spills, because the frozen memory takes the
+    /// other half.
     fn room(&self) -> u64 {
         let threads = self.ingest.as_ref().is_some_and(|i| i.has_threads());
         match threads && self.has_spilled() {
@@ -208,11 +213,11 @@ impl WriteSet {
 
     /// Waits until the frozen memory is written, and adds its run. After an error its writes are
     /// put back into the memory.
-    fn settle(&mut self) -> Result<()> {
+    fn finish_spill(&mut self) -> Result<()> {
         let (Some(ingest), Some(frozen)) = (&self.ingest, self.frozen.take()) else {
             return Ok(());
         };
-        let settled = match frozen.finish() {
+        let added = match frozen.finish() {
             Ok(files) => {
                 self.runs.list.push(SpilledRun::new(ingest, files, 0));
                 Ok(())
@@ -226,14 +231,14 @@ impl WriteSet {
         };
         self.charge.set(self.bytes());
         self.changed();
-        settled
+        added
     }
 
     /// Writes all memory to runs, and waits until they are written.
     fn spill_all(&mut self) -> Result<()> {
-        self.settle()?;
+        self.finish_spill()?;
         self.freeze();
-        self.settle()
+        self.finish_spill()
     }
 
     /// Merges runs if there are many. Errors other than `Interrupted` are ignored, a full disk for
@@ -273,7 +278,7 @@ impl WriteSet {
         {
             // Ignore the error: the frozen writes are in memory again then, and are forgotten
             // there.
-            let _ = self.settle();
+            let _ = self.finish_spill();
         }
         let mut forgot = self.memory.rollback_to(mark.0);
         self.charge.set(self.bytes());
@@ -333,9 +338,9 @@ impl WriteSet {
             return Ok(None);
         }
         for memory in self.memories() {
-            if let Some((key, version)) = memory.get(user_key, own_bound) {
-                let key = InternalKey::new(key, version.seqno(), version.kind);
-                return Ok(Some(f(key, version.value())));
+            if let Some(version) = memory.get(user_key, own_bound) {
+                let key = InternalKey::new(version.key, version.seqno(), version.kind);
+                return Ok(Some(f(key, version.value)));
             }
         }
         match self.runs.is_empty() {
@@ -359,8 +364,9 @@ impl WriteSet {
     /// has not spilled.
     pub fn for_each_final(&self, mut f: impl FnMut(&[u8], Kind, Value<'_>)) {
         debug_assert!(!self.has_spilled());
-        for (key, versions) in self.memory.iter() {
-            f(key, versions.newest.kind, versions.newest.value());
+        for versions in self.memory.iter() {
+            let newest = versions.newest();
+            f(newest.key, newest.kind, newest.value);
         }
     }
 
@@ -372,7 +378,7 @@ impl WriteSet {
     /// of [`Self::heed`] is set. `ShutDown` after a panic of the spill.
     ///
     /// # Panics
-    /// If the set has no [`Ingest`], since then it has not spilled.
+    /// If the set has no [`RunFactory`], since then it has not spilled.
     pub fn seal(&mut self) -> Result<SealedWriteSet> {
         self.spill_all()?;
         let ingest = self.ingest.as_ref().expect("a set that has spilled");
@@ -407,10 +413,12 @@ impl WriteSet {
     /// of spilled writes.
     pub fn touches(&self, index: IndexId) -> bool {
         let prefix = index_prefix(index);
-        let begins = |(key, _): (&Arc<[u8]>, _)| key.starts_with(&prefix);
+        let begins = |memory: &InMemoryWrites| {
+            let first = memory.from(&prefix).next();
+            first.is_some_and(|first| first.key().starts_with(&prefix))
+        };
         let mut memories = self.memories();
-        memories.any(|memory| memory.from(&prefix).next().is_some_and(begins))
-            || self.runs.may_touch(index)
+        memories.any(begins) || self.runs.may_touch(index)
     }
 
     /// Whether a user key `k` with `lower ≤ k < upper` is written. For spilled writes it compares
@@ -431,7 +439,7 @@ pub struct SharedWriteSet {
 
 impl SharedWriteSet {
     /// An empty set, as [`WriteSet::new`].
-    pub fn new(limit: u64, ingest: Option<Arc<Ingest>>) -> Self {
+    pub fn new(limit: u64, ingest: Option<Arc<RunFactory>>) -> Self {
         let set = WriteSet::new(limit, ingest);
         Self {
             source_generation: Arc::clone(&set.source_generation),
@@ -445,9 +453,9 @@ impl SharedWriteSet {
         self.set.lock()
     }
 
-    /// The source generation, which changes whenever spilled files are added or removed. Waits for
-    /// such a change that is in progress.
-    pub(super) fn settled_generation(&self) -> u64 {
+    /// The source generation, which changes whenever spilled files are added or removed. If such a
+    /// change is in progress, waits for its end.
+    pub(super) fn generation_after_change(&self) -> u64 {
         let _set = self.set.lock();
         self.source_generation()
     }

@@ -5,29 +5,24 @@ use crate::base::blob_ref;
 use crate::base::key::{SEQNO_MAX, index_prefix};
 use crate::base::{IndexId, InternalIterator, Kind, Result};
 use crate::sst::IndexStats;
-use std::collections::HashSet;
 
 /// Number of entries that are read as a sample of each index.
 const SAMPLE: u64 = 64;
 
 impl FileHandle {
-    /// Splits [`FileMeta::blob_bytes`](super::FileMeta::blob_bytes) by index. Only indexes that
-    /// `holders` returns may refer to blobs; it is called once per handle. The metadata of the file
-    /// do not say how much each index refers to. So if the file has entries of several such
-    /// indexes, the first entries of each are read: one or a few blocks per index. The bytes are
-    /// split in proportion to that sample. If the sample fails or finds no blob, they are split in
-    /// proportion to the raw bytes of each index.
-    fn blob_bytes_by_index(
-        &self,
-        holders: &mut impl FnMut() -> HashSet<IndexId>,
-    ) -> &[(IndexId, u64)] {
+    /// Splits [`FileMeta::blob_bytes`](super::FileMeta::blob_bytes) by index. Only indexes of which
+    /// `holds` is true may refer to blobs; it is called once per handle and index. The metadata of
+    /// the file do not say how much each index refers to. So if the file has entries of several
+    /// such indexes, the first entries of each are read: one or a few blocks per index. The bytes
+    /// are split in proportion to that sample. If the sample fails or finds no blob, they are split
+    /// in proportion to the raw bytes of each index.
+    fn blob_bytes_by_index(&self, holds: &mut impl FnMut(IndexId) -> bool) -> &[(IndexId, u64)] {
         self.blob_shares_once().get_or_init(|| {
-            let holders = holders();
             let bytes = u128::from(self.blob_bytes());
             let all = self.per_index.iter();
             let here: Vec<_> = all
                 .filter(|one| bytes > 0 && one.entries > one.deletes)
-                .filter(|one| holders.contains(&one.index))
+                .filter(|one| holds(one.index))
                 .collect();
             if let [one] = here[..] {
                 return vec![(one.index, bytes as u64)];
@@ -49,9 +44,9 @@ impl FileHandle {
     pub(super) fn blob_bytes_of(
         &self,
         index: IndexId,
-        holders: &mut impl FnMut() -> HashSet<IndexId>,
+        holds: &mut impl FnMut(IndexId) -> bool,
     ) -> u64 {
-        let shares = self.blob_bytes_by_index(holders).iter();
+        let shares = self.blob_bytes_by_index(holds).iter();
         let own = shares.filter(|(holder, _)| *holder == index);
         own.map(|(_, bytes)| *bytes).sum()
     }

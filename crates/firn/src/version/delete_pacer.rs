@@ -23,8 +23,8 @@ const STEP_US_MAX: u64 = 1_000_000;
 /// the backlog (so that any backlog is gone after minutes).
 ///
 /// Invariant: in any period the deleted bytes exceed what the rate allows by at most one second's
-/// credit and one file. The file is in the bound because files are deleted whole, as soon as the
-/// credit is positive.
+/// credit and one file. One file must be added because a file is deleted as a whole as soon as the
+/// credit is positive, and may be larger than the credit.
 ///
 /// Files that a compaction has replaced bypass the pacer. They come from small jobs; under constant
 /// updates, pacing them would leave gigabytes of unused files on disk.

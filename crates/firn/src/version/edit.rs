@@ -126,8 +126,9 @@ pub struct Edit {
     pub identity: Option<DatabaseIdentity>,
     /// Deferred deletions that begin or, with slot 0, are done.
     pub deferred: Vec<DeferredDeletion>,
-    /// The last global transaction ids of replication domains that the log has. With this edit its
-    /// segments may be deleted, so the manifest keeps the ids. The version set fills this in.
+    /// The last global transaction id of each replication domain in the log. Once this edit is
+    /// durable, segments of the log may be deleted, so the manifest keeps these ids. The version
+    /// set fills this in.
     pub gtids: Vec<Gtid>,
 }
 

@@ -5,6 +5,7 @@ use crate::base::key_range::KeyRange;
 use crate::base::varint::{
     put_bytes, put_u64, take_bytes, take_u8, take_u32, take_u64, take_u64_le,
 };
+use crate::base::work_count;
 use crate::base::{Error, IndexId, Result, Seqno};
 use crate::sst::{IndexStats, SstSummary};
 
@@ -20,6 +21,15 @@ const FLAG_BLOBS: u64 = 8;
 const FLAG_LOCATION: u64 = 16;
 
 const FLAGS: u64 = FLAG_AT_REST | FLAG_DENSE | FLAG_EXTERNAL_SEQNO | FLAG_BLOBS | FLAG_LOCATION;
+
+/// An SST that refers to this many blob files counts as full; its writer begins another one. The
+/// manifest names all blob files of each SST, so without a bound an edit could grow with the
+/// database.
+///
+/// A lower bound would lengthen the manifest as a whole: large values that came in random order lie
+/// in all blob files, so each half of a file names nearly as many of them as the whole file. This
+/// bound is reached in databases with more than eight terabytes of large values.
+pub const BLOB_FILES_MAX: usize = 1 << 15;
 
 /// Where an SST is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -166,6 +176,7 @@ impl FileMeta {
 
     /// Appends the encoding described in `docs/formats/manifest.md`.
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        work_count::file_seen();
         put_u64(out, self.file_id);
         put_u64(out, self.size);
         out.extend_from_slice(&self.checksum.to_le_bytes());

@@ -4,7 +4,6 @@ use super::{FileHandle, FileMeta, FileSource, Run};
 use crate::base::blob_ref::BlobUses;
 use crate::base::{IndexId, Seqno};
 use crate::memtable::{IndexCounts, Memtable};
-use std::collections::HashSet;
 use std::sync::Arc;
 
 /// Files that became visible with one commit, above all earlier memtables, and that are not in the
@@ -134,20 +133,20 @@ impl Flushable {
         }
     }
 
-    /// Bytes in blob files that the entries of `index` in this flushable refer to. `holders`
-    /// returns the indexes that may refer to blobs; see
+    /// Bytes in blob files that the entries of `index` in this flushable refer to. `holds` says
+    /// whether an index may refer to blobs; see
     /// [`Version::out_of_line_bytes`](super::Version::out_of_line_bytes).
     pub fn out_of_line_bytes(
         &self,
         index: IndexId,
-        holders: &mut impl FnMut() -> HashSet<IndexId>,
+        holds: &mut impl FnMut(IndexId) -> bool,
     ) -> u64 {
         match self {
             Self::Memtable(memtable) => memtable.index_counts(index).blob_bytes,
             Self::Run(run) => {
                 let files = run.run.files.iter();
                 let files = files.filter(|file| !file.blobs.is_empty());
-                files.map(|file| file.blob_bytes_of(index, holders)).sum()
+                files.map(|file| file.blob_bytes_of(index, holds)).sum()
             }
         }
     }

@@ -43,6 +43,29 @@ pub fn manifest_name(id: u64) -> String {
     format!("MANIFEST-{id:06}")
 }
 
+/// What a manifest's name ends with while it is written beside the one in force. Its content lacks
+/// the latest edits until it is put in force, so nothing must take it for a manifest.
+const UNFINISHED: &str = ".next";
+
+/// The name of manifest `id` while it is written beside the one in force.
+pub(super) fn unfinished_name(id: u64) -> String {
+    manifest_name(id) + UNFINISHED
+}
+
+/// Removes the manifests that a killed process was writing beside the one in force.
+///
+/// # Errors
+/// `Io`.
+pub(super) fn remove_unfinished(env: &dyn Env, dir: &Path) -> Result<()> {
+    for name in env.list_dir(dir)? {
+        let manifest = name.strip_suffix(UNFINISHED).and_then(parse_manifest_name);
+        if manifest.is_some() {
+            env.remove(&dir.join(&name))?;
+        }
+    }
+    Ok(())
+}
+
 /// The id in a manifest's name; `None` if `name` is no such name.
 pub fn parse_manifest_name(name: &str) -> Option<u64> {
     let digits = name.strip_prefix("MANIFEST-")?;
@@ -147,6 +170,21 @@ impl ManifestWriter {
         Self::begin(file, id, room_end, &first)
     }
 
+    /// As [`Self::create`], under the name [`unfinished_name`], and with space for the next edits
+    /// behind the record, from the free space of the disk.
+    pub(super) fn create_unfinished(
+        env: &dyn Env,
+        dir: &Path,
+        id: u64,
+        first: &Edit,
+    ) -> Result<Self> {
+        let mut file = env.create(&dir.join(unfinished_name(id)))?;
+        let first = first.encode();
+        let room = (HEADER_LEN + 2 * RECORD_HEADER_LEN + first.len()) as u64 + ROOM;
+        let room_end = file.allocate(room)?.then_some(room);
+        Self::begin(file, id, room_end, &first)
+    }
+
     fn begin(
         file: Box<dyn AppendFile>,
         id: u64,
@@ -189,6 +227,22 @@ impl ManifestWriter {
     pub(super) fn add(&mut self, edit: &Edit) -> Result<()> {
         self.append(&edit.encode())?;
         self.file.sync()
+    }
+
+    /// Appends edits to a manifest that is not in force yet, and syncs once.
+    ///
+    /// # Errors
+    /// `NoSpace`, `Io`: the manifest must not be put in force.
+    pub(super) fn add_all(&mut self, edits: &[Edit]) -> Result<()> {
+        for edit in edits {
+            self.find_room(edit, 0)?;
+            self.append(&edit.encode())?;
+            self.append(&[])?;
+        }
+        match edits.is_empty() {
+            true => Ok(()),
+            false => self.file.sync(),
+        }
     }
 
     /// Appends a sync marker, which proves that all records before it are durable, and syncs.
@@ -448,9 +502,9 @@ impl NextCurrent {
     }
 }
 
-/// Clears the files away that a killed start has made in the space of the disk reserve: those
-/// manifests of `ids` that are not in force, and the file that was to replace `CURRENT`. Their room
-/// goes back to the reserve.
+/// Clears away the files that a killed start has made in the space of the disk reserve: those
+/// manifests of `ids` that are not in force, and the file that was to replace `CURRENT`. Their disk
+/// space goes back to the reserve.
 ///
 /// # Errors
 /// Those of the file system.
@@ -475,8 +529,9 @@ pub(super) fn clear_unfinished(
     Ok(())
 }
 
-/// Removes a file that nothing needs any more, or makes it the missing part of the reserve: between
-/// a removal and the next fill of the reserve, others would take its room.
+/// Removes a file that nothing needs any more. If the disk reserve lacks `part`, the file becomes
+/// that part instead: between a removal and the next fill of the reserve, another program could
+/// take its space.
 ///
 /// # Errors
 /// `NotFound`, `Io`.

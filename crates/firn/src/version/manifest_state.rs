@@ -133,9 +133,9 @@ impl ManifestState {
         deferred.or_else(|| self.needed_trouble(edit, &removed))
     }
 
-    /// A file with a deferred deletion must not be in use. Returns a violation: such an SST is in
-    /// the tree, or a live SST refers to such a blob file, either by its own id or because its
-    /// blobs were moved into it.
+    /// Checks that no file with a deferred deletion is in use. Returns a violation in words: an SST
+    /// with a deferred deletion is in the tree; or a live SST refers to a blob file with one, by
+    /// the file's own id or because blobs were moved into that file.
     fn needed_trouble(&self, edit: &Edit, removed: &BTreeMap<u64, u8>) -> Option<String> {
         let mut waiting: BTreeSet<u64> = self.deferred.keys().copied().collect();
         for deferred in &edit.deferred {

@@ -20,9 +20,10 @@ pub(super) struct IndexTotals {
     pub(super) stats: IndexStats,
     /// Files with entries of the index, by level.
     pub(super) files: [u32; LEVELS],
-    /// Files in which an entry of the index is a deletion, or some entry has a newer version.
+    /// Number of files with entries of the index in which an entry of the index is a deletion, or
+    /// an entry of any index has a newer version.
     pub(super) unclean: u32,
-    /// Blob bytes of the files that have entries of this index alone.
+    /// Blob bytes of those files of which all entries belong to this index.
     pub(super) sole_blob_bytes: u128,
     /// Deletions by level.
     deletes: [u64; LEVELS],
@@ -55,7 +56,7 @@ impl IndexTotals {
         u128::from(self.deletes[level]) * u128::from(self.entry_bytes())
     }
 
-    /// Adds what `file` of `level` has of the index, or takes it off again.
+    /// Adds to these totals what `file` of `level` has of the index, or subtracts it.
     fn change(&mut self, level: usize, file: &FileMeta, stats: &IndexStats, sign: Sign) {
         let to = |sum: &mut u64, part: u64| *sum = sign.apply(*sum, part);
         to(&mut self.stats.entries, stats.entries);
@@ -94,8 +95,8 @@ enum Sign {
 }
 
 impl Sign {
-    /// A sum of impossible numbers, of a damaged manifest, may wrap. The version with it is
-    /// refused.
+    /// Adds without an overflow check: numbers of a damaged manifest may be so large that the sum
+    /// wraps. The version that has such numbers is refused by its invariants.
     fn apply(self, sum: u64, part: u64) -> u64 {
         match self {
             Self::Plus => sum.wrapping_add(part),
@@ -110,13 +111,16 @@ impl Summed for IndexTotals {
     fn join(_: &mut (), (): &()) {}
 }
 
-/// The references to one blob file. The bytes are wider than those of one SST, since their sum may
-/// not fit into 64 bits and must be subtractable.
+/// The references to one blob file. The bytes have 128 bits, unlike those of one SST: their sum
+/// over all SSTs may not fit into 64 bits, and a saturated sum could not be reduced again when
+/// files go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct BlobTotal {
     file: u64,
     refs: u64,
     bytes: u128,
+    /// Sizes of the SSTs that refer to the file.
+    naming: u128,
 }
 
 impl Summed for BlobTotal {
@@ -161,6 +165,17 @@ impl BlobTotals {
         }
     }
 
+    /// Bytes of the SSTs that refer to any of `files`, at most. An SST that refers to several of
+    /// them counts several times.
+    pub fn naming_bytes(&self, files: impl Iterator<Item = u64>) -> u64 {
+        let one = |file: u64| {
+            let found = self.0.first_not(|total| total.file < file);
+            let found = found.filter(|total| total.file == file);
+            found.map_or(0, |total| total.naming)
+        };
+        narrow(files.map(one).sum())
+    }
+
     /// A copy to which others can be added.
     pub fn to_uses(&self) -> BlobUses {
         let mut uses = BlobUses::default();
@@ -180,14 +195,21 @@ impl BlobTotals {
             let at = self.0.partition_point(|total| total.file < file);
             let known = self.0.get(at).filter(|total| total.file == file);
             let is_known = known.is_some();
-            let before = known.map_or((0, 0), |total| (total.refs, total.bytes));
+            let before = known.copied().unwrap_or(BlobTotal {
+                file,
+                refs: 0,
+                bytes: 0,
+                naming: 0,
+            });
+            let (came, went) = (&change.came, &change.went);
             let total = BlobTotal {
                 file,
-                refs: (before.0.wrapping_add(change.came.0)).wrapping_sub(change.went.0),
-                bytes: before.1 + change.came.1 - change.went.1,
+                refs: (before.refs.wrapping_add(came.refs)).wrapping_sub(went.refs),
+                bytes: before.bytes + came.bytes - went.bytes,
+                naming: before.naming + came.naming - went.naming,
             };
             match (is_known, total.refs > 0 || total.bytes > 0) {
-                (true, true) if (total.refs, total.bytes) == before => {}
+                (true, true) if total == before => {}
                 (true, true) => self.0.replace(at, total),
                 (true, false) => drop(self.0.remove(at)),
                 (false, true) => self.0.insert(at, total),
@@ -197,17 +219,33 @@ impl BlobTotals {
     }
 }
 
-/// References to a blob file, and their bytes, that came and that went with an edit.
+/// References to a blob file that came and that went with an edit.
 #[derive(Default)]
 struct BlobChange {
-    came: (u64, u128),
-    went: (u64, u128),
+    came: BlobSums,
+    went: BlobSums,
+}
+
+/// The fields of a [`BlobTotal`].
+#[derive(Default)]
+struct BlobSums {
+    refs: u64,
+    bytes: u128,
+    naming: u128,
+}
+
+impl BlobSums {
+    fn add(&mut self, used: &BlobUse, size: u64) {
+        self.refs = self.refs.wrapping_add(used.refs);
+        self.bytes += u128::from(used.bytes);
+        self.naming += u128::from(size);
+    }
 }
 
 /// One end of a file of L0.
 ///
-/// It keeps the metadata and not the handle: a closed file gives up its handle, and the memory that
-/// hangs on it.
+/// It refers to the metadata of the file and not to the handle, which keeps the open reader in
+/// memory: when the file is closed, its handle is dropped.
 #[derive(Debug, Clone)]
 struct L0Edge {
     file: Arc<FileMeta>,
@@ -226,7 +264,8 @@ impl L0Edge {
     }
 }
 
-/// How many files are open after a row of edges, more than before it, and the most in between.
+/// For a sequence of edges, passed in key order: by how much the number of L0 files that contain
+/// the current key changes over the sequence (`open`), and the largest rise on the way (`deepest`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Depth {
     open: i64,
@@ -270,7 +309,7 @@ impl Totals {
     /// The totals of `files` with their levels, in any order.
     pub(super) fn of<'a>(files: impl Iterator<Item = (u8, &'a Arc<FileHandle>)>) -> Self {
         let mut indexes: BTreeMap<IndexId, IndexTotals> = BTreeMap::new();
-        let mut blobs: BTreeMap<u64, BlobTotal> = BTreeMap::new();
+        let mut blobs: BTreeMap<u64, BlobSums> = BTreeMap::new();
         let mut edges = Vec::new();
         for (level, file) in files {
             for stats in &file.per_index {
@@ -280,13 +319,7 @@ impl Totals {
                     .change(usize::from(level), file, stats, Sign::Plus);
             }
             for used in &file.blobs {
-                let total = blobs.entry(used.file).or_insert(BlobTotal {
-                    file: used.file,
-                    refs: 0,
-                    bytes: 0,
-                });
-                total.refs = total.refs.wrapping_add(used.refs);
-                total.bytes += u128::from(used.bytes);
+                blobs.entry(used.file).or_default().add(used, file.size);
             }
             if level == 0 {
                 edges.extend(edges_of(file.meta()));
@@ -300,12 +333,22 @@ impl Totals {
         Self {
             reclaimable: std::array::from_fn(level),
             indexes: indexes.into_values().collect(),
-            blobs: BlobTotals(blobs.into_values().collect()),
+            blobs: BlobTotals(
+                blobs
+                    .into_iter()
+                    .map(|(file, sums)| BlobTotal {
+                        file,
+                        refs: sums.refs,
+                        bytes: sums.bytes,
+                        naming: sums.naming,
+                    })
+                    .collect(),
+            ),
             l0_edges: edges.into_iter().collect(),
         }
     }
 
-    /// Takes off the files that an edit has `removed` and adds those that it has `added`.
+    /// Subtracts the files that an edit has `removed` and adds those that it has `added`.
     pub(super) fn apply(
         &mut self,
         removed: &[(u8, Arc<FileHandle>)],
@@ -322,12 +365,10 @@ impl Totals {
             }
             for used in &file.blobs {
                 let change = blobs.entry(used.file).or_default();
-                let (refs, bytes) = match sign {
-                    Sign::Plus => &mut change.came,
-                    Sign::Minus => &mut change.went,
-                };
-                *refs = refs.wrapping_add(used.refs);
-                *bytes += u128::from(used.bytes);
+                match sign {
+                    Sign::Plus => change.came.add(used, file.size),
+                    Sign::Minus => change.went.add(used, file.size),
+                }
             }
             if level == 0 {
                 edges_of(file.meta()).for_each(|edge| self.change_edge(edge, sign));

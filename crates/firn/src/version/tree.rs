@@ -1,14 +1,15 @@
 //! A version: the files of the tree at one moment.
 
+use super::move_costs::MoveCosts;
 use super::totals::{IndexTotals, Totals};
 use super::{
     BlobTotals, Edit, FileHandle, FileMeta, FileSource, FileSpan, FileSums, ManifestState, Run,
 };
 use crate::base::key::index_prefix;
 use crate::base::key_range::prefix_successor;
-use crate::base::{IndexId, Seqno};
+use crate::base::{Error, IndexId, Result, Seqno};
 use crate::sst::IndexStats;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -24,8 +25,8 @@ pub const LAST_LEVEL: usize = LEVELS - 1;
 ///
 /// The next version copies this one and applies an edit to the copy. That costs the files of the
 /// edit and the logarithm of all files, because both share all nodes of their lists that the edit
-/// does not touch. Sums over all files ([`FileSums`], [`Totals`]) change with the edit, so nobody
-/// has to visit all files.
+/// does not touch. Sums over all files ([`FileSums`], [`Totals`]) and the costs of moving each file
+/// down ([`MoveCosts`]) change with the edit, so nobody has to visit all files.
 #[derive(Debug, Clone, Default)]
 pub struct Version {
     /// The runs of L0, the highest run number first. The seqno ranges of two runs may interleave.
@@ -33,7 +34,11 @@ pub struct Version {
     /// The levels L1 to L6, each one run.
     pub levels: [Arc<Run>; LAST_LEVEL],
     totals: Totals,
+    pub(super) move_costs: MoveCosts,
 }
+
+/// Files, each with its level.
+pub(super) type LeveledFiles = Vec<(u8, Arc<FileHandle>)>;
 
 impl Version {
     /// The version that has the files of `state`. `source` opens the files.
@@ -54,8 +59,10 @@ impl Version {
                 .collect(),
             levels: levels.map(|files| Arc::new(Run::new(0, files))),
             totals: Totals::default(),
+            move_costs: MoveCosts::default(),
         };
         version.totals = Totals::of(version.files());
+        version.measure_all_moves();
         version
     }
 
@@ -63,7 +70,10 @@ impl Version {
     /// [`ManifestState::check_edit`]. A moved file keeps its handle, unless its location or the
     /// length of its tail has changed. This visits all files of the levels from which files are
     /// removed; a [`super::VersionSet`] knows where they are.
-    pub fn with(&self, edit: &Edit, source: &Arc<FileSource>) -> Self {
+    ///
+    /// # Errors
+    /// `Corruption` if the version does not have a removed file.
+    pub fn with(&self, edit: &Edit, source: &Arc<FileSource>) -> Result<Self> {
         let ids: HashMap<u64, u8> = edit
             .removed
             .iter()
@@ -77,26 +87,36 @@ impl Version {
                 removed.extend(files.map(|file| (level, run.number, Arc::clone(file.meta()))));
             }
         }
-        self.with_open(edit, &removed, source, &[]).0
+        let found = |id: u64| removed.iter().any(|(.., meta)| meta.file_id == id);
+        match edit.removed.iter().find(|(_, id)| !found(*id)) {
+            Some(&(level, id)) => Err(not_there(level, id)),
+            None => Ok(self.with_open(edit, &removed, source, &[])?.0),
+        }
     }
 
     /// As [`Self::with`]; an added file that has a handle in `open` keeps that handle. `removed`
     /// are the files that the edit removes, with their levels and run numbers. Returns their
     /// handles, too.
+    ///
+    /// # Errors
+    /// `Corruption` if the version does not have a removed file: then the version differs from the
+    /// manifest, and an edit that is built on it could lose the file's rows or show them twice.
     pub(super) fn with_open(
         &self,
         edit: &Edit,
         removed: &[(u8, u64, Arc<FileMeta>)],
         source: &Arc<FileSource>,
         open: &[Arc<FileHandle>],
-    ) -> (Self, Vec<(u8, Arc<FileHandle>)>) {
+    ) -> Result<(Self, LeveledFiles)> {
         let mut next = self.clone();
         let mut gone = Vec::with_capacity(removed.len());
         for (level, run, meta) in removed {
             let run = next.run_mut(*level, *run);
-            if let Some(at) = run.position(meta) {
-                gone.push((*level, run.files.remove(at)));
-            }
+            let Some(at) = run.position(meta) else {
+                return Err(not_there(*level, meta.file_id));
+            };
+            gone.push((*level, run.files.remove(at)));
+            next.move_costs.remove(*level, at);
         }
         let all = open.iter().chain(gone.iter().map(|(_, file)| file));
         let known: HashMap<u64, &Arc<FileHandle>> = all.map(|file| (file.file_id, file)).collect();
@@ -112,14 +132,16 @@ impl Version {
             let files = &mut next.run_mut(*level, *run).files;
             let at = files.partition_point(|f| f.smallest < meta.smallest);
             files.insert(at, Arc::clone(&handle));
+            next.move_costs.insert(*level, at);
             added.push((*level, handle));
         }
         next.l0.retain(|run| !run.files.is_empty());
         next.totals.apply(&gone, &added);
-        (next, gone)
+        next.measure_moves(&gone, &added);
+        Ok((next, gone))
     }
 
-    /// The run of `level`, in L0 the one with number `run`, to be changed.
+    /// The run of `level`, or in L0 the one with number `run`, for the caller to change.
     fn run_mut(&mut self, level: u8, run: u64) -> &mut Run {
         let slot = match level {
             0 => {
@@ -183,6 +205,12 @@ impl Version {
         let runs = self.runs(level).iter();
         runs.for_each(|run| sums.add(&run.files.sum()));
         sums
+    }
+
+    /// Whether `level` has the file.
+    pub fn has(&self, level: u8, file: &FileMeta) -> bool {
+        let mut runs = self.runs(level).iter();
+        runs.any(|run| run.position(file).is_some())
     }
 
     /// Stored bytes of a level.
@@ -259,16 +287,17 @@ impl Version {
         files.filter(move |file| file.index(index).is_some())
     }
 
-    /// Bytes in blob files that the entries of `index` refer to. `holders` returns the indexes that
-    /// may refer to blobs. The result is exact, except for files with entries of several such
+    /// Bytes in blob files that the entries of `index` refer to. `holds` says whether an index may
+    /// refer to blobs. The result is exact, except for files with entries of several such
     /// indexes: their bytes are split by a sample (see `blob_bytes_by_index.rs`).
     ///
-    /// A file with entries of several indexes has the first or the last entry of each of them in
-    /// its run. So there are at most two such files in each run, and totals have the others.
+    /// If a file has entries of several indexes, it has, for each of them, the first or the last
+    /// entry that the run has of that index. So of the files with entries of `index`, at most two
+    /// in each run have entries of other indexes, too. The totals have the sum over all others.
     pub fn out_of_line_bytes(
         &self,
         index: IndexId,
-        holders: &mut impl FnMut() -> HashSet<IndexId>,
+        holds: &mut impl FnMut(IndexId) -> bool,
     ) -> u64 {
         let Some(totals) = self.totals.index(index) else {
             return 0;
@@ -280,7 +309,7 @@ impl Version {
             let last = last.filter(|_| files.len() > 1);
             for file in first.into_iter().chain(last) {
                 if file.per_index.len() > 1 && !file.blobs.is_empty() {
-                    bytes += u128::from(file.blob_bytes_of(index, holders));
+                    bytes += u128::from(file.blob_bytes_of(index, holds));
                 }
             }
         }
@@ -296,13 +325,16 @@ impl Version {
                 files.for_each(|file| sums.add(&FileSums::of(file)));
                 sums != self.level_sums(level)
             });
-            wrong.map(|level| format!("L{level}: its sums are not those of its files"))
+            wrong
+                .map(|level| format!("L{level}: its sums are not those of its files"))
+                .or_else(|| self.move_costs_difference())
         })
     }
 
-    /// The first position from `from` on in the last level with a file that a rewrite improves: one
-    /// that is not at rest, if `unrested` says so, or one of which more than
-    /// [`super::DEAD_SHARES`]`[share]` percent is dead to every read from `oldest_read` on.
+    /// The position of the first file of the last level, from `from` on, that a rewrite improves.
+    /// With `unrested`, that is a file that is not at rest. In any case it is one of whose entries
+    /// more than [`super::DEAD_SHARES`]`[share]` percent are dead, for all reads at `oldest_read`
+    /// or later.
     pub fn improvable(
         &self,
         from: usize,
@@ -315,6 +347,12 @@ impl Version {
             sums.dead[share] <= oldest_read || (unrested && sums.not_at_rest > 0)
         })
     }
+}
+
+/// The error for a removed file that the version does not have.
+fn not_there(level: u8, file_id: u64) -> Error {
+    let what = format!("file {file_id}, which an edit removes, is not in L{level} of the version");
+    Error::corruption("MANIFEST", 0, what)
 }
 
 /// The files of `run` that may have entries of `index`.

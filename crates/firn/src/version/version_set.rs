@@ -1,19 +1,22 @@
 //! The version set: makes edits durable, then installs them.
 
-mod epoch;
+mod database_identity;
+mod rewrite;
 
 use super::delete_pacer::DeletePacer;
 use super::file_handle::FileFate;
 use super::load_manifest::{load, manifest_ids};
 use super::manifest::{
     ManifestWriter, NextCurrent, ROOM, clear_away, clear_unfinished, manifest_name, read_current,
+    remove_unfinished, unfinished_name,
 };
 use super::{Edit, FileHandle, FileSource, ManifestState, Version};
 use crate::base::epoch::{end_of_ids, end_of_names};
 use crate::base::event_listener::{Listener, Severity};
 use crate::base::health::Health;
 use crate::base::pause_points::{self, PausePoint};
-use crate::base::{CounterValue, Error, ErrorKind, FailureClass, Result, Seqno};
+use crate::base::work_count;
+use crate::base::{CounterChanges, CounterValue, Error, ErrorKind, FailureClass, Result, Seqno};
 use crate::env::Env;
 use crate::store::ReservePart;
 use crate::wal::Gtid;
@@ -24,10 +27,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// The next edit rewrites the manifest as one record once the manifest is longer than this many
-/// bytes and longer than [`ROTATE_FACTOR`] times its first record.
+/// A background thread rewrites the manifest as one record once the manifest is longer than this
+/// many bytes and longer than [`ROTATE_FACTOR`] times its first record.
 const ROTATE_SIZE_MIN: u64 = 1 << 20;
 const ROTATE_FACTOR: u64 = 3;
+
+/// An edit rewrites the manifest itself once it is this many times as long as it should be when the
+/// background thread rewrites it, so that it cannot grow without bound.
+const ROTATE_BY_EDIT: u64 = 2;
 
 /// Files that are given up together are removed at once if their sizes sum up to at most this many
 /// bytes; otherwise the delete pacer spreads their removal.
@@ -71,6 +78,9 @@ pub struct VersionSetContext {
 /// the edit or not. If the cause is a full disk, the next edit first writes a new manifest without
 /// the failed edit, which settles the outcome; until then the files that the failed edit adds are
 /// kept. Any other cause poisons the engine: a second sync after a failed one proves nothing.
+///
+/// A long manifest is rewritten beside the one in force, without the mutex `inner`, because it
+/// names all files; see [`Self::rewrite_manifest`].
 ///
 /// Locks: `inner` is held over a whole edit, syncs included. The mutex `pacer` and the mutex
 /// `inner` are never held together. A thread that holds either of them may lock the list of
@@ -128,6 +138,14 @@ struct Inner {
     limbo: Vec<u64>,
     /// The highest run number ever installed.
     installed_run: u64,
+    /// Changed counters that no edit may have stored yet.
+    unsaved: BTreeMap<u64, CounterValue>,
+    /// The edits since the state that [`VersionSet::rewrite_manifest`] is writing to the manifest
+    /// with this id. `None` if it writes none, or if what it writes is given up.
+    rewriting: Option<(u64, Vec<Edit>)>,
+    /// The last try to write a manifest beside the one in force has failed. The next manifest is
+    /// written by an edit, which may use the disk reserve.
+    rewrite_failed: bool,
 }
 
 /// The version that an edit leads to, and the handles of the files that the edit removes or moves.
@@ -154,6 +172,7 @@ impl VersionSet {
     /// `NoSpace` if a new database finds no room. `Io`.
     pub fn open(ctx: VersionSetContext) -> Result<Self> {
         let loaded = load(&*ctx.env, &ctx.dir)?;
+        remove_unfinished(&*ctx.env, &ctx.dir)?;
         let old_manifests = manifest_ids(&*ctx.env, &ctx.dir)?;
         let on_disk = ctx.source.store().list()?;
         if loaded.is_none() && !on_disk.is_empty() {
@@ -185,7 +204,7 @@ impl VersionSet {
         let seen = seen.map_or(0, |id| id + 1);
         state.next_file_id = state.next_file_id.max(seen);
         let next_file_id = AtomicU64::new(state.next_file_id);
-        epoch::identify(&mut state, &*ctx.env)?;
+        database_identity::identify(&mut state, &*ctx.env)?;
         let mut rotated = rotate(&ctx, &next_file_id, &mut state);
         if is_full(&rotated) && in_force.is_some() {
             let reserve = ctx.source.store().reserve();
@@ -222,6 +241,9 @@ impl VersionSet {
                 writer,
                 manifest_id,
                 limbo: Vec::new(),
+                unsaved: BTreeMap::new(),
+                rewriting: None,
+                rewrite_failed: false,
                 state,
             }),
             gtids: Mutex::new(state_gtids),
@@ -309,22 +331,29 @@ impl VersionSet {
         self.inner.lock().state.counters.clone()
     }
 
-    /// Returns those counters of `current` whose values differ from the ones in the manifest; the
-    /// next edit stores them. A counter that the manifest does not have and whose value is zero is
-    /// omitted. Counters that `current` does not return are forgotten, because their tables are
-    /// dropped. The callback `current` is called with the lock held: no edit can install a new
-    /// counter between the call and the comparison, so no such counter is forgotten by mistake.
+    /// Returns the counters whose values the manifest does not have yet; the next edit stores them.
+    /// `current` returns the changes since its last call. A change stays on the list until an edit
+    /// has stored it, so none is lost with an edit that fails. A counter that the manifest does not
+    /// have and whose value is zero is omitted. Counters that are gone are forgotten, because their
+    /// tables are dropped. `current` is called with the lock held, so two calls take the changes in
+    /// their order.
     pub fn changed_counters(
         &self,
-        current: impl FnOnce() -> Vec<(u64, CounterValue)>,
+        current: impl FnOnce() -> CounterChanges,
     ) -> Vec<(u64, CounterValue)> {
-        let known = &mut self.inner.lock().state.counters;
-        let mut current = current();
-        let names: HashSet<u64> = current.iter().map(|(counter, _)| *counter).collect();
-        known.retain(|counter, _| names.contains(counter));
-        current
-            .retain(|(counter, value)| *value != known.get(counter).copied().unwrap_or_default());
-        current
+        let inner = &mut *self.inner.lock();
+        let changes = current();
+        work_count::tables_seen(inner.unsaved.len());
+        inner.unsaved.extend(changes.values);
+        let known = &mut inner.state.counters;
+        for counter in &changes.dropped {
+            known.remove(counter);
+            inner.unsaved.remove(counter);
+        }
+        inner
+            .unsaved
+            .retain(|counter, value| *value > known.get(counter).copied().unwrap_or_default());
+        inner.unsaved.iter().map(|(&c, &v)| (c, v)).collect()
     }
 
     /// The blob files whose blobs were moved: maps the file id that blob references contain to the
@@ -447,7 +476,13 @@ impl VersionSet {
         let next = self.check(inner, edit, open).map_err(NoEffect)?;
         let synced = self.ctx.source.store().sync_dir();
         synced.map_err(|e| NoEffect(self.fail(e)))?;
-        let is_long = |writer: &ManifestWriter| writer.len() >= inner.rotate_at;
+        let is_long = |writer: &ManifestWriter| {
+            let limit = match inner.rewrite_failed {
+                true => inner.rotate_at,
+                false => inner.rotate_at.saturating_mul(ROTATE_BY_EDIT),
+            };
+            inner.rewriting.is_none() && writer.len() >= limit
+        };
         if inner.broken || inner.writer.as_ref().is_none_or(is_long) {
             let rotated = self.rotate(inner);
             // If the disk has no room for the next manifest, append to the current one beyond
@@ -469,6 +504,9 @@ impl VersionSet {
         if let Err(e) = writer.add(edit) {
             inner.broken = true;
             return Err(Unknown(self.fail(e)));
+        }
+        if let Some((_, since)) = &mut inner.rewriting {
+            since.push(edit.clone());
         }
         // The record is durable, so the edit is in effect even if its sync marker cannot be
         // written. Without the marker, a later bit error in the record would pass for a torn write,
@@ -504,13 +542,14 @@ impl VersionSet {
         if edit.added.is_empty() && edit.removed.is_empty() {
             return Ok(None);
         }
+        // `check_edit` has found them all.
         let removed = edit.removed.iter().filter_map(|(level, id)| {
             let placed = inner.state.files.get(id)?;
             Some((*level, placed.run, Arc::clone(&placed.meta)))
         });
         let removed: Vec<_> = removed.collect();
         let current = self.current.load();
-        let (version, gone) = current.with_open(edit, &removed, &self.ctx.source, open);
+        let (version, gone) = current.with_open(edit, &removed, &self.ctx.source, open)?;
         match version.check(edit) {
             Some(what) => Err(Error::invalid(format!("edit refused: {what}"))),
             None => Ok(Some(NextVersion { version, gone })),
@@ -529,8 +568,8 @@ impl VersionSet {
             true => FileFate::Dropped,
             false => FileFate::Replaced,
         };
-        // The handles are marked before the last version that has them can be dropped: `gone` has
-        // them, too.
+        // `gone` holds these handles, so they are marked before any of them can be dropped with the
+        // last version that has it.
         let gone = next.gone.iter().map(|(_, file)| file);
         gone.filter(|file| !inner.state.files.contains_key(&file.file_id))
             .for_each(|file| file.mark_obsolete(end));
@@ -581,34 +620,46 @@ impl VersionSet {
         }
     }
 
-    /// Starts a new manifest and puts it in force. After an error, `inner.broken` says whether the
-    /// old manifest may still be appended to.
+    /// Starts a new manifest and puts it in force. A manifest that is being written beside the one
+    /// in force is given up. After an error, `inner.broken` says whether the old manifest may still
+    /// be appended to.
     fn rotate(&self, inner: &mut Inner) -> Result<()> {
-        let old = inner.manifest_id;
+        inner.rewriting = None;
         match rotate(&self.ctx, &self.next_file_id, &mut inner.state) {
             Ok(writer) => {
-                inner.rotate_at = rotate_at(&writer);
-                inner.manifest_id = writer.id();
-                inner.writer = Some(writer);
-                inner.broken = false;
-                inner
-                    .limbo
-                    .drain(..)
-                    .for_each(|id| self.ctx.source.put_obsolete(id, 0));
+                let old = self.put_in_force(inner, writer);
                 self.clear_manifest_away(old);
                 self.fill_reserve()
             }
-            Err(e) => {
-                let (env, dir) = (&*self.ctx.env, &self.ctx.dir);
-                let is_old = || read_current(env, dir).is_ok_and(|id| id == Some(old));
-                // If a rotation fails, `CURRENT` may name either manifest after a restart, so
-                // nothing may be appended to the old one. The only exception: the disk was full or
-                // a file could not be opened, and `CURRENT` still names the old one. If it cannot
-                // be read, the next edit begins a new manifest.
-                inner.broken |= e.class() == FailureClass::Poison || !is_old();
-                Err(self.fail(e))
-            }
+            Err(e) => Err(self.rotation_failed(inner, e)),
         }
+    }
+
+    /// Notes that `CURRENT` names the manifest of `writer`. Returns the id of the manifest before.
+    fn put_in_force(&self, inner: &mut Inner, writer: ManifestWriter) -> u64 {
+        let old = std::mem::replace(&mut inner.manifest_id, writer.id());
+        inner.rotate_at = rotate_at(&writer);
+        inner.writer = Some(writer);
+        inner.broken = false;
+        inner.rewrite_failed = false;
+        inner
+            .limbo
+            .drain(..)
+            .for_each(|id| self.ctx.source.put_obsolete(id, 0));
+        old
+    }
+
+    /// Notes that a new manifest could not be put in force, for the reason `error`.
+    fn rotation_failed(&self, inner: &mut Inner, error: Error) -> Error {
+        let (env, dir) = (&*self.ctx.env, &self.ctx.dir);
+        let old = Some(inner.manifest_id);
+        let is_old = || read_current(env, dir).is_ok_and(|id| id == old);
+        // If a rotation fails, `CURRENT` may name either manifest after a restart, so nothing may
+        // be appended to the old one. The only exception: the disk was full or a file could not be
+        // opened, and `CURRENT` still names the old one. If it cannot be read, the next edit begins
+        // a new manifest.
+        inner.broken |= error.class() == FailureClass::Poison || !is_old();
+        self.fail(error)
     }
 
     /// Removes a manifest that is not in force; its room may go to the reserve. If this fails, the
@@ -760,6 +811,18 @@ fn rotate_at(writer: &ManifestWriter) -> u64 {
     ROTATE_SIZE_MIN.max(ROTATE_FACTOR * writer.len())
 }
 
+/// Refuses the id of a new manifest beyond the epoch, because the next open would report it as
+/// corruption.
+fn check_ids(state: &ManifestState, id: u64) -> Result<()> {
+    match id + 1 >= end_of_ids(state.epoch()) {
+        true => Err(Error::unsupported(format!(
+            "the ids of epoch {} are used up",
+            state.epoch()
+        ))),
+        false => Ok(()),
+    }
+}
+
 /// Writes `state` as a new manifest and puts it in force.
 fn rotate(
     ctx: &VersionSetContext,
@@ -767,13 +830,7 @@ fn rotate(
     state: &mut ManifestState,
 ) -> Result<ManifestWriter> {
     let id = next_file_id.fetch_add(1, Ordering::Relaxed);
-    // Refuse an id beyond the epoch, because the next open would report it as corruption.
-    if id + 1 >= end_of_ids(state.epoch()) {
-        return Err(Error::unsupported(format!(
-            "the ids of epoch {} are used up",
-            state.epoch()
-        )));
-    }
+    check_ids(state, id)?;
     state.next_file_id = state.next_file_id.max(id + 1);
     let env = &*ctx.env;
     let reserve = ctx.source.store().reserve();
@@ -795,7 +852,7 @@ fn rotate(
         written.and_then(|writer| current.switch(env, &ctx.dir, reserve).map(|()| writer));
     if let (Ok(writer), Some(reserve)) = (&written, reserve) {
         // The next manifest may be larger, so reserve twice the length of this one.
-        reserve.want(ReservePart::Manifest, 2 * writer.len() + ROOM);
+        reserve.raise_target(ReservePart::Manifest, 2 * writer.len() + ROOM);
     }
     written.inspect_err(|e| {
         // If there is a next try, remove the new manifest, so that retries do not fill the disk.

@@ -80,8 +80,8 @@ pub(super) struct CommitWaiter {
 
 /// The committers that sleep, ordered by their log positions.
 ///
-/// Each answer about them costs a bisection, not a visit to each: with ten thousand writers the
-/// log's mutex is asked for them at every commit and every write.
+/// Each method finds its answer by a binary search and does not visit all committers: there may be
+/// ten thousand, and the methods are called under the log's mutex at every commit and every write.
 #[derive(Debug, Default)]
 pub(super) struct CommitQueue {
     /// Those that wait for the device.
@@ -98,7 +98,7 @@ fn up_to(waiters: &VecDeque<CommitWaiter>, lsn: Lsn) -> usize {
 }
 
 impl CommitQueue {
-    /// Adds a committer. Committers come about in the order of their positions, so its place is
+    /// Adds a committer. Committers come in about the order of their positions, so it is inserted
     /// near the end.
     pub(super) fn push(&mut self, waiter: CommitWaiter) {
         let waiters = match waiter.durable {
@@ -137,12 +137,14 @@ impl CommitQueue {
         all.for_each(|waiter| woken.push(waiter, WakeReason::Failed));
     }
 
-    /// Takes a committer that waits for the device, for it to sync.
+    /// Removes and returns a committer that waits for the device; the caller wakes it so that it
+    /// syncs.
     pub(super) fn take_durable(&mut self) -> Option<CommitWaiter> {
         self.durable.pop_front()
     }
 
-    /// Takes the first committer that waits for a position beyond `lsn`, for it to lead.
+    /// Removes and returns the first committer that waits for a position beyond `lsn`; the caller
+    /// wakes it so that it leads.
     pub(super) fn take_beyond(&mut self, lsn: Lsn) -> Option<CommitWaiter> {
         let durable = up_to(&self.durable, lsn);
         let written = up_to(&self.written, lsn);

@@ -98,7 +98,7 @@ impl DurablePrefix {
             Stage::Written
         };
         self.writing -= 1;
-        self.settle();
+        self.advance();
     }
 
     /// Notes that the last group, which is written and not durable, is now being written again with
@@ -110,7 +110,7 @@ impl DurablePrefix {
         last.last.lsn = lsn;
         last.stage = Stage::Writing;
         self.writing += 1;
-        self.settle();
+        self.advance();
     }
 
     /// Notes a finished sync of the segment files. `upto` is the end of the written prefix as it
@@ -125,10 +125,10 @@ impl DurablePrefix {
         if upto.group > self.durable.group {
             self.durable = upto;
         }
-        self.settle();
+        self.advance();
     }
 
-    fn settle(&mut self) {
+    fn advance(&mut self) {
         while let Some(front) = self.entries.front()
             && front.stage == Stage::Durable
         {

@@ -9,11 +9,11 @@
 //! `Corruption` instead of dropping that group.
 
 mod dump;
-mod salvage;
+mod log_salvage;
 mod segments;
 
 pub use dump::{SegmentPiece, dump_segment, fingerprint};
-pub use salvage::{LogStart, missing_between, missing_segment, salvage};
+pub use log_salvage::{LogStart, missing_between, missing_segment, salvage_log};
 
 use super::frame::{FIRST_GROUP, GROUP_HEADER, GroupHeader};
 use super::{GroupNumber, LogEnd, Record, SegmentId};
@@ -255,10 +255,12 @@ impl<'e> IncarnationReplay<'e> {
     fn judge_end(&mut self) -> Result<bool> {
         let (at, offset, expected) = (self.at, self.offset, self.expected);
         let here = self.segment().id;
-        // Segment and offset of the first group whose header looks written. The caller reports its
-        // own error at this offset.
+        // Segment and offset of the first place where a group header seems to be, intact or not. If
+        // the log ends here, that is where the replay stands afterwards, so that an error of the
+        // caller names this offset.
         let mut begun = None;
-        // Segment and offset of the first group whose header looks written and which is not intact.
+        // Segment and offset of the first place where a group header seems to be, but no intact
+        // group.
         let mut broken = None;
         let mut torn = false;
         let mut proof = None;
@@ -309,8 +311,9 @@ fn places(offset: u64) -> impl Iterator<Item = u64> {
         .chain((block > offset).then_some(block))
 }
 
-/// The number of the group that is missing where the replay stopped in segment `here`, or a larger
-/// one. If no group was replayed, the number follows from the header of a `later` group.
+/// A number at or above that of the group that is missing where the replay stopped, in segment
+/// `here`: if this number was durable, so was the missing group. If no group was replayed, the
+/// number is derived from the header of the group `later`.
 fn missing_group(
     expected: Option<GroupNumber>,
     same_segment: bool,

@@ -44,8 +44,9 @@ pub struct WalOptions {
     pub buffer_max: usize,
     /// Number of released segments that are kept for recycling.
     pub spare_segments_max: usize,
-    /// Whether the log expects the first commits to wait for the device. Later it expects of the
-    /// next commit what the last one did.
+    /// Whether the log expects the first commits to wait for the device, so that new segments are
+    /// filled with zeros. Later it expects that the next commit waits for the device if the last
+    /// one did.
     pub durable_commits: bool,
     /// The disk reserve, which provides a segment when the disk is full.
     pub kept: Option<Arc<DiskReserve>>,
@@ -486,8 +487,8 @@ impl Shared {
             let message = format!("{bytes} bytes in one log append");
             return Err(Error::unsupported(message));
         }
-        // Whether to ask for room for these records only, without room for the outcomes that are
-        // expected later.
+        // Whether these records may be appended even if no room is left behind them for the
+        // outcomes that are expected later.
         let mut alone = false;
         // Whether the records may stay in the buffer in memory if the log has no segment.
         let mut buffered = false;
@@ -517,9 +518,8 @@ impl Shared {
                 let more = group_len as u64 + outcome_room(behind);
                 match self.prepare(more, access, !alone) {
                     Ok(_) => continue,
-                    // After a restart more outcomes may be expected than the disk reserve has room
-                    // for. This outcome may be appended if it fits, since with it one fewer outcome
-                    // is expected.
+                    // After a restart, more outcomes may be expected than the disk reserve has room
+                    // for. Append this outcome if it alone fits: one fewer is expected then.
                     Err(full)
                         if room == OutcomeRoom::Use
                             && !alone
@@ -607,8 +607,9 @@ impl Shared {
                 return Ok(Arc::clone(next));
             }
             // A prepared segment that is too small has no group yet, so it is prepared anew with a
-            // larger size. But if outcomes rely on the room in that segment, it becomes the current
-            // segment now, and the larger one is prepared behind it.
+            // larger size. But if the room for outcomes is in the prepared segment and no longer in
+            // the current one, the prepared one becomes the current segment now, and the larger one
+            // is prepared to follow it.
             state.use_kept_room();
             let given = state.next.take().filter(|next| next.reserve);
             (state.segment.id + 1, state.wants_durable, room, given)
@@ -617,8 +618,8 @@ impl Shared {
             self.segments.give_back(given.id, given.size)?;
         }
         let in_reserve = || {
-            // Ask for a third more than `room`, so that a quarter of the segment remains for
-            // records other than deletions.
+            // Ask for a third more than `room`: deletions may not use the last quarter of the
+            // segment, which is for records that drop tables or end prepared transactions.
             let with_margin = match access {
                 FullDiskAccess::Deletions => (FIRST_GROUP + room) / 3 + room + 1,
                 _ => room,
@@ -663,8 +664,8 @@ impl Shared {
             state.ask_again = false;
             drop(state);
             if let Err(error) = self.prepare_next(0, FullDiskAccess::Ordinary) {
-                // The append that needs the segment will try again and return the error to its
-                // caller.
+                // Only report the error: the append that needs the segment will try again and
+                // return the error to its caller.
                 let message = format!("the next log segment is not ready: {error}");
                 self.listener.log(Severity::Warning, &message);
             }

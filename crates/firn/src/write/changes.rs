@@ -27,12 +27,18 @@ impl Changes {
         }
     }
 
+    /// Bytes of the batch; 0 for files, which take no room in a memtable.
+    pub fn batch_bytes(&self) -> u64 {
+        match self {
+            Self::Batch(batch) => batch.as_bytes().len() as u64,
+            Self::Run(_) => 0,
+        }
+    }
+
     /// Counts the memory of the changes in `tracker`, as long as the result lives.
     pub fn charge(&self, tracker: &Arc<MemoryTracker>) -> MemoryCharge {
         let mut charge = MemoryCharge::new(Arc::clone(tracker));
-        if let Self::Batch(batch) = self {
-            charge.set(batch.as_bytes().len() as u64);
-        }
+        charge.set(self.batch_bytes());
         charge
     }
 

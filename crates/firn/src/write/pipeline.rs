@@ -26,20 +26,21 @@
 
 mod archive_records;
 mod commit;
+mod cut_log;
 mod durability;
-mod log_cut;
 mod log_pins;
+mod log_server_run;
 mod panic_guard;
 mod prepare;
-mod server_run;
 
 pub use archive_records::OwnedBinlogPosition;
 pub use commit::{CommitRecord, Committed};
+pub use cut_log::{BegunCut, LogCut};
 pub use durability::unknown_outcome;
-pub use log_cut::{BegunCut, LogCut};
 pub use prepare::PreparedLogPin;
 
-use super::stall::StallGate;
+use super::stall::admission::GateCharge;
+use super::stall::{CommitTotals, GateWaiter, StallGate};
 use crate::base::health::{FullDisk, Health};
 use crate::base::options::MutableOptions;
 use crate::base::pause_points::{self, PausePoint};
@@ -49,9 +50,9 @@ use crate::store::{FileStore, ReservePart};
 use crate::version::{FileMeta, Flushable};
 use crate::wal::{Lsn, Record, SegmentId, Wal};
 use log_pins::LogPins;
+use log_server_run::ServerRunNote;
 use panic_guard::PoisonOnPanic;
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use server_run::ServerRunNote;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -79,8 +80,9 @@ struct PipelineState {
     undurable: VecDeque<(Lsn, Seqno)>,
     /// The log segments that prepared transactions pin.
     pins: LogPins,
-    /// The segment of the last append; and whether the active memtable kept too much log when the
-    /// log came to this segment: all segments from the first one that the memtable needs.
+    /// The segment of the last append; and whether, when the log moved to that segment, the active
+    /// memtable kept too much log from being released. It keeps all segments from the oldest one
+    /// that has its entries.
     log_seen: (SegmentId, bool),
     /// The server run to which newly prepared transactions belong.
     run: ServerRunNote,
@@ -88,7 +90,9 @@ struct PipelineState {
     binlog: OwnedBinlogPosition,
     /// End of the binary log before the last change of the catalog, if the server reported it. The
     /// log archive records it.
-    told: Option<OwnedBinlogPosition>,
+    schema_change_position: Option<OwnedBinlogPosition>,
+    /// Commits of batches, and their bytes.
+    totals: CommitTotals,
     /// The wall-clock time that the log recorded last, in steps of `CLOCK_STEP_US`.
     clock: u64,
     waiting_for_publication: usize,
@@ -137,7 +141,8 @@ impl Pipeline {
             log_seen: (0, false),
             run: ServerRunNote::default(),
             binlog: OwnedBinlogPosition::default(),
-            told: None,
+            schema_change_position: None,
+            totals: CommitTotals::default(),
             clock: 0,
             waiting_for_publication: 0,
             poisoned: false,
@@ -160,11 +165,13 @@ impl Pipeline {
     /// Waits as long as the write stall demands. A writer calls it before its commit, and never
     /// while one of its commits has a seqno that is not published.
     ///
+    /// Returns the charge, for [`Self::settle`].
+    ///
     /// # Errors
-    /// `Interrupted` if `interrupted` returned `true`; otherwise the error that keeps background
-    /// work from making room, such as `NoSpace`, `Corruption` or `Io`.
-    pub fn pass_gate(&self, interrupted: &dyn Fn() -> bool) -> Result<()> {
-        self.stall.pass(interrupted)
+    /// `Interrupted` if `waiter` is killed; `LockTimeout` after its timeout; otherwise the error
+    /// that keeps background work from making room, such as `NoSpace`, `Corruption` or `Io`.
+    pub fn pass_gate(&self, waiter: &dyn GateWaiter) -> Result<GateCharge> {
+        self.stall.pass(waiter)
     }
 
     /// As [`Self::pass_gate`], for a deletion: the wait ends without an error if background work
@@ -172,11 +179,22 @@ impl Pipeline {
     ///
     /// # Errors
     /// Those of [`Self::pass_gate`], without `NoSpace`.
-    pub fn pass_gate_deleting(&self, interrupted: &dyn Fn() -> bool) -> Result<()> {
-        match self.stall.pass(interrupted) {
-            Err(full) if *full.kind() == ErrorKind::NoSpace => Ok(()),
+    pub fn pass_gate_deleting(&self, waiter: &dyn GateWaiter) -> Result<GateCharge> {
+        match self.stall.pass(waiter) {
+            Err(full) if *full.kind() == ErrorKind::NoSpace => Ok(GateCharge::default()),
             passed => passed,
         }
+    }
+
+    /// Ends the charge of a transaction that has passed the gate and has committed `bytes` in a
+    /// batch; 0 if it was rolled back.
+    pub fn settle(&self, charge: GateCharge, bytes: u64) {
+        self.stall.settle(charge, bytes);
+    }
+
+    /// Commits of batches so far.
+    pub fn commit_totals(&self) -> CommitTotals {
+        self.state.lock().totals
     }
 
     /// Freezes the active memtable, unless it has no entries and no commit is about to insert into
@@ -242,8 +260,8 @@ impl Pipeline {
         self.replace_active(state, id, &[Flushable::Memtable(frozen)]);
     }
 
-    /// Makes a new memtable with id `id` the active one. `queued`, newest first, are added to the
-    /// flushables that wait for the tree, as the newest of them.
+    /// Makes a new memtable with id `id` the active one. Adds `queued`, newest first, in front of
+    /// the flushables that wait for their place in the tree.
     fn replace_active(
         &self,
         state: &mut MutexGuard<'_, PipelineState>,

@@ -1,49 +1,52 @@
 //! Backpressure: writers are slowed to what background work drains, long before they are stopped.
 //!
 //! The gate is a closed loop: each writer passes it before it joins a commit, never while it holds
-//! a slot of the pipeline. [`control`] computes how many bytes a second pass; a writer that arrives
-//! before its predecessors' bytes are paid for sleeps in small steps. A commit is charged with its
-//! bytes when it commits, so the gate needs no estimate. If all memtables are frozen, or L0 is too
-//! deep to be read, writers wait until background work has made room, the engine is poisoned or it
-//! closes. If that background work fails, for instance on a full disk, writers fail with its error
-//! until a job succeeds.
+//! a slot of the pipeline. [`drain`] measures how fast background work drains, [`policy`] decides
+//! how many bytes a second pass, [`pace`] hands out times at that rate, and [`admission`] keeps the
+//! writers that wait in their order. If all memtables are frozen, or L0 is too deep to be read,
+//! nobody passes until background work has made room, the engine is poisoned or it closes. If that
+//! background work fails, for instance on a full disk, writers fail with its error until a job
+//! succeeds.
+//!
+//! An open gate costs a writer one relaxed load, and its commit another one.
+//!
+//! Lock: the gate's mutex is a leaf. It is held for a short time by each pass and each commit while
+//! writers are limited, and by background work when the pressure changes. Nobody sleeps or calls
+//! the host with it.
 //!
 //! Rejected: a delay that grows with the pressure alone (the rate it gives depends on the number of
 //! writers, and swings between free and stopped); raising and lowering the rate step by step (it
-//! sinks fast and rises slowly: users of RocksDB saw it take minutes).
+//! sinks fast and rises slowly: users of RocksDB saw it take minutes); writers that each sleep a
+//! little and try again (thousands of them wake for nothing, chance decides who is next, and with a
+//! bound on the sleep they pass at any rate); one condition variable for all (each change wakes
+//! thousands).
 
-mod control;
+pub mod admission;
+mod drain;
+mod pace;
+mod policy;
+mod waiter;
 
-pub use control::{Pressure, STALL_REASONS};
+pub use drain::CommitTotals;
+pub use policy::{Pressure, STALL_REASONS, StallInput};
+pub use waiter::{GateWaiter, STALL_ENDS, StallEnd};
 
+use crate::base::parker::Parker;
+use crate::base::pause_points::{self, PausePoint};
 use crate::base::{Error, ErrorKind, Result};
 use crate::env::Env;
-use control::Drain;
-use parking_lot::{Condvar, Mutex};
+use admission::{Admission, Arrival, GateCharge, Look, Mode, TicketNumber, Wake};
+use drain::Drain;
+use parking_lot::{Mutex, MutexGuard};
+use policy::{Limit, StallReason, decide};
+use std::cell::LazyCell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// How long a delayed writer sleeps before it checks the gate again, microseconds.
-const STEP_US: u64 = 50;
-
-/// Longest delay of one statement, unless writers are stopped, microseconds. The charge for a
-/// commit is limited to this delay, too: one large transaction must not hold up all others for
-/// seconds.
-const DELAY_US_MAX: u64 = 20_000;
-
-/// Writers may use up a share of the rate that nobody used in the last so many microseconds. A
-/// sleep lasts longer than requested: by the time of several commits, and on busy processors by
-/// milliseconds. If the share of that time were lost while all writers sleep, the gate would pass
-/// one commit of each writer per sleep, whatever the rate.
-const CREDIT_US: u64 = DELAY_US_MAX;
-
-/// The time until which the rate is used up, in nanoseconds, after one more commit whose bytes take
-/// `cost` nanoseconds at that rate. `paid` is this time before the commit.
-fn paid_at(paid: u64, now: u64, cost: u64) -> u64 {
-    let begin = paid.max(now.saturating_sub(CREDIT_US * 1000));
-    begin.saturating_add(cost).min(now + DELAY_US_MAX * 1000)
-}
+/// A wait that is expected to be at least this long is reported to the host, microseconds. The
+/// report of a shorter one would cost more than it gains.
+const REPORTED_US_MIN: u64 = 500;
 
 /// Delays and stops so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -58,48 +61,84 @@ pub struct StallStats {
     pub stop_us: u64,
     /// Longest delay or stop, microseconds.
     pub longest_us: u64,
-    /// Delays and stops by reason, in the order of [`STALL_REASONS`], and their microseconds.
+    /// For each reason, in the order of [`STALL_REASONS`]: the number of delays and stops, and the
+    /// microseconds that they took.
     pub by_reason: [(u64, u64); STALL_REASONS.len()],
-    /// Bytes a second that the gate lets through; 0 while it is open.
+    /// Delays and stops by what ended them, in the order of [`STALL_ENDS`].
+    pub by_end: [u64; STALL_ENDS.len()],
+    /// Statements that wait now.
+    pub waiting: u64,
+    /// Bytes a second that the gate lets through; 0 while it is open or nobody passes.
     pub rate: u64,
+    /// Whether nobody passes.
+    pub stopped: bool,
 }
 
-#[derive(Debug, Default)]
-struct StallState {
+#[derive(Default)]
+struct GateState {
     pressure: Pressure,
     drain: Drain,
+    admission: Admission<Arc<Parker>>,
+    /// Why writers wait, if they do.
+    reason: Option<StallReason>,
     released: bool,
     /// The error that kept background work from making room.
     failure: Option<Error>,
     /// The damage of a file that compactions leave out.
     damage: Option<Error>,
+    /// The latest time at which a timer has expired, microseconds. It proves that this time has
+    /// come, also where the clock of a simulated environment stands still during a sleep.
+    expired_us: u64,
+    counts: StallStats,
 }
 
-#[derive(Debug, Default)]
-struct StallCounts {
-    delays: AtomicU64,
-    delay_us: AtomicU64,
-    stops: AtomicU64,
-    stop_us: AtomicU64,
-    longest_us: AtomicU64,
-    by_reason: [(AtomicU64, AtomicU64); STALL_REASONS.len()],
+impl GateState {
+    /// The error of background work, if it cannot make the room for which writers are stopped.
+    /// Damage stops no flush, so it makes no wait for a flush hopeless.
+    fn hopeless(&self, reason: StallReason) -> Option<&Error> {
+        let damage = self.damage.as_ref();
+        let damage = damage.filter(|_| !reason.waits_for_flushes());
+        self.failure.as_ref().or(damage)
+    }
+
+    fn adjust(&mut self, now_us: u64) {
+        let limit = match self.released {
+            true => Limit::Open,
+            false => decide(&self.pressure, &self.drain.rates()),
+        };
+        let mode = match limit {
+            Limit::Open => Mode::Open,
+            Limit::Rate { rate, .. } => Mode::Limited(rate),
+            Limit::Stop { reason } if self.hopeless(reason).is_some() => Mode::Failing,
+            Limit::Stop { .. } => Mode::Stopped,
+        };
+        self.reason = match limit {
+            Limit::Open => None,
+            Limit::Rate { reason, .. } | Limit::Stop { reason } => Some(reason),
+        };
+        let typical = self.drain.commit_bytes();
+        self.admission.set_mode(now_us, mode, typical);
+    }
+
+    fn error(&self) -> Error {
+        let error = self.reason.and_then(|reason| self.hopeless(reason));
+        let gone = || Error::new(ErrorKind::ShutDown, "background work has failed");
+        error.cloned().unwrap_or_else(gone)
+    }
+}
+
+impl Wake for Arc<Parker> {
+    fn wake(&self) {
+        self.unpark();
+    }
 }
 
 /// The gate before the commit pipeline.
 pub struct StallGate {
     env: Arc<dyn Env>,
-    state: Mutex<StallState>,
-    eased: Condvar,
-    /// Committed bytes that may pass in a second; 0 lets all writers pass, so that an idle gate
-    /// costs them one load.
-    rate: AtomicU64,
-    stopped: AtomicU8,
-    reason: AtomicU8,
-    /// The time until which the commits so far have used up the rate, in nanoseconds of the
-    /// monotonic clock.
-    paid_at_ns: AtomicU64,
-    committed_bytes: AtomicU64,
-    counts: StallCounts,
+    /// Whether writers may have to wait, and commits are charged.
+    limited: AtomicBool,
+    state: Mutex<GateState>,
 }
 
 impl StallGate {
@@ -107,30 +146,37 @@ impl StallGate {
     pub fn new(env: Arc<dyn Env>) -> Self {
         Self {
             env,
+            limited: AtomicBool::new(false),
             state: Mutex::default(),
-            eased: Condvar::new(),
-            rate: AtomicU64::new(0),
-            stopped: AtomicU8::new(0),
-            reason: AtomicU8::new(0),
-            paid_at_ns: AtomicU64::new(0),
-            committed_bytes: AtomicU64::new(0),
-            counts: StallCounts::default(),
         }
+    }
+
+    /// The time, not before the last timer that has expired.
+    fn now_us(&self, state: &GateState) -> u64 {
+        self.env.monotonic_micros().max(state.expired_us)
+    }
+
+    /// Derives the mode from the state, and wakes the first writers whose timers are late now.
+    fn adjust(&self, mut state: MutexGuard<'_, GateState>) {
+        let now = self.now_us(&state);
+        state.adjust(now);
+        let limited = state.admission.mode() != Mode::Open;
+        self.limited.store(limited, Ordering::Relaxed);
     }
 
     /// Sets the pressure. Background work calls this whenever the pressure changes.
     pub fn set_pressure(&self, pressure: Pressure) {
         let mut state = self.state.lock();
         state.pressure = pressure;
-        self.adjust(&state);
+        self.adjust(state);
     }
 
     /// Notes that a memtable was flushed into `stored` bytes, which took `took_us` microseconds.
-    pub fn flushed(&self, stored: u64, took_us: u64) {
-        let committed = self.committed_bytes.load(Ordering::Relaxed);
+    /// `committed` is the total by now.
+    pub fn flushed(&self, committed: CommitTotals, stored: u64, took_us: u64) {
         let mut state = self.state.lock();
         state.drain.flushed(committed, stored, took_us);
-        self.adjust(&state);
+        self.adjust(state);
     }
 
     /// Notes that a compaction begins.
@@ -144,151 +190,202 @@ impl StallGate {
         let now = self.env.monotonic_micros();
         let mut state = self.state.lock();
         state.drain.job_ends(now, l0_bytes);
-        self.adjust(&state);
+        self.adjust(state);
     }
 
-    /// Computes from `state` the atomics that writers read, and lets stopped writers check the
-    /// gate.
-    fn adjust(&self, state: &StallState) {
-        let open = state.released;
-        let (rate, reason) = match control::rate(&state.pressure, &state.drain) {
-            Some((rate, reason)) if !open => (rate.max(1), reason),
-            _ => (0, state.pressure.largest().1),
-        };
-        self.reason.store(reason as u8, Ordering::Relaxed);
-        self.rate.store(rate, Ordering::Relaxed);
-        let stops = !open && state.pressure.stops();
-        self.stopped.store(u8::from(stops), Ordering::Relaxed);
-        self.eased.notify_all();
-    }
-
-    /// Sets the error with which background work has failed and which it tries to overcome; `None`
-    /// once it has succeeded.
+    /// Sets the error with which background work has failed, so that stopped writers fail with it,
+    /// too. `None` once that work has succeeded.
     pub fn set_failure(&self, failure: Option<Error>) {
-        self.state.lock().failure = failure;
-        self.eased.notify_all();
+        let mut state = self.state.lock();
+        state.failure = failure;
+        self.adjust(state);
     }
 
     /// Notes that a damaged file is left out of compactions until the next open. Writers that a
     /// deep L0 stops then fail with `damage`, because compactions may never make room.
     pub fn set_damage(&self, damage: Error) {
-        self.state.lock().damage = Some(damage);
-        self.eased.notify_all();
+        let mut state = self.state.lock();
+        state.damage = Some(damage);
+        self.adjust(state);
     }
 
     /// Opens the gate for good: the engine closes or is poisoned, and commits fail by themselves.
     pub fn release(&self) {
         let mut state = self.state.lock();
         state.released = true;
-        self.adjust(&state);
+        self.adjust(state);
     }
 
-    /// Charges the bytes of a commit.
+    /// Notes the bytes of a commit.
     pub fn committed(&self, bytes: u64) {
-        self.committed_bytes.fetch_add(bytes, Ordering::Relaxed);
-        let rate = self.rate.load(Ordering::Relaxed);
-        if rate == 0 {
-            return;
+        if self.limited.load(Ordering::Relaxed) {
+            self.state.lock().admission.committed(bytes);
         }
-        let cost = u128::from(bytes) * 1_000_000_000 / u128::from(rate);
-        let now = self.env.monotonic_micros() * 1000;
-        let pay = |paid: u64| Some(paid_at(paid, now, cost as u64));
-        let _ = self
-            .paid_at_ns
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, pay);
     }
 
-    /// Passes the gate, after the wait that it demands. A stopped writer polls `interrupted`.
+    /// A transaction has ended: settles the `charge` of its passes. It has committed `bytes`, which
+    /// [`Self::committed`] has counted; 0 if it was rolled back.
+    pub fn settle(&self, charge: GateCharge, bytes: u64) {
+        if !charge.is_empty() {
+            let mut state = self.state.lock();
+            let now = self.now_us(&state);
+            state.admission.settle(now, charge, bytes);
+        }
+    }
+
+    /// Passes the gate, after the wait that it demands. Returns the charge, which the caller
+    /// [settles](Self::settle) when its transaction ends.
     ///
     /// # Errors
-    /// `Interrupted`; the error with which the background work fails that a stopped writer waits
-    /// for.
-    pub fn pass(&self, interrupted: &dyn Fn() -> bool) -> Result<()> {
-        if self.stopped.load(Ordering::Relaxed) != 0 {
-            return self.stop(interrupted);
+    /// `Interrupted`; `LockTimeout` after [`GateWaiter::timeout`]; the error with which the
+    /// background work fails that a stopped writer waits for.
+    pub fn pass(&self, waiter: &dyn GateWaiter) -> Result<GateCharge> {
+        match self.limited.load(Ordering::Relaxed) {
+            true => self.pass_limited(waiter),
+            false => Ok(GateCharge::default()),
         }
-        if self.rate.load(Ordering::Relaxed) != 0 {
-            self.delay();
-        }
-        Ok(())
     }
 
-    fn delay(&self) {
-        let start = self.env.monotonic_micros();
-        let reason = self.reason.load(Ordering::Relaxed);
-        let mut steps = 0;
-        while self.rate.load(Ordering::Relaxed) != 0 && steps < DELAY_US_MAX / STEP_US {
-            let now = self.env.monotonic_micros();
-            let paid = self.paid_at_ns.load(Ordering::Relaxed) <= now * 1000;
-            // Measure the time: on busy processors a sleep may last much longer than it should.
-            if paid || now.saturating_sub(start) >= DELAY_US_MAX {
-                break;
+    #[cold]
+    fn pass_limited(&self, waiter: &dyn GateWaiter) -> Result<GateCharge> {
+        let mut state = self.state.lock();
+        let begun_us = self.now_us(&state);
+        let stopped = matches!(state.admission.mode(), Mode::Stopped | Mode::Failing);
+        let reason = state.reason;
+        let parker = LazyCell::new(|| Arc::new(Parker::default()));
+        let number = match state.admission.arrive(begun_us, || Arc::clone(&parker)) {
+            Arrival::Pass(charge) => return Ok(charge),
+            Arrival::Fail => {
+                state.counts.add(stopped, reason, StallEnd::Failure, 0);
+                return Err(state.error());
             }
-            steps += 1;
-            std::thread::sleep(Duration::from_micros(STEP_US));
-        }
-        if steps > 0 {
-            let took = self.env.monotonic_micros().saturating_sub(start);
-            self.counts.delays.fetch_add(1, Ordering::Relaxed);
-            self.counts.delay_us.fetch_add(took, Ordering::Relaxed);
-            self.count(reason, took);
-        }
-    }
-
-    fn stop(&self, interrupted: &dyn Fn() -> bool) -> Result<()> {
-        let start = self.env.monotonic_micros();
-        let reason = self.reason.load(Ordering::Relaxed);
-        let result = self.wait(interrupted);
-        let took = self.env.monotonic_micros().saturating_sub(start);
-        self.counts.stops.fetch_add(1, Ordering::Relaxed);
-        self.counts.stop_us.fetch_add(took, Ordering::Relaxed);
-        self.count(reason, took);
+            Arrival::Wait(number) => number,
+        };
+        drop(state);
+        pause_points::at(PausePoint::GateJoined);
+        // Show the parker before asking for an interrupt: one that came earlier woke nobody.
+        waiter.parks(Some(Arc::clone(&parker)));
+        let (end, result) = self.wait(waiter, &parker, number, begun_us);
+        waiter.parks(None);
+        let mut state = self.state.lock();
+        let took_us = self.now_us(&state).saturating_sub(begun_us);
+        state.counts.add(stopped, reason, end, took_us);
         result
     }
 
-    fn wait(&self, interrupted: &dyn Fn() -> bool) -> Result<()> {
-        let mut state = self.state.lock();
-        while !state.released && state.pressure.stops() {
-            if interrupted() {
-                return Err(Error::new(
-                    ErrorKind::Interrupted,
-                    "killed while writes were stalled",
-                ));
+    /// Waits until the ticket's turn, or until the writer gives up.
+    fn wait(
+        &self,
+        waiter: &dyn GateWaiter,
+        parker: &Parker,
+        number: TicketNumber,
+        begun_us: u64,
+    ) -> (StallEnd, Result<GateCharge>) {
+        let patience_us = waiter.timeout().map_or(u64::MAX, |timeout| {
+            u64::try_from(timeout.as_micros()).unwrap_or(u64::MAX)
+        });
+        let give_up_us = begun_us.saturating_add(patience_us);
+        let mut report = Report::new(waiter);
+        let mut expired_us = 0;
+        loop {
+            let killed = waiter.is_interrupted();
+            let mut state = self.state.lock();
+            state.expired_us = state.expired_us.max(expired_us);
+            let now = self.now_us(&state);
+            let turn_us = match state.admission.look(now, number) {
+                Look::Pass(charge) if expired_us > 0 => return (StallEnd::Timer, Ok(charge)),
+                Look::Pass(charge) => return (StallEnd::Woken, Ok(charge)),
+                Look::Fail => return (StallEnd::Failure, Err(state.error())),
+                Look::Sleep(turn_us) => turn_us.unwrap_or(u64::MAX),
+            };
+            if killed || now >= give_up_us {
+                state.admission.give_up(now, number);
+                return match killed {
+                    true => (StallEnd::Kill, Err(killed_while_stalled())),
+                    false => (StallEnd::Timeout, Err(stalled_for_too_long())),
+                };
             }
-            // A damaged file can keep compactions from making room in L0, but not flushes. So it
-            // fails only writers that L0 has stopped; writers that wait for a flush go on waiting.
-            let damage = state.damage.as_ref();
-            let damage = damage.filter(|_| !state.pressure.stops_for_memtables());
-            if let Some(failure) = state.failure.as_ref().or(damage) {
-                return Err(failure.clone());
+            drop(state);
+            let wakes_us = turn_us.min(give_up_us);
+            if wakes_us - now >= REPORTED_US_MIN {
+                report.begins();
             }
-            self.eased.wait_for(&mut state, Duration::from_millis(100));
+            let sleep = Duration::from_micros(wakes_us - now);
+            let woken = parker.park((wakes_us != u64::MAX).then_some(sleep));
+            expired_us = if woken { 0 } else { wakes_us };
         }
-        Ok(())
-    }
-
-    fn count(&self, reason: u8, took_us: u64) {
-        let (times, us) = &self.counts.by_reason[usize::from(reason)];
-        times.fetch_add(1, Ordering::Relaxed);
-        us.fetch_add(took_us, Ordering::Relaxed);
-        self.counts.longest_us.fetch_max(took_us, Ordering::Relaxed);
     }
 
     /// Delays and stops so far.
     pub fn stats(&self) -> StallStats {
-        let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        let counts = &self.counts;
+        let state = self.state.lock();
+        let mode = state.admission.mode();
         StallStats {
-            delays: load(&counts.delays),
-            delay_us: load(&counts.delay_us),
-            stops: load(&counts.stops),
-            stop_us: load(&counts.stop_us),
-            longest_us: load(&counts.longest_us),
-            by_reason: std::array::from_fn(|i| {
-                let (times, us) = &counts.by_reason[i];
-                (load(times), load(us))
-            }),
-            rate: load(&self.rate),
+            waiting: state.admission.waiting() as u64,
+            rate: match mode {
+                Mode::Limited(rate) => rate,
+                Mode::Open | Mode::Stopped | Mode::Failing => 0,
+            },
+            stopped: matches!(mode, Mode::Stopped | Mode::Failing),
+            ..state.counts
+        }
+    }
+}
+
+impl StallStats {
+    fn add(&mut self, stop: bool, reason: Option<StallReason>, end: StallEnd, took_us: u64) {
+        let (times, us) = match stop {
+            true => (&mut self.stops, &mut self.stop_us),
+            false => (&mut self.delays, &mut self.delay_us),
+        };
+        *times += 1;
+        *us += took_us;
+        if let Some(reason) = reason {
+            let (times, us) = &mut self.by_reason[reason as usize];
+            *times += 1;
+            *us += took_us;
+        }
+        self.by_end[end as usize] += 1;
+        self.longest_us = self.longest_us.max(took_us);
+    }
+}
+
+fn killed_while_stalled() -> Error {
+    let message = "killed while writes were stalled";
+    Error::new(ErrorKind::Interrupted, message)
+}
+
+fn stalled_for_too_long() -> Error {
+    let message = "waiting until flushes and compactions catch up";
+    Error::new(ErrorKind::LockTimeout, message)
+}
+
+/// Reports one wait to the host, from [`Self::begins`] until it is dropped.
+struct Report<'a> {
+    waiter: &'a dyn GateWaiter,
+    begun: bool,
+}
+
+impl<'a> Report<'a> {
+    fn new(waiter: &'a dyn GateWaiter) -> Self {
+        Self {
+            waiter,
+            begun: false,
+        }
+    }
+
+    fn begins(&mut self) {
+        if !self.begun {
+            self.begun = true;
+            self.waiter.sleeps();
+        }
+    }
+}
+
+impl Drop for Report<'_> {
+    fn drop(&mut self) {
+        if self.begun {
+            self.waiter.wakes();
         }
     }
 }

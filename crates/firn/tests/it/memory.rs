@@ -207,7 +207,7 @@ fn write_sets_take_their_memory_from_the_caches() {
     let before = db.memory();
     let mut txn = db.new_transaction(db.new_owner(0));
     txn.begin_statement(1, Isolation::ReadCommitted, 0, false);
-    for row in 0..20_000 {
+    for row in 0..30_000 {
         txn.put(&key(row), Value::whole(&[1; 100])).unwrap();
     }
     let during = db.memory();

@@ -2,7 +2,7 @@
 
 mod gaps;
 mod gliding;
-mod guard;
+mod lock_key_prefix;
 mod locking;
 mod unique_locks;
 

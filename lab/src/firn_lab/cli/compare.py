@@ -21,7 +21,7 @@ from rich.text import Text
 from firn_lab.cli.common import add_store, wide_console
 from firn_lab.intervals import Interval
 from firn_lab.report.comparison import Change, changes, differences
-from firn_lab.report.data import Report, collect
+from firn_lab.report.report_data import Report, collect
 from firn_lab.report.units import figure_text, number_text
 from firn_lab.store import Reader
 

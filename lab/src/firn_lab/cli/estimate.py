@@ -27,7 +27,7 @@ from firn_lab.estimate.run import TableEstimate, estimate, total
 from firn_lab.estimate.schema import Query
 from firn_lab.price import Prices
 from firn_lab.report.units import bytes_text
-from firn_lab.targets.base import Budget, make_target
+from firn_lab.targets.target import Budget, make_target
 
 NAME = "estimate"
 HELP = "what FIRN would take on disk for the tables of a server"
@@ -118,7 +118,7 @@ def connect(dsn: str, seconds: float) -> Any:
         connection = make_target(f"dsn:{dsn}", Budget(), Path()).connect("", conv=plain)
         with connection.cursor() as cursor:
             cursor.execute("SET SESSION TRANSACTION READ ONLY")
-            # MariaDB knows the first variable, MySQL the second.
+            # MariaDB has the first of these variables, MySQL the second: set the one that exists.
             for variable, value in (
                 ("max_statement_time", seconds),
                 ("max_execution_time", int(seconds * 1000)),

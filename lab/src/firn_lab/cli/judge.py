@@ -23,7 +23,7 @@ from firn_lab.cli.common import add_store, wide_console
 from firn_lab.cli.numbers import above
 from firn_lab.errors import LabError
 from firn_lab.report.conclusions import judge, ratio_text
-from firn_lab.report.data import collect
+from firn_lab.report.report_data import collect
 from firn_lab.store import Reader
 
 NAME = "judge"

@@ -13,7 +13,7 @@ from rich.table import Table
 from firn_lab.cli.common import add_prices, add_store, prices_of, wide_console
 from firn_lab.errors import LabError, UsageError
 from firn_lab.report.costs import HEAD, cells, costs
-from firn_lab.report.data import collect
+from firn_lab.report.report_data import collect
 from firn_lab.store import Reader
 
 NAME = "price"

@@ -21,11 +21,11 @@ from firn_lab.cli.numbers import above
 from firn_lab.cli.run import SCRATCH, measure
 from firn_lab.errors import LabError, UsageError
 from firn_lab.plan import Case, Plan, parse_case
-from firn_lab.plan.base import replace_params
+from firn_lab.plan.case import replace_params
 from firn_lab.proof.record import ProofRun, append, read
 from firn_lab.proof.summary import draw, page, passed
 from firn_lab.report.conclusions import ratio_text
-from firn_lab.report.data import collect
+from firn_lab.report.report_data import collect
 from firn_lab.store import Reader
 from firn_lab.targets import Budget
 from firn_lab.workloads import Params

@@ -13,9 +13,9 @@ from pathlib import Path
 from firn_lab.cli.common import add_prices, add_store, prices_of
 from firn_lab.errors import UsageError
 from firn_lab.report.browser import screenshot
-from firn_lab.report.data import collect
 from firn_lab.report.html import html
 from firn_lab.report.markdown import markdown
+from firn_lab.report.report_data import collect
 from firn_lab.store import Reader
 from firn_lab.store.extract import extract
 

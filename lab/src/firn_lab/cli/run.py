@@ -30,7 +30,7 @@ from firn_lab.cli.run_display import RunDisplay, summary
 from firn_lab.clock import SystemClock
 from firn_lab.errors import UsageError
 from firn_lab.plan import PLANS, Case, Plan, parse_case
-from firn_lab.plan.base import replace_params
+from firn_lab.plan.case import replace_params
 from firn_lab.runner.prepared_plan import (
     PreparedPlan,
     case_seconds,

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from firn_lab.cli.common import wide_console
 from firn_lab.report.conclusions import conclusions, ratio_text
-from firn_lab.report.data import Report, Result, collect
+from firn_lab.report.report_data import Report, Result, collect
 from firn_lab.store import Reader
 
 

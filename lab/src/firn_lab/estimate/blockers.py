@@ -7,12 +7,6 @@ from typing import Any
 
 from firn_lab.estimate.schema import Query, Table
 
-# FIRN refuses indexes over these collations, because their sort keys order text differently from
-# their comparisons.
-_COLLATIONS = {
-    "big5_chinese_ci", "big5_chinese_nopad_ci", "latin2_czech_cs", "cp1250_czech_cs",
-    "tis620_thai_ci", "tis620_thai_nopad_ci",
-}  # fmt: skip
 _INDEXES = {
     "FULLTEXT": "FULLTEXT index {}",
     "SPATIAL": "SPATIAL index {}",
@@ -33,10 +27,6 @@ def blockers(table: Table) -> tuple[str, ...]:
             continue
         form = _INDEXES.get(kind, "index {}: over an expression")
         found.append(form.format(name))
-    for index in table.indexes:
-        for column, _ in index.parts:
-            if column.collation in _COLLATIONS:
-                found.append(f"index {index.name}: collation {column.collation}")
     return tuple(dict.fromkeys(found))
 
 

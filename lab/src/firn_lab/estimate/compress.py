@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import zstandard
 
-from firn_lab.estimate.blocks import StoredForm, shape
 from firn_lab.estimate.entries import Entry
+from firn_lab.estimate.stored_blocks import StoredForm, shape
 
 LEVEL = 3
 LONG_MATCH, LONG_MATCH_LEVEL = 7, 1
@@ -20,8 +20,8 @@ RAW_BYTES_MIN = 8 * DICTIONARY_BYTES
 SAMPLE_BYTES = 1 << 10
 DICTIONARY_TRIALS = 16
 GAIN_MIN = 0.02
-# Tunings whose trial sizes differ by less than this fraction count as equal: on other blocks the
-# larger one may be the smaller.
+# Tunings whose trial sizes differ by less than this fraction count as equal, because on other
+# blocks their order may be the reverse.
 TIE = 0.005
 # Bytes of header and checksum around a stored block, and of the dictionary id that such a block has
 # in addition if a dictionary compresses it.
@@ -147,8 +147,8 @@ def _store(blocks: Sequence[Block], tuning: Tuning, whole_raw_bytes: float) -> S
     plain_compressor = Compressor(tuning)
     plain = [float(plain_compressor.stored(block)) for block in shaped]
     raw = sum(len(block.raw) for block in shaped)
-    # Blocks store a prefix that keys share only once, so the file's blocks are smaller than the sum
-    # of its keys and values.
+    # `whole_raw_bytes` counts each key whole, but a block stores a prefix that its keys share only
+    # once. Scale it by the ratio that both counts have in the sampled blocks.
     whole = whole_raw_bytes * raw / max(1, sum(map(raw_bytes, blocks)))
     if whole < RAW_BYTES_MIN or raw < 2 * SAMPLE_BYTES:
         return Stored(plain, 0)

@@ -117,7 +117,8 @@ def _reference(column: int, value: bytes, stored: int, offset: int) -> bytes:
     codec = 0 if stored == len(value) else 1
     out = varint(column + 1) + varint(7) + varint((zlib.crc32(value) << 4) + offset & 0xFFFFFFF)
     out += varint(len(value)) + bytes([codec]) + (varint(stored) if codec else b"")
-    # A checksum is random data to a compressor, so any hash imitates it that does not compress.
+    # A reference contains a checksum, which no compressor can make smaller. Imitate it with bytes
+    # that are as random, from any hash.
     return out + hashlib.blake2b(value, digest_size=8).digest()
 
 
@@ -234,7 +235,8 @@ class SecondaryEncoder:
             part.encode(value) for part, value in zip(self._parts, row, strict=True)
         )
         if self._hidden:
-            # In the order of this index, row ids are effectively random.
+            # Row ids follow the order of the inserts, so in the order of this index they are
+            # effectively random.
             key += (zlib.crc32(key) ^ number).to_bytes(8, "big")
         value = b"".join(self._parts[n].rest(row[n]) for n in self._items)
         return Entry(key, value if any(value) else b"", b"")

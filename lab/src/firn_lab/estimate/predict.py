@@ -7,10 +7,10 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from firn_lab.estimate.blocks import cut
 from firn_lab.estimate.compress import Block, raw_bytes, store
 from firn_lab.estimate.entries import Entry
 from firn_lab.estimate.sample import Sample
+from firn_lab.estimate.stored_blocks import cut
 
 # FIRN splits the data of the last level into FILES files, but makes no file larger than
 # FILE_BYTES_MAX or smaller than FILE_BYTES_MIN.
@@ -32,7 +32,7 @@ MODEL_ERROR = 0.05
 class Prediction:
     """Predicted bytes on disk, plus or minus `error`.
 
-    `raw_bytes`: bytes of all keys and values before compression.
+    `raw_bytes`: bytes of keys and values before compression; for a table, only those of its rows.
     """
 
     bytes: float

@@ -18,11 +18,12 @@ from firn_lab.estimate.schema import Index, Query, Table, tables
 # value hardly matters, because all keys of an index begin with the same one.
 FIRST_INDEX_ID = 256
 # InnoDB's statistics count as stale if their number of rows and the number found by reading differ
-# by a larger factor.
+# by more than this factor.
 STALE_FACTOR = 1.5
 # InnoDB stores at least this fraction of the raw bytes of its rows, unless it compresses them.
 STORED_PART_MIN = 0.5
-# The size of a smaller file says little, because InnoDB reserves most of its space.
+# The size of a file that is smaller than this says little about its rows, because InnoDB reserves
+# most of the space in it.
 FILE_BYTES_TOLD = 4 << 20
 
 
@@ -114,7 +115,8 @@ def is_stale(table: Table, file_bytes: float | None, rows: float, firn: Predicti
     if not table.packed and told < STORED_PART_MIN * firn.raw_bytes:
         return True
     known = min(rows, table.rows), max(rows, table.rows)
-    # A row count of a table of a page or two is too rough to prove that the statistics are stale.
+    # For a table of a page or two, InnoDB's row count is too rough to prove that its statistics are
+    # stale.
     return file_bytes is None and known[1] > 1000 and known[1] > STALE_FACTOR * known[0]
 
 
@@ -148,8 +150,8 @@ def _table(
         # cancel.
         min(sum(each.error for each in found), sum(each.bytes for each in found)),
         sum(each.blob_bytes for each in found),
-        # The raw bytes of the rows alone, a lower limit for `is_stale`: secondary keys have other
-        # sizes in InnoDB.
+        # Only the raw bytes of the rows: `is_stale` compares InnoDB's size with them, and InnoDB
+        # stores secondary keys in other sizes.
         found[0].raw_bytes,
     )
 

@@ -20,8 +20,8 @@ from firn_lab.estimate.values import expression, is_integer, is_text
 
 # Relative error of InnoDB's row count, used if rows are neither counted nor derived from keys.
 STATISTICS_ERROR = 0.3
-# Relative variance of the density of keys between two runs of rows: its standard deviation is a
-# half.
+# Relative variance that is assumed for the density of keys in the gap between two runs of rows. So
+# the standard deviation is half of the density of the run before the gap.
 DENSITY_VARIANCE = 0.25
 
 
@@ -80,8 +80,8 @@ class Sampler:
         order = ", ".join(dict.fromkeys(quoted(column.name) for column, _ in parts))
         source = f"{place} FORCE INDEX ({quoted(index.name)})"
         if any(prefix is not None for _, prefix in parts):
-            # The server never uses a prefix index for ORDER BY: it would sort. A range read follows
-            # the index anyway.
+            # Leave out ORDER BY: the server cannot use a prefix index for it, so it would sort. A
+            # range read returns rows in the order of the index anyway.
             return ", ".join(map(expression, columns)), source, ""
         return ", ".join(map(expression, columns)), source, f" ORDER BY {order}"
 
@@ -105,8 +105,8 @@ class Sampler:
     def _by_scan(self, index: Index | None) -> Sample:
         run = run_rows(self._table, index)
         estimate = max(1, self._table.rows)
-        # Distance in rows from the start of one run to the start of the next. InnoDB's row count
-        # may be off by half, and then the number of runs is, too.
+        # Distance in rows from the start of one run to the start of the next. It follows from
+        # InnoDB's row count, which may be off by half; then the number of runs is off by as much.
         step = max(run, estimate // self._run_count(index))
         columns, source, order = self._source(index)
         every, values = self._all(index)
@@ -223,7 +223,8 @@ class Sampler:
             density = (len(found) - 1) / gaps if gaps else 1 / max(1, end - first)
             inside = [key for key in found if key < end]
             if len(inside) < len(found):
-                # The run overlaps the next one, so the number of keys up to there is exact.
+                # The run overlaps the next one, so the number of keys from its first key to the
+                # first key of the next run is exact.
                 rows += len(inside) + density * (found[0] - first)
                 continue
             rows += density * (end - first)

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from firn_lab.measures.base import ROUND_MEASURES, Probe, RoundMeasure
-from firn_lab.targets.base import Target
-from firn_lab.workloads.base import FigureKind, Outcome
+from firn_lab.measures.measure import ROUND_MEASURES, Probe, RoundMeasure
+from firn_lab.targets.target import Target
+from firn_lab.workloads.workload import FigureKind, Outcome
 
 # Counts of a thread: voluntary switches (it waited) and involuntary ones (it was preempted).
 Counts = tuple[int, int]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from firn_lab.measures.base import ROUND_MEASURES, Probe, RoundMeasure
+from firn_lab.measures.measure import ROUND_MEASURES, Probe, RoundMeasure
 from firn_lab.processes import processor_seconds
-from firn_lab.targets.base import Target
-from firn_lab.workloads.base import FigureKind, Outcome
+from firn_lab.targets.target import Target
+from firn_lab.workloads.workload import FigureKind, Outcome
 
 
 class CpuProbe(Probe):

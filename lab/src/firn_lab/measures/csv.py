@@ -16,9 +16,9 @@ import lz4.frame
 import pymysql.cursors
 import zstandard
 
-from firn_lab.measures.base import STATE_MEASURES, Moment, StateMeasure
-from firn_lab.targets.base import DATABASE, Target
-from firn_lab.workloads.base import FigureKind
+from firn_lab.measures.measure import STATE_MEASURES, Moment, StateMeasure
+from firn_lab.targets.target import DATABASE, Target
+from firn_lab.workloads.workload import FigureKind
 
 ROWS_MAX = 200_000
 NAMES = ("csv_bytes", "csv_lz4_bytes", "csv_gzip_bytes", "csv_zstd_bytes")

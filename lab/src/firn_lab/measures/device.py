@@ -14,10 +14,10 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from firn_lab.measures.base import ROUND_MEASURES, Probe, RoundMeasure
+from firn_lab.measures.measure import ROUND_MEASURES, Probe, RoundMeasure
 from firn_lab.processes import process_io
-from firn_lab.targets.base import Target
-from firn_lab.workloads.base import FigureKind, Outcome
+from firn_lab.targets.target import Target
+from firn_lab.workloads.workload import FigureKind, Outcome
 
 _PROCESS = ("device_read_bytes", "device_written_bytes")
 # By figure: the number of its field in the kernel's block statistics, and the factor to the figure

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from firn_lab.measures.base import STATE_MEASURES, Moment, StateMeasure
-from firn_lab.targets.base import Target
+from firn_lab.measures.measure import STATE_MEASURES, Moment, StateMeasure
 from firn_lab.targets.private import allocated_bytes
-from firn_lab.workloads.base import FigureKind
+from firn_lab.targets.target import Target
+from firn_lab.workloads.workload import FigureKind
 
 
 @STATE_MEASURES.register("disk")

@@ -11,9 +11,9 @@ import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from firn_lab.measures.base import STATE_MEASURES, Moment, StateMeasure
-from firn_lab.targets.base import Target
-from firn_lab.workloads.base import FigureKind
+from firn_lab.measures.measure import STATE_MEASURES, Moment, StateMeasure
+from firn_lab.targets.target import Target
+from firn_lab.workloads.workload import FigureKind
 
 BLOCKS = {"ssd_4k_bytes": 4096, "ssd_8k_bytes": 8192, "ssd_16k_bytes": 16384}
 # Bytes of a read: a multiple of every block size.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from firn_lab.workloads.base import FigureKind, Outcome, Workload
+from firn_lab.workloads.workload import FigureKind, Outcome, Workload
 
 FIGURES = {
     "tps": FigureKind("1/s", "higher"),

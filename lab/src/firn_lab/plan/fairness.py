@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from firn_lab.targets.base import Settings
+from firn_lab.targets.target import Settings
 
 # Relative difference of the servers' memory settings that still counts as equal: servers round
 # sizes, to whole pages for example.

@@ -7,9 +7,9 @@ Run it with `--resume`, in slices of at most two hours. The largest data takes 1
 
 from collections.abc import Iterator
 
-from firn_lab.plan.base import PLANS, Case, Plan, parse_case
-from firn_lab.targets.base import Budget
-from firn_lab.workloads.base import Params
+from firn_lab.plan.case import PLANS, Case, Plan, parse_case
+from firn_lab.targets.target import Budget
+from firn_lab.workloads.workload import Params
 
 THREADS = (2, 4, 8, 16, 24, 32, 48, 64, 96, 128)
 CACHES = ("0.5", "1", "3", "10")

@@ -5,9 +5,9 @@ second measured on each. Shared machines slow down for seconds at a time, and su
 affects all rounds of a block alike. TPC-C has longer transactions and rounds of twice the length.
 """
 
-from firn_lab.plan.base import PLANS, Plan, parse_case, replace_params
-from firn_lab.targets.base import Budget
-from firn_lab.workloads.base import Params
+from firn_lab.plan.case import PLANS, Plan, parse_case, replace_params
+from firn_lab.targets.target import Budget
+from firn_lab.workloads.workload import Params
 
 _BASE = Params(threads=8, seconds=0.5, lead_seconds=0.05, warm_seconds=2)
 _SYSBENCH = replace_params(_BASE, {}, {"tables": "4", "rows": "100000"})

@@ -96,7 +96,8 @@ def break_even(one: Cost, reference: Cost) -> BreakEven | None:
         return None
     if one.per_tb_month is None or reference.per_tb_month is None:
         return None
-    # Differences in monthly cost: for one transaction a second, and for a GB.
+    # `work`: how much more `one` costs a month for one transaction a second. `space`: how much more
+    # it costs a month for a GB.
     work = (one.per_million - reference.per_million) / 1e6 * MONTH_SECONDS
     space = (one.per_tb_month - reference.per_tb_month) / TB_GB
     if work == 0 and space == 0:

@@ -48,7 +48,8 @@ class Profile:
         whole = sum(each.weight for each in samples)
         for each in samples:
             name = group(each, plugins)
-            # A round counts by its processor time, not by its number of samples.
+            # Scale the samples of each round so that they add up to the round's processor time.
+            # Otherwise a round with more samples would count more.
             self.groups[name] += each.weight / whole * cpu_us  # type: ignore[assignment]
             own = self.functions.setdefault(name, Counter())
             own[each.frames[0].name] += each.weight / whole * cpu_us  # type: ignore[assignment]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from firn_lab.errors import LabError
 from firn_lab.intervals import Interval, ratio
-from firn_lab.report.data import Report
+from firn_lab.report.report_data import Report
 
 FIGURES = (
     "tps", "seconds", "transactions", "cpu_us_per_transaction", "switches_per_transaction",

@@ -21,7 +21,7 @@ def sound(run: ProofRun) -> bool:
 
 
 def found(run: ProofRun) -> bool:
-    """Whether the run detects the difference: its interval excludes 1 on the right side."""
+    """Whether the run detects the difference: its interval and the truth are on one side of 1."""
     return run.ratio.high < 1.0 if run.truth < 1 else run.ratio.low > 1.0
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from firn_lab.errors import LabError
 from firn_lab.intervals import INTERVAL_MIN, Interval, single
-from firn_lab.report.data import Report
+from firn_lab.report.report_data import Report
 
 # Figures that are compared beside each case's headline. If both runs have the settled form of a
 # figure, which includes deferred work, that form is compared.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from firn_lab.intervals import INTERVAL_MIN, Interval
-from firn_lab.report.data import Report, Result
+from firn_lab.report.report_data import Report, Result
 
 CPU, SWITCHES = "cpu_us_per_transaction", "switches_per_transaction"
 

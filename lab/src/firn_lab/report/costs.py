@@ -7,7 +7,7 @@ from typing import Any
 
 from firn_lab.intervals import Interval, single
 from firn_lab.price import Cost, Prices, break_even, cost, ios
-from firn_lab.report.data import Report, Result
+from firn_lab.report.report_data import Report, Result
 from firn_lab.store.rows import TargetRow
 
 # Moments at which the space of two targets may be compared, best first. A later moment does not

@@ -8,8 +8,8 @@ from importlib import resources
 from string import Template
 
 from firn_lab.report.colours import COLOURS
-from firn_lab.report.data import Report
 from firn_lab.report.page import to_json
+from firn_lab.report.report_data import Report
 
 
 def html(report: Report) -> str:

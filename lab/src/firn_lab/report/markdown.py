@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from firn_lab.intervals import Interval
 from firn_lab.report.conclusions import CPU, SWITCHES, conclusions, ratio_text
 from firn_lab.report.costs import HEAD, cells, costs
-from firn_lab.report.data import UNLIKE, Report, Result, threads_of
 from firn_lab.report.remarks import (
     bounds,
     breaches,
@@ -17,6 +16,7 @@ from firn_lab.report.remarks import (
     open_questions,
     unsupported,
 )
+from firn_lab.report.report_data import UNLIKE, Report, Result, threads_of
 from firn_lab.report.units import bytes_text, number_text
 
 LATENCIES = ("latency_average_ms", "latency_p95_ms", "latency_p99_ms")

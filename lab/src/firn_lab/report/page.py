@@ -8,7 +8,6 @@ from typing import Any
 from firn_lab.intervals import Interval
 from firn_lab.report.conclusions import Conclusion, conclusions
 from firn_lab.report.costs import costs
-from firn_lab.report.data import UNLIKE, Report, Result, family, threads_of
 from firn_lab.report.remarks import (
     bounds,
     breaches,
@@ -18,6 +17,7 @@ from firn_lab.report.remarks import (
     open_questions,
     unsupported,
 )
+from firn_lab.report.report_data import UNLIKE, Report, Result, family, threads_of
 
 # Figures that the page draws block by block, in addition to the headline.
 BY_BLOCK = ("cpu_us_per_transaction", "switches_per_transaction", "other_cores")

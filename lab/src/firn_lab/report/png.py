@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from firn_lab.intervals import Interval, single
-from firn_lab.report.data import Report, family, threads_of
 from firn_lab.report.drawing import Bar, Groups, bars, curves, number
+from firn_lab.report.report_data import Report, family, threads_of
 from firn_lab.store.rows import CaseRow
 
 _MIB = 2.0**20
@@ -16,8 +16,8 @@ _SPACE = (
     "MiB of tables with their indexes, without logs (in parentheses: all files, with logs)\n"
     "what an engine has only in memory and in its log is in no table yet"
 )
-# Bar charts: name of the file, figure, label of the axis, divisor of the values. Of device bytes,
-# `pictures` takes the settled form, which includes deferred work, if there is one.
+# Bar charts: name of the file, figure, label of the axis, divisor of the values. For device bytes,
+# `pictures` draws the settled figure, which includes deferred work, if there is one.
 _BARS = (
     ("throughput", "tps", f"transactions/s {_MEDIAN}", 1.0),
     ("latency", "latency_p95_ms", f"95 % latency, ms {_MEDIAN}", 1.0),

@@ -6,7 +6,7 @@ import shlex
 
 from firn_lab.measures import STATE_MEASURES
 from firn_lab.report.conclusions import conclusions, ratio_text
-from firn_lab.report.data import Report
+from firn_lab.report.report_data import Report
 
 # Parameters of a case that the command to repeat it contains.
 _PARAMS = ("threads", "seconds", "lead_seconds", "warm_seconds", "scale")

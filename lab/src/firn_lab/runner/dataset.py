@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from firn_lab.errors import CheckFailed, DiskFull, LabError, TargetDied
 from firn_lab.intervals import INTERVAL_MIN
-from firn_lab.measures.base import ROUND_MEASURES, STATE_MEASURES, Moment, Probe, RoundMeasure
+from firn_lab.measures.measure import ROUND_MEASURES, STATE_MEASURES, Moment, Probe, RoundMeasure
 from firn_lab.measures.throughput import FIGURES as OUTCOME_FIGURES
 from firn_lab.measures.throughput import outcome_figures
 from firn_lab.plan.fairness import BUSY_TOLERANCE
@@ -20,8 +20,8 @@ from firn_lab.runner.failure import why
 from firn_lab.runner.load_by_others import LoadByOthers
 from firn_lab.runner.sampler import Sampler, totals
 from firn_lab.runner.settling import OWED_TOLERANCE, Settling
-from firn_lab.targets.base import RestState
-from firn_lab.workloads.base import FigureKind, Outcome, Second, Workload
+from firn_lab.targets.target import RestState
+from firn_lab.workloads.workload import FigureKind, Outcome, Second, Workload
 
 if TYPE_CHECKING:
     from firn_lab.runner.run import CaseRun, Runner, TargetRun

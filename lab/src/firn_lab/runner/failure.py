@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from firn_lab.errors import DiskFull, LabError, TargetDied
 from firn_lab.sqlerrors import Meaning, meaning
-from firn_lab.targets.base import Target
+from firn_lab.targets.target import Target
 
 
 def why(target: Target, error: Exception, require_space: Callable[[], None]) -> LabError:

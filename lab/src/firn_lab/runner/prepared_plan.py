@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from firn_lab.errors import LabError, UsageError
-from firn_lab.measures.base import STATE_MEASURES
-from firn_lab.plan.base import Plan, replace_params
-from firn_lab.targets.base import Target, make_target
-from firn_lab.workloads.base import Workload, make_workload
+from firn_lab.measures.measure import STATE_MEASURES
+from firn_lab.plan.case import Plan, replace_params
+from firn_lab.targets.target import Target, make_target
+from firn_lab.workloads.workload import Workload, make_workload
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from firn_lab.errors import UsageError
-from firn_lab.plan.base import Plan
+from firn_lab.plan.case import Plan
 from firn_lab.runner.prepared_plan import PreparedPlan
 from firn_lab.store import Reader
 from firn_lab.store.rows import Run

@@ -26,7 +26,7 @@ from typing import Any
 from firn_lab import __version__
 from firn_lab.clock import Clock
 from firn_lab.errors import DiskFull, LabError, Paused
-from firn_lab.plan.base import Plan
+from firn_lab.plan.case import Plan
 from firn_lab.plan.fairness import Breach, breaches, busy_breaches, peak_breaches
 from firn_lab.runner.blocks import reference_of
 from firn_lab.runner.dataset import DatasetRun
@@ -36,10 +36,10 @@ from firn_lab.runner.prepared_plan import PreparedPlan, case_seconds, prepare_pl
 from firn_lab.runner.progress import Progress
 from firn_lab.runner.resume import EarlierSlices
 from firn_lab.store.writer import Writer
-from firn_lab.targets.base import Settings, Target
-from firn_lab.workloads.base import Workload
+from firn_lab.targets.target import Settings, Target
+from firn_lab.workloads.workload import Workload
 
-# A run stops when less than this space is free, which suffices to clean up.
+# A run stops when fewer bytes than this are free on the disk. So much space suffices to clean up.
 FREE_BYTES_MIN = 1 << 30
 # Bytes that are kept of the end of a failed server's log.
 LOG_BYTES_MAX = 1 << 20
@@ -48,7 +48,8 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # Seconds that a run with a time limit reserves per target and case, for checks and for coming to
 # rest.
 SETTLE_SECONDS = 4.0
-# Memory of a server beyond its cache, including a share for the rest of the machine.
+# Memory that is assumed for a server beyond its cache, including a share for the rest of the
+# machine.
 SERVER_EXTRA_BYTES = 256 << 20
 
 

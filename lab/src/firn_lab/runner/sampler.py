@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from firn_lab.clock import Clock
-from firn_lab.measures.base import Probe
-from firn_lab.workloads.base import Outcome, Second
+from firn_lab.measures.measure import Probe
+from firn_lab.workloads.workload import Outcome, Second
 
 # A list of samples: the second of the round, the name of the series and the value.
 Samples = list[tuple[int, str, float]]

@@ -27,7 +27,7 @@ from firn_lab.store.rows import (
     StateFigure,
     TargetRow,
 )
-from firn_lab.workloads.base import FigureKind
+from firn_lab.workloads.workload import FigureKind
 
 
 class Reader:

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 from firn_lab.clock import Clock
 from firn_lab.errors import DiskFull, LabError
 from firn_lab.store import schema
-from firn_lab.targets.base import Budget, Settings
-from firn_lab.workloads.base import FigureKind, Params, RoundPart
+from firn_lab.targets.target import Budget, Settings
+from firn_lab.workloads.workload import FigureKind, Params, RoundPart
 
 T = TypeVar("T")
 

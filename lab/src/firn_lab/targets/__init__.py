@@ -1,5 +1,5 @@
-"""The measured servers: one file per kind of target. See `base`."""
+"""The measured servers: one file per kind of target. See `target`."""
 
-from firn_lab.targets.base import TARGETS, Address, Budget, Settings, Target, make_target
+from firn_lab.targets.target import TARGETS, Address, Budget, Settings, Target, make_target
 
 __all__ = ["TARGETS", "Address", "Budget", "Settings", "Target", "make_target"]

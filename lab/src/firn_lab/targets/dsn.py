@@ -11,8 +11,8 @@ from pathlib import Path
 from urllib.parse import SplitResult, parse_qs, quote, unquote, urlencode, urlsplit
 
 from firn_lab.errors import TargetError, UsageError
-from firn_lab.targets.base import DATABASE, TARGETS, Address, Budget, Target
 from firn_lab.targets.mysql import ForeignTarget
+from firn_lab.targets.target import DATABASE, TARGETS, Address, Budget, Target
 
 _KNOWN = {"engine", "name", "socket", "replace"}
 

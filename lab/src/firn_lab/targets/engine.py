@@ -22,9 +22,9 @@ from pathlib import Path
 
 from firn_lab import processes
 from firn_lab.errors import TargetError, UsageError
-from firn_lab.targets.base import DATABASE, TARGETS, Address, Budget, RestState, Target
 from firn_lab.targets.mysql import MySqlTarget
 from firn_lab.targets.private import PrivateTarget, allocated_bytes
+from firn_lab.targets.target import DATABASE, TARGETS, Address, Budget, RestState, Target
 
 MIB = 1 << 20
 # Size of InnoDB's buffer pool if another engine holds the tables.
@@ -191,7 +191,8 @@ class EngineTarget(PrivateTarget, MySqlTarget):
         shutil.rmtree(directory, ignore_errors=True)
         directory.mkdir()
         if self._variant.library:
-            # The server loads the plugin by its library name, but a build's file may have any name.
+            # Link the plugin under its library name, by which the server loads it. A build's file
+            # may have any name.
             (directory / f"{self._variant.library}.so").symlink_to(self._find_plugin())
 
     def plugins(self) -> Mapping[str, str]:

@@ -10,7 +10,7 @@ from typing import Any
 import pymysql
 
 from firn_lab.errors import TargetError
-from firn_lab.targets.base import DATABASE, Address, RestState, Settings, Target
+from firn_lab.targets.target import DATABASE, Address, RestState, Settings, Target
 
 # A server that does not answer for this long counts as hung; loading a large file may take an hour.
 ANSWER_SECONDS_MAX = 7200

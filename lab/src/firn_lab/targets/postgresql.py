@@ -19,8 +19,8 @@ import psycopg
 
 from firn_lab import processes
 from firn_lab.errors import TargetError, UsageError
-from firn_lab.targets.base import DATABASE, TARGETS, Address, Budget, RestState, Settings, Target
 from firn_lab.targets.private import PrivateTarget
+from firn_lab.targets.target import DATABASE, TARGETS, Address, Budget, RestState, Settings, Target
 
 MIB = 1 << 20
 PORT = 5432

@@ -14,7 +14,7 @@ from typing import Any
 
 from firn_lab import processes
 from firn_lab.errors import TargetDied, TargetError
-from firn_lab.targets.base import RestState, Target
+from firn_lab.targets.target import RestState, Target
 
 START_SECONDS_MAX = 180.0
 STOP_SECONDS_MAX = 300.0

@@ -1,6 +1,6 @@
-"""The workloads: one file or folder each. See `base`."""
+"""The workloads: one file or folder each. See `workload`."""
 
-from firn_lab.workloads.base import (
+from firn_lab.workloads.workload import (
     WORKLOADS,
     Outcome,
     Params,

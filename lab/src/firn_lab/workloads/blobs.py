@@ -7,8 +7,7 @@ from random import Random
 from typing import Any
 
 from firn_lab.errors import CheckFailed, UsageError
-from firn_lab.targets.base import Target
-from firn_lab.workloads.base import WORKLOADS, Params
+from firn_lab.targets.target import Target
 from firn_lab.workloads.driver import Done
 from firn_lab.workloads.fill import Row, Share, shares
 from firn_lab.workloads.sessions import SessionWorkload
@@ -21,6 +20,7 @@ from firn_lab.workloads.sql_session import (
     scaled_option,
     text,
 )
+from firn_lab.workloads.workload import WORKLOADS, Params
 
 ACCESSES = {"select": ("select",), "update": ("update",), "both": ("select", "update")}
 # A value consists of pieces of this size, either random bytes or text.

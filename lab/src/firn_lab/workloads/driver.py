@@ -28,8 +28,8 @@ from typing import Protocol
 from firn_lab.errors import LabError
 from firn_lab.histogram import Histogram
 from firn_lab.sqlerrors import Meaning, meaning
-from firn_lab.workloads.base import Outcome, Params, RoundPart, Second, Sink
 from firn_lab.workloads.child_processes import Child
+from firn_lab.workloads.workload import Outcome, Params, RoundPart, Second, Sink
 
 # A session gives up after this many errors in a row, because then the workload must be wrong.
 ERRORS_IN_A_ROW_MAX = 100

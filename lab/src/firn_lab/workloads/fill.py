@@ -17,9 +17,9 @@ from typing import Any
 
 from pymysql.converters import escape_string
 
-from firn_lab.targets.base import Target
-from firn_lab.workloads.base import Sink
+from firn_lab.targets.target import Target
 from firn_lab.workloads.child_processes import Child
+from firn_lab.workloads.workload import Sink
 
 # Length limit of an INSERT, each of which is one transaction.
 STATEMENT_CHARACTERS_MAX = 512 << 10

@@ -10,8 +10,7 @@ from random import Random
 from typing import Any
 
 from firn_lab.clock import Clock
-from firn_lab.targets.base import Target
-from firn_lab.workloads.base import WORKLOADS, FigureKind, Outcome, Params, Sink
+from firn_lab.targets.target import Target
 from firn_lab.workloads.driver import Done
 from firn_lab.workloads.fill import Row, Share, shares
 from firn_lab.workloads.sessions import SessionWorkload
@@ -24,6 +23,7 @@ from firn_lab.workloads.sql_session import (
     scaled_option,
     text,
 )
+from firn_lab.workloads.workload import WORKLOADS, FigureKind, Outcome, Params, Sink
 
 NAMES = ("at", "register_id", "customer_id", "product_id", "price", "data")
 INDEXES = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from firn_lab.errors import LabError
-from firn_lab.targets.base import Target
+from firn_lab.targets.target import Target
 
 CHUNK = 1 << 20
 

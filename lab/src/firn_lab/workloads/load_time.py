@@ -10,8 +10,11 @@ from random import Random
 
 from firn_lab.clock import Clock
 from firn_lab.errors import UsageError
-from firn_lab.targets.base import Target
-from firn_lab.workloads.base import (
+from firn_lab.targets.target import Target
+from firn_lab.workloads.fill import Row, Share, insert
+from firn_lab.workloads.load_file import load_file
+from firn_lab.workloads.sql_session import by_index, create_table, drop_table, scaled_option, text
+from firn_lab.workloads.workload import (
     WORKLOADS,
     FigureKind,
     Outcome,
@@ -20,9 +23,6 @@ from firn_lab.workloads.base import (
     Sink,
     Workload,
 )
-from firn_lab.workloads.fill import Row, Share, insert
-from firn_lab.workloads.load_file import load_file
-from firn_lab.workloads.sql_session import by_index, create_table, drop_table, scaled_option, text
 
 COLUMNS = (
     "id INT NOT NULL, k INT NOT NULL, code CHAR(12) NOT NULL, c VARCHAR(120) NOT NULL, "

@@ -10,16 +10,7 @@ from collections.abc import Callable, Iterator
 from random import Random
 
 from firn_lab.clock import Clock
-from firn_lab.targets.base import Target
-from firn_lab.workloads.base import (
-    WORKLOADS,
-    FigureKind,
-    Outcome,
-    Params,
-    RoundPart,
-    Sink,
-    Workload,
-)
+from firn_lab.targets.target import Target
 from firn_lab.workloads.fill import Row, fill, shares
 from firn_lab.workloads.sql_session import (
     SqlSession,
@@ -29,6 +20,15 @@ from firn_lab.workloads.sql_session import (
     number_option,
     scaled_option,
     text,
+)
+from firn_lab.workloads.workload import (
+    WORKLOADS,
+    FigureKind,
+    Outcome,
+    Params,
+    RoundPart,
+    Sink,
+    Workload,
 )
 
 ROW_BYTES = 1000

@@ -18,10 +18,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
 from firn_lab.clock import Clock
-from firn_lab.targets.base import Target
-from firn_lab.workloads.base import Outcome, Params, Second, Sink, Workload
+from firn_lab.targets.target import Target
 from firn_lab.workloads.driver import Clients, Session, drive
 from firn_lab.workloads.fill import Share, fill
+from firn_lab.workloads.workload import Outcome, Params, Second, Sink, Workload
 
 
 class SessionWorkload(Workload):

@@ -10,8 +10,8 @@ from random import Random
 from typing import Any
 
 from firn_lab.errors import UsageError
-from firn_lab.targets.base import Target
-from firn_lab.workloads.base import Workload
+from firn_lab.targets.target import Target
+from firn_lab.workloads.workload import Workload
 
 _LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 # Each of the 62 characters is the image of four or five of the 256 byte values.

@@ -7,12 +7,12 @@ from random import Random
 from typing import Any
 
 from firn_lab.errors import CheckFailed
-from firn_lab.targets.base import Target
-from firn_lab.workloads.base import WORKLOADS, Params
+from firn_lab.targets.target import Target
 from firn_lab.workloads.driver import Done
 from firn_lab.workloads.fill import Row, Share, shares
 from firn_lab.workloads.sessions import SessionWorkload
 from firn_lab.workloads.sql_session import SqlSession, create_table, scaled_option, text
+from firn_lab.workloads.workload import WORKLOADS, Params
 
 COLUMNS = "id INT NOT NULL, v INT NOT NULL, s VARCHAR(40) NOT NULL, PRIMARY KEY (id)"
 

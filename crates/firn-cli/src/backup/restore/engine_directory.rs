@@ -1,8 +1,8 @@
 //! The engine's directory of a restored copy.
 
-use super::in_doubt::settle_prepared;
+use super::prepared_transactions::end_prepared;
 use super::staging::write;
-use crate::backup::format::{Backup, StoredFile, unhex};
+use crate::backup::backup_format::{Backup, StoredFile, unhex};
 use crate::backup::target::{Target, Transfer};
 use crate::output::Output;
 use firn::base::options::Options;
@@ -51,8 +51,8 @@ pub fn tables(
     Ok(bytes)
 }
 
-/// Keeps the files that hold entries of these tables or of the catalog. Returns the ids of the
-/// other files.
+/// Removes from `state` all files but those with entries of these tables or of the catalog. Returns
+/// the ids of the removed files.
 fn keep_only(state: &mut ManifestState, backup: &Backup, tables: &[&str]) -> HashSet<u64> {
     let of_tables = tables.iter().filter_map(|table| backup.tables.get(*table));
     let mut wanted: HashSet<IndexId> = of_tables.flat_map(|t| t.indexes.iter().copied()).collect();
@@ -82,7 +82,7 @@ fn drop_others(
         ..Options::default()
     };
     let db = Db::open(Arc::clone(env), dir, options, None)?;
-    settle_prepared(&db, false, notes)?;
+    end_prepared(&db, false, notes)?;
     for table in db.catalog().list("") {
         if !tables.contains(&table.name.as_str()) {
             db.catalog().drop_table(&table.name)?;

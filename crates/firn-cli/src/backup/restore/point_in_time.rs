@@ -4,13 +4,13 @@
 //! ([`super::staging`]).
 
 use super::engine_directory::whole;
-use super::in_doubt::settle_prepared;
 use super::is_named;
+use super::prepared_transactions::end_prepared;
 use super::staging::Stage;
 use crate::Outcome;
 use crate::args::{Restore, Until};
-use crate::backup::format::{Backup, unhex};
-use crate::backup::log_archive::{local_time, stored};
+use crate::backup::archive_coverage::{local_time, stored};
+use crate::backup::backup_format::{Backup, unhex};
 use crate::backup::source::{Definitions, base_table, belonging};
 use crate::backup::stored_backups::entries;
 use crate::backup::target::Target;
@@ -50,7 +50,7 @@ struct Report {
     notes: Vec<String>,
 }
 
-/// Restores a backup and the archived log up to a point.
+/// Restores a backup, and replays the archived log on it up to a point.
 pub fn run(args: &Restore, archive: &Path, target: &Target, out: &Output) -> Result<Outcome> {
     let wanted = destination(&args.until)?;
     let env: Arc<dyn Env> = Arc::new(PosixEnv::new());
@@ -92,13 +92,13 @@ pub fn run(args: &Restore, archive: &Path, target: &Target, out: &Output) -> Res
             seqno.saturating_sub(1)
         ));
     }
-    let rolled_back = settle_prepared(&db, args.table.is_empty(), &mut notes)?;
-    let entries = settle_tables(&db, &args.table)?;
+    let rolled_back = end_prepared(&db, args.table.is_empty(), &mut notes)?;
+    let entries = keep_tables(&db, &args.table)?;
     let definitions = definitions_of(&entries, &backup, &then, &mut notes)?;
     while db.compact_once()? {}
     db.close()?;
     drop(db);
-    stage.settle(&definitions, &[])?;
+    stage.put_in_place(&definitions, &[])?;
 
     let (binlog_file, binlog_pos) = reached_binlog(&reached, &backup);
     let report = Report {
@@ -147,7 +147,8 @@ fn text(report: &Report) -> String {
     text
 }
 
-/// The last position of the binary log that the copy has.
+/// The last position in the server's binary log that the copy knows: the last one that a replayed
+/// commit reported, or else that of the backup. The name is empty if there is neither.
 fn reached_binlog(reached: &ReachedPoint, backup: &Backup) -> (String, u64) {
     match (&reached.binlog, &backup.position) {
         (Some(at), _) => (at.name.clone(), at.pos),
@@ -246,7 +247,8 @@ pub(in crate::backup) fn choose(
     Err(Error::new(ErrorKind::NotFound, what))
 }
 
-/// Position of the newest backup that ends before `wanted`. `backups` are ordered newest first.
+/// Finds the newest of `backups` that ends before `wanted`, and returns its index. `backups` are
+/// ordered newest first.
 fn newest_before(backups: &[Backup], wanted: &RecoveryTarget) -> Option<usize> {
     match wanted {
         RecoveryTarget::End => (!backups.is_empty()).then_some(0),
@@ -338,7 +340,7 @@ fn fetch_archived(
 }
 
 /// Returns the wanted tables. Drops all other tables, and temporary copies of unfinished DDL.
-fn settle_tables(db: &Db, wanted: &[String]) -> Result<Vec<Arc<TableEntry>>> {
+fn keep_tables(db: &Db, wanted: &[String]) -> Result<Vec<Arc<TableEntry>>> {
     let all = db.catalog().list("");
     let table = |name: &str| name.split('/').nth(1).unwrap_or_default().to_owned();
     // Refuse a point between two renames of an ALTER or an EXCHANGE PARTITION: a table has been

@@ -12,7 +12,7 @@
 //! If the restore is cut short before step 3, the next one undoes `#firn.restoring`: a definition
 //! in the data directory belongs to the restore if it is a link to the staged file.
 
-use crate::backup::format::busy;
+use crate::backup::backup_format::busy;
 use crate::backup::source::Definitions;
 use crate::data_directory::IN_DATADIR;
 use firn::base::{Error, ErrorKind, Result};
@@ -26,7 +26,8 @@ use std::path::{Path, PathBuf};
 /// Name of the staging directory.
 pub const STAGE: &str = "#firn.restoring";
 
-/// Called with the name of each step before the next one; an error ends the restore there.
+/// A function that is called with the name of each step, after this step and before the next one.
+/// If it fails, the restore ends there.
 pub type Step<'a> = &'a dyn Fn(&str) -> Result<()>;
 
 /// A restored copy in its staging directory.
@@ -78,7 +79,7 @@ impl<'a> Stage<'a> {
     }
 
     /// The staging directory of the files that come beside the engine's directory.
-    pub fn beside(&self) -> PathBuf {
+    pub fn definitions_dir(&self) -> PathBuf {
         self.dir.join("definitions")
     }
 
@@ -88,10 +89,10 @@ impl<'a> Stage<'a> {
     }
 
     /// Puts the copy in place. The engine's directory must be complete and synced, and so must be
-    /// the files with the paths `server_files`, which are in [`Stage::beside`].
-    pub fn settle(self, definitions: &Definitions, server_files: &[String]) -> Result<()> {
+    /// the files with the paths `server_files`, which are in [`Stage::definitions_dir`].
+    pub fn put_in_place(self, definitions: &Definitions, server_files: &[String]) -> Result<()> {
         let env = PosixEnv::new();
-        let aside = self.beside();
+        let aside = self.definitions_dir();
         for (path, bytes) in definitions {
             let path = aside.join(path);
             env.create_dir_all(path.parent().unwrap_or(&aside))?;
@@ -135,8 +136,8 @@ fn lock(dir: &Path) -> Result<Box<dyn Send + Sync>> {
     })
 }
 
-/// Removes the links of files beside the engine's directory, and the directories that are then
-/// empty.
+/// Removes the links that an earlier restore has made beside the engine's directory, and then the
+/// directories that are empty.
 fn undo(to: &Path, dir: &Path) -> Result<()> {
     let aside = dir.join("definitions");
     if aside.is_dir() {

@@ -60,7 +60,7 @@ fn cut_short_anywhere_it_leaves_no_database_and_the_next_one_goes_well() {
             let to = root
                 .path()
                 .join(format!("{at}{}", table.unwrap_or_default()));
-            let settled = match cut_short(&command(&target, &to, &more), at) {
+            let in_place = match cut_short(&command(&target, &to, &more), at) {
                 Ok(_) => {
                     ended = true;
                     true
@@ -74,7 +74,7 @@ fn cut_short_anywhere_it_leaves_no_database_and_the_next_one_goes_well() {
             // The definitions of this second restore do not mix with those of the one that was cut
             // short.
             let again = cut_short(&command(&target, &to, &[]), usize::MAX);
-            match settled {
+            match in_place {
                 true => assert_eq!(*again.unwrap_err().kind(), ErrorKind::AlreadyExists),
                 false => {
                     assert_eq!(again.unwrap(), ["d/t", "d/u"], "{at}");

@@ -7,9 +7,10 @@
 //! - *An archive has no gaps.* A database that was without an archive for a while, or had another
 //!   one, begins with a new id, so it cannot continue its old archive. An archive that was moved to
 //!   another directory keeps its id and is continued.
-//! - *Only a start without an archive ends a claimed one.* Another directory without `ARCHIVE` may
-//!   be the mount point to which the archive was moved. So the database keeps the id, and what
-//!   waits for the archive, and archiving fails until the archive is there.
+//! - *A database gives up its archive only if it is opened without one.* If it is opened with
+//!   another directory, and that has no file `ARCHIVE`, the archive may have been moved to a file
+//!   system that is not mounted there yet. So the database keeps the id, and the segments and files
+//!   that wait for the archive; archiving fails until the archive is in that directory.
 //! - *A directory without `ARCHIVE` is made an archive at most once.* `ARCHIVING` records that this
 //!   was done. If `ARCHIVE` is missing later, the directory is taken for a mount point whose file
 //!   system is not mounted, and archiving fails.
@@ -40,8 +41,8 @@ pub struct ArchiveIdentity {
     pub from: SegmentId,
     /// Path of the archive; an empty string while the log is not archived.
     place: String,
-    /// Whether a directory has been made the archive with this id: the one at `place`, or the one
-    /// from which the archive was moved to `place`.
+    /// Whether some directory has got the file `ARCHIVE` with this id. It may be another directory
+    /// than `place`, from which the archive was moved to `place`.
     pub(super) claimed: bool,
 }
 
@@ -94,14 +95,15 @@ pub fn archive_of(env: &dyn Env, dir: &Path) -> Result<Option<String>> {
     Ok(archiving.map(|archiving| archiving.id))
 }
 
-/// Begins, continues or ends archiving the log of the database in `dir`. `None` as `archive` ends
-/// it. The next archive after that gets a new id and begins with segment `first`, to which the log
-/// must not have written anything yet. Until then a claimed archive is continued: if the directory
-/// is another one than before, the archive must have been moved there, or [`claim`] fails.
+/// Begins, continues or ends archiving the log of the database in `dir`. With `None` as `archive`,
+/// archiving ends. A later call with a directory then begins a new archive, with a new id, whose
+/// first segment is `first`; the log must not have written to that segment yet. If archiving has
+/// not ended and a directory is the archive already, the call continues that archive: if `archive`
+/// is another directory, the archive must have been moved there, or [`claim`] fails.
 ///
 /// # Errors
-/// `Unsupported` if files in `dir` cannot have two names; `InvalidArgument` for a path with a line
-/// break; `Corruption` of the database's file; `NoSpace` and `Io`.
+/// `Unsupported` if the file system of `dir` has no hard links; `InvalidArgument` for a path with a
+/// line break; `Corruption` of the database's file; `NoSpace` and `Io`.
 pub fn begin_archiving(
     env: &dyn Env,
     dir: &Path,
@@ -189,8 +191,8 @@ fn write_archiving(env: &dyn Env, dir: &Path, archiving: &ArchiveIdentity) -> Re
     write_text(env, dir, ARCHIVING_FILE, &archiving.encode())
 }
 
-/// Makes sure that `archive` belongs to the database in `dir`; a new and empty directory is
-/// claimed.
+/// Checks that `archive` is the archive of the database in `dir`. If no directory has been made
+/// that archive yet, and `archive` has no segments, makes it the archive.
 pub(super) fn claim(
     env: &dyn Env,
     dir: &Path,

@@ -15,9 +15,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Least time between two reports of a failure, and the time after which a step counts as slow,
-/// microseconds.
-const TELL_EVERY_US: u64 = 60_000_000;
+/// In microseconds: the least time between two reports of a failure, and also the time after which
+/// a step counts as slow.
+const REPORT_EVERY_US: u64 = 60_000_000;
 
 /// The parts of a database that an archiver needs.
 pub struct ArchiverContext {
@@ -58,11 +58,13 @@ struct ArchiverState {
     archived: u64,
     failures: u64,
     /// Time of the last report, monotonic microseconds, if the last attempt failed.
-    told_us: Option<u64>,
-    /// The current segment, and the time at which it was first seen in use.
+    reported_us: Option<u64>,
+    /// The id of the current segment, and the time, in monotonic microseconds, at which
+    /// [`Archiver::is_due`] first saw that the segment has records.
     used_since: Option<(SegmentId, u64)>,
     covered_us: Option<u64>,
-    /// Start of the running step; `None` if no step runs, or after it was reported as slow.
+    /// Time at which the running step began, monotonic microseconds; `None` if no step runs, or if
+    /// the step was already reported as slow.
     step_us: Option<u64>,
 }
 
@@ -102,8 +104,8 @@ impl Archiver {
         }
     }
 
-    /// Abandons the archive: a running attempt ends before its next step, silently, and later ones
-    /// fail.
+    /// Abandons the archive: a running attempt ends before its next step, without a report, and
+    /// later attempts fail with `ShutDown`.
     pub fn leave(&self) {
         self.left.store(true, Ordering::Release);
     }
@@ -123,13 +125,14 @@ impl Archiver {
         }
     }
 
-    /// Reports, once, that a step takes long: a network file system may never answer.
+    /// Reports a step that has run for `REPORT_EVERY_US`, once: a network file system may never
+    /// answer.
     pub fn watch(&self) {
         let now = self.parts.env.monotonic_micros();
         let mut state = self.state.lock();
         let slow = state
             .step_us
-            .take_if(|began| now - *began >= TELL_EVERY_US)
+            .take_if(|began| now - *began >= REPORT_EVERY_US)
             .is_some();
         if slow {
             let message = format!(
@@ -151,7 +154,7 @@ impl Archiver {
         let done = self.begin_step().and_then(|()| work(archiving, growing));
         self.state.lock().step_us = None;
         self.check_left()?;
-        self.tell(&done);
+        self.report(&done);
         done
     }
 
@@ -173,7 +176,8 @@ impl Archiver {
         }
     }
 
-    /// Whether the current segment has been in use for `timeout_us`, so that it should be closed.
+    /// Whether the current segment has had records for `timeout_us` microseconds, so that it should
+    /// be closed and archived.
     pub fn is_due(&self, timeout_us: u64) -> bool {
         let (wal, now) = (&self.parts.wal, self.parts.env.monotonic_micros());
         let mut state = self.state.lock();
@@ -210,9 +214,9 @@ impl Archiver {
         Ok(self.state.lock().archived - before)
     }
 
-    /// Reports the outcome of an attempt: a failure at most once per [`TELL_EVERY_US`], and the
+    /// Reports the outcome of an attempt: a failure at most once per [`REPORT_EVERY_US`], and the
     /// first success after it.
-    fn tell(&self, done: &Result<()>) {
+    fn report(&self, done: &Result<()>) {
         let ArchiverContext {
             archive, listener, ..
         } = &self.parts;
@@ -220,15 +224,18 @@ impl Archiver {
         let waiting = self.stats().waiting;
         let mut state = self.state.lock();
         let Err(error) = done else {
-            if state.told_us.take().is_some() {
+            if state.reported_us.take().is_some() {
                 let message = "the archive of the log is written again";
                 listener.log(Severity::Note, message);
             }
             return;
         };
         state.failures += 1;
-        if state.told_us.is_none_or(|told| now - told >= TELL_EVERY_US) {
-            state.told_us = Some(now);
+        if state
+            .reported_us
+            .is_none_or(|reported| now - reported >= REPORT_EVERY_US)
+        {
+            state.reported_us = Some(now);
             let message = format!(
                 "the log is not archived in {}, {waiting} segments wait and take room: {error}",
                 archive.display()
@@ -239,7 +246,7 @@ impl Archiver {
 
     /// Reports that the current segment could not be closed for the archive.
     pub fn close_failed(&self, error: &Error) {
-        self.tell(&Err(error.clone()));
+        self.report(&Err(error.clone()));
     }
 
     fn archive_closed(&self, archiving: &mut ArchiveIdentity, growing: &mut Growing) -> Result<()> {
@@ -295,7 +302,8 @@ impl Archiver {
         Ok(next)
     }
 
-    /// Fails unless the last segment in the archive equals this log's segment of that name.
+    /// Fails unless this log has a closed segment with the id `last` of the archive's last segment,
+    /// and both have the same groups.
     fn require_ours(&self, last: SegmentId) -> Result<()> {
         let ArchiverContext {
             env, archive, dir, ..
@@ -315,7 +323,8 @@ impl Archiver {
         Err(Error::new(ErrorKind::AlreadyExists, message))
     }
 
-    /// Archives the files in the directory `pending`: closed segments or later ones name them.
+    /// Archives the files in the directory `pending`. The segments that are about to be archived,
+    /// or later ones, name these files.
     fn archive_pending(&self, growing: &mut Growing) -> Result<()> {
         let ArchiverContext {
             env, archive, dir, ..
@@ -342,9 +351,10 @@ impl Archiver {
             .try_for_each(|name| env.remove(&pending.join(name)))
     }
 
-    /// Links or copies a pending file. Updates an earlier copy of a growing file in place,
-    /// which is safe because bytes once written never change. Returns whether the archive now has a
-    /// link, and the checksums of the chunks of a copy.
+    /// Links or copies a pending file. If the archive has an earlier copy of a growing file,
+    /// updates that copy in place, which is safe because bytes once written never change. Returns
+    /// whether the archive has a link to the file; if it has a copy instead, also returns the
+    /// checksums of the copy's chunks.
     fn put_pending(
         &self,
         from: &Path,
@@ -380,7 +390,8 @@ impl Archiver {
         } = &self.parts;
         let name = segment_name(segment.id);
         let from = dir.join(&name);
-        // A segment closed early is mostly empty: copy its used part instead of linking it all.
+        // A segment that was closed early is mostly unused space. Copy its used part, because a
+        // link would keep the whole segment on disk.
         let link = segment.end * 2 > segment.size;
         self.put(&name, false, &mut |aside| {
             let copied = match link {
@@ -416,12 +427,14 @@ impl Archiver {
             true => env.rename(&aside, &to)?,
             false => self.rename_new(&aside, &to)?,
         }
-        // If both names belong to one file, `rename` has done nothing: remove the temporary name.
+        // If both names belong to the same file, `rename` does nothing (POSIX). Then remove the
+        // temporary name.
         self.remove(&aside)
     }
 
-    /// Renames without replacing: a link never replaces a name. Where the file system has no links,
-    /// a check before the rename must do.
+    /// Renames without replacing. It links the file at `from` as `to`, which fails if that name
+    /// exists, and leaves the old name to the caller. Where the file system has no links, it checks
+    /// that `to` is free and then renames.
     fn rename_new(&self, from: &Path, to: &Path) -> Result<()> {
         let env = &self.parts.env;
         let Err(error) = env.link(from, to) else {
@@ -441,9 +454,10 @@ impl Archiver {
         }
     }
 
-    /// Records in the archive that it holds all commits up to the time `until_ms`. Does nothing if
-    /// a closed segment waits to be archived, or if the current segment had records by then (not
-    /// `unused`). Records at most one time per `every_us`.
+    /// Records in the archive that it holds all commits up to the time `until_ms`. `unused` says
+    /// whether the current segment had no records at that time. Does nothing if it had some, if a
+    /// closed segment waits to be archived, or if the last record of this kind was made less than
+    /// `every_us` microseconds ago.
     ///
     /// # Errors
     /// Those of [`Self::archive`].
@@ -460,19 +474,20 @@ impl Archiver {
         };
         let now = env.monotonic_micros();
         let soon = covered_us.is_some_and(|last| now - last < every_us);
-        // After the log is closed, its last segment is archived too, and `current` lies below
-        // `next`. Do not test `current == next` instead: an epoch that just began jumps to a higher
-        // segment id.
+        // Nothing waits if the current segment has no records, or if it is archived itself, which
+        // happens after the log is closed: then `current` is below `next`. Do not test `current ==
+        // next` instead of `unused`: a new epoch skips segment ids, so an unused current segment
+        // may be far above `next`.
         let current = wal.current_segment();
         let all = current < next || unused;
-        // A segment between `next` and the current one is not archived yet: its last groups may not
-        // be durable.
+        // `has_left_segment`: the log has gone on from segment `next`, which is not archived yet,
+        // because its last groups may not be durable.
         if soon || !all || wal.has_left_segment(next) {
             return Ok(());
         }
         self.attempt(|archiving, _| {
-            // Check the archive first: it may have become unreachable while there was nothing to
-            // archive.
+            // Check first that the archive is still there: it may have become unreachable while
+            // there was nothing to archive.
             self.first_unarchived(archiving)?;
             let segment = next - 1;
             write_coverage(&**env, archive, Coverage { until_ms, segment })

@@ -80,8 +80,8 @@ pub enum RecoveryTarget {
 /// A point between two records of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecoveryPoint {
-    /// The last segment of the backup. The files of bulk loads logged up to this segment are in the
-    /// backup's manifest, unless they have been compacted away.
+    /// The last segment of the backup. If a bulk load was logged in this segment or an earlier one,
+    /// the backup's manifest has its files, or the outputs of compactions that replaced them.
     pub backup_segment: SegmentId,
     /// The segment that contains the point.
     pub segment: SegmentId,
@@ -109,11 +109,11 @@ pub struct ReachedPoint {
     pub wall_ms: Option<u64>,
     /// The last binary log position that a commit before the point reported.
     pub binlog: Option<BinlogCoordinates>,
-    /// Names of the files that the log records between the backup and the point need. The set may
-    /// contain names that are not needed.
+    /// The files that the log records between the backup and the point name, and possibly some that
+    /// only later records name.
     pub names: NamedFiles,
-    /// Changes of the catalog that lie before the point in this log, and perhaps behind the wanted
-    /// position in the binary log: seqno and description.
+    /// Changes of the catalog that recovery to this point includes although the binary log may have
+    /// them only after the wanted position: seqno and description.
     pub doubtful: Vec<(Seqno, String)>,
 }
 
@@ -156,11 +156,12 @@ const DDL_MS_MAX: u64 = 60_000;
 struct Search<'a> {
     wanted: &'a RecoveryTarget,
     here: ReachedPoint,
-    /// State before the first clock record at which the binary log ended at or beyond the wanted
-    /// position. A later commit at or before that position discards it.
+    /// The point before the first clock record that says that the binary log ended at or beyond the
+    /// wanted position. Discarded when a later commit turns out to be at or before that position.
     candidate: Option<ReachedPoint>,
     found: bool,
-    /// Whether a record read so far has a position in the binary log that the target names.
+    /// Whether some record read so far has a position in the binary log with the base name that the
+    /// target has.
     in_binlog: bool,
     /// The segment of the last clock record.
     clock_in: SegmentId,
@@ -206,8 +207,8 @@ impl Search<'_> {
                 let when = self.here.wall_ms.unwrap_or(0);
                 self.changes.push((when, *seqno, what));
             }
-            // After this record reads happen at seqno `after` or above, also while the epoch has no
-            // commit.
+            // Seqnos of the new epoch lie above `after`. Reads at the recovered point use `after`,
+            // even if the epoch has no commit yet.
             Record::Epoch { after, .. } => self.here.seqno = self.here.seqno.max(*after),
             _ => {}
         }
@@ -337,7 +338,7 @@ pub fn find_point(
         ..
     } = search;
     if let Some(mut place) = candidate {
-        // These names may include some from behind the point; unneeded names do no harm.
+        // Some of these files are named only by records behind the point, which does no harm.
         place.names = here.names;
         return Ok(place);
     }
@@ -354,9 +355,10 @@ pub fn find_point(
         _ if found => return Ok(here),
         RecoveryTarget::End => !gap,
         RecoveryTarget::Seqno(wanted) => here.seqno >= *wanted,
-        // Ignore the coverage note if a segment after the note's has a clock record. The clock was
-        // then set back after the note was written, so commits before the noted time may come after
-        // the note.
+        // The coverage says up to which time the archive has all commits, and which segment was the
+        // last one then. Ignore it if a later segment has a clock record: none is beyond the wanted
+        // time, so the clock was set back after the coverage was written, and further commits
+        // before the covered time may follow.
         RecoveryTarget::Time(wanted) => coverage(env, archive)?.is_some_and(|covered| {
             let segments = clock_in.max(backup_segment)..=last;
             covered.until_ms >= *wanted && segments.contains(&covered.segment) && !gap

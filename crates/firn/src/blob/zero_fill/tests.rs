@@ -11,28 +11,40 @@ use std::sync::Arc;
 
 #[test]
 fn zeros_are_for_small_syncs_alone() {
-    let ahead = ZeroFill::default();
-    assert_eq!(ahead.wanted(100, u64::MAX), None, "before the first sync");
-    ahead.synced(8192);
-    let want = ahead.wanted(100, u64::MAX).unwrap();
-    assert_eq!(want, 100..(100 + 32 * 8192u64).next_multiple_of(4096));
-    ahead.filled(want.end);
-    assert_eq!(ahead.wanted(want.end, u64::MAX), None);
-    assert_eq!(ahead.wanted(want.end + 1, want.end + 1), None, "it is full");
+    let zero_fill = ZeroFill::default();
     assert_eq!(
-        ahead.wanted(want.end + 1, want.end + 9).unwrap().end,
+        zero_fill.next_fill(100, u64::MAX),
+        None,
+        "before the first sync"
+    );
+    zero_fill.synced(8192);
+    let want = zero_fill.next_fill(100, u64::MAX).unwrap();
+    assert_eq!(want, 100..(100 + 32 * 8192u64).next_multiple_of(4096));
+    zero_fill.filled(want.end);
+    assert_eq!(zero_fill.next_fill(want.end, u64::MAX), None);
+    assert_eq!(
+        zero_fill.next_fill(want.end + 1, want.end + 1),
+        None,
+        "it is full"
+    );
+    assert_eq!(
+        zero_fill.next_fill(want.end + 1, want.end + 9).unwrap().end,
         want.end + 9
     );
     for _ in 0..8 {
-        ahead.synced(1 << 20);
+        zero_fill.synced(1 << 20);
     }
-    assert_eq!(ahead.wanted(want.end + 1, u64::MAX), None, "large syncs");
+    assert_eq!(
+        zero_fill.next_fill(want.end + 1, u64::MAX),
+        None,
+        "large syncs"
+    );
     for _ in 0..20 {
-        ahead.synced(4096);
+        zero_fill.synced(4096);
     }
-    assert!(ahead.wanted(want.end + 1, u64::MAX).is_some());
-    ahead.give_up();
-    assert_eq!(ahead.wanted(want.end + 1, u64::MAX), None);
+    assert!(zero_fill.next_fill(want.end + 1, u64::MAX).is_some());
+    zero_fill.give_up();
+    assert_eq!(zero_fill.next_fill(want.end + 1, u64::MAX), None);
 }
 
 const VALUE: usize = 8 << 10;

@@ -8,12 +8,13 @@ use std::sync::Arc;
 /// length, head length, kind. The user key, the value head and the value tail follow.
 const HEADER_LEN: usize = 8 + 8 + 8 + 4 + 4 + 1;
 
-/// The condition under which a read may get a row; [`super::RowCache`] explains it.
+/// Says which reads may get a cached row; [`super::RowCache`] explains the rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct RowVisibility {
     /// Lowest seqno of reads that may get the row.
     pub(super) seqno: Seqno,
-    /// The read's super version must have the memtable with this number, frozen or active.
+    /// A read may get the row only if its super version has the memtable with this number, frozen
+    /// or active.
     pub(super) memtable: u64,
 }
 
@@ -69,8 +70,7 @@ impl CachedRow {
         &self.0[HEADER_LEN..HEADER_LEN + self.length(24)]
     }
 
-    /// The internal key with the seqno that the file has for the version, which a compaction may
-    /// have set to 0.
+    /// The internal key as it is in the file: a compaction may have set the seqno to 0.
     pub(super) fn key(&self) -> InternalKey<'_> {
         let kind = Kind::from_u8(self.0[32]).expect("written by `new`");
         InternalKey::new(self.user_key(), self.number(0), kind)

@@ -13,8 +13,8 @@ use std::hash::{BuildHasherDefault, Hasher};
 /// of the ghost entries, reference counts, allocator header.
 pub(super) const ENTRY_OVERHEAD: u64 = 128;
 
-/// Bytes that an average row takes in the cache. The expected number of rows is the capacity
-/// divided by this.
+/// Assumed average number of bytes that a row takes in the cache. The hash tables are sized for the
+/// capacity divided by this number.
 pub(super) const AVERAGE_ENTRY: u64 = 256;
 
 #[derive(Clone)]
@@ -50,8 +50,8 @@ type RowMap = Cache<
     DefaultLifecycle<u64, CachedRow>,
 >;
 
-/// The rows of one shard, by the hash of their user key. A row displaces another row whose key has
-/// the same hash.
+/// The rows of one shard, by the hash of their user key. Of two rows whose keys have the same hash,
+/// only the one that was cached last is kept.
 pub(super) struct Shard {
     /// A fill is refused if the reader's super version is sealed below this memtable number.
     floor: u64,
@@ -141,8 +141,8 @@ pub(super) trait ShardLock {
     fn with_mut<R>(&self, f: impl FnOnce(&mut Shard) -> R) -> R;
 }
 
-/// The shard of a hash. It depends on bits of the hash that the hash table inside the shard uses
-/// neither to choose a bucket nor as a tag.
+/// The shard for a hash. It is chosen by bits of the hash that the hash table inside the shard does
+/// not use to choose a bucket or a tag: otherwise the rows of a shard would share these.
 pub(super) fn shard_of<L>(shards: &[L], hash: u64) -> &L {
     &shards[(((hash >> 24) & 0xffff_ffff) % shards.len() as u64) as usize]
 }

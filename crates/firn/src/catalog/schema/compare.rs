@@ -32,7 +32,7 @@ impl TableSchema {
         self.difference_of_records(given).map(Difference::Harmless)
     }
 
-    /// The first difference that matters to stored rows, in words.
+    /// The first difference, in words, because of which stored rows would be decoded wrongly.
     fn difference_of_rows(&self, given: &TableSchema) -> Option<String> {
         if self.columns.len() != given.columns.len() {
             let (own, others) = (self.columns.len(), given.columns.len());
@@ -50,7 +50,8 @@ impl TableSchema {
         })
     }
 
-    /// The first difference that matters to stored keys, in words.
+    /// The first difference, in words, because of which stored keys would be decoded or sorted
+    /// wrongly.
     fn difference_of_indexes(&self, given: &TableSchema) -> Option<String> {
         if self.indexes.len() != given.indexes.len() {
             let (own, others) = (self.indexes.len(), given.indexes.len());
@@ -71,7 +72,8 @@ impl TableSchema {
         })
     }
 
-    /// The first harmless difference, in words: it matters to neither stored rows nor stored keys.
+    /// The first difference, in words, that changes neither the bytes of stored rows nor those of
+    /// stored keys.
     fn difference_of_records(&self, given: &TableSchema) -> Option<String> {
         if self.locking != given.locking {
             let (own, others) = (self.locking, given.locking);
@@ -113,8 +115,8 @@ impl TableSchema {
     }
 
     /// The reason, in words, why `new` cannot be made from this definition by changing secondary
-    /// indexes alone; `None` if it can. For each index of `new`, `from` has the number that the
-    /// same index has in this definition, whatever its name there, or `None` for a new index.
+    /// indexes alone; `None` if it can. For each index of `new`, `from` has the number of the same
+    /// index in this definition, where it may have another name, or `None` for a new index.
     pub fn index_change_trouble(
         &self,
         new: &TableSchema,
@@ -209,9 +211,9 @@ impl ColumnSchema {
             && (self.chars, self.type_code) == (given.chars, given.type_code)
     }
 
-    /// Whether the server reads the same value from the same bytes under both definitions. A
-    /// definition in a format before 2 has no checksum of the interpretation (0), so it counts as
-    /// the same.
+    /// Whether the server reads the same value from the same bytes under both definitions. If one
+    /// of them was stored in format 1, which has no checksum of the interpretation (it is 0),
+    /// nothing is known about it, and the answer is yes.
     fn is_interpreted_as(&self, given: &Self) -> bool {
         let (own, other) = (self.interpretation, given.interpretation);
         own == other || own == 0 || other == 0

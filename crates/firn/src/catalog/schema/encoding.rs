@@ -11,7 +11,7 @@ use crate::rowcode::{Column, ColumnKind, InstantDefault};
 /// Format of definitions whose columns have no checksum of their interpretation.
 const FORMAT_WITHOUT_INTERPRETATION: u64 = 1;
 /// Format of definitions without properties. A definition that needs no properties is still written
-/// in this format, for older versions of Firn.
+/// in this format, so that older versions of Firn can read it.
 const FORMAT_WITHOUT_PROPERTIES: u64 = 2;
 const FORMAT: u64 = 3;
 
@@ -54,7 +54,7 @@ pub(super) fn encode(schema: &TableSchema) -> Vec<u8> {
     out
 }
 
-/// Properties that are not the default, each with its tag.
+/// The encoded properties of `schema` that differ from their default, each with its tag.
 fn properties_of(schema: &TableSchema) -> Vec<(u64, Vec<u8>)> {
     let mut properties = Vec::new();
     if schema.locking == TableLocking::Optimistic {

@@ -39,7 +39,7 @@ impl Db {
     }
 
     /// Compacts to the resting state and returns the summed statistics of the jobs.
-    fn settle(&self, reads: &Snapshots) -> JobStats {
+    fn compact_until_at_rest(&self, reads: &Snapshots) -> JobStats {
         let mut sum = JobStats::default();
         while let Some(job) = self.pick(reads) {
             let (edit, stats) = self.run(&job, reads, false).unwrap();
@@ -84,7 +84,7 @@ fn the_resting_state_holds_the_newest_versions_in_the_last_level() {
         }
         db.flush(batch, &Snapshots::new(seqno, []));
     }
-    let stats = db.settle(&Snapshots::new(seqno, []));
+    let stats = db.compact_until_at_rest(&Snapshots::new(seqno, []));
     assert!(stats.tombstones > 0 && stats.shadowed > 0);
     let found: Vec<_> = db
         .scan()
@@ -111,7 +111,7 @@ fn snapshots_keep_their_versions() {
     let reads = Snapshots::new(60_000, [15_000]);
     db.flush(puts(0..500, 10_000), &reads);
     db.flush(puts(0..500, 20_000), &reads);
-    db.settle(&reads);
+    db.compact_until_at_rest(&reads);
     let of_one: Vec<Seqno> = db
         .scan()
         .iter()
@@ -121,7 +121,7 @@ fn snapshots_keep_their_versions() {
     assert_eq!(of_one, [20_007, 0]);
     let reads = Snapshots::new(60_000, []);
     assert!(db.pick(&reads).is_some(), "the snapshot is gone");
-    db.settle(&reads);
+    db.compact_until_at_rest(&reads);
     assert_eq!(db.scan().len(), 500);
 }
 
@@ -181,7 +181,7 @@ fn with_deletions(deleted: impl Iterator<Item = u64>) -> (Db, Snapshots) {
     db.options.base_level_size = 64 << 20;
     let reads = Snapshots::new(1_000_000, []);
     db.flush(puts(0..400_000, 1), &reads);
-    db.settle(&reads);
+    db.compact_until_at_rest(&reads);
     let mut entries: BTreeMap<u64, Entry> = (0..5000)
         .map(|n| (n, entry(user_key(1, n), 500_000 + n, Kind::Put)))
         .collect();

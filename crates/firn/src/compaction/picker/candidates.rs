@@ -1,19 +1,19 @@
 //! Finds the files of a level that a job may begin with, without a visit to each file.
 
 use super::{PickerContext, RestOrder};
-use crate::base::IndexId;
 use crate::base::key::{index_id_of, index_prefix};
 use crate::base::key_range::KeyRange;
+use crate::base::{IndexId, Seqno};
 use crate::compaction::drop_rule::droppable;
-use crate::version::{FileHandle, FileList, FileMeta, FileSums};
+use crate::version::{FileHandle, FileList, FileMeta, FileSums, LAST_LEVEL, MoveGroup};
 use std::ops::{Bound, Range};
 use std::sync::Arc;
 
-/// Most files of a level that are compared with each other. If there are more, this many of them
-/// are taken, evenly distributed over the keys. The best of so many is among the best thousandth of
-/// all. With 256, simulated uniform updates cost a sixteenth more writes than with all files; with
-/// 1024, as many as with all.
-const COMPARED_MAX: u64 = 1024;
+/// Number of files of a level that are compared with each other: the cheapest ones as the version
+/// orders them. That order may be a little old, see [`Version::cheapest_moves`].
+///
+/// [`Version::cheapest_moves`]: crate::version::Version::cheapest_moves
+pub(super) const COMPARED: usize = 8;
 
 /// The files that a job is sought for.
 #[derive(Clone, Copy)]
@@ -43,17 +43,29 @@ impl Wanted<'_> {
         }
     }
 
-    /// The files of which a sum counts, among them all that are wanted.
-    fn count(&self, sums: &FileSums) -> u64 {
+    /// The smallest group of files that has all wanted ones.
+    fn group(&self) -> MoveGroup {
         match self {
-            Self::Dense => sums.dense,
-            Self::Blobs => sums.with_blobs,
-            Self::All | Self::DeadIn(_) | Self::Order(_) => sums.files,
+            Self::Dense => MoveGroup::Dense,
+            Self::Blobs => MoveGroup::Blobs,
+            Self::DeadIn(_) => MoveGroup::Dead,
+            Self::All | Self::Order(_) => MoveGroup::All,
+        }
+    }
+
+    /// Whether a wanted file may be among those with these sums.
+    fn may_be_in(&self, sums: &FileSums) -> bool {
+        match self {
+            Self::All => true,
+            Self::Dense => sums.dense > 0,
+            Self::Blobs => sums.with_blobs > 0,
+            Self::DeadIn(_) => sums.dead[0] < Seqno::MAX,
+            Self::Order(order) => sums.min_seqno <= order.until,
         }
     }
 
     /// The positions of the files that share a key with the wanted ranges, ascending.
-    fn positions(&self, files: &FileList) -> Vec<Range<usize>> {
+    pub(super) fn positions(&self, files: &FileList) -> Vec<Range<usize>> {
         let of = |range: &KeyRange| positions_over(files, range);
         let of_all = 0..files.len();
         match self {
@@ -82,8 +94,8 @@ fn positions_over(files: &FileList, range: &KeyRange) -> Range<usize> {
 }
 
 impl PickerContext<'_> {
-    /// The positions in `level` of the wanted files, without those on which a job into `output`
-    /// would disturb a running one.
+    /// Ranges of positions in `level` that have the wanted files. Leaves out the files on which a
+    /// job into `output` would conflict with a running job.
     pub(super) fn free_positions(
         &self,
         level: u8,
@@ -96,8 +108,9 @@ impl PickerContext<'_> {
             if level > levels.end || output < levels.start {
                 continue;
             }
-            // A job on a file that overlaps the zone, or that overlaps a file of the output level
-            // which does, has a zone that overlaps this one.
+            // Leave out the files that overlap the zone. If a file of the output level overlaps the
+            // zone, also leave out the files that overlap that file, because a job on one of them
+            // would rewrite it.
             let mut range = range.clone();
             if output != level {
                 let lower = self.overlap(output, &range);
@@ -114,53 +127,48 @@ impl PickerContext<'_> {
                 [left, right]
             });
             free = cut.filter(|part| !part.is_empty()).collect();
-            // A zone without a file of the level cuts a part into two that touch.
+            // If no file of `level` lies in the zone, `busy` is empty and cuts a part into two
+            // adjacent ones, which does no harm.
         }
         free.retain(|part| !part.is_empty());
         free
     }
 
-    /// Up to [`COMPARED_MAX`] wanted files of `level`, by position, that a job into `output` may
-    /// begin with. It is empty only if there is none.
+    /// Up to [`COMPARED`] wanted files of `level`, by position, that a job into `output` may begin
+    /// with: the cheapest ones. It is empty only if there is none.
     pub(super) fn candidates(&self, level: u8, output: u8, wanted: Wanted<'_>) -> Vec<usize> {
         let files = self.files(level);
+        if files.is_empty() || usize::from(level) == LAST_LEVEL {
+            return Vec::new();
+        }
+        // The version knows the costs of moves into the next level. The base is not below a level
+        // with files, so no move goes further.
+        debug_assert_eq!(output, level + 1);
         let free = self.free_positions(level, output, wanted);
-        let counts: Vec<(u64, u64)> = free
-            .iter()
-            .map(|part| {
-                let before = wanted.count(&files.range(0..part.start).sum());
-                (before, wanted.count(&files.range(part.clone()).sum()))
-            })
-            .collect();
-        let total: u64 = counts.iter().map(|(_, count)| count).sum();
-        let taken = total.min(COMPARED_MAX);
-        let mut parts = counts.into_iter();
-        let (mut part, mut passed) = (parts.next(), 0);
-        let ranks = (0..taken).filter_map(|n| {
-            let rank = n * total / taken;
-            while let Some((_, count)) = part
-                && rank - passed >= count
-            {
-                passed += count;
-                part = parts.next();
-            }
-            let (before, _) = part?;
-            files.select(before + rank - passed, |sums| wanted.count(sums))
-        });
-        let accepted = |at: &usize| wanted.accepts(&files[*at]);
-        let found: Vec<usize> = ranks.filter(accepted).collect();
-        if found.is_empty() && total > taken {
-            return free
-                .into_iter()
-                .flatten()
-                .find(accepted)
-                .into_iter()
-                .collect();
+        let accepted = |at: &usize| wanted.accepts(&files[*at]) && self.is_free(&files[*at]);
+        let group = wanted.group();
+        let mut found = self.version.cheapest_moves(level, &free, group, COMPARED);
+        found.retain(accepted);
+        if found.is_empty() {
+            found.extend(free.into_iter().find_map(|part| {
+                let mut from = part.start;
+                while let Some(at) = files
+                    .position_from(from, |sums| wanted.may_be_in(sums))
+                    .filter(|at| *at < part.end)
+                {
+                    if accepted(&at) {
+                        return Some(at);
+                    }
+                    from = at + 1;
+                }
+                None
+            }));
         }
         found
     }
 
-    /// Dropped indexes that no read needs and of which files have entries, ascending.
+    /// Retired indexes that no read can need any more and of which some file has entries,
+    /// ascending.
     pub(super) fn droppable_indexes(&self) -> Vec<IndexId> {
         let all = self.retired.keys().copied();
         let all = all.filter(|index| droppable(self.retired, *index, self.oldest_read));
@@ -170,8 +178,9 @@ impl PickerContext<'_> {
 
     /// The first position from `from` on of a file with entries of `indexes`, which are ascending.
     ///
-    /// It goes from the next index to the next file and from that file to the next index, so it
-    /// costs the shorter of the two rows at most.
+    /// It alternates between two steps: skip the indexes below the file, and skip the files below
+    /// the next index. So the number of steps is at most that of the files or that of the indexes,
+    /// whichever is less.
     pub(super) fn next_of_indexes(
         &self,
         files: &FileList,

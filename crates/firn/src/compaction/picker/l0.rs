@@ -13,10 +13,11 @@ use std::sync::Arc;
 const RUNS_PER_DEPTH: f64 = 4.0;
 
 impl PickerContext<'_> {
-    /// A job that moves files of L0 to a lower level. Its candidates are groups of files in which
-    /// some key is in at least `depth_min` runs, groups that overlap nothing below, and, if L0 is
-    /// crowded, groups with files of the oldest run. Only groups with a file that `wanted` accepts
-    /// are merged.
+    /// A job that compacts files of L0 into the base level. A group of files is a candidate if some
+    /// key lies in at least `depth_min` runs of it, if its files overlap neither each other nor a
+    /// file of the base level, if it has many deletions ([`L0Overlap::is_dense`]), or, while L0 is
+    /// crowded, if it has a file of the oldest run. A group is merged only if `wanted` accepts one
+    /// of its files.
     ///
     /// The files of L0 fall into groups that share no key with each other. If a group is a single
     /// file that overlaps nothing in the output level, the file is moved unchanged; one job moves
@@ -61,9 +62,10 @@ impl PickerContext<'_> {
                 let due = match group.depth() {
                     _ if old => usize::MAX,
                     // Two kinds of groups are due at once and need not become `depth_min` runs
-                    // deep. A group that overlaps nothing below gains nothing by waiting. A group
-                    // of mostly deletions may never get deep, if rows are deleted in key order, and
-                    // until it is merged the deleted rows stay in the levels below.
+                    // deep. A file that overlaps neither another file of L0 nor one of the base
+                    // level gains nothing by waiting. A group of mostly deletions may never get
+                    // deep, if rows are deleted in key order, and until it is merged the deleted
+                    // rows stay in the levels below.
                     depth if (depth == 1 && alone()) || group.is_dense() => depth.max(depth_min),
                     depth => depth,
                 };
@@ -96,8 +98,8 @@ impl PickerContext<'_> {
         })
     }
 
-    /// The files of L0 in groups, ascending by key. A group is a chain of files of which each
-    /// overlaps another one of the group.
+    /// The files of L0 in groups, ascending by key. Files that overlap are in the same group, and
+    /// so are files that other files connect in a chain of overlaps.
     fn groups(&self) -> Vec<L0Overlap<'_>> {
         let runs = self.version.l0.iter().enumerate();
         let mut files: Vec<FileInRun<'_>> = runs

@@ -49,8 +49,8 @@ impl<'a> RunSlice<'a> {
 ///
 /// A job may take a part of a group, as long as no file that is older than an output of the job
 /// stays above it in L0. Such a part is computed from the key range of one bottom file, a file that
-/// overlaps no older one. It takes, run by run, every file that overlaps the range or a file taken
-/// before.
+/// overlaps no older one. From the newest run to the oldest, it takes every file that overlaps the
+/// range or a file taken before.
 ///
 /// Cost: the files of one run share no key, so bisection finds those that overlap a range.
 /// Computing a part takes one bisection in each of *r* runs, and this is repeated log *r* times to
@@ -172,9 +172,9 @@ impl<'a> L0Overlap<'a> {
         self.part_from(low, range)
     }
 
-    /// The part of the group over `range` without the newest `skip` slices. Each file in it
-    /// overlaps `range` or a file taken from a newer run, so the part covers one key range without
-    /// gaps.
+    /// As [`Self::part_over`], without the files of the newest `skip` runs and without a limit.
+    /// Each file in it overlaps `range` or a file taken from a newer run, so the part covers one
+    /// key range without gaps.
     fn part_from(&self, skip: usize, range: &KeyRange) -> L0Selection {
         let (mut smallest, mut largest) = (range.smallest.as_slice(), range.largest.as_slice());
         let mut part = L0Selection {
@@ -205,8 +205,8 @@ impl<'a> L0Overlap<'a> {
 
 /// The largest number of files that share a key.
 fn depth<'a>(files: impl Iterator<Item = &'a FileMeta>) -> usize {
-    // A file that ends at the key where another one begins overlaps it. So at equal keys, begins
-    // (`false`) sort before ends (`true`).
+    // At equal keys, sort begins of files (`false`) before ends (`true`), because a file that ends
+    // at the first key of another one overlaps it.
     let mut edges: Vec<(&[u8], bool)> = files
         .flat_map(|f| [(f.smallest.as_slice(), false), (f.largest.as_slice(), true)])
         .collect();

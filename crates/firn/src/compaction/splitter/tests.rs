@@ -81,3 +81,37 @@ fn boundaries_part_what_they_lie_in() {
     assert!(parts(5, 10) && parts(9, 30) && parts(10, 20));
     assert!(!parts(5, 9) && !parts(10, 19) && !parts(20, 90));
 }
+
+/// A splitter that looks for its boundaries splits as one that has them all, except that it does
+/// not count the boundaries before its first key.
+#[test]
+fn searched_boundaries_are_those_of_a_list() {
+    let boundaries: Vec<Vec<u8>> = (0..300).map(|n| key(1, n * n % 997 + 3 * n)).collect();
+    for (target, start) in [(100, 0), (250, 0), (1000, 0), (300, 400)] {
+        let mut sorted = boundaries.clone();
+        sorted.sort();
+        sorted.dedup();
+        let keys: Vec<Vec<u8>> = (start..2000).step_by(3).map(|n| key(1, n)).collect();
+        sorted.retain(|b| *b > keys[0]);
+        let known = sorted.clone();
+        let search: BoundarySearch = Box::new(move |above, up_to| {
+            let from = known.partition_point(|b| b.as_slice() <= above);
+            let to = known.partition_point(|b| b.as_slice() <= up_to);
+            CrossedBoundaries {
+                count: (to - from) as u64,
+                last: known[from..to].last().cloned(),
+                next: known.get(to).cloned(),
+            }
+        });
+        let searched = Splitter::with_search(target, search);
+        let parts = |splitter: &Splitter| {
+            let pairs = keys
+                .windows(2)
+                .map(|pair| splitter.parts(&pair[0], &pair[1]));
+            pairs.collect::<Vec<_>>()
+        };
+        let listed = Splitter::new(target, sorted.clone());
+        assert_eq!(parts(&searched), parts(&listed));
+        assert_eq!(cuts(searched, &keys), cuts(listed, &keys));
+    }
+}

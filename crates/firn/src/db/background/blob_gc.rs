@@ -17,7 +17,11 @@
 //! transaction that was rolled back holds its files until the rollback is durable, since a crash
 //! before that brings the transaction back.
 //!
-//! Locks: `waiting` is held for a whole step, outside all others; `quarantined` only for moments.
+//! A search for files with garbage looks at all blob files, so it is not repeated before something
+//! has changed: the super version, a file was sealed, or a transaction has released one. With very
+//! many files it is also repeated less often.
+//!
+//! Locks: `step` is held for a whole step, outside all others; `quarantined` only for moments.
 //!
 //! Rejected: counting garbage as compactions drop references (the count must survive crashes and
 //! stay exact for ever); moving blobs together with the tree (rewrites unchanged bytes); rewriting
@@ -27,6 +31,7 @@
 use super::BackgroundWork;
 use crate::base::blob_ref::{self, BlobRef, BlobUse, BlobUses};
 use crate::base::event_listener::Severity;
+use crate::base::work_count::blob_files_seen;
 use crate::base::{Error, InternalIterator, Kind, Result};
 use crate::blob::{BlobFile, BlobSpan};
 use crate::db::recovery::Replayed;
@@ -39,19 +44,19 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// A file is a candidate if at least this share of its bytes is garbage, percent. If the SSTs that
-/// name the candidates have more bytes than the garbage of all candidates, only files with more
-/// garbage are collected: see [`LOST_SHARE_AT_ANY_COST`].
-const LOST_SHARE: u64 = 8;
-/// A file of which at least this share is garbage is collected whatever it costs to read the SSTs,
-/// percent.
-const LOST_SHARE_AT_ANY_COST: u64 = 30;
+/// name the candidates have more bytes than the candidates have garbage, only candidates with the
+/// larger share [`GARBAGE_SHARE_AT_ANY_COST`] are collected.
+const GARBAGE_SHARE: u64 = 8;
+/// If at least this share of a file is garbage, in percent, it is collected however many bytes of
+/// SSTs must be read.
+const GARBAGE_SHARE_AT_ANY_COST: u64 = 30;
 
-/// Further files are collected in the same scan only while the files together have at most this
-/// many references, because the references are kept in memory. A single file may have more.
+/// One scan collects as many files as have at most this many references together, because it keeps
+/// the references in memory. A file with more references is collected in a scan of its own.
 const REFS_MAX: u64 = 1 << 20;
 
 /// A file is rewritten if holes would leave more garbage than this share of it, percent.
-const LEFT_SHARE: u64 = 30;
+const REWRITE_SHARE: u64 = 30;
 
 /// The active memtable is frozen when it refers to this share of the live blob bytes, percent.
 const FREEZE_SHARE: u64 = 5;
@@ -59,10 +64,33 @@ const FREEZE_SHARE: u64 = 5;
 /// State of the garbage collection of blobs.
 #[derive(Default)]
 pub(in crate::db) struct BlobGc {
-    waiting: Mutex<Option<GcPlan>>,
+    step: Mutex<GcStep>,
     /// Files that are not collected until the next open, because they or an SST that names them are
     /// damaged.
     quarantined: Mutex<HashSet<u64>>,
+}
+
+/// The search for this many files pays for one step without a search.
+const FILES_FOR_A_STEP: usize = 1 << 12;
+
+/// The work of garbage collection between two steps.
+#[derive(Default)]
+struct GcStep {
+    waiting: Option<GcPlan>,
+    /// The last search, if it has chosen no file.
+    fruitless: Option<FruitlessSearch>,
+    /// Number of steps before the next search.
+    pause: usize,
+}
+
+/// A search that has chosen no file. As long as nothing changes, the next one would not either.
+struct FruitlessSearch {
+    generation: u64,
+    sealed: u64,
+    /// Sealed files that transactions held.
+    held: Vec<Arc<BlobFile>>,
+    /// A file was left out because it has a second link. Nobody says when the link is gone.
+    linked: bool,
 }
 
 /// Files to collect once all super versions older than the one that was scanned are gone.
@@ -77,16 +105,18 @@ struct GcCandidate {
     file: Arc<BlobFile>,
     /// Live bytes, as the SSTs and memtables count them.
     live: u64,
-    /// Bytes of garbage in the file, without what the last collection had to leave.
-    lost: u64,
+    /// Bytes of garbage that came into the file since its last collection. The garbage that the
+    /// last collection had to leave does not count.
+    garbage: u64,
     refs: u64,
 }
 
 /// All blob references of a super version's SSTs and memtables.
 ///
-/// Every place in which a super version finds entries must be counted here *and* scanned in
-/// [`BackgroundWork::collect`], files that are not in the version yet included: a blob that is
-/// overlooked is punched. For the open of a database, [`uses_recovered`] must do the same.
+/// Every part of a super version that has entries must be counted here *and* scanned in
+/// [`BackgroundWork::collect`], including the files of ingested runs, which are not in the version
+/// yet. A blob whose reference is overlooked would be punched. When a database is opened,
+/// [`uses_recovered`] does the same.
 pub(in crate::db) fn uses_of(super_version: &SuperVersion) -> BlobUses {
     let SuperVersion {
         active: _,
@@ -127,8 +157,8 @@ pub(in crate::db) fn uses_in(changes: &Changes) -> Result<BlobUses> {
     counted.map(|()| uses)
 }
 
-/// The blob references of tree, log and prepared transactions. Every place into which recovery
-/// brings entries must be counted here.
+/// The blob references of the tree, of the memtables and runs that recovery has made, and of
+/// prepared transactions. Whatever else recovery fills with entries must be counted here, too.
 pub(in crate::db) fn uses_recovered(version: &Version, replayed: &Replayed) -> Result<BlobUses> {
     let mut all = version.blob_uses().to_uses();
     for queued in &replayed.queue {
@@ -144,26 +174,31 @@ impl BackgroundWork {
     /// Does one step of garbage collection. Returns whether it gave room back.
     pub(in crate::db) fn collect_blobs(&self) -> Result<bool> {
         self.health.check()?;
-        let mut waiting = self.blob_gc.waiting.lock();
+        let step = &mut *self.blob_gc.step.lock();
         self.blobs.log_durable(self.wal.durable_lsn());
         self.blobs.trim_sealed();
-        if waiting.is_none() {
-            *waiting = self.plan()?;
+        if step.waiting.is_none() {
+            if self.is_search_futile(step) {
+                return Ok(false);
+            }
+            step.fruitless = None;
+            step.waiting = self.plan(step)?;
         }
-        let Some(plan) = &*waiting else {
+        let Some(plan) = &step.waiting else {
             return Ok(false);
         };
-        // Try again later instead of waiting until nobody uses older super versions or links files:
-        // this thread also trims files and releases sessions.
+        // Do not wait here until nobody uses older super versions or links files, but try in the
+        // next step: each step also cuts zeros off sealed files and releases the files of ended
+        // transactions.
         if self.super_versions.oldest_generation() < plan.generation || self.blobs.links_held() {
             return Ok(false);
         }
-        let plan = waiting.take().expect("looked at above");
+        let plan = step.waiting.take().expect("looked at above");
         self.carry_out(plan).map(|()| true)
     }
 
-    /// Sets how many bytes of blobs a memtable may refer to before it is frozen, as a share of the
-    /// `live` bytes of all blobs.
+    /// Sets how many bytes of blobs a memtable may refer to before it is frozen: [`FREEZE_SHARE`]
+    /// of `live`, the live bytes of all blobs.
     pub(in crate::db) fn tune_blobs(&self, live: u64) {
         let share = live / 100 * FREEZE_SHARE;
         let at = share.max(self.options.blob_garbage_min);
@@ -171,24 +206,47 @@ impl BackgroundWork {
         slot.store(at, Ordering::Relaxed);
     }
 
-    fn plan(&self) -> Result<Option<GcPlan>> {
-        let files = self.blobs.all();
-        if files.is_empty() {
-            return Ok(None);
+    /// Whether a search for files with garbage would find none, or has to wait.
+    fn is_search_futile(&self, step: &mut GcStep) -> bool {
+        if let Some(pause) = step.pause.checked_sub(1) {
+            step.pause = pause;
+            return true;
         }
+        let generation = self
+            .super_versions
+            .with_current(|current| current.generation);
+        step.fruitless.as_ref().is_some_and(|last| {
+            last.generation == generation
+                && last.sealed == self.blobs.sealed_files()
+                && !last.linked
+                && last.held.iter().all(|file| file.is_held())
+        })
+    }
+
+    fn plan(&self, step: &mut GcStep) -> Result<Option<GcPlan>> {
+        let sealed = self.blobs.sealed_files();
+        let files = self.blobs.all();
+        step.pause = files.len() / FILES_FOR_A_STEP;
+        blob_files_seen(files.len());
         let aside = self.blob_gc.quarantined.lock().clone();
         // Choose files before pinning the super version. A transaction makes its references visible
         // before it releases a file, so the super version has every reference to a file that nobody
         // holds.
-        let idle = files
+        let sealed_files = files
             .into_iter()
-            .filter(|f| !f.grows() && !f.is_held() && !aside.contains(&f.id()));
-        let idle: Vec<Arc<BlobFile>> = idle.collect();
+            .filter(|f| !f.grows() && !aside.contains(&f.id()));
+        let (held, idle): (Vec<_>, Vec<_>) = sealed_files.partition(|file| file.is_held());
         let super_version = self.super_versions.pin();
         let uses = uses_of(&super_version);
         self.tune_blobs(uses.bytes());
-        let chosen = self.choose(idle, &uses, &super_version)?;
+        let (chosen, linked) = self.choose(idle, &uses, &super_version)?;
         if chosen.is_empty() {
+            step.fruitless = Some(FruitlessSearch {
+                generation: super_version.generation,
+                sealed,
+                held,
+                linked,
+            });
             return Ok(None);
         }
         let mut spans: BTreeMap<u64, Vec<BlobSpan>> = BTreeMap::new();
@@ -211,22 +269,24 @@ impl BackgroundWork {
         }))
     }
 
+    /// Chooses files with garbage. Also returns whether a second link of a file has prevented that.
     fn choose(
         &self,
         idle: Vec<Arc<BlobFile>>,
         uses: &BlobUses,
         super_version: &SuperVersion,
-    ) -> Result<Vec<GcCandidate>> {
+    ) -> Result<(Vec<GcCandidate>, bool)> {
         let mut candidates = Vec::new();
+        let mut linked = false;
         for file in idle {
             let BlobUse {
                 bytes: live, refs, ..
             } = uses.of(file.id());
-            let held = match file.settled() {
+            let held = match file.bytes_after_gc() {
                 Some(bytes) => bytes,
                 None => match file.usage() {
                     Ok(usage) => {
-                        file.settle(usage.allocated);
+                        file.set_bytes_after_gc(usage.allocated);
                         usage.allocated
                     }
                     // A missing file is left alone here; its readers report that it is missing.
@@ -234,47 +294,49 @@ impl BackgroundWork {
                     Err(_) => 0,
                 },
             };
-            let lost = held.saturating_sub(live);
-            let enough = lost * 100 >= held * LOST_SHARE;
-            // A file that a checkpoint links gives no room back; it is chosen after the checkpoint
-            // is gone. With a log archive a file may stay linked for good, so it is
-            // rewritten instead.
+            let garbage = held.saturating_sub(live);
+            let enough = garbage * 100 >= held * GARBAGE_SHARE;
+            // A collection frees no space while a checkpoint has a link to the file, so choose the
+            // file only after the checkpoint is gone. But with a log archive a file may be linked
+            // for ever, so choose it anyway: it is then rewritten.
             let stays =
                 || !self.blobs.files().is_archived() && self.blobs.is_linked(&file).unwrap_or(true);
-            if live == 0 || enough && !stays() {
+            let stays = live > 0 && enough && stays();
+            linked |= stays;
+            if live == 0 || enough && !stays {
                 candidates.push(GcCandidate {
                     file,
                     live,
-                    lost,
+                    garbage,
                     refs,
                 });
             }
         }
         // Collect files without a live blob first, since they need no scan.
-        let share = |c: &GcCandidate| c.lost as f64 / (c.lost + c.live).max(1) as f64;
+        let share = |c: &GcCandidate| c.garbage as f64 / (c.garbage + c.live).max(1) as f64;
         candidates.sort_by(|a, b| share(b).total_cmp(&share(a)));
-        let (mut refs, mut lost) = (0, 0);
+        let (mut refs, mut garbage) = (0, 0);
         candidates.retain(|c| {
             let fits = refs == 0 || refs + c.refs <= REFS_MAX;
             if fits {
                 refs += c.refs;
-                lost += c.lost;
+                garbage += c.garbage;
             }
             fits
         });
-        let ids: HashSet<u64> = candidates.iter().map(|c| c.file.id()).collect();
-        let named = |f: &&Arc<crate::version::FileHandle>| {
-            f.blobs.iter().any(|used| ids.contains(&used.file))
-        };
-        let files = super_version.files();
-        let to_read: u64 = files.filter(named).map(|file| file.size).sum();
-        if to_read > lost {
-            candidates.retain(|c| c.live == 0 || share(c) * 100.0 >= LOST_SHARE_AT_ANY_COST as f64);
+        let ids = candidates.iter().map(|c| c.file.id());
+        let naming = super_version.version.blob_uses().naming_bytes(ids);
+        // In random order of keys each SST refers to all candidates, and counts for each of them.
+        let to_read = naming.min(super_version.version.size());
+        if to_read > garbage {
+            candidates
+                .retain(|c| c.live == 0 || share(c) * 100.0 >= GARBAGE_SHARE_AT_ANY_COST as f64);
         }
-        Ok(candidates)
+        Ok((candidates, linked))
     }
 
-    /// Adds the spans that `super_version` refers to, for the files in `spans`.
+    /// Adds to `spans`, for each blob file that it has as a key, the spans of the blobs to which
+    /// entries of `super_version` refer.
     fn collect(
         &self,
         super_version: &SuperVersion,
@@ -298,7 +360,8 @@ impl BackgroundWork {
             if !stays_so(&error) {
                 return Err(error);
             }
-            // The references of a damaged SST are unknown: leave the files that it names alone.
+            // Some references of a damaged SST are unknown. Do not collect the blob files that it
+            // names.
             let mut aside = self.blob_gc.quarantined.lock();
             for used in &file.blobs {
                 if spans.remove(&used.file).is_some() {
@@ -313,8 +376,8 @@ impl BackgroundWork {
     }
 
     fn carry_out(&self, plan: GcPlan) -> Result<()> {
-        // Stop after a failed log write. A commit whose outcome is unknown has released its files,
-        // but it may be in the log, and the next open would then need its blobs.
+        // Collect nothing after a failed log write. A commit with unknown outcome has released its
+        // blob files. If the log has the commit after all, the next open needs its blobs.
         self.health.check()?;
         let mut first = Ok(());
         for (file, live) in plan.files {
@@ -323,7 +386,7 @@ impl BackgroundWork {
                 false => self.shrink(&file, &live),
             };
             match done {
-                Ok(held) => file.settle(held),
+                Ok(held) => file.set_bytes_after_gc(held),
                 Err(error) if stays_so(&error) => {
                     self.blob_gc.quarantined.lock().insert(file.id());
                     let message = format!("a blob file keeps its garbage: {error}");
@@ -345,17 +408,17 @@ impl BackgroundWork {
         self.blobs.remove(file)
     }
 
-    /// Gives back the room of the garbage: punches holes, or rewrites the file where holes would
-    /// leave too much. Returns the bytes that the file counts as holding afterwards. If it was
-    /// punched, these are the live bytes only: garbage that shares a file system block with live
-    /// blobs cannot be given back, and must not make the file a candidate again.
+    /// Gives back the space of the garbage in `file`: punches holes, or rewrites the file if too
+    /// much garbage is left. Returns the bytes from which the next garbage is counted. If holes
+    /// were punched, these are the live bytes alone: the garbage that is left shares file system
+    /// blocks with live blobs, and must not make the file a candidate again.
     fn shrink(&self, file: &BlobFile, live: &[BlobSpan]) -> Result<u64> {
         let bytes: u64 = live.iter().map(|span| span.len).sum();
         // `None` means that the file could not be punched and keeps all its garbage.
         let punched = self.blobs.punch(file, live)?;
         let allocated = file.usage()?.allocated;
         let left = allocated.saturating_sub(bytes);
-        if left * 100 < allocated * LEFT_SHARE {
+        if left * 100 < allocated * REWRITE_SHARE {
             return Ok(punched.map_or(allocated, |_| bytes));
         }
         self.limiter.take(2 * bytes, &self.stopping)?;
@@ -365,8 +428,8 @@ impl BackgroundWork {
             ..Edit::default()
         };
         if let Err(error) = self.versions.apply(edit) {
-            // Keep the new file if the manifest may have recorded the move although the edit
-            // failed: a restart would need the file then.
+            // Discard the new file only if the manifest certainly has not recorded it. Otherwise
+            // the next open may need it.
             if self.health.check().is_ok() && *error.kind() != crate::base::ErrorKind::NoSpace {
                 self.blobs.discard(&rewritten);
             }
@@ -377,7 +440,7 @@ impl BackgroundWork {
     }
 }
 
-/// Whether another try of the garbage collection would end with the same error.
+/// Whether the garbage collection would meet the same error again if it tried again.
 fn stays_so(error: &Error) -> bool {
     error.is_corruption() || error.is_unsupported()
 }

@@ -17,7 +17,8 @@ pub struct JobReport {
     pub kind: &'static str,
     /// The reason for which the picker chose the job; empty for a flush.
     pub reason: &'static str,
-    /// Newest level of the job's inputs; `None` for a flush, whose input is a memtable.
+    /// The highest level (closest to L0) that an input of the job comes from; `None` for a flush,
+    /// whose input is a memtable.
     pub from_level: Option<u8>,
     /// Level of its output.
     pub to_level: u8,

@@ -21,7 +21,8 @@ pub struct MemoryReport {
     pub memtables: u64,
     /// Uncommitted write sets of transactions, and the memory of loads.
     pub write_sets: u64,
-    /// Memory that open files keep: tops of indexes, dictionaries, pinned partitions and filters.
+    /// Memory that open files keep outside of the block cache: the top levels of their indexes,
+    /// dictionaries, and pinned index partitions with their filters.
     pub pinned: u64,
     /// Memory of cached blocks and partitions.
     pub block_cache: u64,
@@ -46,7 +47,7 @@ struct MemoryDemand {
     /// All memtables.
     memtables: u64,
     /// Memtables of ephemeral databases beside this one.
-    beside: u64,
+    ephemeral_memtables: u64,
     /// Configured size at which a memtable freezes.
     memtable_size: u64,
     write_sets: u64,
@@ -57,8 +58,8 @@ struct MemoryDemand {
 struct MemorySplit {
     /// The block cache, and the memory that open files keep.
     blocks: u64,
-    /// Limit of all pins, a part of `blocks`. Beyond it a file gets only the pins that it cannot do
-    /// without.
+    /// Limit of the pins of all open files together, a part of `blocks`. Above it a file gets only
+    /// the pins that it cannot do without.
     pins: u64,
     rows: u64,
     /// Size at which a memtable freezes.
@@ -68,18 +69,18 @@ struct MemorySplit {
 /// Number of memtables whose room is reserved in advance: one that takes commits, and one that is
 /// being flushed.
 const MEMTABLES: u64 = 2;
-/// A memtable takes at most 1/8 of the memory that write sets leave.
+/// A memtable freezes at the latest at 1/8 of the limit without the write sets.
 const MEMTABLE_SHARE: u64 = 8;
-/// The largest chunk of a memtable's arena; the last chunk may be nearly empty.
+/// Size of the largest chunk of a memtable's arena. The last chunk may be nearly empty, so a
+/// memtable takes up to this much more than its size.
 const MEMTABLE_CHUNK: u64 = 1 << 20;
 /// A memtable's filter takes 1/64 of its size.
 const FILTER_SHARE: u64 = 64;
-/// The caches keep at least 1/8 of the limit. If frozen memtables would leave them less, writers
-/// are stopped.
+/// If frozen memtables leave less than 1/8 of the limit to the caches, writers are stopped.
 const CACHES_SHARE_MIN: u64 = 8;
-/// The row cache takes 1/3 of the caches' room. Measured with data ten times the caches
-/// (`cache.md`): a larger share lowers the misses of skewed reads, leaves those of uniform reads
-/// unchanged, and takes blocks away from range reads.
+/// The row cache takes 1/3 of the caches' room. With a larger share, measured with ten times as
+/// much data as fits into the caches (`cache.md`), skewed point reads miss less often, uniform ones
+/// as often, and range reads find fewer blocks in the cache.
 const ROWS_SHARE: u64 = 3;
 /// The caches' room changes in steps of 1/64 of the limit.
 const STEPS: u64 = 64;
@@ -94,7 +95,8 @@ fn split(limit: u64, demand: MemoryDemand) -> MemorySplit {
     let memtable_size = (left / MEMTABLE_SHARE)
         .max(MEMTABLE_MIN)
         .min(demand.memtable_size);
-    let reserved = demand.memtables.max(MEMTABLES * footprint(memtable_size)) + demand.beside;
+    let reserved =
+        demand.memtables.max(MEMTABLES * footprint(memtable_size)) + demand.ephemeral_memtables;
     let step = (limit / STEPS).max(1);
     // Round down: the caches grow by a step only when there is room for the whole step.
     let caches = left.saturating_sub(reserved) / step * step;
@@ -117,10 +119,10 @@ fn split(limit: u64, demand: MemoryDemand) -> MemorySplit {
 /// the cache like blocks. When the limit is lowered, files that pin more are closed; their next
 /// reads open them again.
 ///
-/// When frozen memtables leave the caches less than an eighth of the limit, writers are slowed and
-/// at last stopped until a flush has made room; the stall gate treats it like too many memtables.
-/// Nothing is ever refused because of the limit. Write sets alone may exceed it, up to their own
-/// limit each.
+/// The more memory frozen memtables take, the more writers are slowed. When the memtables leave
+/// less than an eighth of the limit to the caches, writers stop until a flush has made room; the
+/// stall gate treats this like too many memtables. Nothing is ever refused because of the limit.
+/// Write sets alone may exceed it, up to their own limit each.
 ///
 /// Lock: `current` is held while a division is computed and applied, outside the locks of the
 /// caches.
@@ -142,14 +144,15 @@ pub(in crate::db) struct MemoryArbiter {
     row_cache_size: AtomicU64,
     /// The division in force.
     current: Mutex<Option<MemorySplit>>,
-    /// Memory of the memtables of ephemeral databases that use this database's limit.
-    beside: Arc<MemoryTracker>,
+    /// Memory of the memtables of all ephemeral databases whose host is this database; it counts
+    /// within this database's limit.
+    ephemeral_memtables: Arc<MemoryTracker>,
     /// Set if this is the arbiter of an ephemeral database.
     guest: Option<GuestMemory>,
 }
 
-/// The memory of an ephemeral database: it uses the block cache and the limit of the database that
-/// it stands beside, and charges its memtables there.
+/// The memory of an ephemeral database, which uses the block cache and the limit of its host, and
+/// charges its memtables to the host.
 struct GuestMemory {
     host: Arc<MutableOptions>,
     charge: Mutex<MemoryCharge>,
@@ -170,7 +173,7 @@ impl MemoryArbiter {
             block_cache_size: AtomicU64::new(options.block_cache_size),
             row_cache_size: AtomicU64::new(options.row_cache_size),
             current: Mutex::new(None),
-            beside: Arc::default(),
+            ephemeral_memtables: Arc::default(),
             guest: None,
         }
     }
@@ -178,7 +181,7 @@ impl MemoryArbiter {
     /// The arbiter of an ephemeral database, which follows this one's limit.
     pub(in crate::db) fn guest(&self, options: &Options) -> Self {
         options.mutable.follow(&self.mutable);
-        let charge = MemoryCharge::new(Arc::clone(&self.beside));
+        let charge = MemoryCharge::new(Arc::clone(&self.ephemeral_memtables));
         let mut guest = Self::new(
             options,
             Arc::clone(&self.cache),
@@ -203,8 +206,8 @@ impl MemoryArbiter {
     }
 
     /// The gauge to which ephemeral databases beside this one charge their memtables.
-    pub(in crate::db) fn beside(&self) -> &Arc<MemoryTracker> {
-        &self.beside
+    pub(in crate::db) fn ephemeral_memtables(&self) -> &Arc<MemoryTracker> {
+        &self.ephemeral_memtables
     }
 
     /// The initial sizes of block cache and row cache, which fix their shards and hash tables. Also
@@ -216,7 +219,7 @@ impl MemoryArbiter {
                 let memtable_size = options.mutable.memtable_size.load(Ordering::Relaxed);
                 let nothing = MemoryDemand {
                     memtables: 0,
-                    beside: 0,
+                    ephemeral_memtables: 0,
                     memtable_size,
                     write_sets: 0,
                 };
@@ -228,8 +231,9 @@ impl MemoryArbiter {
         }
     }
 
-    /// Computes and applies a new division of the memory. Cheap as long as no part has changed by a
-    /// whole step.
+    /// Computes the division of the memory limit and applies it if it has changed. That happens
+    /// only when the caches get at least a whole step more or less, or a memtable size or an option
+    /// changes.
     pub(in crate::db) fn balance(&self, super_version: &SuperVersion) {
         if let Some(guest) = &self.guest {
             return guest.balance(&self.mutable, super_version);
@@ -265,24 +269,18 @@ impl MemoryArbiter {
     fn demand(&self, super_version: &SuperVersion) -> MemoryDemand {
         MemoryDemand {
             memtables: memtable_bytes(super_version),
-            beside: self.beside.sum(),
+            ephemeral_memtables: self.ephemeral_memtables.sum(),
             memtable_size: self.mutable.memtable_size.load(Ordering::Relaxed),
             write_sets: self.write_sets.sum(),
         }
     }
 
-    /// Share of the memtables' room that frozen memtables fill. From 1 on the caches are at their
-    /// minimum, and a flush must make room first. 0 while no memtable is frozen, since a flush
-    /// could free nothing.
-    pub(in crate::db) fn pressure(&self, super_version: &SuperVersion) -> f64 {
+    /// The memory that frozen memtables may take, bytes; `None` without a limit. If they take all
+    /// of it, the caches are at their minimum, and a flush must make room first.
+    pub(in crate::db) fn frozen_room(&self) -> Option<u64> {
         let limit = self.mutable.memory_limit.load(Ordering::Relaxed);
-        if limit == 0 || super_version.frozen.is_empty() {
-            return 0.0;
-        }
         let most = limit - limit / CACHES_SHARE_MIN;
-        let frozen: u64 = super_version.frozen.iter().map(|m| m.memory_bytes()).sum();
-        let room = most.saturating_sub(self.write_sets.sum()).max(1);
-        frozen as f64 / room as f64
+        (limit > 0).then(|| most.saturating_sub(self.write_sets.sum()))
     }
 
     /// The gauge of write sets and of the memory of loads.
@@ -294,7 +292,7 @@ impl MemoryArbiter {
         let (blocks, rows) = (self.cache.stats(), self.rows.stats());
         MemoryReport {
             limit: self.mutable.memory_limit.load(Ordering::Relaxed),
-            memtables: memtable_bytes(super_version) + self.beside.sum(),
+            memtables: memtable_bytes(super_version) + self.ephemeral_memtables.sum(),
             write_sets: self.write_sets.sum(),
             pinned: self.cache.pins().used(),
             block_cache: blocks.bytes,
@@ -306,8 +304,8 @@ impl MemoryArbiter {
 }
 
 impl GuestMemory {
-    /// Takes over the host's options, and charges the memtables to the host. The room of the active
-    /// memtable is charged in advance, since nothing reports how it grows.
+    /// Takes over the host's options, and charges the memtables to the host. The active memtable is
+    /// charged in advance with the size at which it freezes, since nothing reports how it grows.
     fn balance(&self, mutable: &MutableOptions, super_version: &SuperVersion) {
         mutable.follow(&self.host);
         let frozen: u64 = super_version.frozen.iter().map(|m| m.memory_bytes()).sum();
@@ -341,7 +339,8 @@ fn files_to_close(version: &Version, mut excess: u64) -> Vec<Arc<FileHandle>> {
 
 impl BackgroundWork {
     /// Closes files until the optional pins are within their limit. The next read of such a file
-    /// opens it again without pins; statements that are reading it keep its pins until they end.
+    /// opens it again without optional pins. Statements that are reading the file keep its pins
+    /// until they end.
     fn unpin(&self) {
         let excess = self.memory.cache.pins().excess();
         if excess > 0 {

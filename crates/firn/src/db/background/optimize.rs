@@ -4,17 +4,25 @@ use super::BackgroundWork;
 use crate::base::key::index_prefix;
 use crate::base::key_range::{KeyRange, prefix_successor};
 use crate::base::{IndexId, Result};
-use crate::compaction::{PickerContext, RestGoal, RestOrder, bytes_not_at_rest, pick_within};
+use crate::compaction::{
+    Job, PickerContext, RestGoal, RestOrder, RestlessFiles, is_at_rest, pick_within, restless_files,
+};
 use crate::db::Db;
+use crate::version::LAST_LEVEL;
 use std::time::Duration;
 
-/// Pause before the next look while jobs of other threads work on the same ranges.
+/// While jobs of other threads work on the same ranges, the optimization looks again after this
+/// pause.
 const OTHERS_STEP: Duration = Duration::from_millis(10);
+
+/// A count of the work left looks at the files that are not at rest. It is repeated after one job
+/// for each so many of them, so the counts cost about as much as the jobs.
+const FILES_FOR_A_JOB: u64 = 64;
 
 /// One step of the work.
 enum RestStep {
-    /// A job has run.
-    Compacted,
+    /// A job has run, which has brought so many bytes to rest.
+    Compacted(u64),
     /// A job of another thread works on the ranges.
     OthersWork,
     /// Nothing is left to do.
@@ -23,8 +31,8 @@ enum RestStep {
 
 impl BackgroundWork {
     /// Brings the entries of `indexes` to rest: into the last level, without old versions and
-    /// deletions that no snapshot needs. Leaves other indexes alone, except for those that share a
-    /// file with them, and writes the memtable out only if it has entries of these indexes.
+    /// deletions that no snapshot needs. Rewrites entries of other indexes only if they are in the
+    /// same files, and flushes the memtables only if they have entries of `indexes`.
     ///
     /// `go_on` is called between two jobs with the bytes done and the bytes to do. If it returns an
     /// error, the work ends, and the jobs done so far stay in effect.
@@ -41,19 +49,26 @@ impl BackgroundWork {
             go_on(0, 1)?;
             self.flush_all()?;
         }
-        let mut total = self.bytes_left(&order);
+        let mut left = self.restless(&order);
+        let (mut total, mut jobs) = (left.bytes, 0);
         loop {
-            let left = self.bytes_left(&order);
-            total = total.max(left);
-            go_on(total - left, total.max(1))?;
+            if jobs * FILES_FOR_A_JOB > left.files {
+                left = self.restless(&order);
+                jobs = 0;
+            }
+            total = total.max(left.bytes);
+            go_on(total - left.bytes, total.max(1))?;
             match self.optimize_step(&order)? {
-                RestStep::Compacted => {}
+                RestStep::Compacted(bytes) => {
+                    left.bytes = left.bytes.saturating_sub(bytes);
+                    jobs += 1;
+                }
                 RestStep::OthersWork => std::thread::sleep(OTHERS_STEP),
                 RestStep::AtRest => break,
             }
         }
         self.versions.delete_obsolete()?;
-        // Report the damage: files that earlier compactions left out are not at rest.
+        // Report the damage: files in quarantine are not at rest.
         self.damage().map_or(Ok(()), Err)
     }
 
@@ -69,8 +84,9 @@ impl BackgroundWork {
     fn optimize_step(&self, order: &RestOrder) -> Result<RestStep> {
         self.health.check()?;
         let retired = self.retired();
-        // Look for running jobs before picking. Such a job may make the picker refuse the last job
-        // for the ranges; if it ended before this look, the ranges would seem to be at rest.
+        // Look for running jobs before picking. The picker may return no job only because one
+        // conflicts with a running job. If that job ended before this code looked, the ranges would
+        // seem to be at rest.
         let was_busy = {
             let running = self.running.lock();
             let mut ranges = order.ranges.iter();
@@ -80,32 +96,46 @@ impl BackgroundWork {
         // too.
         let (picked, _) = self.pick_by(&retired, RestGoal::Complete, |p| pick_within(p, order));
         if let Some(picked) = picked {
+            let bytes = brought_to_rest(&picked.1);
             self.compact(picked, &retired)?;
-            return Ok(RestStep::Compacted);
+            return Ok(RestStep::Compacted(bytes));
         }
         // Wait only while the range itself has bytes left to compact: jobs of other tables may
         // overlap the range for ever.
-        Ok(match was_busy && self.bytes_left(order) > 0 {
-            true => RestStep::OthersWork,
-            false => RestStep::AtRest,
-        })
-    }
-
-    fn bytes_left(&self, order: &RestOrder) -> u64 {
-        let running = self.running.lock();
-        bytes_not_at_rest(
-            &PickerContext {
-                version: &self.versions.current(),
-                options: &self.options,
-                running: &running,
-                retired: &self.retired(),
-                oldest_read: self.live_snapshots().oldest(),
-                reported: &[],
-                rest: RestGoal::Complete,
+        Ok(
+            match was_busy && !self.with_picker(|p| is_at_rest(p, order)) {
+                true => RestStep::OthersWork,
+                false => RestStep::AtRest,
             },
-            order,
         )
     }
+
+    fn restless(&self, order: &RestOrder) -> RestlessFiles {
+        self.with_picker(|p| restless_files(p, order))
+    }
+
+    fn with_picker<R>(&self, f: impl FnOnce(&PickerContext<'_>) -> R) -> R {
+        let running = self.running.lock();
+        f(&PickerContext {
+            version: &self.versions.current(),
+            options: &self.options,
+            running: &running,
+            retired: &self.retired(),
+            oldest_read: self.live_snapshots().oldest(),
+            reported: &[],
+            rest: RestGoal::Complete,
+        })
+    }
+}
+
+/// Bytes that `job` brings to rest. Files of the last level that it merges with files from above
+/// may have been at rest before, and do not count.
+fn brought_to_rest(job: &Job) -> u64 {
+    let last = LAST_LEVEL as u8;
+    let from_above = job.files().any(|(level, _)| level < last);
+    let counts = |level: u8| job.output_level == last && (level < last || !from_above);
+    let files = job.files().filter(|(level, _)| counts(*level));
+    files.map(|(_, file)| file.size).sum()
 }
 
 impl Db {

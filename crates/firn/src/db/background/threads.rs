@@ -1,11 +1,10 @@
 //! The background threads: flush, compaction, log, deletion of files, blob collection, archive of
 //! the log.
 //!
-//! Each thread loops: do one piece of work, or wait for its signal with a timeout. The timeout
-//! makes a lost signal cost a delay and never a stall. An error of a transient kind (a full disk)
-//! is reported to the stall control, so that waiting writers fail with it, and the work is tried
-//! again after a pause. A panic poisons the engine: the thread ends, writes are refused, reads go
-//! on.
+//! Each thread loops: do one piece of work, or wait for its signal with a timeout. Because of the
+//! timeout, a lost signal only delays the work. An error of a transient kind (a full disk) is
+//! reported to the stall control, so that waiting writers fail with it, and the work is tried again
+//! after a pause. A panic poisons the engine: the thread ends, writes are refused, reads go on.
 //!
 //! Rejected: one pool for all kinds of work. A long unlink or a blob rewrite would then hold up a
 //! flush that writers wait for.
@@ -28,7 +27,7 @@ const IDLE_AFTER_MICROS: u64 = 2_000_000;
 /// Pause after background work failed for a transient reason, such as a full disk.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
-/// Pause between two deletions of obsolete files, while there are some.
+/// Pause of the deletion thread between two steps, while obsolete files are left.
 const DELETE_STEP: Duration = Duration::from_millis(50);
 
 /// Pause between two searches for garbage in blob files.
@@ -37,7 +36,8 @@ const BLOB_STEP: Duration = Duration::from_millis(200);
 /// Pause between two searches for log segments to archive.
 const ARCHIVE_STEP: Duration = Duration::from_millis(500);
 
-/// Size of the memtable, in percent of the tree, from which on an idle database flushes it.
+/// An idle database flushes its active memtable if that has at least this size, in percent of the
+/// size of the tree.
 const IDLE_FLUSH_SHARE: u64 = 1;
 
 impl BackgroundWork {
@@ -93,8 +93,8 @@ impl BackgroundWork {
                     );
                 }
                 Err(error) if *error.kind() == ErrorKind::Interrupted => {}
-                // Go on after damage that was reported before: its file is left out already, and no
-                // writer waits for it.
+                // The damaged file was reported and put into quarantine when the job ended, so do
+                // not report a failure to the stall gate. Go on with other jobs.
                 Err(error) if error.is_corruption() && self.damage().is_some() => {
                     self.wait(|_| false, RETRY_PAUSE);
                 }
@@ -103,10 +103,13 @@ impl BackgroundWork {
         }
     }
 
-    /// A thread of its own deletes files: an unlink may take long, and must hold up neither flushes
-    /// nor compactions.
+    /// A thread of its own deletes files, and rewrites the manifest: both may take long, and must
+    /// hold up neither flushes nor compactions.
     fn delete_loop(&self) {
         while !self.stopping.load(Ordering::Acquire) {
+            if let Err(error) = self.versions.rewrite_manifest() {
+                self.failed("rewriting the manifest", &error);
+            }
             if let Err(error) = self.versions.delete_paced(self.env.monotonic_micros()) {
                 self.failed("deleting files", &error);
             }
@@ -135,7 +138,8 @@ impl BackgroundWork {
         }
     }
 
-    /// If `idle`, flushes the memtables unless they are tiny compared to the tree.
+    /// If `idle`, flushes the memtables, unless there is only an active one that is tiny compared
+    /// to the tree and refers to few blobs.
     fn when_idle_flush(&self, idle: bool) -> Result<()> {
         let super_version = self.super_versions.pin();
         let held = super_version.active.entries() > 0
@@ -188,8 +192,8 @@ impl BackgroundWork {
             self.options.listener.log(Severity::Error, &message);
         }
         if *error.kind() == ErrorKind::NoSpace {
-            // Delete at once, without the pace of the delete pacer, because room is needed. The
-            // deletion thread retries a failure.
+            // The disk is full: delete all obsolete files now instead of one after the other with
+            // pauses. If that fails, the deletion thread tries again.
             let _ = self.versions.delete_obsolete();
         }
         self.pipeline.contain_failure();
@@ -205,7 +209,8 @@ pub(in crate::db) struct BackgroundThreads {
     archive: Option<Helper>,
 }
 
-/// A thread that the database does not wait for longer than a given time.
+/// A thread for which the database waits only a limited time when it closes, and which it then
+/// abandons.
 struct Helper {
     thread: JoinHandle<()>,
     /// Disconnects when the thread ends.
@@ -272,7 +277,8 @@ impl BackgroundThreads {
 }
 
 impl BackgroundWork {
-    /// Archives the end of the closed log, in a thread that is abandoned after `patience`.
+    /// Archives the last segments of the closed log in a thread, and waits at most `patience` for
+    /// that thread.
     pub(in crate::db) fn archive_rest_within(self: &Arc<Self>, patience: Duration) {
         let thread = Helper::start(self, "firn-archive", Self::archive_rest);
         self.await_archive(thread, patience);

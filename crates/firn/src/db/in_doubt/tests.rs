@@ -92,7 +92,7 @@ fn newest_log(env: &MemEnv) -> PathBuf {
 fn with_binlog() -> ServerStart {
     ServerStart {
         asks: true,
-        as_told: false,
+        server_decides_all: false,
         binlog_index: Some(PathBuf::from(INDEX)),
     }
 }
@@ -260,7 +260,7 @@ fn a_binary_log_that_is_gone_is_no_answer() {
         // With --tc-heuristic-recover the server decides.
         let db = open(&env);
         let told = ServerStart {
-            as_told: true,
+            server_decides_all: true,
             ..with_binlog()
         };
         db.resolve_in_doubt(&told).unwrap();

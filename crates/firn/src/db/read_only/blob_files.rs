@@ -19,9 +19,9 @@ pub struct BlobFileReport {
     pub len: u64,
     /// Bytes allocated by the file system.
     pub allocated: u64,
-    /// Number and bytes of the references to blobs of this file; `None` if there are none. The file
-    /// id in it is the logical one, which references contain. A blob counts once for each version
-    /// of a row that refers to it.
+    /// The number of references to blobs of this file, and the bytes of these blobs; `None` if
+    /// there are none. It has the logical file id, which references contain. A blob that several
+    /// versions of a row refer to counts once for each.
     pub used: Option<BlobUse>,
 }
 
@@ -61,8 +61,8 @@ impl ReadOnlyDb {
     }
 
     /// Checks that each blob to which the memtables and SSTs of `point` refer, old row versions
-    /// included, lies within its file. Passes an error to `found` for each reference that fails.
-    /// Reads no blobs. Skips damaged SSTs, because other checks report them.
+    /// included, lies within its file. For each reference to a blob that does not, calls `found`
+    /// with an error. Reads no blobs. Skips damaged SSTs, because other checks report them.
     ///
     /// # Errors
     /// `Io` of the file system.
@@ -102,7 +102,7 @@ impl ReadOnlyDb {
         let mut check = BlobPositionCheck::new(&log.point.super_version.blobs, found);
         check.values = Some(BlobBuf::new());
         for changes in log.prepared.values() {
-            // The files of a run are in `log.files`; the loop below checks them.
+            // The files of a prepared run are in `log.files`; the loop below checks them.
             let Changes::Batch(batch) = &**changes else {
                 continue;
             };
@@ -160,8 +160,8 @@ impl<'a> BlobPositionCheck<'a> {
         }
     }
 
-    /// Ignores the damage of a table or batch, because other checks report it. Returns all other
-    /// errors.
+    /// Turns an error of kind `Corruption` into `Ok`, because other checks report damaged SSTs and
+    /// batches. Returns all other errors.
     fn pass(&self, read: Result<()>) -> Result<()> {
         read.or_else(|error| match error.is_corruption() {
             true => Ok(()),

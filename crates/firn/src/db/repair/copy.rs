@@ -47,7 +47,7 @@ pub(super) struct RepairCopy {
 }
 
 impl RepairCopy {
-    /// A copy into the empty directory `target`; reads blobs from `from`.
+    /// Prepares a copy into the empty directory `target`. Blobs are read from `from`.
     pub(super) fn new(env: &Arc<dyn Env>, target: &Path, from: BlobStore) -> Result<Self> {
         let store = FileStore::new(Arc::clone(env), target);
         let versions = VersionSet::open(version::VersionSetContext {
@@ -101,7 +101,8 @@ impl RepairCopy {
         self.close()
     }
 
-    /// Copies the newest version of a key, unless that is a deletion or its index is dropped.
+    /// Copies an entry, which is the newest version of its key, unless it is a deletion or its
+    /// index was dropped.
     fn newest(
         &mut self,
         key: InternalKey<'_>,
@@ -135,7 +136,8 @@ impl RepairCopy {
                 lost(error);
                 return Ok(());
             }
-            // Drop the notes of retired indexes, too: none of their entries are copied.
+            // Leave out the catalog entries of retired indexes, too, since no entry of such an
+            // index is copied.
             if self.known.retired.len() > retired {
                 return Ok(());
             }
@@ -182,7 +184,7 @@ impl RepairCopy {
         }
         self.entries += 1;
         let writer = self.writer.as_mut().expect("just created");
-        // Seqno 0, older than every commit: the new database has no older version of the key.
+        // Give it seqno 0, which every read sees: the new database has no other version of the key.
         writer.add(InternalKey::new(key.user_key, 0, key.kind), value)
     }
 

@@ -12,8 +12,8 @@ use crate::version::Flushable;
 use crate::wal::LogStart;
 use std::sync::Arc;
 
-/// Losses that are reported after the copy: a report names tables and keys, for which it needs the
-/// catalog, and the catalog lies in the same files.
+/// Losses that are reported only after the copy: the reports name tables and keys, for which they
+/// need the catalog, and the catalog is read from the same files during the copy.
 #[derive(Default)]
 pub(super) struct UnnamedLosses {
     ranges: Vec<LostRange>,
@@ -23,7 +23,7 @@ pub(super) struct UnnamedLosses {
 
 impl UnnamedLosses {
     /// Reports each loss to `lost`, with table and keys.
-    pub(super) fn tell(self, known: &CatalogState, lost: &mut dyn FnMut(Error)) {
+    pub(super) fn report(self, known: &CatalogState, lost: &mut dyn FnMut(Error)) {
         for (name, held) in self.files {
             let held: Vec<String> = held
                 .iter()
@@ -41,8 +41,9 @@ impl UnnamedLosses {
     }
 }
 
-/// Everything that can be read: first the log, newest element first, then the files, newest file
-/// first. The merge prefers the earlier source where user key and seqno are equal.
+/// Sources for everything that can be read, the newest first: the flushables of the log, then the
+/// files. If two sources have an entry with the same user key and seqno, the merge takes the one of
+/// the earlier source.
 pub(super) fn sources(
     damaged_db: &ReadOnlyDb,
     tree: &SurvivingTree,
@@ -59,9 +60,8 @@ pub(super) fn sources(
             Flushable::Memtable(memtable) => sources.push(Box::new(memtable.iter())),
             Flushable::Run(run) => {
                 for file in &run.run().files {
-                    // Skip missing files without reporting a loss. Replay may have begun too early,
-                    // since the start of the log is unknown: this may be an old commit whose files
-                    // were compacted and removed since.
+                    // Skip missing files without reporting a loss: the start of the log is unknown,
+                    // so this may be an old commit, whose files a compaction has replaced since.
                     if from_anywhere && !there.contains(&file.file_id) {
                         continue;
                     }
@@ -78,8 +78,8 @@ pub(super) fn sources(
             }
         }
     }
-    // Newest file first: entries of the last level have lost their seqno, and of two such versions
-    // the one in the newer file is right.
+    // Take the newest file first: entries of the last level have seqno 0, and of two such versions
+    // of a key the one in the newer file is the newer version.
     let files = tree.files.iter().rev();
     for (id, external) in files.filter(|(id, _)| !named.contains(id)) {
         sources.extend(salvaged(damaged_db, tree, *id, *external, unnamed, lost)?.map(boxed));
@@ -91,7 +91,8 @@ fn boxed(source: SalvageIter) -> Box<dyn InternalIterator> {
     Box::new(source)
 }
 
-/// The readable part of a file; `None` if nothing is readable, or nothing that may be shown.
+/// The readable part of a file; `None` if the file is missing, or if it may have rows that were
+/// never committed.
 pub(super) fn salvaged(
     damaged_db: &ReadOnlyDb,
     tree: &SurvivingTree,

@@ -13,8 +13,8 @@ use std::collections::BTreeMap;
 
 /// The remains of the manifest.
 pub(super) struct SurvivingTree {
-    /// Ids of the files that are or may be live, with the seqno of all their entries if they have
-    /// an external one.
+    /// Ids of the files that are or may be live. If all entries of a file have the same seqno,
+    /// which only the manifest has (those of ingested runs and loads), also this seqno.
     pub(super) files: Vec<(u64, Option<Seqno>)>,
     /// Start of the log.
     pub(super) log: LogStart,
@@ -26,13 +26,13 @@ pub(super) struct SurvivingTree {
     /// The blob files whose blobs were moved: maps the file id that blob references contain to the
     /// id of the file that holds the blobs now.
     pub(super) blobs_moved: BTreeMap<u64, u64>,
-    /// The index statistics of files, as far as the manifest has them.
+    /// The index statistics of each file; empty if the manifest was damaged.
     pub(super) held: BTreeMap<u64, Vec<IndexStats>>,
 }
 
 impl SurvivingTree {
-    /// Reads the current manifest. If it is damaged, reads the newest one, or the edits of it that
-    /// are intact. Reports each loss to `lost`.
+    /// Reads the current manifest. If it is damaged, reads the newest manifest, or as many of its
+    /// edits as are intact. Reports each loss to `lost`.
     ///
     /// # Errors
     /// `Io` of the file system; `Unsupported` for newer formats.
@@ -52,7 +52,8 @@ impl SurvivingTree {
             });
         match tree {
             Ok(tree) => {
-                // Check this first: files that lie in an object store would pass for missing ones.
+                // Refuse files that lie in an object store first: otherwise they would count as
+                // missing ones.
                 let mut files = tree.state.files.values();
                 files.try_for_each(|placed| placed.meta.check_local())?;
                 match doubt(damaged_db, &tree)? {
@@ -75,7 +76,7 @@ impl SurvivingTree {
         let note = "the manifest is damaged: rows that were changed or deleted shortly before may be older than they \
                     were";
         repaired.notes.push(note.to_owned());
-        let salvaged = version::salvage(&**damaged_db.env(), damaged_db.dir(), lost)?;
+        let salvaged = version::salvage_manifest(&**damaged_db.env(), damaged_db.dir(), lost)?;
         let mut files = damaged_db.source().store().list()?;
         files.retain(|id| salvaged.may_be_live(*id));
         let external = |id| (id, salvaged.external.get(&id).copied());
@@ -119,9 +120,9 @@ impl SurvivingTree {
     }
 }
 
-/// The places of blobs. A manifest that lost its end may lack the last moves; the blob files
-/// themselves then say which logical file they hold. No SST shows such a loss, since references
-/// keep the logical id.
+/// Maps logical to physical ids of rewritten blob files. A manifest that lost its end may lack the
+/// last rewrites; the headers of the blob files then tell which logical file each has. No SST shows
+/// such a loss, since references keep the logical id.
 fn blobs_moved(
     damaged_db: &ReadOnlyDb,
     mut moved: BTreeMap<u64, u64>,
@@ -137,9 +138,10 @@ fn blobs_moved(
     Ok(moved)
 }
 
-/// Reports a manifest whose end was lost at the border between two edits, so that it looks intact.
-/// Such a manifest names files, or needs log segments, that were removed since, and does not name
-/// the files that replaced them. (Damage within a log segment does not indicate a lost end.)
+/// Returns an error if the end of the manifest was probably lost, exactly between two edits, so
+/// that the rest looks intact. Such a manifest names files, or needs log segments, that were
+/// removed since, and does not name the files that replaced them. (Damage within a log segment does
+/// not indicate a lost end.)
 fn doubt(damaged_db: &ReadOnlyDb, tree: &ReadOnlyTree) -> Result<Option<Error>> {
     let known = &tree.state.files;
     let there = damaged_db.source().store().list()?;
@@ -152,8 +154,8 @@ fn doubt(damaged_db: &ReadOnlyDb, tree: &ReadOnlyTree) -> Result<Option<Error>> 
     let Some(missing) = missing else {
         return Ok(None);
     };
-    // Count only files with ids above the manifest's. Each open begins a new manifest, so files
-    // with smaller ids are leftovers of an earlier open.
+    // Count only files with ids above the id of the manifest. Each open begins a new manifest, so
+    // files with smaller ids that it does not name are leftovers of an earlier open.
     let mut newer = there;
     newer.retain(|id| !known.contains_key(id) && *id > tree.manifest_id);
     // Exclude the files of large transactions: until they are installed, only the log names them.

@@ -62,8 +62,8 @@ impl Survival {
         }
     }
 
-    /// Chooses which of `count` changes, in the order of their calls, survive a power cut at least
-    /// in part.
+    /// Chooses which of `count` unsynced changes, given in the order in which they were made,
+    /// survive a power cut as a whole or in part.
     fn pick(self, count: usize, rng: &mut Rng) -> Vec<bool> {
         let prefix = rng.below(count as u64 + 1) as usize;
         (0..count)
@@ -91,8 +91,8 @@ pub(super) struct Inode {
     stored: Vec<u8>,
     /// Unsynced writes, in order.
     pending: Vec<Write>,
-    /// Shortest length that the file was cut to since the last sync. The cut comes before all
-    /// pending writes.
+    /// The shortest length to which the file was cut since the last sync; `None` if it was not cut.
+    /// The device makes the cut before all pending writes.
     cut: Option<usize>,
     /// Offset up to which disk space is reserved; it may lie beyond the end of the file.
     aside: usize,
@@ -175,8 +175,8 @@ impl Inode {
     pub(super) fn write_durable(&mut self, offset: usize, bytes: &[u8]) {
         write_at(&mut self.live, offset, bytes);
         write_at(&mut self.stored, offset, bytes);
-        // A later sync applies the unsynced writes in order. Change older ones to the same bytes,
-        // so that they do not overwrite this write then.
+        // A later sync applies the unsynced writes in order. Put the same bytes into older unsynced
+        // writes of this range, so that they do not undo this write then.
         for older in &mut self.pending {
             let from = offset.max(older.offset);
             let to = (offset + bytes.len()).min(older.offset + older.bytes.len());
@@ -286,7 +286,7 @@ impl DirectoryChange {
     }
 }
 
-/// The path of `path` after its ancestor `from` is renamed to `to`.
+/// The new path of `path` after the directory `from`, in which it lies, was renamed to `to`.
 fn moved_path(path: &Path, from: &Path, to: &Path) -> PathBuf {
     match path.strip_prefix(from) {
         Ok(rest) if rest.as_os_str().is_empty() => to.to_owned(),
@@ -448,7 +448,8 @@ impl Disk {
         let survival = Survival::choose(seed, rng);
         let names = copy_names([&names], |inode| inode.after_power_cut(survival, rng));
         let [live] = names;
-        // A directory whose rename did not survive gets its old name back.
+        // If the rename of a directory does not survive the power cut, give the directory its old
+        // name back.
         let mut dirs = self.dirs.clone();
         let lost = self.pending.iter().zip(picked).filter(|(_, kept)| !*kept);
         let lost: Vec<&DirectoryChange> = lost.map(|(change, _)| change).collect();
@@ -495,7 +496,8 @@ impl Disk {
     }
 }
 
-/// Copies the files in several maps of names. A file with several names stays one file.
+/// Copies the files of several maps from names to files. A file that has several names is copied
+/// once, and all of its names refer to the copy.
 fn copy_names<const N: usize>(
     maps: [&Names; N],
     mut copy: impl FnMut(&Inode) -> Inode,

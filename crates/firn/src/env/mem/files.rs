@@ -234,7 +234,7 @@ impl SpanFile for MemSpans {
         sync(&self.env, &self.path, &self.inode)
     }
 
-    /// Writes zeros; until the next sync a power cut may undo them.
+    /// Writes zeros to the range. Until the next sync, a power cut may bring back the old bytes.
     fn punch(&self, offset: u64, len: u64) -> Result<bool> {
         let state = self.env.state();
         state.alive("punch", &self.path)?;

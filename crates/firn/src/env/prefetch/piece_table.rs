@@ -11,7 +11,8 @@ use std::sync::Arc;
 pub(super) const BYTES_MAX: u64 = 16 << 20;
 const PIECES_MAX: usize = 1024;
 
-/// File id and offset. The reads own the file, so its address, which is the id, is not reused.
+/// File id and offset. The id is the address of the file's handle. The announced reads keep the
+/// handle alive, so no other file gets this address.
 type Key = (u64, u64);
 
 /// One read.
@@ -27,7 +28,8 @@ pub(super) struct PrefetchedPiece {
     serial: u64,
 }
 
-/// Pieces by file and offset, and in order of arrival.
+/// The announced reads, in a map by file and offset, and in a queue in the order in which they were
+/// announced.
 #[derive(Default)]
 pub(super) struct PieceTable {
     pieces: BTreeMap<Key, PrefetchedPiece>,
@@ -48,8 +50,8 @@ impl PieceTable {
         (key.0 == file && bytes.end <= piece.bytes.end).then_some(*key)
     }
 
-    /// The read that covers `bytes`: its submission, its number and its start offset. A piece
-    /// leaves the table once all its announced bytes are taken.
+    /// Finds the announced read that covers `bytes`. Returns its submission, its number there and
+    /// its start offset. Removes the read from the table once all its announced bytes are taken.
     pub(super) fn take(
         &mut self,
         file: &Arc<File>,
@@ -65,7 +67,8 @@ impl PieceTable {
         Some(found)
     }
 
-    /// Adds the reads of `places`. Returns the pieces that were dropped to make room.
+    /// Adds the reads in `reads`, which are those of `places`. Returns the reads that were removed
+    /// from the table to make room.
     pub(super) fn insert(
         &mut self,
         reads: &Arc<SubmittedReads>,
@@ -94,7 +97,8 @@ impl PieceTable {
             let Some((serial, key)) = self.order.pop_front() else {
                 break;
             };
-            // Otherwise the piece was taken before, and only its entry in `order` was left.
+            // If the map has no read with this serial number, it was taken before, and only its
+            // entry in `order` was left.
             if self
                 .pieces
                 .get(&key)

@@ -33,8 +33,8 @@ pub(super) struct ThreadReads {
     slots: Vec<QueuedRead>,
 }
 
-/// A guard that sets the outcome of a read on every exit, a panic included, so that no caller waits
-/// for a thread that is gone.
+/// A guard that sets the outcome of a read when the function ends, even by a panic, so that no
+/// caller waits for ever.
 struct Running<'a> {
     slot: &'a QueuedRead,
     outcome: QueuedReadState,
@@ -70,8 +70,8 @@ impl QueuedRead {
 }
 
 impl ThreadReads {
-    /// As [`super::SubmittedReads::copy`]. If no thread has begun the read, it returns false at
-    /// once.
+    /// As [`super::SubmittedReads::copy`]. If no thread has begun the read yet, returns false and
+    /// does not wait.
     pub(super) fn copy(&self, number: usize, skip: usize, out: &mut [u8]) -> bool {
         let slot = &self.slots[number];
         let mut state = slot.state.lock();

@@ -93,8 +93,8 @@ impl RingReads {
     pub(super) fn copy(&self, number: usize, skip: usize, out: &mut [u8]) -> bool {
         let mut state = self.state.lock();
         state.wait_for(number);
-        // Other reads of the submission may never be taken; their completions must still free the
-        // ring.
+        // The other reads of the submission may never be asked for. Take their completions too, so
+        // that the ring is given back.
         state.take_completions();
         if let Some(ring) = state.finished_ring() {
             self.rings.give_back(ring);
@@ -119,7 +119,8 @@ impl Drop for RingReads {
     }
 }
 
-/// The read failed. The reason is not kept: the caller's own read meets it again.
+/// The read has failed. The error is not kept, because the caller then reads the file itself and
+/// meets it again.
 struct Failed;
 
 struct Read {
@@ -129,7 +130,8 @@ struct Read {
     /// Bytes read so far.
     done: usize,
     tries: u32,
-    /// `None` while the read is queued: the kernel may write to the buffer.
+    /// `None` from the moment the read is queued until its completion is taken; the kernel may
+    /// write to the buffer meanwhile.
     outcome: Option<Result<(), Failed>>,
 }
 
@@ -177,8 +179,8 @@ impl RingState {
         self.enter(0);
     }
 
-    /// Queues the missing rest of a read that is not in progress. The kernel sees it at the next
-    /// [`Self::enter`].
+    /// Queues the part of a read that is still missing. The read must not be in progress. The next
+    /// [`Self::enter`] submits it to the kernel.
     fn queue(&mut self, number: usize) {
         let Some(ring) = &mut self.ring else { return };
         let read = &mut self.reads[number];
@@ -211,8 +213,9 @@ impl RingState {
             };
             match Errno::from_io_error(&error) {
                 Some(Errno::INTR) => {}
-                // The kernel lacks memory, or completions must be taken first. A caller that does
-                // not wait enters again later.
+                // The kernel lacks memory, or wants completions to be taken first. Return if the
+                // caller does not wait (`want` is 0) or if completions could be taken; the next
+                // call of this function submits the reads that are left.
                 Some(Errno::AGAIN | Errno::BUSY) => {
                     if want == 0 || self.take_completions() {
                         return;
@@ -259,7 +262,8 @@ impl RingState {
         }
     }
 
-    /// Waits for read `number`. Its outcome stays `None` only if the ring is broken.
+    /// Waits until read `number` is complete. If its outcome is still `None` afterwards, the ring
+    /// is broken.
     fn wait_for(&mut self, number: usize) {
         while self.reads[number].outcome.is_none() && self.may_wait() {
             if !self.take_completions() {
@@ -310,7 +314,8 @@ impl Rings {
         self.idle.lock().len()
     }
 
-    /// Reads `place` and passes each result of the kernel through `change`.
+    /// Reads `place`, and replaces each result that the kernel returns by what `change` makes of
+    /// it.
     pub(super) fn with_results(
         &self,
         place: &PrefetchExtent,
@@ -353,7 +358,8 @@ mod tests {
         let start = || rings.start(&places);
         let mut lent: Vec<RingReads> = (0..LENT_MAX).map(|_| start().unwrap()).collect();
         assert!(start().is_none(), "no more than {LENT_MAX}");
-        // One read of two is taken; the other one completes a moment later.
+        // Take only the first read of the two. The second one completes a moment later, which frees
+        // the ring.
         let mut out = [0; BLOCK];
         assert!(lent[0].copy(0, 0, &mut out) && out == [7; BLOCK]);
         lent[0].state.lock().wait_for_all();

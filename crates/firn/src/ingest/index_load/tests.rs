@@ -11,7 +11,7 @@ use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 use std::path::Path;
 
-fn setup() -> Arc<Ingest> {
+fn setup() -> Arc<RunFactory> {
     let env = Arc::new(MemEnv::new());
     let options = Options {
         block_size: 512,
@@ -32,7 +32,7 @@ fn limits(memory: u64, threads: bool) -> LoadLimits {
 }
 
 /// Number of files of loads in the directory.
-fn left(ingest: &Ingest) -> usize {
+fn left(ingest: &RunFactory) -> usize {
     let store = ingest.versions().source().store();
     let names = store.env().list_dir(store.dir()).unwrap();
     let parsed = names.iter().filter_map(|name| parse_file_name(name));
@@ -137,7 +137,7 @@ fn add_row(load: &mut IndexLoad, n: u32) -> Result<(), LoadFailure> {
 }
 
 fn load(
-    ingest: &Arc<Ingest>,
+    ingest: &Arc<RunFactory>,
     numbers: &[u32],
     limits: LoadLimits,
 ) -> Result<NewFiles, LoadFailure> {
@@ -150,7 +150,7 @@ fn load(
 }
 
 /// All keys of the files in order, with the length of the value's head and the kind.
-fn stored(ingest: &Arc<Ingest>, files: &NewFiles) -> Vec<(Vec<u8>, usize, Kind)> {
+fn stored(ingest: &Arc<RunFactory>, files: &NewFiles) -> Vec<(Vec<u8>, usize, Kind)> {
     let mut all = Vec::new();
     for meta in files.files() {
         let meta = Arc::new(meta.clone().with_external_seqno(0));

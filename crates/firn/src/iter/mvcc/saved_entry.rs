@@ -2,7 +2,8 @@
 
 use crate::base::{InternalKey, Kind, Seqno, Value};
 
-/// A user key, and the newest visible version of it found so far. Reuses its buffers.
+/// A user key, and a copy of the newest visible version of it that was found so far. Its buffers
+/// are reused for the next key.
 #[derive(Default)]
 pub(super) struct SavedEntry {
     user_key: Vec<u8>,

@@ -33,3 +33,21 @@ fn ranges_are_bounded_in_number() {
     assert_eq!(open.len(), RANGES_MAX);
     assert_eq!(open[RANGES_MAX - 1], range(990, 995), "the newest are kept");
 }
+
+#[test]
+fn ranges_that_share_a_key_become_one() {
+    let tombstone_reports = TombstoneReports::default();
+    tombstone_reports.report(range(10, 20));
+    tombstone_reports.report(range(30, 40));
+    tombstone_reports.report(range(50, 60));
+    // This one joins two ranges.
+    assert!(tombstone_reports.report(range(15, 35)));
+    assert_eq!(tombstone_reports.open(0), [range(50, 60), range(10, 40)]);
+    // The reports of one move touch.
+    (0..1000).for_each(|n| {
+        tombstone_reports.report(range(100 + n, 101 + n));
+    });
+    let joined = [range(50, 60), range(10, 40), range(100, 1100)];
+    assert_eq!(tombstone_reports.open(0), joined);
+    assert!(!tombstone_reports.report(range(500, 600)), "known");
+}

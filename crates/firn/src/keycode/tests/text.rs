@@ -117,3 +117,61 @@ fn utf8_comes_back_from_code_points() {
         );
     }
 }
+
+/// A collator whose text ends at the first NUL, unless it is filled.
+#[derive(Debug)]
+struct EndsAtNul;
+
+impl Collator for EndsAtNul {
+    fn sort_key(&self, _level: u32, text: &[u8], weights: &mut Vec<u8>) -> usize {
+        weights.extend(text.iter().take_while(|&&byte| byte != 0));
+        text.len()
+    }
+
+    fn filled_sort_key(&self, _level: u32, text: &[u8], weights: &mut Vec<u8>) -> usize {
+        weights.extend_from_slice(text);
+        text.len()
+    }
+
+    fn prefix_len(&self, text: &[u8], chars: usize) -> usize {
+        chars.min(text.len())
+    }
+
+    fn chars(&self, text: &[u8]) -> usize {
+        text.len()
+    }
+}
+
+#[test]
+fn filled_text_has_weights_of_its_own() {
+    let mut spec = collation(&latin()).spec().clone();
+    (spec.simple, spec.char_filled) = (Vec::new(), true);
+    spec.levels[0].no_pad = true;
+    let kind = || {
+        let collation = Collation::new(spec.clone(), std::sync::Arc::new(EndsAtNul));
+        PartKind::Text(std::sync::Arc::new(collation.unwrap()))
+    };
+    let var = part(kind(), PartSource::VarChar { len_bytes: 1 }, 4);
+    assert_eq!(encode(&var, Some(b"a\0b")), b"a\0");
+    let char = part(kind(), PartSource::Char { chars: 4 }, 4);
+    assert_eq!(encode(&char, Some(b"a\0b ")), b"a\x01\x01b \0");
+}
+
+/// Where a space weighs 0 and no character does, a text is smaller than all that begin with it: the
+/// description of collations that cut the spaces off before they weigh.
+#[test]
+fn a_space_of_weight_0_sorts_the_end_first() {
+    let mut spec = collation(&latin()).spec().clone();
+    spec.simple = Vec::new();
+    spec.levels[0].space = 0;
+    let collation = Collation::new(spec, std::sync::Arc::new(EndsAtNul)).unwrap();
+    let kind = PartKind::Text(std::sync::Arc::new(collation));
+    let part = part(kind, PartSource::VarChar { len_bytes: 1 }, 40);
+    let keys = [&b""[..], b"\x01", b"a", b"a\x01", b"a ", b"ab"].map(|t| encode(&part, Some(t)));
+    assert_eq!(keys[2], b"a\0\x02");
+    assert!(keys.is_sorted_by(|a, b| a < b));
+    assert!(
+        keys.iter()
+            .all(|a| keys.iter().all(|b| a == b || !b.starts_with(a)))
+    );
+}

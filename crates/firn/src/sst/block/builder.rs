@@ -39,7 +39,8 @@ pub(in crate::sst) struct BlockBuilder {
     shared: usize,
 }
 
-/// Number of restarts below which a hash index is no faster than a binary search of the restarts.
+/// With fewer restarts than this, a hash index is no faster than a binary search of the restarts,
+/// and is left out.
 const HASHED_RESTARTS_MIN: usize = 3;
 const ENTRY_OVERHEAD: usize = 3;
 
@@ -72,8 +73,8 @@ impl BlockBuilder {
         &self.last_key
     }
 
-    /// Records that block reuse has copied entries up to `last_key` to the file, past this builder.
-    /// Only when the builder is empty.
+    /// Records that block reuse has copied blocks into the file, of which `last_key` is the last
+    /// user key, without adding their entries here. Allowed only while the builder is empty.
     pub(in crate::sst) fn pass(&mut self, last_key: &[u8]) {
         self.last_key.clear();
         self.last_key.extend_from_slice(last_key);
@@ -252,8 +253,8 @@ impl BlockBuilder {
             let restart = (i / RESTART_INTERVAL) as u8;
             let at = bucket_of(a.hash, buckets.len());
             let bucket = &mut buckets[at];
-            // A bucket with a second restart number is marked as a collision, even if both are of
-            // one key whose versions lie on both sides of a restart.
+            // A bucket for which a second restart number comes is marked as a collision, even if
+            // both are of one key that has versions before and after a restart.
             *bucket = match *bucket {
                 BUCKET_ABSENT => restart,
                 same if same == restart => restart,

@@ -62,8 +62,7 @@ pub(super) enum BlockSection {
     Heads,
     Restarts,
     Buckets,
-    /// Tails come last, so that the compressor can split a block in two: numbers before, text
-    /// behind.
+    /// Tails come last, so that the compressor can split a block in two parts: numbers, then text.
     Tails,
 }
 

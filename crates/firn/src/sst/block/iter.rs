@@ -27,18 +27,19 @@ struct IterPosition {
     entry: RawEntry,
     seqno: Seqno,
     kind: Option<Kind>,
-    /// In a block with keys of one length it may be that of an earlier entry: see `key_behind`.
+    /// The assembled key. In a block with keys of one length it may be the key of an earlier entry:
+    /// after [`BlockIter::glide`], until [`BlockIter::land`].
     key: KeyBuf,
-    /// Whether the cursor has glided on from the entry whose key is in `key`. Kept to check that
-    /// nobody uses that key.
+    /// Whether `key` is the key of an earlier entry. Debug builds keep this to check that nobody
+    /// uses that key.
     #[cfg(debug_assertions)]
     key_behind: bool,
 }
 
 /// A cursor over one block at a time. Its buffers are reused from block to block.
 ///
-/// A step backward must decode from the last restart before the entry. The cursor keeps all entries
-/// that it decodes on the way, so that a backward scan decodes each restart interval once, not once
+/// To step backward, the cursor must decode entries from the last restart before the wanted entry
+/// on. It keeps all of them, so that a backward scan decodes each restart interval once, not once
 /// for each entry.
 ///
 /// Every move returns whether the cursor stands on an entry; after an error it stands on none.
@@ -101,8 +102,8 @@ impl BlockIter {
         self.at.ordinal
     }
 
-    /// See [`crate::base::InternalIterator::rows_ahead`]. `sees` gets stored seqnos, not the
-    /// external one. Returns 0 in blocks with keys of different lengths, which are rare.
+    /// See [`crate::base::InternalIterator::rows_ahead`]. `sees` is called with stored seqnos, not
+    /// with the external one. Returns 0 in blocks with keys of different lengths, which are rare.
     pub(in crate::sst) fn rows_ahead(
         &self,
         limit: Option<&[u8]>,
@@ -116,8 +117,8 @@ impl BlockIter {
         }
     }
 
-    /// Moves to the next entry without checks. Only if [`Self::rows_ahead`] has counted that entry,
-    /// which checked it.
+    /// Moves to the next entry without checks. Allowed only if [`Self::rows_ahead`] has counted
+    /// that entry and so has checked it.
     #[inline]
     pub(in crate::sst) fn next_unchecked(&mut self) {
         if let Some(block) = &self.block {
@@ -134,8 +135,8 @@ impl BlockIter {
         }
     }
 
-    /// As [`Self::next_unchecked`], but leaves the key behind until [`Self::land`]. Returns kind
-    /// and value of the entry.
+    /// As [`Self::next_unchecked`], but does not assemble the entry's key, which must not be used
+    /// until [`Self::land`] has assembled it. Returns kind and value of the entry.
     #[inline]
     pub(in crate::sst) fn glide(&mut self) -> (Kind, Value<'_>) {
         match &self.block {
@@ -291,7 +292,8 @@ impl IterPosition {
         self.assemble_fixed_key(block);
     }
 
-    /// As [`Self::next_unchecked`], but leaves the key behind. Returns the kind.
+    /// As [`Self::next_unchecked`], but leaves in `key` the key of an earlier entry. Returns the
+    /// entry's kind.
     #[inline]
     fn glide(&mut self, block: &Block) -> Kind {
         self.ordinal += 1;
@@ -312,8 +314,8 @@ impl IterPosition {
         kind
     }
 
-    /// Makes `key` that of entry `self.ordinal` of a block with keys of one length; it already
-    /// starts with the common prefix.
+    /// Assembles in `key` the key of entry `self.ordinal`, in a block with keys of one length.
+    /// `key` already starts with the common prefix.
     #[inline]
     fn assemble_fixed_key(&mut self, block: &Block) {
         self.key.truncate(block.header.prefix_len as usize);

@@ -14,8 +14,8 @@ pub(in crate::sst) enum BlockGet<'a> {
     Hit(Seqno, Kind, Value<'a>),
     /// The block has no such version, and no later block has one.
     Absent,
-    /// The block ends before such a version was found. A later block may hold one, if the versions
-    /// of the key go on there.
+    /// The block has no such version, but a later block may have one: all entries of this block lie
+    /// before the key at that seqno.
     Older,
 }
 
@@ -235,9 +235,10 @@ impl Block {
         self.bytes.get(at).copied()
     }
 
-    /// Compares the key of `entry` with `user_key`. The previous key lies at or below `user_key`
-    /// and has its first `matched` bytes. Sets `matched` to the number of leading bytes that the
-    /// key of `entry` and `user_key` have in common, if it compares bytes.
+    /// Compares the key of `entry` with `user_key`. The previous entry's key lies at or below
+    /// `user_key` and shares `matched` leading bytes with it. Unless the stored prefix length
+    /// decides, compares bytes and sets `matched` to the number of leading bytes that the key of
+    /// `entry` shares with `user_key`.
     #[inline]
     fn compare_suffix(
         &self,

@@ -44,8 +44,8 @@ fn take_top(input: &mut &[u8], top: &mut TopIndex) -> Option<()> {
     let mut last: Option<&[u8]> = None;
     for _ in 0..varint::take_u64(input)? {
         let separator = varint::take_bytes(input)?;
-        // A search needs ascending separators: it takes the first partition whose last separator is
-        // at or above the key.
+        // Separators must ascend: a search takes the first partition whose last separator is at or
+        // above the key.
         if last.is_some_and(|last| separator < last) {
             return None;
         }
@@ -76,8 +76,9 @@ impl Index {
         })
     }
 
-    /// The index with the same top index and all partitions. `load` makes a partition from its
-    /// number and the end of the data blocks before it.
+    /// The index with the same top index and all partitions. `load` is called with the number of a
+    /// partition and the offset behind the data blocks of the partition before it, and returns the
+    /// partition.
     pub(in crate::sst) fn with_all<E>(
         &self,
         mut load: impl FnMut(u32, u64) -> Result<Arc<Partition>, E>,

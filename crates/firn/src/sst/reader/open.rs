@@ -19,8 +19,8 @@ const DECODED_FACTOR: u64 = 2;
 /// Facts about a file that its opener knows from the manifest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpenHints {
-    /// The seqno that all entries show; see [`SstReader::external_seqno`]. If it is `None`, entries
-    /// show their stored seqnos, even in a file whose stored seqnos are not those of commits.
+    /// The seqno that all entries show; see [`SstReader::external_seqno`]. With `None`, entries
+    /// show their stored seqnos, even if these are not the seqnos of commits.
     pub external: Option<Seqno>,
     /// Whether the file belongs to a level above the last. Such a file may use the whole pin budget
     /// for its index partitions, others only three quarters of it.
@@ -43,8 +43,8 @@ impl Default for OpenHints {
 /// The tail of the file without the footer: the bytes between the data blocks and the footer.
 struct MetaRegion<'a> {
     file: &'a dyn ReadFile,
-    /// The bytes from `start` to `end`. Empty if they were not read at once; then each block is
-    /// read by itself.
+    /// The bytes from `start` to `end`, if they were read at once. Empty otherwise: each block is
+    /// then read by itself.
     bytes: Vec<u8>,
     start: u64,
     end: u64,

@@ -5,8 +5,9 @@
 use super::SstReader;
 use crate::base::Result;
 
-/// If more index partitions than this lie in the range and the reader does not keep them, the split
-/// keys are the separators of partitions, which the top index has, and no partition is loaded.
+/// Largest number of index partitions that are loaded to find split keys. If more lie in the range
+/// and the reader does not keep them, the split keys are the last separators of partitions, which
+/// the top index has.
 const LOADS_MAX: usize = 4;
 
 impl SstReader {

@@ -151,7 +151,11 @@ fn a_damaged_block_is_never_copied() {
 
 #[test]
 fn damage_on_the_way_stays_visible() {
-    let payload = (crate::sst::codec::StoredCodec::None, 0, &b"some bytes"[..]);
+    let payload = (
+        crate::sst::block_compression::StoredCodec::None,
+        0,
+        &b"some bytes"[..],
+    );
     let mut stored = Vec::new();
     let kind = crate::sst::format::BlockKind::RowWise;
     block_frame::put(&mut stored, kind, payload, 10, (3, 4000));

@@ -1,7 +1,7 @@
 //! Complete data blocks that the writer has not appended to the file yet.
 
 use crate::base::{IndexId, Seqno};
-use crate::sst::codec::Compressor;
+use crate::sst::block_compression::Compressor;
 use crate::sst::index::BlockStats;
 
 /// The content of a block.
@@ -74,15 +74,15 @@ impl BufferedBlock {
     }
 }
 
-/// Raw bytes to collect before a dictionary is trained; so much memory is held meanwhile.
+/// Raw bytes that the writer collects in memory before it trains a dictionary.
 const DICTIONARY_BUFFER_BYTES: usize = 8 << 20;
 /// Raw bytes to collect if only the tuning is wanted.
 const TUNING_BUFFER_BYTES: usize = 256 << 10;
 /// Raw bytes that a tuning must be based on before the file's properties store it, because block
 /// reuse passes a stored tuning on to other files.
 pub(super) const RECIPE_BYTES: usize = TUNING_BUFFER_BYTES;
-/// Of the collected raw blocks, one in this many is compressed when it is added, to estimate the
-/// stored size of all.
+/// One in this many of the collected raw blocks is compressed at once, only to estimate the stored
+/// size of all of them.
 const TRIAL_STEP: usize = 16;
 
 /// Blocks that wait until a trial has shown how to compress them, and the copied blocks between
@@ -117,7 +117,7 @@ impl BufferedBlocks {
         }
     }
 
-    /// Whether no block waits. Then a copied block is appended to the file at once.
+    /// Whether no block waits. If so, a copied block is appended to the file at once.
     pub(super) fn is_empty(&self) -> bool {
         self.blocks.is_empty()
     }
@@ -142,8 +142,9 @@ impl BufferedBlocks {
     }
 
     /// Whether enough bytes are collected to choose tuning and dictionary. `recipe` says whether
-    /// copied blocks supply a tuning. Then all copied blocks count, also those already appended: if
-    /// they are the majority, their tuning is used, and more raw blocks are not needed.
+    /// copied blocks supply a tuning. If so, all copied blocks count as collected bytes, also those
+    /// already appended: once they are the majority, the file uses their tuning and needs no more
+    /// raw blocks for a trial. Otherwise only the copied blocks that wait count.
     pub(super) fn is_full(&self, recipe: bool) -> bool {
         let copied = match recipe {
             true => self.copied_bytes,

@@ -2,7 +2,7 @@
 
 use super::copy;
 use crate::base::{IndexId, Result};
-use crate::table::neighbours::{after, index_bounds};
+use crate::table::gap_bounds::{after, index_bounds};
 use crate::txn::{Nearest, Transaction};
 
 /// A locking scan looks for uncommitted keys of others in each gap that it passes. It looks further
@@ -17,7 +17,8 @@ pub(super) struct VacantRange {
     index: IndexId,
     lower: Vec<u8>,
     upper: Vec<u8>,
-    /// Number of new keys that had been written when the search began.
+    /// Number of new keys that all transactions had written when the search began
+    /// ([`Transaction::inserts_written`]).
     written: u64,
 }
 

@@ -14,7 +14,7 @@ use crate::catalog::{PartSchema, ReferentialAction};
 use crate::iter::{MergeIter, MvccIter, ReadAt};
 use crate::read::{ScanRange, scan_sources};
 use crate::table::blob_columns::RowReader;
-use crate::table::neighbours::after;
+use crate::table::gap_bounds::after;
 use crate::table::row_scratch::RowScratch;
 use crate::table::write_options::{WriteFlags, WriteOutcome};
 use crate::table::{Table, TableIds};
@@ -241,8 +241,7 @@ impl Table {
             return Err(Error::new(ErrorKind::Interrupted, "the session was killed"));
         }
         let stands = |txn: &Transaction| -> Result<bool> {
-            let latest = txn.latest_point();
-            Ok(txn.get(&latest, entry, |key, _| key.kind.is_put())? == Some(true))
+            Ok(txn.get_latest(entry, |key, _| key.kind.is_put())? == Some(true))
         };
         let row_key = child.other.row_key(entry)?;
         let action = key.action(change);
@@ -270,7 +269,8 @@ impl Table {
         let mut record = vec![0; table.record_len()];
         let mut blobs = BlobBuf::new();
         if !table.read_row(txn, &row_key, &mut record, &mut blobs)? {
-            // There is no row: a change earlier in this cascade is deleting it.
+            // A change earlier in this cascade is deleting this row and has removed it already, so
+            // there is nothing to do.
             return Ok(());
         }
         table.compute_virtual(txn, &mut record, &mut blobs)?;

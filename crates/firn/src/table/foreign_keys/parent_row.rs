@@ -4,23 +4,24 @@ use super::child_rows::first_entry;
 use super::column_values::{differs, is_null};
 use super::{CascadeLink, Identity, OwnKey, Parent, ReferencedIndex};
 use crate::base::ForeignKeyViolation::NoReferencedRow;
-use crate::base::Result;
-use crate::base::key::{INDEX_ID_LEN, index_prefix};
+use crate::base::key::{INDEX_ID_LEN, UNCOMMITTED_BIT, index_prefix};
 use crate::base::key_range::make_successor;
 use crate::base::pause_points::{self, PausePoint};
-use crate::table::neighbours::Neighbours;
+use crate::base::{InternalKey, Result, Value};
+use crate::table::gap_bounds::Neighbours;
 use crate::table::{Table, TableIds};
 use crate::txn::{LockMode, Nearest, Transaction};
 
-/// A check that finds a copying ALTER replacing the referenced table waits for it and looks again,
-/// up to this number of times. After that the table counts as missing.
+/// If a check finds that a copying ALTER is replacing the referenced table, it waits for the ALTER
+/// and looks again, up to this number of times. After that the table counts as missing.
 const LOOKS_MAX: usize = 8;
 
 /// The new row whose references are checked.
 #[derive(Clone, Copy)]
 pub(in crate::table) struct NewReferences<'a> {
     pub(in crate::table) record: &'a [u8],
-    /// For an update, the record before it, and whether it gives the index entry another key.
+    /// For an update: the record before the update, and whether the update changes the key of the
+    /// index entry.
     pub(in crate::table) old: Option<(&'a [u8], bool)>,
 }
 
@@ -143,8 +144,12 @@ impl Table {
             }
             Parent::Found(parent) => parent,
         };
-        let mut key = index_prefix(parent.other.index.id()).to_vec();
+        let mut key = Vec::with_capacity(entry.len() + INDEX_ID_LEN);
+        key.extend_from_slice(&index_prefix(parent.other.index.id()));
         if !parent.map.map(&entry[INDEX_ID_LEN..], &mut key)? {
+            return Ok(Some(true));
+        }
+        if txn.has_found_parent(&key) {
             return Ok(Some(true));
         }
         if txn.rely_on(parent.other.clustered)? && self.catalog.generation() != generation {
@@ -220,22 +225,30 @@ impl ReferencedIndex {
     /// Locks a value that identifies a row. Returns false if no row has the value. At REPEATABLE
     /// READ it then locks the gap at the value, as InnoDB does, and gives the lock of the value
     /// back.
-    fn lock_value(&self, txn: &Transaction, key: &[u8]) -> Result<bool> {
-        let granted = txn.lock(key, LockMode::Shared, None)?;
-        let found = match self.identity {
+    fn lock_value(&self, txn: &mut Transaction, key: &[u8]) -> Result<bool> {
+        let newly = txn.lock(key, LockMode::Shared, None)?.newly;
+        // Whether a row has the value, and whether this transaction has written it.
+        let (found, own) = match self.identity {
             Identity::Row => {
-                let latest = txn.latest_point();
-                txn.get(&latest, key, |key, _| key.kind.is_put())? == Some(true)
+                let version = |key: InternalKey<'_>, _: Value<'_>| {
+                    (key.kind.is_put(), key.seqno & UNCOMMITTED_BIT != 0)
+                };
+                txn.get_latest(key, version)?.unwrap_or_default()
             }
-            _ => first_entry(txn, key, key)?.is_some(),
+            _ => (first_entry(txn, key, key)?.is_some(), false),
         };
         if !found {
             self.lock_missing(txn, key)?;
-            if granted.newly {
+            if newly {
                 txn.unlock(key);
             }
+            return Ok(false);
         }
-        Ok(found)
+        // A lock that a read has taken before may be given back when the row does not match.
+        if newly || own {
+            txn.note_parent(key);
+        }
+        Ok(true)
     }
 
     /// Locks one of the rows with a value that does not identify a row. Returns false if no row has
@@ -257,8 +270,7 @@ impl ReferencedIndex {
             };
             let row_key = self.other.row_key(&entry)?;
             let granted = txn.lock(&row_key, LockMode::Shared, None)?;
-            let latest = txn.latest_point();
-            if txn.get(&latest, &entry, |key, _| key.kind.is_put())? == Some(true) {
+            if txn.get_latest(&entry, |key, _| key.kind.is_put())? == Some(true) {
                 return Ok(true);
             }
             if granted.newly {

@@ -4,7 +4,7 @@
 use crate::base::key_range::make_successor;
 use crate::base::{ErrorKind, IndexId, Result};
 use crate::table::Table;
-use crate::table::neighbours::Neighbours;
+use crate::table::gap_bounds::Neighbours;
 use crate::table::row_scratch::ClaimedKeys;
 use crate::table::write_options::WriteFlags;
 use crate::txn::{LockMode, Transaction, WaitPolicy};
@@ -62,8 +62,8 @@ pub(super) struct ClaimLock {
 
 /// Locks a key that no row is supposed to have yet. If other transactions hold the key, it takes
 /// only a shared lock, as InnoDB does: the key may turn out to be a duplicate, on which others hold
-/// shared locks. Inserts of one key that wait for the same transaction all go on when that ends. If
-/// that transaction rolls back, they deadlock when they [make the lock
+/// shared locks. If several inserts of one key wait for the same transaction, all of them get their
+/// shared locks when it ends. If it rolls back, they deadlock when they [make the lock
 /// exclusive](ClaimLock::make_exclusive); one of them survives and inserts.
 pub(super) fn claim_lock(txn: &Transaction, key: &[u8], flags: WriteFlags) -> Result<ClaimLock> {
     if flags.private {
@@ -72,7 +72,9 @@ pub(super) fn claim_lock(txn: &Transaction, key: &[u8], flags: WriteFlags) -> Re
             exclusive: true,
         });
     }
-    // A shared lock that the transaction holds already would stay exclusive behind a duplicate.
+    // The transaction has locked the key shared before. Do not make that lock exclusive yet: if the
+    // key is a duplicate, it would stay exclusive, because `keep_duplicate_lock` weakens only
+    // locks that are new.
     if !flags.lock_duplicate_exclusive && txn.only_shares(key) {
         return Ok(ClaimLock {
             newly: false,

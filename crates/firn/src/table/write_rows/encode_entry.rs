@@ -40,8 +40,8 @@ pub(super) unsafe fn entry_key(
 }
 
 impl Table {
-    /// Encodes the row in `record` for a bulk load, into buffers of `scratch`. Large values go to
-    /// blob files, which `session` holds.
+    /// Encodes the row in `record` for a bulk load, into buffers of `scratch`. Writes large values
+    /// to blob files by means of `session`, which keeps these files from being removed.
     ///
     /// # Safety
     /// Blob columns of `record` point to their bytes.

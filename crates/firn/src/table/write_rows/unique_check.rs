@@ -7,7 +7,7 @@ use crate::base::key_range::prefix_successor;
 use crate::base::{IndexId, InternalIterator, InternalKey, Result, Value};
 use crate::iter::{MergeIter, MvccIter, ReadAt};
 use crate::read::{ReadPoint, ScanRange, ScanSource, scan_sources};
-use crate::table::neighbours::Neighbours;
+use crate::table::gap_bounds::Neighbours;
 use crate::table::write_options::WriteFlags;
 use crate::table::{Table, corrupt};
 use crate::txn::Transaction;
@@ -42,7 +42,7 @@ impl Table {
         let version = |key: InternalKey<'_>, _: Value<'_>| (key.kind.is_put(), key.seqno);
         let found = match flags.private {
             true => txn.get_before_private_insert(index_of(self, row_key)?, row_key, version),
-            false => txn.get(&txn.latest_point(), row_key, version),
+            false => txn.get_latest(row_key, version),
         }?;
         let snapshot = txn.snapshot_seqno();
         match found {

@@ -1,8 +1,8 @@
-//! The last deadlocks, with what their transactions did.
+//! The last deadlocks, each with the locks and the statements of its transactions.
 
 use super::lock_owner::LockOwner;
+use super::lock_reports::lock_words;
 use super::lock_request::LockRequest;
-use super::report::lock_words;
 use super::{LockMode, WaitObserver};
 use crate::base::wall_clock;
 use parking_lot::{Mutex, RwLock};

@@ -2,7 +2,7 @@
 
 use super::lock_owner::LockOwner;
 use super::lock_request::{LockRequest, WaitOutcome};
-use super::observer::{ObserverCell, tell_of};
+use super::observer::{ObserverCell, report_wait};
 use crate::base::IndexId;
 use crate::base::key::index_id_of;
 use parking_lot::Mutex;
@@ -28,8 +28,8 @@ const OWNERS_LISTED: usize = 64;
 /// An insert in a slot without gap locks pays one load. **No insert is overlooked**: a scan locks
 /// its range, and then looks at the keys that other transactions have written and not committed; an
 /// insert first writes its key, and then looks for gap locks. Both have a sequentially consistent
-/// fence in between, so one of the two sees the other. If the insert does, it takes its key back,
-/// and waits.
+/// fence in between, so one of the two sees the other. If the insert sees the range, it removes its
+/// key from its write set again, and waits.
 ///
 /// Where the host has fixed the commit order of two transactions, an insert of the one does not
 /// wait for gap locks of the other ([`ObserverCell::is_order_fixed`]).
@@ -115,7 +115,7 @@ impl IndexGaps {
     }
 
     /// Reports to the host that the inserts which wait in the range now wait for `owner`, too.
-    fn tell_waiters(
+    fn report_waiters(
         &self,
         owner: &Arc<LockOwner>,
         lower: &[u8],
@@ -125,7 +125,7 @@ impl IndexGaps {
         if self.waiters.is_empty() {
             return;
         }
-        let Some(told) = observer.get() else {
+        let Some(host) = observer.get() else {
             return;
         };
         let blocking = owner.host();
@@ -133,7 +133,7 @@ impl IndexGaps {
         for waiter in self.waiters.range::<[u8], _>(within).flat_map(|(_, w)| w) {
             let other = &waiter.owner;
             if !Arc::ptr_eq(other, owner) && !observer.is_order_fixed(other, owner) {
-                tell_of(&*told, waiter, blocking);
+                report_wait(&*host, waiter, blocking);
             }
         }
     }
@@ -337,7 +337,7 @@ impl GapLockTable {
             let gaps = indexes.entry(index).or_default();
             let grant = gaps.lock(owner, lower, upper);
             if grant != GapGrant::Before {
-                gaps.tell_waiters(owner, lower, upper, &self.observer);
+                gaps.report_waiters(owner, lower, upper, &self.observer);
                 let mut own = owner.gaps.lock();
                 let bit = 1 << Self::slot_number(index);
                 if own.slots & bit == 0 {
@@ -345,9 +345,9 @@ impl GapLockTable {
                     slot.owners.fetch_add(1, Ordering::SeqCst);
                 }
                 match own.ranges.last_mut() {
-                    // Join adjoining ranges of one index only. The end of an index equals the start
-                    // of the next index, but a release looks up a range in the index of its lower
-                    // bound alone.
+                    // Join adjoining ranges only if they lie in one index. The end of an index
+                    // equals the start of the next one, but a release looks up a range only in the
+                    // index of its lower bound.
                     Some((first, last)) if *last == lower && index_of(first) == index => {
                         last.clear();
                         last.extend_from_slice(upper);
@@ -481,8 +481,8 @@ impl GapLockTable {
         blockers.cloned().collect()
     }
 
-    /// Calls `f` with the owners that `waiter` waits for; with none if it does not wait any more.
-    /// None of them releases its gap locks while it runs.
+    /// Calls `f` with each owner that `waiter` waits for; not at all if `waiter` does not wait any
+    /// more. None of these owners releases its gap locks while `f` runs.
     pub(super) fn for_each_blocker(
         &self,
         waiter: &Arc<LockRequest>,

@@ -7,10 +7,10 @@
 //! without such order takes two to about ten bytes more than the suffix that differs from the key
 //! before.
 
-mod block;
+mod key_block;
 
 use crate::base::key::INDEX_ID_LEN;
-use block::{Block, BlockWalk, KeyRemoval};
+use key_block::{Block, BlockWalk, KeyRemoval};
 use std::collections::{BTreeMap, btree_map};
 use std::ops::Bound;
 
@@ -51,7 +51,8 @@ impl KeySet {
 
     /// Memory, in bytes.
     pub(in crate::txn) fn bytes(&self) -> u64 {
-        // The key in the map, and the header of its allocation.
+        // Memory of a block in the map, besides the bytes of its first key: the map's slot for that
+        // key, and the header of the key's allocation.
         const ENTRY: usize = size_of::<Box<[u8]>>() + 16;
         let blocks = self.blocks.iter();
         blocks

@@ -4,6 +4,7 @@ use super::lock_request::LockRequest;
 use super::merged_locks::MergedLocks;
 use super::own_gaps::OwnGaps;
 use crate::base::IndexId;
+use crate::base::parker::Parker;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -12,16 +13,19 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 ///
 /// Only one thread at a time acquires and releases locks for an owner. Other threads move its locks
 /// between `merged` and `held` when they have to wait for one of them, read its weight in a
-/// deadlock search, and interrupt it. Lock order: `merged` → `held`. `waiting` is a leaf. `host` is
+/// deadlock search, and interrupt it. Lock order: `merged` → `held`. `waiting` and `parked` are
+/// leaves. `host` is
 /// held while a callback of the host runs ([`super::WaitObserver`]), and may be taken with the
 /// graph lock, a shard or a slot of gap locks held: these callbacks do not come back to the lock
 /// table, and the locks that they take in the host are never held by a thread that calls the
-/// engine. No thread holds two of them.
+/// engine. No thread holds the `host` mutexes of two owners.
 pub struct LockOwner {
     id: u64,
     /// The host's number of the session, for reports; 0 for none.
     session: u64,
     interrupted: Arc<AtomicBool>,
+    /// Where the session sleeps at the stall gate. Its helpers share it, as they share the flag.
+    parked: Arc<Mutex<Option<Arc<Parker>>>>,
     changed_rows: AtomicU64,
     /// The host's context; 0 once detached.
     host: Mutex<u64>,
@@ -35,8 +39,8 @@ pub struct LockOwner {
     pub(super) gaps: Mutex<OwnGaps>,
     /// The request that waits.
     waiting: Mutex<Option<Arc<LockRequest>>>,
-    /// The referenced table for which the owner waits until DDL opens it; 0 for none. Only the
-    /// owner's thread stores into it.
+    /// The referenced table that DDL has closed and that the owner waits for until DDL opens it
+    /// again; 0 for none. Only the owner's thread stores into it.
     awaits: AtomicU32,
     /// Whether it has asked for a shared lock.
     shares: AtomicBool,
@@ -62,20 +66,28 @@ impl LockOwner {
 
     /// As [`Self::new`], with the host's number of the session, which appears in reports.
     pub fn of_session(id: u64, host: u64, session: u64) -> Arc<Self> {
-        Self::with_interrupt(id, host, session, Arc::default())
+        Self::with_interrupt(id, host, session, Arc::default(), Arc::default())
     }
 
     /// An owner for work of the same session outside its transaction. It shares the interrupt flag,
     /// so work that polls the flag ends when the session is killed.
     pub fn helper(&self, id: u64) -> Arc<Self> {
-        Self::with_interrupt(id, 0, self.session, self.interrupt_flag())
+        let parked = Arc::clone(&self.parked);
+        Self::with_interrupt(id, 0, self.session, self.interrupt_flag(), parked)
     }
 
-    fn with_interrupt(id: u64, host: u64, session: u64, interrupted: Arc<AtomicBool>) -> Arc<Self> {
+    fn with_interrupt(
+        id: u64,
+        host: u64,
+        session: u64,
+        interrupted: Arc<AtomicBool>,
+        parked: Arc<Mutex<Option<Arc<Parker>>>>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             id,
             session,
             interrupted,
+            parked,
             changed_rows: AtomicU64::new(0),
             host: Mutex::new(host),
             held: Mutex::default(),
@@ -88,8 +100,8 @@ impl LockOwner {
         })
     }
 
-    /// Notes the referenced table for which the owner begins to wait, by its clustered index;
-    /// `None` ends the wait.
+    /// Notes that the owner begins to wait until DDL opens the referenced table with clustered
+    /// index `table`; `None` notes that the wait has ended.
     pub(in crate::txn) fn set_awaits(&self, table: Option<IndexId>) {
         self.awaits
             .store(table.unwrap_or_default(), Ordering::Release);
@@ -140,6 +152,17 @@ impl LockOwner {
         if let Some(waiter) = waiter {
             waiter.kick();
         }
+        // The same holds for the stall gate.
+        let parker = self.parked.lock().clone();
+        if let Some(parker) = parker {
+            parker.unpark();
+        }
+    }
+
+    /// The session is about to sleep in `parker`, where [`Self::interrupt`] wakes it; `None` when
+    /// it does not sleep any more. The caller checks [`Self::is_interrupted`] before it sleeps.
+    pub(in crate::txn) fn set_parked(&self, parker: Option<Arc<Parker>>) {
+        *self.parked.lock() = parker;
     }
 
     /// Ends the effect of [`LockOwner::interrupt`].

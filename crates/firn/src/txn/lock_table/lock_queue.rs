@@ -30,17 +30,20 @@ pub(super) enum LockAttempt {
     },
 }
 
-/// Rows of which a deadlock search has all holders already.
+/// Rows whose holders a deadlock search has already visited, all of them.
 ///
 /// Exclusive requests for one row wait for the same holders. If ten thousand owners hold the row
-/// shared and a thousand wait for it, a search would meet the holders a thousand times.
+/// shared and a thousand wait for it, a search without this set would visit the ten thousand
+/// holders a thousand times.
 #[derive(Default)]
 pub(super) struct VisitedRows(HashSet<Arc<[u8]>>);
 
 impl VisitedRows {
-    /// Whether the search has all holders of the row of `waiter` by way of another request. From
-    /// now on it has, if `waiter` waits for all of them: an upgrade does not wait for its own
-    /// owner, so it counts neither way. A shared request waits for one owner alone.
+    /// Whether the search has visited all holders of the row of `waiter` by way of another request,
+    /// so that it need not visit them for `waiter`. If `waiter` waits for all holders and the
+    /// answer is false, the search visits them now, so the row is added to the set. For a request
+    /// that does not wait for all holders the answer is always false: an upgrade does not wait for
+    /// its own owner, and a shared request waits for one owner alone.
     ///
     /// Call it with the row's shard locked, and only if `waiter` still waits: a victim has no
     /// blockers to visit, although its session may not have woken yet. Owners that are granted the
@@ -253,9 +256,9 @@ impl LockQueue {
     /// others would still wait in a circle.
     ///
     /// A path to the requester ends at a holder, too: only an upgrade has requests behind it when
-    /// its wait begins, and an upgrader holds the row. A search that begins later, since detection
-    /// was off, may miss a cycle through its own request that way, but not the shorter one of the
-    /// request behind it.
+    /// its wait begins, and an upgrader holds the row. If detection was off when the wait began, a
+    /// search that begins later may miss a cycle through its own request, because the path to it
+    /// ends at a request. But then the search for the request behind it finds a shorter cycle.
     pub(super) fn nearest_blockers(&self, waiter: &Arc<LockRequest>) -> Vec<Arc<LockOwner>> {
         let holders: Vec<_> = self.holders_against(waiter).collect();
         work_count::holders_seen(holders.len());
@@ -274,7 +277,8 @@ impl LockQueue {
     /// for reports. Behind the first [`BLOCKERS_LISTED`] requests only the nearest blockers count:
     /// otherwise a queue of n requests would make n² ids under the shard's lock.
     pub(super) fn for_each_wait(&self, mut f: impl FnMut(&Arc<LockRequest>, Vec<u64>)) {
-        // The requests passed so far, from the last exclusive one on.
+        // The requests before `waiter` that it waits for directly: those from the last exclusive
+        // one on.
         let mut nearest: Vec<&Arc<LockRequest>> = Vec::new();
         for (at, waiter) in self.queue().enumerate() {
             let blockers = match at < BLOCKERS_LISTED {

@@ -3,7 +3,7 @@
 use super::deadlock_report::{Deadlock, DeadlockMember};
 use super::lock_queue::VisitedRows;
 use super::lock_request::{LockRequest, WaitOutcome};
-use super::observer::tell_of;
+use super::observer::report_wait;
 use super::{Granted, LockMode, LockOwner, LockTable};
 use crate::base::pause_points::{self, PausePoint};
 use crate::base::{Error, ErrorKind, IndexId, Result};
@@ -34,7 +34,7 @@ impl LockTable {
             Ok(locked) => {
                 drop(graph);
                 if locked.overtakes {
-                    self.tell_of_upgrade(owner, key);
+                    self.report_upgrade(owner, key);
                 }
                 return Ok(Granted {
                     newly: locked.newly,
@@ -73,10 +73,10 @@ impl LockTable {
         if waiter.upgrade {
             // Report the upgrade even if it has been granted by now: the requests behind it wait
             // for this owner, as a waiting request or as the exclusive holder.
-            self.tell_of_upgrade(owner, &waiter.key);
+            self.report_upgrade(owner, &waiter.key);
         }
         if waiter.outcome() == WaitOutcome::Waiting {
-            self.tell_observer(waiter);
+            self.report_blockers(waiter);
         }
         // Check the interrupt flag: an interrupt that came before `set_waiting` found no waiter to
         // wake.
@@ -109,6 +109,16 @@ impl LockTable {
             WaitOutcome::Left if owner.is_interrupted() => Err(interrupted()),
             WaitOutcome::Left => Err(self.timed_out()),
             WaitOutcome::Waiting => unreachable!("it left the queue"),
+        }
+    }
+
+    /// Reports to the host that `owner` goes to sleep at the stall gate, or with `false` that it
+    /// has woken up. The caller is the owner's thread.
+    pub(in crate::txn) fn report_stall(&self, owner: &LockOwner, begins: bool) {
+        match (self.observer.get(), owner.host()) {
+            (Some(observer), host) if host != 0 && begins => observer.stalls(host),
+            (Some(observer), host) if host != 0 => observer.resumes(host),
+            _ => {}
         }
     }
 
@@ -201,8 +211,8 @@ impl LockTable {
         waiting.collect()
     }
 
-    /// The owners that `waiter` waits for, as far as a search needs them which has `visited` some
-    /// rows.
+    /// The owners that a deadlock search must visit next from `waiter`: those that it waits for,
+    /// without the holders of rows in `visited`.
     fn owners_ahead(
         &self,
         waiter: &Arc<LockRequest>,
@@ -251,30 +261,31 @@ impl LockTable {
     }
 
     /// Reports to the host each owner that `waiter`, a request that begins to wait, waits for.
-    fn tell_observer(&self, waiter: &Arc<LockRequest>) {
+    fn report_blockers(&self, waiter: &Arc<LockRequest>) {
         let Some(observer) = self.observer.get() else {
             return;
         };
         // Copy the waiter's context, which stays valid, since this is the waiter's thread. Holding
         // its mutex together with a blocker's could deadlock.
         let waiting = waiter.owner.host();
-        let tell = |blocker: &Arc<LockOwner>| {
+        let report = |blocker: &Arc<LockOwner>| {
             blocker.with_host(|blocking| observer.waits_for(waiting, blocking));
         };
         match waiter.for_gap {
-            true => self.gaps.for_each_blocker(waiter, tell),
-            false => self.shard(&waiter.key).for_each_blocker(waiter, tell),
+            true => self.gaps.for_each_blocker(waiter, report),
+            false => self.shard(&waiter.key).for_each_blocker(waiter, report),
         }
     }
 
     /// Reports to the host that the waiting requests for `key` wait for `owner`, which upgrades its
     /// lock ahead of them. Shared requests may not have waited for `owner` before. The caller is
     /// the owner's thread.
-    pub(super) fn tell_of_upgrade(&self, owner: &Arc<LockOwner>, key: &[u8]) {
+    pub(super) fn report_upgrade(&self, owner: &Arc<LockOwner>, key: &[u8]) {
         if let Some(observer) = self.observer.get() {
             let blocking = owner.host();
-            let tell = |waiter: &Arc<LockRequest>| tell_of(&*observer, waiter, blocking);
-            self.shard(key).for_each_request_of_others(owner, key, tell);
+            let report = |waiter: &Arc<LockRequest>| report_wait(&*observer, waiter, blocking);
+            self.shard(key)
+                .for_each_request_of_others(owner, key, report);
         }
     }
 }

@@ -158,7 +158,8 @@ impl MergedLockRegistry {
         }
     }
 
-    /// How `owner` and others hold `key`. Call with the key's shard locked.
+    /// The modes in which `owner` and others hold `key` by merged locks. Call with the key's shard
+    /// locked.
     #[inline]
     pub(super) fn holders_of(&self, owner: &Arc<LockOwner>, key: &[u8]) -> MergedHolders {
         match self.slot(key) {

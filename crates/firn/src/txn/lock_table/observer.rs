@@ -52,6 +52,13 @@ pub trait WaitObserver: Send + Sync {
     /// The transaction with context `waiter` woke up. Called on its thread.
     fn wakes(&self, _waiter: u64) {}
 
+    /// The session with context `waiter` goes to sleep until flushes and compactions catch up.
+    /// Called on its thread.
+    fn stalls(&self, _waiter: u64) {}
+
+    /// The session with context `waiter` writes on after [`Self::stalls`]. Called on its thread.
+    fn resumes(&self, _waiter: u64) {}
+
     /// The SQL text that the session with context `host` executes; `None` if the host cannot give
     /// it without a wait. Called from any thread, also while the lock table's locks are held: it
     /// must neither wait for a lock nor call the engine.
@@ -103,7 +110,7 @@ impl ObserverCell {
 /// Reports that `waiter` waits for the owner with context `blocking`, if both have a context. The
 /// caller runs on the thread of that owner and holds the lock of the queue, so `waiter` still
 /// waits.
-pub(super) fn tell_of(observer: &dyn WaitObserver, waiter: &LockRequest, blocking: u64) {
+pub(super) fn report_wait(observer: &dyn WaitObserver, waiter: &LockRequest, blocking: u64) {
     if blocking != 0 {
         let waiting = &waiter.owner;
         waiting.with_host(|waiting| observer.waits_for(waiting, blocking));

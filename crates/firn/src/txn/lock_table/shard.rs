@@ -152,7 +152,7 @@ const CAPACITY_KEPT: usize = 256;
 impl LockedRows {
     /// After a change of the row of `key`: grants requests from its queue, adds them to `woken`,
     /// and removes the row if it is free.
-    fn settle(&mut self, key: &[u8], woken: &mut Vec<Arc<LockRequest>>) {
+    fn grant_waiting(&mut self, key: &[u8], woken: &mut Vec<Arc<LockRequest>>) {
         let row = self.map.get_mut(key).expect("changed just now");
         row.grant(woken);
         if row.is_free() {
@@ -225,7 +225,7 @@ impl Shard {
         let mode = row.mode_of(owner).expect("it is held");
         owner.merged.lock().insert(key, mode);
         row.remove_holder(owner);
-        rows.settle(key, &mut Vec::new());
+        rows.grant_waiting(key, &mut Vec::new());
         true
     }
 
@@ -242,7 +242,7 @@ impl Shard {
                     None => Released::Nothing,
                 };
             }
-            rows.settle(key, &mut woken);
+            rows.grant_waiting(key, &mut woken);
         }
         woken.iter().for_each(|waiter| waiter.notify());
         Released::Row
@@ -261,7 +261,7 @@ impl Shard {
             let row = rows.map.get_mut(&waiter.key).expect("it has a queue");
             row.remove_waiter(waiter);
             waiter.decide(outcome);
-            rows.settle(&waiter.key, &mut woken);
+            rows.grant_waiting(&waiter.key, &mut woken);
         }
         waiter.notify();
         woken.iter().for_each(|waiter| waiter.notify());
@@ -282,8 +282,8 @@ impl Shard {
         others.for_each(f);
     }
 
-    /// Calls `f` with all owners that `waiter` waits for; with none if it does not wait any more.
-    /// None of them releases its lock or leaves the queue while it runs.
+    /// Calls `f` with each owner that `waiter` waits for; not at all if `waiter` does not wait any
+    /// more. None of these owners releases its lock or leaves the queue while `f` runs.
     pub(super) fn for_each_blocker(
         &self,
         waiter: &Arc<LockRequest>,
@@ -292,8 +292,9 @@ impl Shard {
         self.row_of(waiter, |row| row.blockers(waiter).iter().for_each(f));
     }
 
-    /// Those of the blockers of `waiter` from which a search reaches all others, as far as it has
-    /// not visited them yet; none if `waiter` does not wait any more.
+    /// The owners that a deadlock search must visit from `waiter`
+    /// ([`LockQueue::nearest_blockers`]); none if it has visited the holders of that row already,
+    /// or if `waiter` does not wait any more.
     pub(super) fn nearest_blockers(
         &self,
         waiter: &Arc<LockRequest>,

@@ -19,8 +19,8 @@
 use super::*;
 
 /// A commit allocates at most this many bytes at once for its batch; a larger batch grows by
-/// doubling. The expected size is only an upper bound: it counts every version of a key, and the
-/// batch has one.
+/// doubling. The expected size may be far too large: it counts every version of a key, and the
+/// batch has only one.
 const BATCH_ROOM_MAX: usize = 64 << 10;
 
 impl Transaction {
@@ -88,6 +88,7 @@ impl Transaction {
             cx.pipeline
                 .commit_changes(CommitRecord::Batch, changes, &source, counters)
         })?;
+        self.committed_bytes = committed.1.batch_bytes();
         self.row_counts.commit();
         Ok(Some(committed.0.lsn))
     }
@@ -104,6 +105,7 @@ impl Transaction {
             self.noted = Some(xid.to_vec());
         }
         // Release read locks, as InnoDB does: the transaction does not read any more.
+        self.found_parents.clear();
         self.cx.locks.release_reads(&self.owner);
         // The transaction's new rows are listed as uncommitted. A deleter of the rows that they
         // refer to finds them there, and does not need the shared locks released above.
@@ -203,6 +205,7 @@ impl Transaction {
         let source = self.cx.ingest.versions().source();
         let pipeline = &self.cx.pipeline;
         let committed = pipeline.commit_changes(what, changes, source, &[])?;
+        self.committed_bytes = changes.batch_bytes();
         self.phase = Phase::Committed {
             lsn: committed.lsn,
             in_binlog,
@@ -281,8 +284,8 @@ impl Transaction {
         } = std::mem::replace(&mut self.phase, Phase::Idle)
         {
             let inserting = self.leave_inserts();
-            // The entry lists the tables that the transaction relies on: give them up before it is
-            // replaced.
+            // `entry` lists the tables that the transaction relies on: give them up before `entry`
+            // is replaced.
             self.rely_on_nothing();
             self.cx.transactions.remove(&self.entry);
             self.entry = self.cx.transactions.add(&fresh_owner);
@@ -311,6 +314,9 @@ impl Transaction {
     pub(super) fn finish(&mut self) {
         self.phase = Phase::Idle;
         self.entry.end();
+        let charge = std::mem::take(&mut self.gate_charge);
+        let bytes = std::mem::take(&mut self.committed_bytes);
+        self.cx.pipeline.settle(charge, bytes);
         if let Some(xid) = self.noted.take() {
             self.cx.prepared.forget(&xid);
         }
@@ -320,6 +326,7 @@ impl Transaction {
         self.forget_inserts();
         self.cx.locks.release_all(&self.owner);
         self.rely_on_nothing();
+        self.found_parents.clear();
         self.tables.clear();
         self.owner.set_changed_rows(0);
         self.changed_rows = 0;

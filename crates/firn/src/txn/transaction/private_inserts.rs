@@ -3,7 +3,8 @@
 //! An insert looks whether a row has its key. A temporary table is often filled by the transaction
 //! that has created it: then all of its rows are own writes, and a search of memtables and files
 //! finds nothing, for each row again. So a transaction that inserts many rows looks once whether
-//! the index has any committed entry. As long as the transaction lasts, nobody else adds one.
+//! the index has any committed entry. If it has none, later inserts search only the write set: as
+//! long as the transaction lasts, nobody else adds an entry.
 
 use super::Transaction;
 use crate::base::key::{SEQNO_MAX, index_prefix};
@@ -12,11 +13,11 @@ use crate::base::{IndexId, InternalIterator, InternalKey, Result, Value};
 use crate::iter::MergeIter;
 use crate::read::{ScanRange, scan_sources};
 
-/// The insert of a transaction into one index before which it looks for committed entries. A
-/// statement that inserts few rows does not pay for that.
+/// After this number of inserts into one index, a transaction looks whether the index has committed
+/// entries. So a statement that inserts few rows does not pay for that.
 const LOOKS_BEFORE: u32 = 16;
 
-/// The index into which the transaction has inserted last.
+/// The index into which the transaction has inserted last, and what is known of it.
 #[derive(Debug, Default)]
 pub(super) struct PrivateInserts {
     index: IndexId,
@@ -37,7 +38,7 @@ impl Transaction {
         f: impl FnOnce(InternalKey<'_>, Value<'_>) -> R,
     ) -> Result<Option<R>> {
         if self.has_committed_entries(index)? {
-            return self.get(&self.latest_point(), user_key, f);
+            return self.get_latest(user_key, f);
         }
         self.writes.lock().get(user_key, f)
     }
@@ -60,7 +61,7 @@ impl Transaction {
     }
 
     /// Whether memtables and files have no version of any key of the index. Deletions count as
-    /// versions: to pass over them could take long.
+    /// versions, because to skip them could take long.
     fn finds_no_version(&self, index: IndexId) -> Result<bool> {
         let lower = index_prefix(index).to_vec();
         let range = ScanRange {

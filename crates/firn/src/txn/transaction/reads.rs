@@ -1,4 +1,5 @@
-//! Reads of a transaction: its read point, its own writes, and rows found in both.
+//! Reads of a transaction: the read point, and reads that look into its own writes first and then
+//! at the read point.
 
 use super::*;
 
@@ -91,20 +92,47 @@ impl Transaction {
         user_key: &[u8],
         f: impl FnOnce(InternalKey<'_>, Value<'_>) -> R,
     ) -> Result<Option<R>> {
+        self.get_in(user_key, f, |f| {
+            read::get(&point.super_version, user_key, point.seqno, f)
+        })
+    }
+
+    /// As [`Self::get`] at the latest point. The point is pinned only meanwhile, which changes no
+    /// reference count that all sessions share.
+    ///
+    /// # Errors
+    /// As [`Self::get`].
+    pub fn get_latest<R>(
+        &self,
+        user_key: &[u8],
+        f: impl FnOnce(InternalKey<'_>, Value<'_>) -> R,
+    ) -> Result<Option<R>> {
+        let super_versions = &self.cx.super_versions;
+        self.get_in(user_key, f, |f| {
+            super_versions
+                .with_latest(|super_version, seqno| read::get(super_version, user_key, seqno, f))
+        })
+    }
+
+    /// Calls `f` with the newest own version of `user_key`. If there is none, passes `f` to
+    /// `committed`, which searches the committed versions.
+    fn get_in<R, F: FnOnce(InternalKey<'_>, Value<'_>) -> R>(
+        &self,
+        user_key: &[u8],
+        f: F,
+        committed: impl FnOnce(F) -> Result<Option<R>>,
+    ) -> Result<Option<R>> {
         if !self.wrote {
-            return read::get(&point.super_version, user_key, point.seqno, f);
+            return committed(f);
         }
         let mut f = Some(f);
         let own = {
             let writes = self.writes.lock();
             writes.get(user_key, |key, value| f.take().map(|f| f(key, value)))?
         };
-        if let Some(result) = own.flatten() {
-            return Ok(Some(result));
-        }
-        match f {
-            Some(f) => read::get(&point.super_version, user_key, point.seqno, f),
-            None => Ok(None),
+        match (own.flatten(), f) {
+            (None, Some(f)) => committed(f),
+            (own, _) => Ok(own),
         }
     }
 

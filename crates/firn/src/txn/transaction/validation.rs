@@ -75,8 +75,9 @@ impl Transaction {
         self.pin();
     }
 
-    /// Takes a snapshot that keeps the versions which the validation must find. Does nothing if the
-    /// transaction has a snapshot, or if its first read will take one. Returns whether it took one.
+    /// Takes a snapshot that makes compactions keep the versions which the validation must find.
+    /// Does nothing if the transaction has a snapshot, or if its first read will take one. Returns
+    /// whether it took one.
     fn keep_for_validation(&mut self) -> bool {
         let has_snapshot = self.snapshot.is_some() || self.oldest_read.is_some();
         if has_snapshot || self.isolation.repeats_reads() && !self.autocommit {
@@ -98,7 +99,7 @@ impl Transaction {
     /// that there is none. Returns whether the statement notes the key for the first time.
     ///
     /// # Panics
-    /// Unless [`Self::pin_for_validation`] was called in this statement. The same holds for the
+    /// If [`Self::pin_for_validation`] was not called in this statement. The same holds for the
     /// other functions that note keys.
     pub fn note_read(&mut self, row_key: &[u8]) -> bool {
         self.note(row_key, Dependency::Read)

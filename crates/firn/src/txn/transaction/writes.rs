@@ -26,9 +26,22 @@ impl Transaction {
         self.cx.locks.only_shares(&self.owner, key)
     }
 
-    /// Releases one row lock before the end of the transaction.
+    /// Releases one row lock before the end of the transaction. A lock under which
+    /// [`Self::note_parent`] has noted a value must stay.
     pub fn unlock(&self, key: &[u8]) {
         self.cx.locks.release(&self.owner, key);
+    }
+
+    /// Notes that a row has the referenced value `key`, and that the transaction holds the lock of
+    /// `key`.
+    pub fn note_parent(&mut self, key: &[u8]) {
+        self.found_parents.add(key);
+    }
+
+    /// Whether [`Self::note_parent`] has noted the value, and neither the row nor the lock can have
+    /// gone since then. The transaction relies on the table then.
+    pub fn has_found_parent(&self, key: &[u8]) -> bool {
+        self.found_parents.contains(key)
     }
 
     /// Relies on the indexes of the referenced table with clustered index `table` until the end of
@@ -74,12 +87,12 @@ impl Transaction {
     /// Waits at the write stall gate. Each statement passes the gate once, before its first write.
     ///
     /// # Errors
-    /// `Interrupted`; `NoSpace` on a full disk; the error of background work that fails again and
-    /// again.
+    /// `Interrupted`; `LockTimeout` after the lock timeout; `NoSpace` on a full disk; the error of
+    /// background work that fails again and again.
     pub fn before_write(&mut self) -> Result<()> {
         if !self.gate_passed {
-            let owner = &self.owner;
-            self.cx.pipeline.pass_gate(&|| owner.is_interrupted())?;
+            let charge = self.cx.pipeline.pass_gate(&self.gate_wait())?;
+            self.gate_charge.add(charge);
             self.gate_passed = true;
         }
         Ok(())
@@ -92,14 +105,21 @@ impl Transaction {
     /// As [`Self::before_write`], without `NoSpace`.
     pub fn before_delete(&mut self) -> Result<()> {
         if !self.gate_passed {
-            let owner = &self.owner;
-            let pipeline = &self.cx.pipeline;
-            pipeline.pass_gate_deleting(&|| owner.is_interrupted())?;
+            let charge = self.cx.pipeline.pass_gate_deleting(&self.gate_wait())?;
+            self.gate_charge.add(charge);
             // On a full disk, the gate lets only deletions pass, so other writes of the statement
             // must pass it themselves.
             self.gate_passed = !self.cx.pipeline.is_disk_full();
         }
         Ok(())
+    }
+
+    fn gate_wait(&self) -> GateWait<'_> {
+        GateWait {
+            owner: &self.owner,
+            locks: &self.cx.locks,
+            timeout_us: self.lock_timeout_us,
+        }
     }
 
     /// Counts one changed row. The deadlock search prefers victims with few changed rows.
@@ -145,6 +165,7 @@ impl Transaction {
     /// # Errors
     /// As [`Self::put`].
     pub fn delete(&mut self, user_key: &[u8]) -> Result<()> {
+        self.found_parents.clear();
         self.write(|writes| writes.delete(user_key))
     }
 

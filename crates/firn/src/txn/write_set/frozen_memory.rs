@@ -4,7 +4,7 @@ use super::memory::InMemoryWrites;
 use super::spill::{SpillPlan, spill};
 use super::spilled_runs::SpilledRuns;
 use crate::base::{Error, ErrorKind, Result};
-use crate::ingest::{Ingest, NewFiles};
+use crate::ingest::{NewFiles, RunFactory};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
@@ -29,14 +29,18 @@ enum Writing {
 impl FrozenMemory {
     /// Begins to write `memory`, which is newer than `runs`. Without a free background thread it
     /// writes all of it before it returns.
-    pub(super) fn begin(ingest: &Arc<Ingest>, memory: InMemoryWrites, runs: &SpilledRuns) -> Self {
+    pub(super) fn begin(
+        ingest: &Arc<RunFactory>,
+        memory: InMemoryWrites,
+        runs: &SpilledRuns,
+    ) -> Self {
         let memory = Arc::new(memory);
         let plan = SpillPlan::new(ingest, &memory, runs);
         let work = {
             let (ingest, memory) = (Arc::clone(ingest), Arc::clone(&memory));
             move || guard(move || spill(&ingest, &memory, plan))
         };
-        let writing = match ingest.beside(work) {
+        let writing = match ingest.run_in_background(work) {
             Ok(result) => Writing::Beside(result),
             Err(work) => Writing::Done(work()),
         };

@@ -1,40 +1,38 @@
 //! Iterators over a write set that stay valid while the set changes.
 
 use super::SharedWriteSet;
-use super::memory::{InMemoryWrites, OwnVersion};
+use super::memory::InMemoryWrites;
 use super::spilled_runs::{Bounds, SpilledRunIter};
+use super::stored_versions::OwnVersion;
 use crate::base::key::SEQNO_MAX;
-use crate::base::{InternalIterator, InternalKey, Result, Seqno, Value};
+use crate::base::{InternalIterator, InternalKey, Kind, Result, Seqno, Value};
 use crate::iter::{MergeIter, iterator_of_variants};
 use std::sync::Arc;
 
 /// Largest number of entries that a scan fetches at once.
 const BATCH_MAX: usize = 64;
 
-/// An entry that shares its allocations with the write set, so it stays readable after the set has
-/// forgotten it.
-struct Fetched {
-    key: Arc<[u8]>,
-    version: OwnVersion,
-}
+/// A batch is full once its entries have this many bytes, and a batch that was larger gives memory
+/// back.
+const BATCH_BYTES: usize = 32 << 10;
 
 /// A cursor over the own versions in memory, with seqnos `UNCOMMITTED_BIT | position`.
 ///
-/// It keeps the entry under the cursor, and each move continues from the key and seqno of that
-/// entry, whether or not the set still has it. It fetches entries in batches, which grow during a
-/// scan, and drops a batch once the set has changed. So a scan of an unchanged set costs one search
-/// per batch, and a scan that writes while it reads one search per step.
+/// It keeps a copy of the entry under the cursor, and each move continues from the key and seqno of
+/// that entry, whether or not the set still has it. It copies entries in batches, which grow during
+/// a scan, and drops a batch once the set has changed. So a scan of an unchanged set costs one
+/// search per batch, and a scan that writes while it reads one search per step.
 struct MemoryIter {
     place: MemoryIterSource,
-    batch: Vec<Fetched>,
-    /// Position in `batch` of the entry under the cursor; `batch.len()` if there is none.
+    batch: FetchedBatch,
+    /// Position in `batch` of the entry under the cursor; its number of entries if there is none.
     at: usize,
     /// Whether the batch was fetched backwards, so that its entries descend.
     backward: bool,
     /// Generation of the set when the batch was fetched.
     generation: u64,
-    /// Size of the next batch.
-    want: usize,
+    /// Buffer of [`Self::leave`].
+    left: Vec<u8>,
 }
 
 /// The memory that a [`MemoryIter`] reads.
@@ -53,8 +51,8 @@ impl MemoryIterSource {
         }
     }
 
-    /// Calls `f` with the memory, under the set's mutex if it belongs to a set. Returns its
-    /// generation.
+    /// Calls `f` with the memory, under the set's mutex if it is the memory of a set. Returns the
+    /// set's generation, or 0 for frozen memory.
     fn show(&self, f: impl FnOnce(&InMemoryWrites)) -> u64 {
         match self {
             Self::Set(set) => {
@@ -74,11 +72,11 @@ impl MemoryIter {
     fn new(place: MemoryIterSource) -> Self {
         Self {
             place,
-            batch: Vec::new(),
+            batch: FetchedBatch::default(),
             at: 0,
             backward: false,
             generation: 0,
-            want: 1,
+            left: Vec::new(),
         }
     }
 
@@ -88,16 +86,12 @@ impl MemoryIter {
         backward: bool,
         fill: impl FnOnce(&InMemoryWrites, &mut FetchedBatch),
     ) -> bool {
-        let mut batch = FetchedBatch {
-            entries: std::mem::take(&mut self.batch),
-            want: self.want,
-        };
-        batch.entries.clear();
-        self.generation = self.place.show(|memory| fill(memory, &mut batch));
-        self.batch = batch.entries;
+        let batch = &mut self.batch;
+        batch.clear();
+        self.generation = self.place.show(|memory| fill(memory, batch));
         self.at = 0;
         self.backward = backward;
-        !self.batch.is_empty()
+        self.valid()
     }
 
     /// As [`Self::fetch`], for a seek. A seek begins with the smallest batch.
@@ -106,74 +100,117 @@ impl MemoryIter {
         backward: bool,
         fill: impl FnOnce(&InMemoryWrites, &mut FetchedBatch),
     ) -> bool {
-        self.want = 1;
+        self.batch.want = 1;
         self.fetch(backward, fill)
     }
 
-    /// Moves within the batch, if the batch has a next entry in this direction and the set has not
-    /// changed. Returns whether it moved.
+    /// Moves to the next entry of the batch, if the batch was fetched in this direction and has
+    /// one, and the set has not changed since. Returns whether it moved.
     fn step(&mut self, backward: bool) -> bool {
-        let usable = self.backward == backward
-            && self.at + 1 < self.batch.len()
-            && self.generation == self.place.generation();
-        self.at += usize::from(usable);
-        usable
+        let fresh = self.generation == self.place.generation();
+        if !fresh {
+            // The set may change before the next step, too.
+            self.batch.want = 0;
+        }
+        let more = self.backward == backward && self.at + 1 < self.batch.entries.len();
+        self.at += usize::from(fresh && more);
+        fresh && more
     }
 
     /// Returns key and seqno of the entry under the cursor. The caller fetches the next, larger
-    /// batch from that position.
-    fn leave(&mut self) -> (Arc<[u8]>, Seqno) {
-        self.want = (self.want * 4).min(BATCH_MAX);
-        let entry = self.current();
-        (Arc::clone(&entry.key), entry.version.seqno())
-    }
-
-    fn current(&self) -> &Fetched {
-        &self.batch[self.at]
+    /// batch from that position, and gives the key's buffer back.
+    fn leave(&mut self) -> (Vec<u8>, Seqno) {
+        self.batch.want = (self.batch.want * 4).clamp(1, BATCH_MAX);
+        let mut key = std::mem::take(&mut self.left);
+        let here = self.batch.get(self.at).0;
+        key.clear();
+        key.extend_from_slice(here.user_key);
+        (key, here.seqno)
     }
 }
 
-/// A batch while it is filled.
+/// Copies of entries, which stay readable after the set has forgotten them.
+#[derive(Default)]
 struct FetchedBatch {
-    entries: Vec<Fetched>,
+    entries: Vec<FetchedEntry>,
+    /// Key, head and tail of each entry.
+    bytes: Vec<u8>,
+    /// Number of entries that fill the batch.
     want: usize,
 }
 
+/// The lengths of an entry of a [`FetchedBatch`], and where it begins.
+struct FetchedEntry {
+    start: usize,
+    key_len: usize,
+    head_len: usize,
+    tail_len: usize,
+    seqno: Seqno,
+    kind: Kind,
+}
+
 impl FetchedBatch {
+    fn clear(&mut self) {
+        self.entries.clear();
+        self.bytes.clear();
+        self.bytes.shrink_to(2 * BATCH_BYTES);
+    }
+
     /// Adds an entry. Returns whether there is room for more.
-    fn take(&mut self, key: &Arc<[u8]>, version: &OwnVersion) -> bool {
-        self.entries.push(Fetched {
-            key: Arc::clone(key),
-            version: version.clone(),
+    fn take(&mut self, version: OwnVersion<'_>) -> bool {
+        let Value { head, tail } = version.value;
+        self.entries.push(FetchedEntry {
+            start: self.bytes.len(),
+            key_len: version.key.len(),
+            head_len: head.len(),
+            tail_len: tail.len(),
+            seqno: version.seqno(),
+            kind: version.kind,
         });
-        self.entries.len() < self.want
+        for part in [version.key, head, tail] {
+            self.bytes.extend_from_slice(part);
+        }
+        self.entries.len() < self.want && self.bytes.len() < BATCH_BYTES
+    }
+
+    fn get(&self, at: usize) -> (InternalKey<'_>, Value<'_>) {
+        let entry = &self.entries[at];
+        let len = entry.key_len + entry.head_len + entry.tail_len;
+        let (key, value) = self.bytes[entry.start..][..len].split_at(entry.key_len);
+        let (head, tail) = value.split_at(entry.head_len);
+        let key = InternalKey::new(key, entry.seqno, entry.kind);
+        (key, Value { head, tail })
     }
 }
 
 impl InMemoryWrites {
     /// Fills `batch` with entries at or after (user key, seqno) in internal order.
     fn forward_from(&self, user_key: &[u8], seqno: Seqno, batch: &mut FetchedBatch) {
-        for (key, versions) in self.from(user_key) {
+        for versions in self.from(user_key) {
             for version in versions.newest_first() {
-                if &key[..] == user_key && version.seqno() > seqno {
+                if version.key == user_key && version.seqno() > seqno {
                     continue;
                 }
-                if !batch.take(key, version) {
+                if !batch.take(version) {
                     return;
                 }
             }
         }
     }
 
-    /// Fills `batch` with entries before (user key, seqno) in internal order, backwards. `None`
-    /// begins at the last entry.
+    /// Fills `batch` with the entries before (`user_key`, `seqno`) in internal order, descending.
+    /// Without a `user_key`, begins with the last entry.
     fn backward_from(&self, user_key: Option<&[u8]>, seqno: Seqno, batch: &mut FetchedBatch) {
-        for (key, versions) in self.until(user_key) {
-            for version in versions.newest_first().rev() {
-                if Some(&key[..]) == user_key && version.seqno() <= seqno {
+        let mut older = Vec::new();
+        for versions in self.until(user_key) {
+            older.clear();
+            older.extend(versions.newest_first().skip(1));
+            let newest = std::iter::once(versions.newest());
+            for version in older.iter().rev().copied().chain(newest) {
+                if Some(version.key) == user_key && version.seqno() <= seqno {
                     continue;
                 }
-                if !batch.take(key, version) {
+                if !batch.take(version) {
                     return;
                 }
             }
@@ -209,9 +246,11 @@ impl InternalIterator for MemoryIter {
             return Ok(true);
         }
         let (key, seqno) = self.leave();
-        Ok(self.fetch(false, |memory, batch| {
+        let on = self.fetch(false, |memory, batch| {
             memory.forward_from(&key, seqno - 1, batch);
-        }))
+        });
+        self.left = key;
+        Ok(on)
     }
 
     fn prev(&mut self) -> Result<bool> {
@@ -219,22 +258,23 @@ impl InternalIterator for MemoryIter {
             return Ok(true);
         }
         let (key, seqno) = self.leave();
-        Ok(self.fetch(true, |memory, batch| {
+        let on = self.fetch(true, |memory, batch| {
             memory.backward_from(Some(&key), seqno, batch);
-        }))
+        });
+        self.left = key;
+        Ok(on)
     }
 
     fn valid(&self) -> bool {
-        self.at < self.batch.len()
+        self.at < self.batch.entries.len()
     }
 
     fn key(&self) -> InternalKey<'_> {
-        let entry = self.current();
-        InternalKey::new(&entry.key, entry.version.seqno(), entry.version.kind)
+        self.batch.get(self.at).0
     }
 
     fn value(&self) -> Value<'_> {
-        self.current().version.value()
+        self.batch.get(self.at).1
     }
 }
 

@@ -4,7 +4,7 @@ use super::memory::InMemoryWrites;
 use super::spilled_runs::SpilledRuns;
 use crate::base::key::index_id_of;
 use crate::base::{IndexId, Result};
-use crate::ingest::{Ingest, NewFiles, RunWriter};
+use crate::ingest::{NewFiles, RunFactory, RunWriter};
 use crate::sst::Density;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ const DISORDER_MAX: u64 = 5;
 
 /// Decides how densely each index of a memory is written.
 ///
-/// An index is written as densely as the last level if its keys were written in key order, are
+/// An index gets files of the last level's density if its keys were written in key order, are
 /// greater than all keys of this index that the set has spilled, and lie where the tree's files
 /// have no keys: such files are likely to be installed unchanged. All other files are merged sooner
 /// or later, and are compressed lightly.
@@ -35,7 +35,7 @@ pub(super) struct SpillPlan {
 
 impl SpillPlan {
     /// The plan for `memory`, which is newer than `runs`.
-    pub(super) fn new(ingest: &Ingest, memory: &InMemoryWrites, runs: &SpilledRuns) -> Self {
+    pub(super) fn new(ingest: &RunFactory, memory: &InMemoryWrites, runs: &SpilledRuns) -> Self {
         Self {
             parts: parts(ingest, memory, runs),
         }
@@ -54,7 +54,7 @@ struct IndexSpill {
 /// power cut; [`SpilledRuns::seal`] syncs the files that a commit uses. `plan` is the plan for this
 /// memory.
 pub(super) fn spill(
-    ingest: &Arc<Ingest>,
+    ingest: &Arc<RunFactory>,
     memory: &InMemoryWrites,
     plan: SpillPlan,
 ) -> Result<NewFiles> {
@@ -63,7 +63,8 @@ pub(super) fn spill(
     let (mut density, mut was_large) = (None, false);
     let mut writer: Option<RunWriter> = None;
     let mut files: Option<NewFiles> = None;
-    for (key, versions) in memory.iter() {
+    for versions in memory.iter() {
+        let key = versions.key();
         while let Some(part) = parts.next_if(|part| part.index <= index_id_of(key)) {
             let large = part.bytes * OWN_FILE_SHARE >= bytes;
             if density != Some(part.density) || large || was_large {
@@ -76,7 +77,7 @@ pub(super) fn spill(
         let writer = writer.get_or_insert_with(|| ingest.writer(Density::Light, 0).unsynced());
         for version in versions.newest_first() {
             let key = crate::base::InternalKey::new(key, version.seqno(), version.kind);
-            writer.add_version(key, version.value())?;
+            writer.add_version(key, version.value)?;
         }
     }
     finish(writer, &mut files)?;
@@ -96,7 +97,7 @@ pub(super) fn finish(writer: Option<RunWriter>, files: &mut Option<NewFiles>) ->
 }
 
 /// Computes the parts of a [`SpillPlan`].
-fn parts(ingest: &Ingest, memory: &InMemoryWrites, runs: &SpilledRuns) -> Vec<IndexSpill> {
+fn parts(ingest: &RunFactory, memory: &InMemoryWrites, runs: &SpilledRuns) -> Vec<IndexSpill> {
     struct IndexTotals<'a> {
         index: Option<IndexId>,
         smallest: &'a [u8],
@@ -107,8 +108,10 @@ fn parts(ingest: &Ingest, memory: &InMemoryWrites, runs: &SpilledRuns) -> Vec<In
         position: u64,
     }
     let mut seen: Vec<IndexTotals<'_>> = Vec::new();
-    for (key, versions) in memory.iter() {
-        let (index, position) = (index_id_of(key), versions.newest.position);
+    for versions in memory.iter() {
+        let newest = versions.newest();
+        let (key, position) = (newest.key, newest.position);
+        let index = index_id_of(key);
         if seen.last().is_none_or(|part| part.index != index) {
             seen.push(IndexTotals {
                 index,
@@ -122,7 +125,7 @@ fn parts(ingest: &Ingest, memory: &InMemoryWrites, runs: &SpilledRuns) -> Vec<In
         }
         let part = seen.last_mut().expect("just pushed");
         part.largest = key;
-        part.bytes += (key.len() + versions.newest.value().len()) as u64;
+        part.bytes += (key.len() + newest.value.len()) as u64;
         part.keys += 1;
         part.disorder += u64::from(position < part.position);
         part.position = position;
@@ -157,7 +160,7 @@ fn parts(ingest: &Ingest, memory: &InMemoryWrites, runs: &SpilledRuns) -> Vec<In
 }
 
 /// Whether no file of the tree overlaps the range from `smallest` to `largest`.
-pub(super) fn overlaps_no_file(ingest: &Ingest, smallest: &[u8], largest: &[u8]) -> bool {
+pub(super) fn overlaps_no_file(ingest: &RunFactory, smallest: &[u8], largest: &[u8]) -> bool {
     let version = ingest.versions().current();
     let mut found = version.overlapping(smallest, Bound::Included(largest));
     found.next().is_none()

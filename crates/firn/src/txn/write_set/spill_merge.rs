@@ -3,7 +3,7 @@
 use super::spill::{finish, overlaps_no_file};
 use super::spilled_runs::{SpilledRun, SpilledRunIter, SpilledRuns, positions};
 use crate::base::{Error, ErrorKind, InternalIterator, Result};
-use crate::ingest::{Ingest, NewFiles, RunWriter};
+use crate::ingest::{NewFiles, RunFactory, RunWriter};
 use crate::iter::MergeIter;
 use crate::sst::Density;
 use crate::version::{FileHandle, FileMeta, Run};
@@ -46,7 +46,7 @@ struct FileOfRun<'a> {
 /// Example: the files a–c and m–p of one run and b–d and x–z of another make the groups {a–c, b–d},
 /// {m–p} and {x–z}: the first is rewritten, the others are reused.
 fn merge(
-    ingest: &Arc<Ingest>,
+    ingest: &Arc<RunFactory>,
     runs: &[SpilledRun],
     dead: &Arc<super::rolled_back::RolledBackPositions>,
     aim: MergePurpose,
@@ -95,8 +95,9 @@ fn merge(
     })
 }
 
-/// Whether a file that overlaps no other one can be reused. For a commit, none of its entries may
-/// be superseded or dead. For a merge into fewer runs, at least one must not be dead.
+/// Whether a file that overlaps no other one can be reused. For a commit, it can if none of its
+/// entries is superseded or dead. For a merge into fewer runs, it can if at least one of its
+/// entries is not dead.
 fn stays(
     file: &FileMeta,
     dead: &super::rolled_back::RolledBackPositions,
@@ -122,7 +123,7 @@ fn heed(interrupted: &AtomicBool) -> Result<()> {
 
 /// A merge in progress.
 struct Merging<'a> {
-    ingest: &'a Arc<Ingest>,
+    ingest: &'a Arc<RunFactory>,
     dead: &'a Arc<super::rolled_back::RolledBackPositions>,
     aim: MergePurpose,
     interrupted: &'a AtomicBool,
@@ -200,7 +201,7 @@ impl SpilledRuns {
     /// flag is set. The runs of the failed merge stay as they were.
     pub(super) fn merge_if_many(
         &mut self,
-        ingest: &Arc<Ingest>,
+        ingest: &Arc<RunFactory>,
         interrupted: &AtomicBool,
     ) -> Result<()> {
         loop {
@@ -253,7 +254,7 @@ impl SpilledRuns {
     /// flag is set.
     pub(super) fn seal(
         &self,
-        ingest: &Arc<Ingest>,
+        ingest: &Arc<RunFactory>,
         interrupted: &AtomicBool,
     ) -> Result<SealedWriteSet> {
         let merged = merge(

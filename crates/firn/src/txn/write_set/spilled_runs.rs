@@ -4,7 +4,7 @@ use super::rolled_back::RolledBackPositions;
 use crate::base::key::{SEQNO_MAX, UNCOMMITTED_BIT};
 use crate::base::{IndexId, InternalIterator, InternalKey, Result, Seqno, Value};
 use crate::cache::KeyHash;
-use crate::ingest::{Ingest, NewFiles};
+use crate::ingest::{NewFiles, RunFactory};
 use crate::iter::ConcatIter;
 use crate::read::RunFiles;
 use crate::version::{FileHandle, FileMeta, Run};
@@ -44,7 +44,7 @@ pub(super) fn positions(meta: &FileMeta) -> (u64, u64) {
 
 impl SpilledRun {
     /// The run of `files`; opens new handles for them.
-    pub(super) fn new(ingest: &Ingest, files: NewFiles, tier: u32) -> Self {
+    pub(super) fn new(ingest: &RunFactory, files: NewFiles, tier: u32) -> Self {
         let source = ingest.versions().source();
         let handle = |meta: &FileMeta| FileHandle::new(Arc::new(meta.clone()), Arc::clone(source));
         let handles = files.files().iter().map(handle).collect();

@@ -7,7 +7,7 @@ use crate::base::prefix_extractor::NoPrefixExtractors;
 use crate::base::{ErrorKind, InternalIterator};
 use crate::env::fault::{CallClass, Errno, Fault};
 use crate::env::{CountingEnv, Env, FaultEnv, MemEnv};
-use crate::ingest::{FileSplitters, Ingest};
+use crate::ingest::{FileSplitters, RunFactory};
 use crate::sst::SstBlockCache;
 use crate::store::FileStore;
 use crate::version::{FileHandle, FileSource, VersionSet, VersionSetContext};
@@ -70,12 +70,12 @@ fn random_key(rng: &mut StdRng) -> Vec<u8> {
 
 const DIR: &str = "/db";
 
-/// An [`Ingest`] whose files have about `piece` bytes and are written by the caller's thread.
-fn ingest_in(env: Arc<dyn Env>, piece: u64) -> Arc<Ingest> {
+/// A [`RunFactory`] whose files have about `piece` bytes and are written by the caller's thread.
+fn ingest_in(env: Arc<dyn Env>, piece: u64) -> Arc<RunFactory> {
     ingest_with(env, piece, false)
 }
 
-fn ingest_with(env: Arc<dyn Env>, piece: u64, threads: bool) -> Arc<Ingest> {
+fn ingest_with(env: Arc<dyn Env>, piece: u64, threads: bool) -> Arc<RunFactory> {
     let dir = std::path::Path::new(DIR);
     env.create_dir_all(dir).unwrap();
     let store = FileStore::new(env.clone(), dir);
@@ -92,7 +92,7 @@ fn ingest_with(env: Arc<dyn Env>, piece: u64, threads: bool) -> Arc<Ingest> {
         ..Options::default()
     };
     let cutters: FileSplitters = Box::new(move |_, _| Box::new(move |_, _, size| size >= piece));
-    Ingest::new(
+    RunFactory::new(
         Arc::new(versions.unwrap()),
         options,
         Arc::new(NoPrefixExtractors),
@@ -100,27 +100,27 @@ fn ingest_with(env: Arc<dyn Env>, piece: u64, threads: bool) -> Arc<Ingest> {
     )
 }
 
-/// A small random memory limit, and an [`Ingest`] to spill to.
-fn tiny(rng: &mut StdRng) -> (u64, Arc<Ingest>) {
+/// A small random memory limit, and a [`RunFactory`] to spill to.
+fn tiny(rng: &mut StdRng) -> (u64, Arc<RunFactory>) {
     let piece = 1 << rng.random_range(6..12);
     let ingest = ingest_with(Arc::new(MemEnv::new()), piece, rng.random());
     (version_bytes(4, 4) * rng.random_range(1..8), ingest)
 }
 
-fn on_disk(ingest: &Ingest) -> Vec<u64> {
+fn on_disk(ingest: &RunFactory) -> Vec<u64> {
     ingest.versions().source().store().list().unwrap()
 }
 
 /// Checks that the files on disk are exactly those of the runs, and that a seal gives the model's
 /// entries.
-fn check_files(set: &mut WriteSet, ingest: &Arc<Ingest>, model: &Model, context: &str) {
+fn check_files(set: &mut WriteSet, ingest: &Arc<RunFactory>, model: &Model, context: &str) {
     let named = |set: &WriteSet| {
         let files = set.runs.list.iter().flat_map(|run| run.files.files());
         let mut ids: Vec<u64> = files.map(|file| file.file_id).collect();
         ids.sort_unstable();
         ids
     };
-    set.settle().unwrap();
+    set.finish_spill().unwrap();
     assert_eq!(on_disk(ingest), named(set), "{context}");
     if !set.has_spilled() {
         return;
@@ -431,7 +431,7 @@ fn a_spill_that_fails_beside_the_statement_leaves_no_trace() {
     set.put(b"0005", Value::whole(b"def")).unwrap();
     let (statement, frozen) = (set.mark(), set.frozen.is_some());
     assert!(frozen);
-    set.settle().unwrap();
+    set.finish_spill().unwrap();
     env.inject(next(CallClass::Create));
     // The frozen memory has the second version of 0005.
     put(&mut set, 6);

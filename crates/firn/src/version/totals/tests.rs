@@ -149,7 +149,13 @@ fn compare(version: &Version) {
     for (file, (refs, bytes)) in &blobs {
         let of = uses.of(*file);
         assert_eq!((of.refs, of.bytes), (*refs, narrow(*bytes)));
+        let naming = files
+            .iter()
+            .filter(|(_, f)| f.blobs.iter().any(|used| used.file == *file));
+        let naming: u64 = naming.map(|(_, f)| f.size).sum();
+        assert_eq!(uses.naming_bytes([*file].into_iter()), naming);
     }
+    assert_eq!(uses.naming_bytes([1000, 1001].into_iter()), 0);
     assert_eq!(uses.bytes(), narrow(blobs.values().map(|(_, b)| b).sum()));
     assert_eq!(uses.is_empty(), blobs.is_empty());
     let depth = (0..SLOTS).map(|slot| {

@@ -69,7 +69,7 @@ fn an_edit_shares_what_it_does_not_touch() {
         added: vec![(5, 0, file(2, b"c", b"d"))],
         ..Edit::default()
     };
-    let next = v.with(&edit, &source());
+    let next = v.with(&edit, &source()).unwrap();
     assert_eq!(next.check_all(), None);
     assert_eq!(next.l0.iter().map(|r| r.number).collect::<Vec<_>>(), [7]);
     assert!(Arc::ptr_eq(&next.levels[5], &v.levels[5]));

@@ -9,6 +9,7 @@ use std::path::Path;
 
 mod epoch;
 mod faults;
+mod rewrite;
 
 fn context(env: Arc<dyn Env>, dir: &Path) -> VersionSetContext {
     let store = FileStore::new(env.clone(), dir);
@@ -219,20 +220,30 @@ fn nothing_is_installed_or_deleted_once_poisoned() {
 fn an_edit_takes_the_counters_that_changed_and_forgets_those_that_are_gone() {
     let dir = tempfile::tempdir().unwrap();
     let set = open(dir.path());
-    let install = |current: &[(u64, u64)]| {
-        let current = || current.iter().map(|&(c, v)| (c, v.into())).collect();
-        let counters = set.changed_counters(current);
+    let install = |current: &[(u64, u64)], dropped: &[u64], fails: bool| {
+        let values = current.iter().map(|&(c, v)| (c, v.into()));
+        let changes = CounterChanges {
+            values: values.collect(),
+            dropped: dropped.to_vec(),
+        };
+        let counters = set.changed_counters(|| changes);
         let edit = Edit {
             counters: counters.clone(),
             ..Edit::default()
         };
-        set.apply(edit).unwrap();
+        if !fails {
+            set.apply(edit).unwrap();
+        }
         let values = counters.into_iter().map(|(c, v)| (c, v.value));
         values.collect::<Vec<_>>()
     };
-    assert_eq!(install(&[(1, 5), (2, 0), (3, 7)]), [(1, 5), (3, 7)]);
-    assert_eq!(install(&[(1, 5), (2, 1), (3, 8)]), [(2, 1), (3, 8)]);
-    assert_eq!(install(&[(1, 5), (3, 8)]), []);
+    let changed = [(1, 5), (2, 0), (3, 7)];
+    assert_eq!(install(&changed, &[], false), [(1, 5), (3, 7)]);
+    // The changes of an edit that fails are taken by the next one.
+    assert_eq!(install(&[(2, 1), (3, 8)], &[], true), [(2, 1), (3, 8)]);
+    assert_eq!(install(&[(3, 9)], &[], false), [(2, 1), (3, 9)]);
+    assert_eq!(install(&[(1, 5)], &[2], false), []);
+    assert_eq!(install(&[(4, 1)], &[4], false), []);
     let left: Vec<u64> = set.counters().into_keys().collect();
     assert_eq!(left, [1, 3]);
 }
@@ -258,7 +269,20 @@ fn the_manifest_is_rewritten_when_it_has_grown() {
         let file = PosixEnv::new().open(&dir.path().join(name)).unwrap();
         file.size().unwrap()
     };
-    assert!(size(manifest_name(set.manifest_id())) < ROTATE_SIZE_MIN + 8192);
+    let size = || size(manifest_name(set.manifest_id()));
+    assert!(size() < ROTATE_BY_EDIT * ROTATE_SIZE_MIN + 8192);
+    let second = set.manifest_id();
+    while size() <= ROTATE_SIZE_MIN {
+        let counters = (0..200).map(|c| (u64::MAX - c, (1 << 62).into())).collect();
+        set.apply(Edit {
+            counters,
+            ..Edit::default()
+        })
+        .unwrap();
+    }
+    assert_eq!(set.manifest_id(), second);
+    assert!(set.rewrite_manifest().unwrap() && !set.rewrite_manifest().unwrap());
+    assert!(set.manifest_id() > second && size() < 16_384);
     drop(set);
     assert_eq!(open(dir.path()).counters(), last);
 }

@@ -169,7 +169,7 @@ fn a_record_of_a_newer_version_is_no_damage() {
     let mut see = |_, _: Record<'_>| Ok(());
     let mut say = |error| panic!("{error}");
     for start in [LogStart::At(1), LogStart::Unknown { at_least: 0 }] {
-        let error = salvage(&env, &dir(), start, &mut see, &mut say).unwrap_err();
+        let error = salvage_log(&env, &dir(), start, &mut see, &mut say).unwrap_err();
         assert!(error.is_unsupported(), "{error}");
         assert!(error.to_string().contains("kind 200"), "{error}");
     }
@@ -180,7 +180,7 @@ fn lost(env: &MemEnv, first: SegmentId) -> Vec<String> {
     let mut lost = Vec::new();
     let mut see = |_, _: Record<'_>| Ok(());
     let mut say = |error: crate::base::Error| lost.push(error.to_string());
-    salvage(env, &dir(), LogStart::At(first), &mut see, &mut say).unwrap();
+    salvage_log(env, &dir(), LogStart::At(first), &mut see, &mut say).unwrap();
     lost
 }
 

@@ -147,7 +147,7 @@ fn salvaged(env: &MemEnv) -> (Vec<u64>, Vec<String>) {
     let dir = segment_path(1);
     let dir = dir.parent().unwrap();
     let mut say = |error: Error| lost.push(error.to_string());
-    super::super::salvage(env, dir, LogStart::At(1), &mut see, &mut say).unwrap();
+    super::super::salvage_log(env, dir, LogStart::At(1), &mut see, &mut say).unwrap();
     (seqnos, lost)
 }
 

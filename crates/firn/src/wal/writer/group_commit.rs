@@ -8,8 +8,8 @@
 //! finished, and in addition at most one to lead and one to sync. So no thread is woken that has
 //! nothing to do.
 //!
-//! [`WalState::may_lead`] decides whether another write may begin, [`WalState::settle`] which
-//! waiter becomes the next leader.
+//! [`WalState::may_lead`] decides whether another write may begin, [`WalState::collect_woken`]
+//! which waiter becomes the next leader.
 //!
 //! No I/O happens under the log's mutex: a leader first takes the open group out, and later records
 //! go to a new open group.
@@ -84,7 +84,7 @@ impl Shared {
                         } else {
                             // Another thread has already written the group. Pass the write slot on
                             // to a committer of the open group.
-                            self.settle(state);
+                            self.wake_committers(state);
                         }
                     }
                 }
@@ -143,7 +143,7 @@ impl Shared {
             Ok(()) => state.written(group),
             Err(error) => self.fail(&mut state, error),
         }
-        self.settle(state);
+        self.wake_committers(state);
     }
 
     /// Syncs the files of all groups that were written without a sync. The caller has set
@@ -175,14 +175,14 @@ impl Shared {
             }
             Err(error) => self.fail(&mut state, error),
         }
-        self.settle(state);
+        self.wake_committers(state);
     }
 
     /// Stores the end of the durable prefix for readers without the mutex. Wakes the committers
     /// whose wait is over, and those that must lead or sync.
-    pub(super) fn settle(&self, mut state: MutexGuard<'_, WalState>) {
+    pub(super) fn wake_committers(&self, mut state: MutexGuard<'_, WalState>) {
         let mut woken = WakeList::new();
-        state.settle(&mut woken);
+        state.collect_woken(&mut woken);
         self.durable
             .store(state.progress.durable().lsn, Ordering::Release);
         drop(state);
@@ -249,7 +249,7 @@ impl WalState {
     /// is over, or all if the log has failed. Also one committer that must sync, if the durable
     /// prefix waits for a sync, and one that must lead, if [`Self::may_lead`] says so. Called after
     /// every write and sync.
-    pub(super) fn settle(&mut self, woken: &mut WakeList) {
+    pub(super) fn collect_woken(&mut self, woken: &mut WakeList) {
         let progress = &self.progress;
         let (durable, written) = (progress.durable().lsn, progress.written().lsn);
         self.waiters.wake_done(durable, written, woken);

@@ -34,7 +34,7 @@ impl Shared {
             Ok(()) => state.wrote_inline(group, first, epoch),
             Err(error) => self.fail(&mut state, error),
         }
-        self.settle(state);
+        self.wake_committers(state);
     }
 }
 

@@ -74,8 +74,9 @@ impl Wal {
             return Ok(None);
         }
         if state.segment.is_none() {
-            // There was no current segment, and records were kept in memory. They go to the
-            // prepared segment first; the caller then prepares the next one for the cut.
+            // The log had no current segment, because the disk was full, so its records are still
+            // in memory. They go to the prepared segment now. `None` makes the caller prepare
+            // another segment, with which the log goes on behind the cut.
             let open = state.group_len(0);
             state.rotate(open);
             return Ok(None);
@@ -104,8 +105,8 @@ impl Wal {
             self.shared.write(group);
         }
         self.shared.wait_for(cut.lsn, true)?;
-        // An empty group has no records, so the wait ends even if the write of the group failed:
-        // ask the health whether it did.
+        // If the last group was empty, no record waits for it, so the wait above ends even if its
+        // write has failed. The health tells whether it has.
         self.shared.segments.health.check()?;
         Ok(cut.segment)
     }

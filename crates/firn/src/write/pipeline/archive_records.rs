@@ -1,5 +1,5 @@
-//! Records for a log archive: the time, positions in the binary log, and records that name
-//! only files that the archive has.
+//! What the log records only for a log archive: the time, the end of the binary log, and the files
+//! of loads.
 
 use super::{CommitRecord, Pipeline, PipelineState, counter_records, file_ids};
 use crate::base::{CounterValue, Result};
@@ -30,8 +30,9 @@ impl OwnedBinlogPosition {
 }
 
 impl Pipeline {
-    /// Makes the log an archived one: it records the time, and its records name only files that
-    /// `files` keeps for the archive ([`FileStore::keep`]).
+    /// Makes the log an archived one, if `files` is archived: the log then records the time, and
+    /// before a log record names a file, [`FileStore::keep`] is called for that file, so that the
+    /// archive can copy it.
     pub fn with_archive(self, files: FileStore) -> Self {
         Self {
             archived: files.is_archived().then_some(files),
@@ -39,15 +40,17 @@ impl Pipeline {
         }
     }
 
-    /// Notes that the binary log ends at `place` before the host's next change of the catalog. Only
-    /// for the log archive.
+    /// Notes that the binary log ends at `place`, before the host's next change of the catalog. The
+    /// log archive alone needs this.
     pub fn note_binlog_position(&self, place: OwnedBinlogPosition) {
         if self.archived.is_some() {
-            self.state.lock().told = Some(place);
+            self.state.lock().schema_change_position = Some(place);
         }
     }
 
-    /// Records the time and the end of the binary log, if the log is archived.
+    /// The wall-clock time (milliseconds) that the log must record before this commit and, for a
+    /// change of the catalog, the end of the binary log. `None` if the log is not archived, or has
+    /// recorded this time already and there is no such change.
     pub(super) fn clock_tick(
         &self,
         state: &mut PipelineState,
@@ -55,28 +58,29 @@ impl Pipeline {
     ) -> Option<(u64, Option<OwnedBinlogPosition>)> {
         let files = self.archived.as_ref()?;
         let now = files.env().wall_micros();
-        // Other commits have their own position in the binary log in their records.
-        let told = match what {
-            CommitRecord::SchemaChange(_) | CommitRecord::Retirement(_) => state.told.clone(),
+        // The record of any other commit has that commit's own position in the binary log.
+        let schema_change_position = match what {
+            CommitRecord::SchemaChange(_) | CommitRecord::Retirement(_) => {
+                state.schema_change_position.clone()
+            }
             _ => None,
         };
-        if told.is_none() && now / CLOCK_STEP_US == state.clock {
+        if schema_change_position.is_none() && now / CLOCK_STEP_US == state.clock {
             return None;
         }
         state.clock = now / CLOCK_STEP_US;
-        Some((now / 1000, told))
+        Some((now / 1000, schema_change_position))
     }
 
-    /// Returns the wall-clock time in microseconds, read while no commit is between reading the
-    /// clock and appending to the log; and whether the log's current segment was empty at that
-    /// time.
+    /// Returns the wall-clock time in microseconds, and whether the log's current segment was empty
+    /// at that time. Each commit whose record has an earlier time is in the log by then, since a
+    /// commit reads the clock and appends its record under the mutex that is held here.
     pub fn quiet_moment(&self, clock: &dyn Fn() -> u64) -> (u64, bool) {
         let _state = self.state.lock();
         (clock(), !self.wal.segment_used())
     }
 
-    /// Records in the log, for the log archive if there is one, that the manifest has the files of
-    /// a load.
+    /// If the log is archived, records in it that the manifest has the files of a load.
     ///
     /// # Errors
     /// Those of an append to the log.
@@ -98,10 +102,10 @@ impl Pipeline {
 
 pub(super) fn clock_records(tick: &Option<(u64, Option<OwnedBinlogPosition>)>) -> Vec<Record<'_>> {
     let mut records = Vec::new();
-    if let Some((wall_ms, told)) = tick {
+    if let Some((wall_ms, schema_change_position)) = tick {
         records.push(Record::Clock {
             wall_ms: *wall_ms,
-            binlog: told.as_ref().map(|place| BinlogPosition {
+            binlog: schema_change_position.as_ref().map(|place| BinlogPosition {
                 name: &place.name,
                 pos: place.pos,
             }),

@@ -135,6 +135,8 @@ impl Pipeline {
         state.last_seqno = seqno;
         state.queue.push_back(false);
         self.note_undurable(&mut state, appended.lsn, seqno);
+        state.totals.commits += 1;
+        state.totals.bytes += batch.as_bytes().len() as u64;
         let memtable = Arc::clone(&state.active);
         unfinished.writes_to(&memtable);
         memtable.set_last_lsn(appended.lsn);

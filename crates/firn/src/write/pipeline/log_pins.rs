@@ -15,7 +15,7 @@
 //! own rules for its sync, its archive and its recovery, and most prepared transactions live for
 //! milliseconds.
 
-use super::server_run::run_name;
+use super::log_server_run::run_name;
 use super::{Pipeline, PreparedLogPin, file_ids};
 use crate::base::pause_points::{self, PausePoint};
 use crate::base::{ErrorKind, Result};
@@ -155,7 +155,7 @@ impl Pipeline {
             }
             self.keep_pinned_files(&ids)?;
             pause_points::at(PausePoint::PinnedFilesKept);
-            // All of them may have ended meanwhile; then the next step has other transactions.
+            // If all these transactions have ended meanwhile, go on with the next ones.
             if let Some(step) = self.append_again(ids)? {
                 return Ok(Some(step));
             }
@@ -192,8 +192,8 @@ impl Pipeline {
             let run = run_name(pinned.run.as_deref());
             let records = [Record::ServerRun { run }, record];
             let appended = self.wal.append(&records, OutcomeRoom::Leave)?;
-            // This record may name another server run, so the next prepare record of the current
-            // one needs its name in front of it again.
+            // The `ServerRun` record may name another server run than the current one, so the name
+            // of the current one must be recorded again before its next prepare record.
             state.run.forget_name();
             let first = step.map_or(appended.segment, |(first, _)| first);
             step = Some((first, appended.lsn));

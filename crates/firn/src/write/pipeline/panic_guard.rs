@@ -85,8 +85,9 @@ impl<'a> CommitGuard<'a> {
     fn hide(&self) {
         let Some(seqno) = self.seqno else { return };
         let pipeline = self.pipeline;
-        // The position is unknown if the append did not return. If it has left a record, this is
-        // the last one, since appends have stopped: no other commit's record ends behind it.
+        // If the append did not return, it is unknown where its record ends. Take the position
+        // behind all appended records: no other commit's record ends there, so no other commit's
+        // wait fails for it.
         let lsn = self.lsn.unwrap_or_else(|| pipeline.wal.appended_lsn() + 1);
         pipeline.hide_from(&mut pipeline.state.lock(), seqno, lsn);
         pipeline.contain_failure();
@@ -95,7 +96,8 @@ impl<'a> CommitGuard<'a> {
 
 impl Drop for CommitGuard<'_> {
     fn drop(&mut self) {
-        // If the append failed without a panic, there is no log record to hide.
+        // Only after a panic: an append that failed has left no log record, so there is nothing to
+        // hide.
         if std::thread::panicking() && self.seqno.is_some() {
             poison(&self.pipeline.health);
             self.hide();

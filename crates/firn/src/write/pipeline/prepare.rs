@@ -1,7 +1,7 @@
 //! First phase of a two-phase commit: a transaction's changes go to the log before its outcome.
 
 use super::log_pins::PinnedTransaction;
-use super::server_run::run_name;
+use super::log_server_run::run_name;
 use super::{Pipeline, counter_records, file_ids};
 use crate::base::{CounterValue, Result};
 use crate::binlog::ServerRun;

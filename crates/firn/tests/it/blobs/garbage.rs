@@ -2,6 +2,7 @@
 
 use super::rows::*;
 use super::world::*;
+use firn::base::work_count::counted;
 use firn::table::{Cursor, LockWait, ReadMode, RowScratch, WriteFlags};
 use firn::txn::Isolation;
 use std::sync::Arc;
@@ -99,4 +100,43 @@ fn space_follows_what_lives() {
         world.collect();
         assert_eq!(world.db.blobs().files, 0, "seed {seed}");
     }
+}
+
+/// A search that has found no garbage is not repeated before something has changed.
+#[test]
+fn an_idle_database_is_searched_once() {
+    let mut world = World::new(1);
+    let mut rows = Rows::new();
+    let mut txn = world.session();
+    world.write(&mut txn, &mut rows, 60).unwrap();
+    txn.commit().unwrap();
+    world.db.compact_all().unwrap();
+    world.db.context().blobs.seal_active();
+    while world.db.collect_blobs().unwrap() {}
+    world.collect();
+    let looked = |world: &World| counted(|| world.db.collect_blobs().unwrap()).1.blob_files;
+    assert!(world.db.blobs().files > 0);
+    assert_eq!(looked(&world), 0);
+    let mut txn = world.session();
+    world.write(&mut txn, &mut rows, 5).unwrap();
+    txn.commit().unwrap();
+    world.db.flush().unwrap();
+    assert!(looked(&world) > 0, "another version");
+    world.collect();
+    assert_eq!(looked(&world), 0);
+    // The values of a transaction that is rolled back are garbage once it releases their file.
+    world.db.context().blobs.seal_active();
+    world.collect();
+    let files = world.db.blobs().files;
+    let mut txn = world.session();
+    let mut lost = rows.clone();
+    world.write(&mut txn, &mut lost, 40).unwrap();
+    world.db.context().blobs.seal_active();
+    world.collect();
+    assert_eq!(looked(&world), 0, "the transaction holds the file");
+    assert!(world.db.blobs().files > files);
+    txn.rollback().unwrap();
+    world.collect();
+    assert_eq!(world.db.blobs().files, files);
+    world.check(&rows, "at the end");
 }

@@ -2,10 +2,14 @@
 //! before and after it.
 
 use super::*;
+use crate::prepared::{record, schema};
+use crate::schema::open_or_create;
 use firn::base::CounterValue;
+use firn::catalog::{TableSchema, hidden_row_counter};
 use firn::db::{ReadOnlyDb, repair};
 use firn::env::FaultEnv;
 use firn::env::fault::{CallClass, Errno, Fault};
+use firn::table::{RowScratch, Table, WriteFlags};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
@@ -157,4 +161,55 @@ fn random_settings_and_crashes() {
             assert_eq!(known(&db), expected, "seed {seed}, step {step}");
         }
     }
+}
+
+/// A flush releases the log, so from then on only the manifest says which hidden row ids and
+/// AUTO_INCREMENT values were given out.
+#[test]
+fn ids_that_were_given_out_survive_the_log() {
+    let hidden = || TableSchema {
+        primary: None,
+        indexes: Vec::new(),
+        ..schema()
+    };
+    let insert = |db: &Db, table: &Table| {
+        let mut txn = begin(db);
+        let mut scratch = RowScratch::default();
+        // SAFETY: no column is a blob.
+        let done = unsafe {
+            table.insert(
+                &mut txn,
+                &record(1, None),
+                WriteFlags::default(),
+                &mut scratch,
+            )
+        };
+        done.unwrap();
+        txn.commit().unwrap();
+    };
+    let env = MemEnv::new();
+    let db = open(&env);
+    let table = open_or_create(&db, "d/hidden", hidden());
+    let counter = hidden_row_counter(db.catalog().get("d/hidden").unwrap().clustered.id);
+    let given = |db: &Db| db.catalog().counters().cell(counter).read().value;
+    for rows in 1..4 {
+        insert(&db, &table);
+        db.flush().unwrap();
+        assert_eq!(given(&db), rows);
+    }
+    assert_eq!(table.reserve_autoincrement(1, 1, 5), Some(1));
+    insert(&db, &table);
+    for round in 0..2 {
+        db.flush().unwrap();
+        let mut txn = begin(&db);
+        put(&mut txn, &format!("between {round}"), "1");
+        txn.commit().unwrap();
+    }
+    db.flush().unwrap();
+    let db = open(&env.crash(1));
+    assert_eq!(given(&db), 4);
+    let table = open_or_create(&db, "d/hidden", hidden());
+    assert_eq!(table.next_autoincrement(), 6);
+    insert(&db, &table);
+    assert_eq!(given(&db), 5);
 }

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from firn_lab.clock import Clock
 from firn_lab.errors import CheckFailed, UsageError
-from firn_lab.targets.base import Target
-from firn_lab.workloads.base import (
+from firn_lab.targets.target import Target
+from firn_lab.workloads.operations.steps import Steps
+from firn_lab.workloads.sql_session import SqlSession, scaled_option
+from firn_lab.workloads.workload import (
     WORKLOADS,
     FigureKind,
     Outcome,
@@ -14,8 +16,6 @@ from firn_lab.workloads.base import (
     Sink,
     Workload,
 )
-from firn_lab.workloads.operations.steps import Steps
-from firn_lab.workloads.sql_session import SqlSession, scaled_option
 
 STEPS = (
     "create", "insert", "count", "count_distinct", "count_distinct_key_prefix", "group_on_key",

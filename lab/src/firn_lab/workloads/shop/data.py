@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from random import Random
 
-from firn_lab.targets.base import Target
+from firn_lab.targets.target import Target
 from firn_lab.workloads.fill import Row, Share, shares
 from firn_lab.workloads.sql_session import create_table, money, text
 
@@ -55,7 +55,8 @@ TABLES: dict[str, tuple[str, ...]] = {
         "purchases_product (product)",
     ),
 }
-# For each table a column without index, so that reading it reads the rows.
+# For each table, a column with which no index begins, so that the server finds its maximum only by
+# reading all rows. The column of `purchases` is an exception: `purchases_product` begins with it.
 COLUMNS_WITHOUT_INDEX = {
     "customers": "address",
     "products": "price",

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from firn_lab.targets.base import Target
-from firn_lab.workloads.base import WORKLOADS, FigureKind, Params
+from firn_lab.targets.target import Target
 from firn_lab.workloads.fill import Share
 from firn_lab.workloads.sessions import SessionWorkload
 from firn_lab.workloads.shop.data import (
@@ -19,6 +18,7 @@ from firn_lab.workloads.shop.data import (
 )
 from firn_lab.workloads.shop.session import ShopSession
 from firn_lab.workloads.sql_session import scaled_option
+from firn_lab.workloads.workload import WORKLOADS, FigureKind, Params
 
 CHECKS = (
     (

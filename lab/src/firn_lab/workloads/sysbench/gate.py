@@ -29,9 +29,9 @@ from numpy.typing import NDArray
 from firn_lab import processes
 from firn_lab.errors import LabError
 from firn_lab.histogram import Histogram
-from firn_lab.targets.base import Target
-from firn_lab.workloads.base import Outcome, Second, Sink
+from firn_lab.targets.target import Target
 from firn_lab.workloads.sysbench.program import LUA, command, failure
+from firn_lab.workloads.workload import Outcome, Second, Sink
 
 CLOSED, OPEN, END = 0.0, 1.0, 2.0
 HEAD, SLOT, FIRST_BUCKET = 8, 1088, 8

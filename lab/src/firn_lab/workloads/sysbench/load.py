@@ -9,8 +9,7 @@ import time
 from typing import IO
 
 from firn_lab import processes
-from firn_lab.targets.base import Target
-from firn_lab.workloads.base import Sink
+from firn_lab.targets.target import Target
 from firn_lab.workloads.sysbench.program import (
     LUA,
     connection_options,
@@ -18,6 +17,7 @@ from firn_lab.workloads.sysbench.program import (
     require_program,
     seed_of,
 )
+from firn_lab.workloads.workload import Sink
 
 
 class _Table:

@@ -16,8 +16,8 @@ from pathlib import Path
 from firn_lab import processes
 from firn_lab.errors import DiskFull, LabError, TargetDied, TargetError
 from firn_lab.histogram import Latency, percentile
-from firn_lab.targets.base import DATABASE, Target
-from firn_lab.workloads.base import Outcome, Second, Sink
+from firn_lab.targets.target import DATABASE, Target
+from firn_lab.workloads.workload import Outcome, Second, Sink
 
 LUA = Path(__file__).parent
 # Seconds after the end of a run after which sysbench is told to end; after twice that time it is

@@ -14,12 +14,12 @@ from typing import ClassVar
 
 from firn_lab.clock import Clock
 from firn_lab.errors import UsageError
-from firn_lab.targets.base import Target
-from firn_lab.workloads.base import WORKLOADS, Outcome, Params, Sink, Workload
+from firn_lab.targets.target import Target
 from firn_lab.workloads.sql_session import drop_table
 from firn_lab.workloads.sysbench.gate import Gated
 from firn_lab.workloads.sysbench.load import load_tables
 from firn_lab.workloads.sysbench.program import LUA, SCRIPT_DIR, run_sysbench, seed_of
+from firn_lab.workloads.workload import WORKLOADS, Outcome, Params, Sink, Workload
 
 ROW_BYTES = 240
 

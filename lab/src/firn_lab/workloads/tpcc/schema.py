@@ -6,7 +6,7 @@ engines usually omit.
 
 from __future__ import annotations
 
-from firn_lab.targets.base import Target
+from firn_lab.targets.target import Target
 from firn_lab.workloads.sql_session import create_table, date_type
 
 _PLACE = (
@@ -53,7 +53,8 @@ INDEXES = {
     "orders": "orders_customer (o_w_id, o_d_id, o_c_id, o_id)",
 }
 
-# For each table a column without index, so that reading it reads the rows.
+# For each table, a column with which no index begins, so that the server finds its maximum only by
+# reading all rows.
 COLUMNS_WITHOUT_INDEX = {
     "warehouse": "w_name",
     "district": "d_name",

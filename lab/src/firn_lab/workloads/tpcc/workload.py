@@ -10,8 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
-from firn_lab.targets.base import Target
-from firn_lab.workloads.base import WORKLOADS, FigureKind, Params
+from firn_lab.targets.target import Target
 from firn_lab.workloads.fill import Share
 from firn_lab.workloads.sessions import SessionWorkload
 from firn_lab.workloads.sql_session import number_option
@@ -22,6 +21,7 @@ from firn_lab.workloads.tpcc.randoms import constants
 from firn_lab.workloads.tpcc.schema import COLUMNS_WITHOUT_INDEX, create_tables
 from firn_lab.workloads.tpcc.sizes import CUSTOMERS, ITEMS, Sizes
 from firn_lab.workloads.tpcc.transactions import TpccSession
+from firn_lab.workloads.workload import WORKLOADS, FigureKind, Params
 
 WAREHOUSE_BYTES = 100 << 20
 

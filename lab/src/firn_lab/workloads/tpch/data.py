@@ -11,10 +11,10 @@ from pathlib import Path
 
 from firn_lab import processes
 from firn_lab.errors import LabError
-from firn_lab.targets.base import Target
-from firn_lab.workloads.base import Sink
+from firn_lab.targets.target import Target
 from firn_lab.workloads.load_file import load_file
 from firn_lab.workloads.sql_session import create_table
+from firn_lab.workloads.workload import Sink
 
 TABLES = {
     "region": "r_regionkey INT NOT NULL, r_name CHAR(25) NOT NULL, r_comment VARCHAR(152), "

@@ -14,8 +14,10 @@ import pymysql
 
 from firn_lab.clock import Clock
 from firn_lab.errors import CheckFailed, UsageError
-from firn_lab.targets.base import Target
-from firn_lab.workloads.base import (
+from firn_lab.targets.target import Target
+from firn_lab.workloads.sql_session import SqlSession, number_option
+from firn_lab.workloads.tpch.data import load_tables
+from firn_lab.workloads.workload import (
     WORKLOADS,
     FigureKind,
     Outcome,
@@ -24,11 +26,10 @@ from firn_lab.workloads.base import (
     Sink,
     Workload,
 )
-from firn_lab.workloads.sql_session import SqlSession, number_option
-from firn_lab.workloads.tpch.data import load_tables
 
 NUMBERS = range(1, 23)
-# Servers round quotients differently; MariaDB keeps at least six decimals.
+# Largest difference of two results that count as equal. Servers round quotients differently;
+# MariaDB keeps at least six decimals.
 TOLERANCE = 1e-5
 
 
@@ -112,7 +113,8 @@ class TpcH(Workload):
         target.analyze()
 
     def measure(self, target: Target, clock: Clock, sink: Sink, number: int) -> Outcome:
-        # The server aborts a query by itself; a server that does not has hung.
+        # The server itself aborts a query that exceeds the limit. If it has not done so a minute
+        # later, it has hung, and the client gives up.
         patience = {"read_timeout": self.limit + 60} if target.dialect == "mysql" else {}
         session = SqlSession(target.connect(**patience))
         parts, wrong = [], []

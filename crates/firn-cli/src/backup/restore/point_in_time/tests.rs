@@ -1,5 +1,5 @@
 use super::*;
-use crate::backup::format::Position;
+use crate::backup::backup_format::Position;
 use firn::catalog::{ForeignKeyRequest, NewTable, TableLocking, TableSchema};
 use firn::env::MemEnv;
 
@@ -114,7 +114,7 @@ fn a_point_at_which_a_table_has_no_name_is_refused() {
             for (from, to) in &renames[..steps] {
                 db.catalog().rename(from, to).unwrap();
             }
-            let settled = settle_tables(&db, &[]);
+            let settled = keep_tables(&db, &[]);
             assert_eq!(settled.is_err(), refused.contains(&steps), "{steps} steps");
             if let Ok(kept) = settled {
                 let names: Vec<&str> = kept.iter().map(|entry| entry.name.as_str()).collect();
@@ -125,5 +125,5 @@ fn a_point_at_which_a_table_has_no_name_is_refused() {
     // The server drops the old table before the new one has its name.
     let db = altering();
     db.catalog().drop_table("d/t").unwrap();
-    assert!(settle_tables(&db, &[]).is_err());
+    assert!(keep_tables(&db, &[]).is_err());
 }

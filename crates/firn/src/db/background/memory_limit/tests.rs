@@ -5,7 +5,7 @@ const MIB: u64 = 1 << 20;
 fn demand(memtables: u64, write_sets: u64) -> MemoryDemand {
     MemoryDemand {
         memtables,
-        beside: 0,
+        ephemeral_memtables: 0,
         memtable_size: 64 * MIB,
         write_sets,
     }
@@ -51,11 +51,11 @@ fn ordinary_work_moves_nothing() {
 fn memtables_of_a_database_beside_take_room_from_the_caches() {
     let limit = 64 * MIB;
     let alone = split(limit, demand(0, 0));
-    let beside = MemoryDemand {
-        beside: 8 * MIB,
+    let demand = MemoryDemand {
+        ephemeral_memtables: 8 * MIB,
         ..demand(0, 0)
     };
-    let shared = split(limit, beside);
+    let shared = split(limit, demand);
     assert_eq!(
         alone.blocks + alone.rows,
         shared.blocks + shared.rows + 8 * MIB

@@ -155,9 +155,9 @@ fn a_late_kick_does_not_end_the_next_wait() {
     }
 }
 
-struct Told(Mutex<Vec<(u64, u64)>>);
+struct Reports(Mutex<Vec<(u64, u64)>>);
 
-impl WaitObserver for Told {
+impl WaitObserver for Reports {
     fn waits_for(&self, waiter: u64, blocker: u64) {
         self.0.lock().push((waiter, blocker));
     }
@@ -166,8 +166,8 @@ impl WaitObserver for Told {
 #[test]
 fn the_observer_is_told_of_every_blocker_before_the_sleep() {
     for table in tables() {
-        let told = Arc::new(Told(Mutex::new(Vec::new())));
-        table.set_observer(Some(Arc::clone(&told) as Arc<dyn WaitObserver>));
+        let reports = Arc::new(Reports(Mutex::new(Vec::new())));
+        table.set_observer(Some(Arc::clone(&reports) as Arc<dyn WaitObserver>));
         let owners: Vec<_> = (1..=4).map(|i| LockOwner::new(i, 100 + i)).collect();
         for owner in &owners[..3] {
             table.acquire(owner, b"a", Shared, LONG).unwrap();
@@ -175,7 +175,7 @@ fn the_observer_is_told_of_every_blocker_before_the_sleep() {
         owners[2].detach_host();
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| table.acquire(&owners[3], b"a", Exclusive, LONG));
-            while told.0.lock().len() < 2 {
+            while reports.0.lock().len() < 2 {
                 std::thread::yield_now();
             }
             assert_eq!(table.waits()[0].blockers, [1, 2, 3]);
@@ -184,9 +184,9 @@ fn the_observer_is_told_of_every_blocker_before_the_sleep() {
                 .for_each(|owner| table.release_all(owner));
             assert!(waiting.join().unwrap().unwrap().waited);
         });
-        let mut told = told.0.lock().clone();
-        told.sort_unstable();
-        assert_eq!(told, [(104, 101), (104, 102)]);
+        let mut reports = reports.0.lock().clone();
+        reports.sort_unstable();
+        assert_eq!(reports, [(104, 101), (104, 102)]);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Random requests, compared with a simple model: holders, queues, the order of grants, and whether
 //! each reported deadlock was a cycle.
 
-use super::script::{Session, settle};
+use super::script::{Session, wait_until_idle};
 use super::*;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -146,7 +146,7 @@ fn run(seed: u64, merge_at: usize, steps: usize) -> [usize; 4] {
                 expected = model.grant_all();
                 expected.insert(id, "interrupted".to_string());
                 counts[0] += 1;
-                let happened = settle(&table, &mut sessions);
+                let happened = wait_until_idle(&table, &mut sessions);
                 assert_eq!(happened, expected, "{at}: {id} is killed");
                 sessions[&id].owner.clear_interrupt();
                 continue;
@@ -165,7 +165,7 @@ fn run(seed: u64, merge_at: usize, steps: usize) -> [usize; 4] {
                 let request = (key.clone(), mode, policy);
                 session.requests.send(request).unwrap();
                 session.outstanding = true;
-                let happened = settle(&table, &mut sessions);
+                let happened = wait_until_idle(&table, &mut sessions);
                 let at = format!("{at}: {id} {mode:?} {key:?}");
                 let lock = model.0.entry(key).or_default();
                 if let Some(result) = lock.attempt(id, mode) {
@@ -204,7 +204,11 @@ fn run(seed: u64, merge_at: usize, steps: usize) -> [usize; 4] {
                     assert!(table.release(&session.owner, key), "{at}");
                     model.0.get_mut(key).unwrap().holders.remove(&id);
                     expected = model.grant_all();
-                    assert_eq!(settle(&table, &mut sessions), expected, "{at}: unlock");
+                    assert_eq!(
+                        wait_until_idle(&table, &mut sessions),
+                        expected,
+                        "{at}: unlock"
+                    );
                 }
             } else if what < 92 {
                 session.owner.set_changed_rows(rng.random_range(0..4));
@@ -214,7 +218,11 @@ fn run(seed: u64, merge_at: usize, steps: usize) -> [usize; 4] {
                     lock.holders.remove(&id);
                 }
                 expected = model.grant_all();
-                assert_eq!(settle(&table, &mut sessions), expected, "{at}: rollback");
+                assert_eq!(
+                    wait_until_idle(&table, &mut sessions),
+                    expected,
+                    "{at}: rollback"
+                );
             }
             for (id, session) in &sessions {
                 let mut held = 0;
@@ -237,7 +245,7 @@ fn run(seed: u64, merge_at: usize, steps: usize) -> [usize; 4] {
         for session in sessions.values() {
             session.owner.interrupt();
         }
-        settle(&table, &mut sessions);
+        wait_until_idle(&table, &mut sessions);
         for session in sessions.values() {
             table.release_all(&session.owner);
         }

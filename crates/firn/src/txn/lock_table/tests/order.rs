@@ -13,10 +13,10 @@ use std::time::Duration;
 struct Host(Mutex<Vec<(u64, u64)>>);
 
 impl Host {
-    fn told(&self) -> Vec<(u64, u64)> {
-        let mut told = std::mem::take(&mut *self.0.lock());
-        told.sort_unstable();
-        told
+    fn reports(&self) -> Vec<(u64, u64)> {
+        let mut reports = std::mem::take(&mut *self.0.lock());
+        reports.sort_unstable();
+        reports
     }
 }
 
@@ -75,7 +75,7 @@ fn an_insert_does_not_wait_for_gap_locks_of_a_fixed_order() {
         second.detach_host();
         assert!(table.is_gap_locked(&first, &key(4)));
         assert!(table.is_gap_locked(&owner(0), &key(8)));
-        assert_eq!((host.told(), table.stats().waits), (vec![], 0));
+        assert_eq!((host.reports(), table.stats().waits), (vec![], 0));
     }
 }
 
@@ -97,7 +97,7 @@ fn an_insert_is_granted_while_a_transaction_of_its_order_has_the_gap() {
             table.release_all(&free);
             waiting.join().unwrap().unwrap();
         });
-        assert_eq!(host.told(), [(1, 100)]);
+        assert_eq!(host.reports(), [(1, 100)]);
     }
 }
 
@@ -113,17 +113,17 @@ fn a_gap_lock_over_a_waiting_insert_is_reported() {
             while host.0.lock().is_empty() {
                 thread::yield_now();
             }
-            assert_eq!(host.told(), [(1, 100)]);
+            assert_eq!(host.reports(), [(1, 100)]);
             // Four gap locks: one beside the insert's key; one over the key, by a transaction of
             // the fixed order; one over the key, by a free transaction; and the same again. Only
             // the third is reported.
             table.lock_gap(&two, &key(5), &key(8));
             table.lock_gap(&second, &key(1), &key(8));
-            assert_eq!(host.told(), []);
+            assert_eq!(host.reports(), []);
             table.lock_gap(&two, &key(1), &key(8));
-            assert_eq!(host.told(), [(1, 101)]);
+            assert_eq!(host.reports(), [(1, 101)]);
             table.lock_gap(&two, &key(4), &key(5));
-            assert_eq!(host.told(), []);
+            assert_eq!(host.reports(), []);
             table.release_all(&one);
             table.release_all(&two);
             waiting.join().unwrap().unwrap();
@@ -151,7 +151,7 @@ fn an_upgrade_ahead_of_waiting_requests_is_reported() {
                 while !host.0.lock().contains(&(3, 2)) {
                     thread::yield_now();
                 }
-                host.told();
+                host.reports();
                 let upgrading = scope.spawn(|| table.acquire(&holder, b"a", Exclusive, LONG));
                 if another_holder {
                     until_waiting(&table, 3);
@@ -160,10 +160,13 @@ fn an_upgrade_ahead_of_waiting_requests_is_reported() {
                 upgrading.join().unwrap().unwrap();
                 let own = another_holder.then_some((1, 4));
                 let expected: Vec<_> = own.into_iter().chain([(2, 1), (3, 1)]).collect();
-                let told = host.told();
+                let reports = host.reports();
                 // The report of the other shared holder may be missing, since that holder may
                 // release its lock before the report. The two waiting requests are always reported.
-                assert!(told == expected || told == [(2, 1), (3, 1)], "{told:?}");
+                assert!(
+                    reports == expected || reports == [(2, 1), (3, 1)],
+                    "{reports:?}"
+                );
                 table.release_all(&holder);
                 writing.join().unwrap().unwrap();
                 table.release_all(&writer);

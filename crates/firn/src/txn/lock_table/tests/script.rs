@@ -101,7 +101,7 @@ fn run_with(table: &LockTable, name: &str, script: &str) {
                 ("rows", Some(n)) => session.owner.set_changed_rows(n.parse().unwrap()),
                 other => panic!("{name}:{}: {other:?}", number + 1),
             }
-            let mut happened = settle(table, &mut sessions);
+            let mut happened = wait_until_idle(table, &mut sessions);
             let own = happened.remove(&id);
             let own = match (what, own) {
                 (None, own) => own.unwrap_or("waits".into()),
@@ -126,11 +126,14 @@ fn run_with(table: &LockTable, name: &str, script: &str) {
 }
 
 /// Waits until every session with a request either has a result or waits. Returns the new results.
-pub fn settle(table: &LockTable, sessions: &mut BTreeMap<u64, Session>) -> BTreeMap<u64, String> {
+pub fn wait_until_idle(
+    table: &LockTable,
+    sessions: &mut BTreeMap<u64, Session>,
+) -> BTreeMap<u64, String> {
     let mut happened = BTreeMap::new();
     loop {
         let waits = table.waits();
-        let mut settled = true;
+        let mut idle = true;
         for (&id, session) in sessions.iter_mut().filter(|(_, s)| s.outstanding) {
             let result = session.results.try_recv();
             assert_ne!(
@@ -145,10 +148,10 @@ pub fn settle(table: &LockTable, sessions: &mut BTreeMap<u64, Session>) -> BTree
                 let waiting = waits.iter().any(|wait| wait.owner == id);
                 // The request may be listed before its search for cycles has ended; taking the
                 // graph lock below waits for that.
-                settled &= waiting && !session.owner.is_interrupted();
+                idle &= waiting && !session.owner.is_interrupted();
             }
         }
-        if settled {
+        if idle {
             drop(table.graph.lock());
             let now = table.waits();
             let still = |id| now.iter().any(|wait| wait.owner == id);
@@ -206,8 +209,8 @@ fn deadlock_of_many() {
 #[test]
 fn the_last_deadlocks_are_kept() {
     for table in tables() {
-        let told = Arc::new(AtomicU64::new(0));
-        let number = Arc::clone(&told);
+        let reported = Arc::new(AtomicU64::new(0));
+        let number = Arc::clone(&reported);
         table.on_deadlock(move |deadlock| number.store(deadlock.number, Ordering::Relaxed));
         assert!(table.deadlocks().is_empty());
         for round in 1..=12u64 {
@@ -225,7 +228,7 @@ fn the_last_deadlocks_are_kept() {
             });
             table.release_all(&one);
             assert_eq!(table.stats().deadlocks, round);
-            assert_eq!(told.load(Ordering::Relaxed), round);
+            assert_eq!(reported.load(Ordering::Relaxed), round);
         }
         let kept = table.deadlocks();
         let numbers: Vec<u64> = kept.iter().map(|deadlock| deadlock.number).collect();

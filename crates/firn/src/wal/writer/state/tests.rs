@@ -37,10 +37,11 @@ fn append(state: &mut WalState) {
     state.appended += record.encoded_len() as u64;
 }
 
-/// Calls `settle` and returns the reasons for which it would wake committers. No thread is woken.
-fn settled(state: &mut WalState) -> Vec<WakeReason> {
+/// Calls `collect_woken` and returns the reasons for which it would wake committers. No thread is
+/// woken.
+fn woken(state: &mut WalState) -> Vec<WakeReason> {
     let mut woken = WakeList::new();
-    state.settle(&mut woken);
+    state.collect_woken(&mut woken);
     woken.signals()
 }
 
@@ -61,22 +62,22 @@ fn the_first_writes_at_once_and_later_ones_need_company() {
     wait(&mut state);
     wait(&mut state);
     assert!(!state.may_lead(9), "no slot is free");
-    assert_eq!(settled(&mut state), []);
+    assert_eq!(woken(&mut state), []);
     // The committer of the third group still waits, because the first two groups are not durable
     // yet.
     state.written(third);
-    assert_eq!(settled(&mut state), [WakeReason::Lead]);
+    assert_eq!(woken(&mut state), [WakeReason::Lead]);
     assert!(!state.may_lead(9), "the slot is held for the leader");
     state.written(first);
     assert_eq!(
-        settled(&mut state),
+        woken(&mut state),
         [],
         "one waits, a write and a leader are out"
     );
     assert!(state.waiters.take_beyond(state.sealed).is_some());
     assert!(state.waiters.take_beyond(state.sealed).is_none());
     state.written(second);
-    assert_eq!(settled(&mut state), [WakeReason::Done]);
+    assert_eq!(woken(&mut state), [WakeReason::Done]);
 }
 
 /// A lone committer that found too few others to lead is not forgotten: at the end of a write, a
@@ -89,9 +90,9 @@ fn a_single_waiter_leads_when_a_write_has_ended() {
     append(&mut state);
     let second = state.seal(true);
     wait(&mut state);
-    assert_eq!(settled(&mut state), []);
+    assert_eq!(woken(&mut state), []);
     state.written(second);
-    assert_eq!(settled(&mut state), [WakeReason::Lead]);
+    assert_eq!(woken(&mut state), [WakeReason::Lead]);
     state.called -= 1;
     assert_eq!(state.seal(true).header.known_synced, 0);
     state.written(first);
@@ -107,7 +108,7 @@ fn a_failure_wakes_all_but_the_durable() {
     wait(&mut state);
     state.written(first);
     state.failed = true;
-    let mut signals = settled(&mut state);
+    let mut signals = woken(&mut state);
     signals.sort_by_key(|s| *s as u8);
     assert_eq!(
         signals,
@@ -130,7 +131,7 @@ fn ten_thousand_waiters_are_not_visited_one_by_one() {
             wait(&mut state);
         });
         state.written(first);
-        let (reasons, end) = counted(|| settled(&mut state));
+        let (reasons, end) = counted(|| woken(&mut state));
         assert_eq!(reasons, [WakeReason::Lead]);
         commit.waiters + end.waiters
     };

@@ -1,7 +1,7 @@
 //! Checks with `loom` every interleaving of a session that ends, and a waiter that has found it
 //! among its blockers.
 //!
-//! The model repeats the steps of `LockTable::tell_observer`, `LockOwner::with_host` and
+//! The model repeats the steps of `LockTable::report_blockers`, `LockOwner::with_host` and
 //! `LockOwner::detach_host` in their order. The waiter finds the blocker under the shard's lock and
 //! unlocks the shard; then it takes the host's context and passes it to the observer. The blocker
 //! detaches and releases its lock; then the host frees the context. In each broken variant, `loom`

@@ -1,0 +1,48 @@
+//! Compresses and decompresses values and chunks. A value or chunk that would shrink by less than
+//! an eighth stays plain.
+
+use std::cell::RefCell;
+use zstd::bulk::{Compressor, Decompressor};
+
+/// The fastest regular level, because a statement waits while its values are compressed.
+const LEVEL: i32 = 1;
+
+/// A value or chunk is stored compressed only if that saves at least 1/8 of its bytes.
+const SAVES: usize = 8;
+
+thread_local! {
+    static COMPRESSOR: RefCell<Option<Compressor<'static>>> = const { RefCell::new(None) };
+    static DECOMPRESSOR: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
+}
+
+/// Compresses `bytes`; `None` if they shrink too little.
+pub(super) fn compress(bytes: &[u8]) -> Option<Vec<u8>> {
+    // The compressed bytes must be fewer than the plain ones: the reader takes stored bytes as long
+    // as the value for the plain value.
+    let room = bytes.len().saturating_sub((bytes.len() / SAVES).max(1));
+    COMPRESSOR.with_borrow_mut(|slot| {
+        if slot.is_none() {
+            *slot = Compressor::new(LEVEL).ok();
+        }
+        let mut packed = Vec::with_capacity(zstd::zstd_safe::compress_bound(bytes.len()));
+        slot.as_mut()?.compress_to_buffer(bytes, &mut packed).ok()?;
+        (packed.len() <= room).then(|| {
+            packed.shrink_to_fit();
+            packed
+        })
+    })
+}
+
+/// Decompresses `stored`, which [`compress`] has returned, into `value`. Returns false if the
+/// result is not exactly as long as `value`.
+pub(super) fn unpack(stored: &[u8], value: &mut [u8]) -> bool {
+    DECOMPRESSOR.with_borrow_mut(|slot| {
+        if slot.is_none() {
+            *slot = Decompressor::new().ok();
+        }
+        let len = slot
+            .as_mut()
+            .and_then(|d| d.decompress_to_buffer(stored, value).ok());
+        len == Some(value.len())
+    })
+}

@@ -1,0 +1,90 @@
+//! Which tables refer to which: the foreign keys of all tables, by the referenced table.
+//!
+//! A copying ALTER moves the old table to another name and the new one to the old name. In between
+//! the name has no table, and other sessions may use the tables that refer to it or that it refers
+//! to. So the old table stays known under its name until the new one has it: see
+//! [`References::swapped_out`].
+
+use super::foreign_key::database_of;
+use super::table_entry::TableEntry;
+use crate::base::IndexId;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+/// For each referenced table, the foreign keys that refer to it. Maps the id of each foreign key,
+/// `database/name`, to the name of the referencing table.
+#[derive(Debug, Clone, Default)]
+pub(super) struct References {
+    by_parent: HashMap<String, BTreeMap<String, String>>,
+    /// The old tables that copying ALTERs are replacing, by the name that they had and that no
+    /// table has now.
+    swapped_out: BTreeMap<String, Arc<TableEntry>>,
+}
+
+/// The id of a foreign key of `table`.
+pub(super) fn id_of(table: &str, name: &str) -> String {
+    format!("{}/{name}", database_of(table))
+}
+
+impl References {
+    /// Adds the foreign keys of `entry`.
+    pub(super) fn add(&mut self, entry: &TableEntry) {
+        for key in &entry.foreign_keys {
+            let children = self.by_parent.entry(key.parent.clone()).or_default();
+            children.insert(id_of(&entry.name, &key.name), entry.name.clone());
+        }
+    }
+
+    /// Forgets the foreign keys of `entry`, except those whose ids belong to another table by now.
+    /// That happens in a copying ALTER, which gives the name and the foreign keys to the new table
+    /// before it drops the old one.
+    pub(super) fn remove(&mut self, entry: &TableEntry) {
+        for key in &entry.foreign_keys {
+            if let Some(children) = self.by_parent.get_mut(&key.parent) {
+                let id = id_of(&entry.name, &key.name);
+                if children.get(&id) == Some(&entry.name) {
+                    children.remove(&id);
+                }
+                if children.is_empty() {
+                    self.by_parent.remove(&key.parent);
+                }
+            }
+        }
+    }
+
+    /// Keeps `entry` known under `name`, which a copying ALTER is about to give to another table.
+    pub(super) fn swap_out(&mut self, name: &str, entry: Arc<TableEntry>) {
+        self.swapped_out.insert(name.to_owned(), entry);
+    }
+
+    /// The table that had `name` until a copying ALTER took the name away; `None` once another
+    /// table has the name.
+    pub(super) fn swapped_out(&self, name: &str) -> Option<&Arc<TableEntry>> {
+        self.swapped_out.get(name)
+    }
+
+    /// Ends [`Self::swap_out`], because another table now gets `name`. Returns the old table.
+    pub(super) fn end_swap(&mut self, name: &str) -> Option<Arc<TableEntry>> {
+        self.swapped_out.remove(name)
+    }
+
+    /// Ends [`Self::swap_out`] of the table with the clustered index `clustered`, and forgets its
+    /// foreign keys, because it is dropped before another table has taken its name.
+    pub(super) fn drop_swapped(&mut self, clustered: IndexId) {
+        let out = self.swapped_out.iter();
+        let gone: Vec<String> = out
+            .filter(|(_, old)| old.clustered.id == clustered)
+            .map(|(name, _)| name.clone())
+            .collect();
+        for name in gone {
+            if let Some(old) = self.swapped_out.remove(&name) {
+                self.remove(&old);
+            }
+        }
+    }
+
+    /// The foreign keys that refer to `parent`: id, and name of the referencing table.
+    pub(super) fn referencing(&self, parent: &str) -> impl Iterator<Item = (&String, &String)> {
+        self.by_parent.get(parent).into_iter().flatten()
+    }
+}

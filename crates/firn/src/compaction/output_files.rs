@@ -1,0 +1,216 @@
+//! Writes the sorted entries of a flush or a compaction into new SSTs.
+
+use super::cache_handover::{CacheHandover, FromCache};
+use super::rate_limiter::RateLimiter;
+use super::splitter::Splitter;
+use crate::base::options::Options;
+use crate::base::prefix_extractor::PrefixExtractors;
+use crate::base::{InternalKey, Result, Value};
+use crate::sst::{Density, SstOptions, SstWriter, StoredBlock};
+use crate::version::{BLOB_FILES_MAX, FileMeta, LAST_LEVEL, VersionSet};
+use std::sync::Arc;
+
+/// The engine parts that flushes and compactions use.
+#[derive(Clone, Copy)]
+pub struct JobContext<'a> {
+    /// Allocates file ids and gives access to the file store.
+    pub versions: &'a VersionSet,
+    /// Block and file sizes.
+    pub options: &'a Options,
+    /// Records which output entries came from blocks that were in the block cache.
+    pub handover: &'a CacheHandover,
+    /// Limits the rate of background reads and writes.
+    pub limiter: &'a RateLimiter,
+    /// Finds where the parts of a key end, for the sketches in the files.
+    pub prefix_extractors: &'a Arc<dyn PrefixExtractors>,
+    /// Whether the disk is full, so that this flush writes a single file, into the space of the
+    /// disk reserve.
+    pub in_reserve: bool,
+}
+
+/// The output files that one job is writing.
+///
+/// Invariant: dropping this value removes every file that it has created, unless [`Self::finish`]
+/// has returned the file. So a failed job leaves no file behind. After a crash, the next open
+/// removes the leftovers.
+pub(super) struct Outputs<'a> {
+    ctx: JobContext<'a>,
+    splitter: Splitter,
+    at_rest: bool,
+    writer: Option<SstWriter>,
+    last_key: Vec<u8>,
+    superseded: u64,
+    from_cache: FromCache,
+    /// Ids of the files that were created and that [`Self::finish`] has not returned.
+    created: Vec<u64>,
+    /// The id of the created file that uses the space of the disk reserve; `None` if no file does.
+    in_reserve: Option<u64>,
+    done: Vec<FileMeta>,
+    written: u64,
+}
+
+impl<'a> Outputs<'a> {
+    pub(super) fn new(ctx: JobContext<'a>, output_level: u8, splitter: Splitter) -> Self {
+        Self {
+            ctx,
+            splitter,
+            at_rest: usize::from(output_level) == LAST_LEVEL,
+            writer: None,
+            last_key: Vec::new(),
+            superseded: 0,
+            from_cache: FromCache::default(),
+            created: Vec::new(),
+            in_reserve: None,
+            done: Vec::new(),
+            written: 0,
+        }
+    }
+
+    /// Adds the next entry. Entries come in the order of internal keys. `cached` says whether the
+    /// entry was read from a block that was in the block cache.
+    pub(super) fn add(
+        &mut self,
+        key: InternalKey<'_>,
+        value: Value<'_>,
+        cached: bool,
+    ) -> Result<()> {
+        if let Some(writer) = &self.writer {
+            if self.last_key == key.user_key {
+                self.superseded += 1;
+            } else if self.splitter.should_split(
+                &self.last_key,
+                key.user_key,
+                size_to_split(writer),
+            ) {
+                self.close()?;
+            }
+        }
+        if self.writer.is_none() {
+            self.writer = Some(self.create()?);
+        }
+        if self.last_key != key.user_key {
+            self.last_key.clear();
+            self.last_key.extend_from_slice(key.user_key);
+        }
+        self.from_cache.note(cached);
+        self.writer.as_mut().expect("just created").add(key, value)
+    }
+
+    /// Whether the blocks of `file` can be copied into the output files, because both have the
+    /// layout of the last level or both that of the upper levels.
+    pub(super) fn is_like(&self, file: &FileMeta) -> bool {
+        file.at_rest == self.at_rest
+    }
+
+    /// Whether the splitter may want to end an output file between these two keys.
+    pub(super) fn parts(&self, first: &[u8], last: &[u8]) -> bool {
+        self.splitter.parts(first, last)
+    }
+
+    /// Copies a stored block. `first` is the block's first user key. All keys of the block must lie
+    /// above the entries added so far, and each user key must occur once in it. `ahead` is the
+    /// argument of [`SstWriter::takes`]; `cached` says whether the block was in the block cache.
+    /// Returns the block's last user key, or `None` if the block cannot be copied and its entries
+    /// must be added one by one.
+    pub(super) fn copy(
+        &mut self,
+        first: &[u8],
+        block: &StoredBlock<'_>,
+        ahead: u64,
+        cached: bool,
+    ) -> Result<Option<&[u8]>> {
+        if let Some(writer) = &self.writer {
+            if !writer.takes(block, ahead) {
+                return Ok(None);
+            }
+            let size = size_to_split(writer);
+            if self.splitter.should_split(&self.last_key, first, size) {
+                self.close()?;
+            }
+        }
+        if self.writer.is_none() {
+            self.writer = Some(self.create()?);
+        }
+        let writer = self.writer.as_mut().expect("just created");
+        // Ask the file again whether it takes the block. It may be a new one by now, which has no
+        // dictionary yet and so may refuse a block that the previous file would have taken.
+        if !writer.takes(block, ahead) {
+            return Ok(None);
+        }
+        self.last_key = writer.copy(block)?;
+        self.from_cache
+            .note_copy(block.entries(), cached.then(|| block.key()));
+        Ok(Some(&self.last_key))
+    }
+
+    /// Finishes the last file. Returns the metadata of all files and the sum of their sizes in
+    /// bytes. All files are synced.
+    pub(super) fn finish(mut self) -> Result<(Vec<FileMeta>, u64)> {
+        self.close()?;
+        self.created.clear();
+        Ok((std::mem::take(&mut self.done), self.written))
+    }
+
+    fn create(&mut self) -> Result<SstWriter> {
+        let store = self.ctx.versions.source().store();
+        let id = self.ctx.versions.new_file_id();
+        let file = match self.ctx.in_reserve && self.created.is_empty() {
+            true => {
+                let file = store.create_in_reserve(id)?;
+                self.in_reserve = Some(id);
+                file
+            }
+            false => store.create(id)?,
+        };
+        self.created.push(id);
+        let block_size = self.ctx.options.block_size;
+        let density = match self.at_rest {
+            true => Density::Dense,
+            false => Density::Light,
+        };
+        let options = SstOptions::of(density, block_size);
+        let now = store.env().wall_micros();
+        let prefix_extractors = Arc::clone(self.ctx.prefix_extractors);
+        Ok(SstWriter::new(file, id, options, now).with_prefix_extractors(prefix_extractors))
+    }
+
+    fn close(&mut self) -> Result<()> {
+        let Some(writer) = self.writer.take() else {
+            return Ok(());
+        };
+        let superseded = std::mem::take(&mut self.superseded);
+        let meta = FileMeta::from_summary(writer.finish()?, superseded, self.at_rest);
+        let from_cache = std::mem::take(&mut self.from_cache);
+        self.ctx.handover.output(meta.file_id, from_cache);
+        self.written += meta.size;
+        self.done.push(meta);
+        Ok(())
+    }
+}
+
+/// The size of an unfinished file by which the splitter decides whether it is full.
+fn size_to_split(writer: &SstWriter) -> u64 {
+    match writer.blob_files() < BLOB_FILES_MAX {
+        true => writer.estimated_size(),
+        false => u64::MAX,
+    }
+}
+
+impl Drop for Outputs<'_> {
+    fn drop(&mut self) {
+        self.writer = None;
+        let store = self.ctx.versions.source().store();
+        for id in self.created.drain(..) {
+            // If the removal fails, the next open removes the file.
+            let _ = match self.in_reserve == Some(id) {
+                // Give the file back to the disk reserve instead of removing it, because another
+                // program could take the space that a removal frees.
+                true => store.give_back_to_reserve(id),
+                false => store.remove(id),
+            };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

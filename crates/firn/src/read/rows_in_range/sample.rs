@@ -1,0 +1,241 @@
+//! Estimates rows from samples: reads a few entries at many positions, and takes each sample as
+//! typical of the entries up to the next sample.
+
+use super::sources::RangeSources;
+use crate::base::{ErrorKind, Result};
+use crate::iter::{Interrupt, MergeIter, MvccIter, ReadAt};
+use crate::read::scan::{ScanRange, ScanSource, scan_sources};
+use crate::read::super_version::ReadPoint;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Number of parts of a range. Each part is sampled.
+const PARTS: usize = 32;
+/// Most rows read in each part.
+const PART_ROWS: u64 = 48;
+/// Once the sample of a part has skipped more than this many entries, it ends at the next row, or,
+/// if no row comes, when the cursor next calls its interrupt function.
+const PART_SKIPS: u64 = 256;
+/// Number of skipped entries after which a cursor calls its interrupt function.
+const SKIPS_A_CHECK: u64 = 1024;
+
+/// Where a sample ended, and the number of rows that it counted.
+pub(super) enum SampleEnd {
+    /// The end of the range.
+    All(u64),
+    /// The sample ended at the row with this key, which is not counted.
+    Until { rows: u64, key: Vec<u8> },
+    /// The sample ended among entries that are not rows. It passed `passed` entries in all, `rows`
+    /// of them rows.
+    Amid { rows: u64, passed: u64 },
+}
+
+/// Reads rows of a range as a scan would see them.
+pub(super) struct SampleReader {
+    entries: MvccIter<MergeIter<ScanSource>>,
+    /// Interrupt calls left before a move ends.
+    checks: Arc<AtomicU64>,
+}
+
+impl SampleReader {
+    pub(super) fn new(point: &ReadPoint, range: &ScanRange) -> Self {
+        let sources = scan_sources(&point.super_version, range, None);
+        let mut entries = MvccIter::new(MergeIter::new(sources), ReadAt::snapshot(point.seqno));
+        entries.set_bounds(Some(&range.lower), range.upper.as_deref());
+        let checks = Arc::new(AtomicU64::new(0));
+        let left = Arc::clone(&checks);
+        let interrupt: Interrupt = Arc::new(move || {
+            let one_less = |n: u64| n.checked_sub(1);
+            left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less)
+                .is_err()
+        });
+        entries.set_interrupt(Some(interrupt));
+        Self { entries, checks }
+    }
+
+    /// Reads from `from` to below `to` (`None`: to the end of the range), at most `rows_max` rows
+    /// and about `skips_max` other entries.
+    pub(super) fn read(
+        &mut self,
+        from: &[u8],
+        to: Option<&[u8]>,
+        rows_max: u64,
+        skips_max: u64,
+    ) -> Result<SampleEnd> {
+        let checks = skips_max / SKIPS_A_CHECK;
+        self.checks.store(checks, Ordering::Relaxed);
+        // The samples before this one may have left less than a whole step until the next call of
+        // the interrupt. This sample would then end after a few entries, and count no rows.
+        self.entries.postpone_interrupt();
+        let skipped = self.entries.skipped_entries();
+        let mut rows = 0;
+        let mut found = self.entries.seek_ge(from);
+        loop {
+            let skips = self.entries.skipped_entries() - skipped;
+            match self.met(found, rows, to)? {
+                ControlFlow::Break(Some(read)) => return Ok(read),
+                ControlFlow::Break(None) => {
+                    let passed = rows + skips;
+                    return Ok(SampleEnd::Amid { rows, passed });
+                }
+                ControlFlow::Continue(()) => {}
+            }
+            if rows == rows_max || skips > skips_max {
+                let key = self.entries.user_key().to_vec();
+                return Ok(SampleEnd::Until { rows, key });
+            }
+            // Without `to`, count the known rows ahead without reading them. With `to` that is not
+            // possible: the reading may have to end between two of them.
+            let passed = match to {
+                None => self.entries.pass_rows(rows_max - rows),
+                Some(_) => 0,
+            };
+            if passed > 0 {
+                rows += u64::from(passed);
+                found = Ok(true);
+            } else {
+                rows += 1;
+                found = self.entries.next();
+            }
+        }
+    }
+
+    /// Decides from the result `found` of a move whether the reading goes on: it does at a row
+    /// below `to`. `Break(None)` means that the interrupt function ended the move.
+    fn met(
+        &self,
+        found: Result<bool>,
+        rows: u64,
+        to: Option<&[u8]>,
+    ) -> Result<ControlFlow<Option<SampleEnd>>> {
+        match found {
+            Ok(true) if to.is_none_or(|to| self.entries.user_key() < to) => {
+                Ok(ControlFlow::Continue(()))
+            }
+            Ok(_) => Ok(ControlFlow::Break(Some(SampleEnd::All(rows)))),
+            Err(error) if *error.kind() == ErrorKind::Interrupted => Ok(ControlFlow::Break(None)),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Estimates the rows of the range by reading at the start of each of several parts of similar
+/// size.
+///
+/// The parts are cut at block boundaries of the files and at nodes of the memtables' upper levels,
+/// so a stretch with many entries gets many parts. Files and memtables tell the number of entries
+/// in each part, and the part is assumed to have as many rows per entry as its sample. A part that
+/// was read to its end is counted exactly.
+pub(super) fn sampled_rows(reading: &mut SampleReader, sources: &RangeSources<'_>) -> Result<u64> {
+    let starts = part_starts(sources)?;
+    let mut rows = 0.0;
+    for (i, start) in starts.iter().enumerate() {
+        let next = starts.get(i + 1).map(Vec::as_slice);
+        let end = next.or(sources.range.upper.as_deref());
+        rows += match reading.read(start, end, PART_ROWS, PART_SKIPS)? {
+            SampleEnd::All(rows) => rows as f64,
+            SampleEnd::Until { rows, key } => {
+                let passed = sources.between(start, Some(&key))?.max(1);
+                let all = sources.between(start, end)?.max(passed);
+                rows as f64 * all as f64 / passed as f64
+            }
+            SampleEnd::Amid { rows, passed } => {
+                let all = sources.between(start, end)?.max(passed);
+                rows as f64 * all as f64 / passed.max(1) as f64
+            }
+        };
+    }
+    Ok(rows.round() as u64)
+}
+
+/// A candidate for the start of a part: a key, and as its weight the number of entries that lie
+/// about it.
+type Weighted = (Vec<u8>, f64);
+
+/// The start keys of the parts. The first is the start of the range.
+fn part_starts(sources: &RangeSources<'_>) -> Result<Vec<Vec<u8>>> {
+    let range = sources.range;
+    let mut keys = candidates(sources)?;
+    keys.retain(|(key, _)| *key > range.lower);
+    keys.sort_by(|a, b| a.0.cmp(&b.0));
+    let total: f64 = keys.iter().map(|(_, weight)| weight).sum();
+    let mut starts = vec![range.lower.clone()];
+    let mut before = 0.0;
+    for (key, weight) in keys {
+        before += weight;
+        let due = total * starts.len() as f64 / PARTS as f64;
+        if before >= due && starts.len() < PARTS && starts.last() < Some(&key) {
+            starts.push(key);
+        }
+    }
+    if starts.len() < PARTS / 2 {
+        // The files have only a few large blocks in the range, so add keys between their
+        // boundaries.
+        let inside = (1..PARTS as u64).filter_map(|part| key_inside(range, part));
+        starts.extend(inside);
+        starts.sort();
+        starts.dedup();
+    }
+    Ok(starts)
+}
+
+fn candidates(sources: &RangeSources<'_>) -> Result<Vec<Weighted>> {
+    let range = sources.range;
+    let (in_files, in_memtables) = sources.entries();
+    let all = (in_files + in_memtables).max(1) as f64;
+    let mut keys: Vec<Weighted> = Vec::new();
+    let mut add = |some: Vec<Vec<u8>>, entries: f64| {
+        let weight = entries / some.len().max(1) as f64;
+        keys.extend(some.into_iter().map(|key| (key, weight)));
+    };
+    let wanted = |entries: f64| (2.0 * PARTS as f64 * entries / all).ceil() as usize;
+    for found in &sources.memtables {
+        let entries = found.entries as f64;
+        let upper = range.upper.as_deref();
+        let memtable = found.memtable;
+        add(
+            memtable.split_keys(&range.lower, upper, wanted(entries)),
+            entries,
+        );
+    }
+    for run in &sources.runs {
+        // Add up the weights of small files until they are large enough for one key.
+        let mut waiting = 0.0;
+        for file in run.files {
+            waiting += file.entries as f64;
+            if waiting * 2.0 * PARTS as f64 >= all {
+                let count = wanted(waiting).min(2 * PARTS);
+                let upper = range.upper.as_deref();
+                let some = file
+                    .reader()?
+                    .split_keys(Some(&range.lower), upper, count)?;
+                add(some, waiting);
+                waiting = 0.0;
+            }
+        }
+    }
+    Ok(keys)
+}
+
+/// The key that would lie `part` / [`PARTS`] of the way through the range if keys were evenly
+/// distributed over the eight bytes behind the common prefix of the range's ends.
+fn key_inside(range: &ScanRange, part: u64) -> Option<Vec<u8>> {
+    let (lower, upper) = (&range.lower, range.upper.as_ref()?);
+    let common = lower.iter().zip(upper).take_while(|(a, b)| a == b).count();
+    let number = |key: &[u8]| {
+        let mut eight = [0; 8];
+        let rest = &key[common..];
+        let len = rest.len().min(8);
+        eight[..len].copy_from_slice(&rest[..len]);
+        u64::from_be_bytes(eight)
+    };
+    let (from, to) = (number(lower), number(upper));
+    let step = to.checked_sub(from)? / PARTS as u64;
+    let inside = from + step * part;
+    let key = [&lower[..common], &inside.to_be_bytes()].concat();
+    (key > *lower && key < *upper).then_some(key)
+}
+
+#[cfg(test)]
+mod tests;

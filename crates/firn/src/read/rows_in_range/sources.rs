@@ -1,0 +1,325 @@
+//! Counts the entries of a range in files and memtables, and derives bounds on the range's rows.
+
+use crate::base::Result;
+use crate::base::key::index_id_of;
+use crate::memtable::{IndexCounts, Memtable};
+use crate::read::scan::ScanRange;
+use crate::read::super_version::SuperVersion;
+use crate::sst::SstReader;
+use crate::version::{FileHandle, FileSpan, Run};
+use std::ops::Bound;
+use std::sync::Arc;
+
+/// Bounds of a number, both inclusive.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct CountBounds {
+    pub(super) least: u64,
+    pub(super) most: u64,
+}
+
+impl CountBounds {
+    fn add(&mut self, least: u64, most: u64) {
+        self.least += least;
+        self.most += most;
+    }
+
+    /// The geometric mean of the bounds, if they differ by a factor of at most `ratio` and the
+    /// lower one is at least `rows_min`.
+    pub(super) fn close_enough(self, ratio: f64, rows_min: u64) -> Option<u64> {
+        let (least, most) = (self.least as f64, self.most as f64);
+        let good = self.least >= rows_min.max(1) && most <= least * ratio;
+        good.then(|| (least * most).sqrt().round() as u64)
+    }
+}
+
+/// A file that contains an end of the range.
+struct BoundaryFile<'a> {
+    file: &'a FileHandle,
+    reader: &'a Arc<SstReader>,
+    entries: CountBounds,
+}
+
+/// The lower end of the range, if it lies in the file: above the file's smallest key.
+fn lower_in<'a>(file: &FileHandle, range: &'a ScanRange) -> Option<&'a [u8]> {
+    (file.smallest < range.lower).then_some(&range.lower)
+}
+
+/// The upper end of the range, if it lies in the file: at or below the file's largest key.
+fn upper_in<'a>(file: &FileHandle, range: &'a ScanRange) -> Option<&'a [u8]> {
+    let upper = range.upper.as_deref()?;
+    (upper <= file.largest.as_slice()).then_some(upper)
+}
+
+/// The files of a run that may hold keys of the range.
+pub(super) struct RunInRange<'a> {
+    pub(super) files: FileSpan<'a>,
+    /// Number of entries of the files before each one.
+    before: Vec<u64>,
+    /// Sum of the entries of those files that lie wholly in the range.
+    whole: u64,
+    cuts: Vec<BoundaryFile<'a>>,
+    deletes: CountBounds,
+    /// Upper bound of the number of entries in the range that have a newer version in the run.
+    superseded: u64,
+}
+
+impl<'a> RunInRange<'a> {
+    fn of(run: &'a Run, range: &ScanRange) -> Result<Option<Self>> {
+        let upper = range.upper.as_deref();
+        let bound = upper.map_or(Bound::Unbounded, Bound::Excluded);
+        let files = run.overlapping(&range.lower, bound);
+        let mut found = Self {
+            files,
+            before: Vec::with_capacity(files.len()),
+            whole: 0,
+            cuts: Vec::new(),
+            deletes: CountBounds::default(),
+            superseded: 0,
+        };
+        let mut before = 0;
+        for file in files {
+            found.before.push(before);
+            before += file.entries;
+            found.superseded += file.superseded;
+            found.add(file, range)?;
+        }
+        Ok((!files.is_empty()).then_some(found))
+    }
+
+    fn add(&mut self, file: &'a FileHandle, range: &ScanRange) -> Result<()> {
+        let (lower, upper) = (lower_in(file, range), upper_in(file, range));
+        if lower.is_none() && upper.is_none() {
+            self.whole += file.entries;
+            self.deletes.add(file.deletes, file.deletes);
+            return Ok(());
+        }
+        let reader = file.reader()?;
+        let from = lower.map_or(Ok((0, 0)), |key| reader.rank_bounds(key))?;
+        let all = (file.entries, file.entries);
+        let to = upper.map_or(Ok(all), |key| reader.rank_bounds(key))?;
+        let entries = CountBounds {
+            least: to.0.saturating_sub(from.1),
+            most: to.1.saturating_sub(from.0),
+        };
+        if file.deletes > 0 {
+            let (least, most) = reader.deletes_within(lower, upper)?;
+            self.deletes.add(least, most.min(entries.most));
+        }
+        let cut = BoundaryFile {
+            file,
+            reader,
+            entries,
+        };
+        self.cuts.push(cut);
+        Ok(())
+    }
+
+    pub(super) fn entries(&self) -> CountBounds {
+        let mut sum = CountBounds::default();
+        sum.add(self.whole, self.whole);
+        let cuts = self.cuts.iter();
+        cuts.for_each(|cut| sum.add(cut.entries.least, cut.entries.most));
+        sum
+    }
+
+    /// Reads the blocks that contain the ends of the range, which makes the counts of entries
+    /// exact.
+    fn count(&mut self, range: &ScanRange) -> Result<()> {
+        for cut in &mut self.cuts {
+            if cut.entries.least == cut.entries.most {
+                continue;
+            }
+            let rank = |key: &[u8]| cut.reader.rank(key);
+            let from = lower_in(cut.file, range).map_or(Ok(0), rank)?;
+            let to = upper_in(cut.file, range).map_or(Ok(cut.file.entries), rank)?;
+            let entries = to.saturating_sub(from);
+            (cut.entries.least, cut.entries.most) = (entries, entries);
+        }
+        Ok(())
+    }
+
+    /// Number of entries below `key` in `files`.
+    fn rank(&self, key: &[u8]) -> Result<u64> {
+        let at = self.files.partition_point(|f| f.largest.as_slice() < key);
+        match self.files.get(at) {
+            Some(file) if file.smallest.as_slice() < key => {
+                Ok(self.before[at] + file.reader()?.rank(key)?)
+            }
+            Some(_) => Ok(self.before[at]),
+            None => Ok(self.total()),
+        }
+    }
+
+    fn total(&self) -> u64 {
+        let last = self.before.last().zip(self.files.last());
+        last.map_or(0, |(before, file)| before + file.entries)
+    }
+
+    /// Whether each entry of the run in the range is a row. This is so if the run has no deletions
+    /// in the range, and its files have no two versions of a key.
+    fn is_clean(&self) -> bool {
+        self.deletes.most == 0 && self.superseded == 0
+    }
+}
+
+/// A memtable that holds entries of the range.
+pub(super) struct MemtableInRange<'a> {
+    pub(super) memtable: &'a Memtable,
+    /// Estimated number of entries in the range.
+    pub(super) entries: u64,
+    /// Upper bound of the number of entries in the range. Since that number is estimated, it
+    /// exceeds the bound in a few cases
+    /// ([`RangeEntries::most`](crate::memtable::RangeEntries::most)).
+    most: u64,
+    /// Upper bound of the number of deletions in the range, which may be exceeded like `most`.
+    deletes: u64,
+}
+
+impl<'a> MemtableInRange<'a> {
+    /// Counts the entries of `memtable` in the range. `others` is the number of entries that other
+    /// sources have in the range: the more there are, the less precisely the memtable must be
+    /// counted.
+    fn of(
+        memtable: &'a Memtable,
+        counts: Option<IndexCounts>,
+        range: &ScanRange,
+        others: u64,
+    ) -> Self {
+        let found = memtable.estimate_range(&range.lower, range.upper.as_deref(), others);
+        let (most, deletes) = (found.most(found.entries), found.most(found.deletes));
+        Self {
+            memtable,
+            entries: found.entries,
+            most,
+            deletes: counts.map_or(deletes, |counts| counts.deletes.min(deletes)),
+        }
+    }
+}
+
+/// The memtables and runs that hold entries of a range, newest first.
+pub(super) struct RangeSources<'a> {
+    super_version: &'a SuperVersion,
+    pub(super) range: &'a ScanRange,
+    pub(super) runs: Vec<RunInRange<'a>>,
+    pub(super) memtables: Vec<MemtableInRange<'a>>,
+}
+
+impl<'a> RangeSources<'a> {
+    /// The sources of `range` in `super_version`. The memtables are not counted yet.
+    pub(super) fn of(super_version: &'a SuperVersion, range: &'a ScanRange) -> Result<Self> {
+        let mut runs = Vec::new();
+        for run in super_version.runs() {
+            runs.extend(RunInRange::of(run, range)?);
+        }
+        Ok(Self {
+            super_version,
+            range,
+            runs,
+            memtables: Vec::new(),
+        })
+    }
+
+    /// Counts the entries of memtables in the range, with an error that is small beside the sum of
+    /// all entries: the more entries the files have, the coarser the count.
+    pub(super) fn count_memtables(&mut self) {
+        let mut others = self.entries_in_files();
+        let index = index_id_of(&self.range.lower);
+        self.memtables.clear();
+        for memtable in self.super_version.memtables() {
+            let counts = index.map(|index| memtable.index_counts(index));
+            if counts.is_some_and(|counts| counts.entries == 0) {
+                continue;
+            }
+            let found = MemtableInRange::of(memtable, counts, self.range, others);
+            others += found.entries;
+            if found.most > 0 {
+                self.memtables.push(found);
+            }
+        }
+    }
+
+    /// Reads the blocks that contain the ends of the range, at most two per run, and counts the
+    /// memtables after that.
+    pub(super) fn count(&mut self) -> Result<()> {
+        let range = self.range;
+        self.runs.iter_mut().try_for_each(|run| run.count(range))?;
+        self.count_memtables();
+        Ok(())
+    }
+
+    /// Lower bound of the number of entries in files.
+    pub(super) fn entries_in_files(&self) -> u64 {
+        self.runs.iter().map(|run| run.entries().least).sum()
+    }
+
+    /// The number of rows, if a single run holds all entries of the range and has neither deletions
+    /// nor old versions there. Call it after [`Self::count`].
+    pub(super) fn plain_rows(&self) -> Option<u64> {
+        if !self.memtables.is_empty() {
+            return None;
+        }
+        let mut holding = self.runs.iter().filter(|run| run.entries().most > 0);
+        match (holding.next(), holding.next()) {
+            (None, _) => Some(0),
+            (Some(run), None) => run.is_clean().then(|| run.entries().least),
+            _ => None,
+        }
+    }
+
+    /// Lower and upper bound of the number of rows, from the counts of entries and deletions. The
+    /// bounds are certain for files; for memtables they rest on estimates.
+    ///
+    /// Upper bound: each row has a put entry. Lower bound: a run proves one row for each of its put
+    /// entries, minus those with a newer version in the run, minus all deletions of this run and of
+    /// newer sources. The lower bound is that of the run which proves most rows. Memtables prove no
+    /// row, since they do not know how many of their entries are old versions.
+    ///
+    /// Example: a newer run with 10 puts and 5 deletions over a run with 100 puts gives at most 110
+    /// rows and at least 95.
+    pub(super) fn rows(&self) -> CountBounds {
+        let mut rows = CountBounds::default();
+        let mut deletes = 0;
+        for memtable in &self.memtables {
+            rows.most += memtable.most;
+            deletes += memtable.deletes;
+        }
+        for run in &self.runs {
+            let entries = run.entries();
+            rows.most += entries.most.saturating_sub(run.deletes.least);
+            deletes += run.deletes.most;
+            let proven = entries.least.saturating_sub(run.superseded + deletes);
+            rows.least = rows.least.max(proven);
+        }
+        rows
+    }
+
+    /// Estimated number of entries of all kinds: the number in files, and the number in memtables.
+    pub(super) fn entries(&self) -> (u64, u64) {
+        let files = self.runs.iter().map(|run| run.entries());
+        let files = files.map(|e| e.least + (e.most - e.least) / 2);
+        let memtables = self.memtables.iter().map(|m| m.entries);
+        (files.sum(), memtables.sum())
+    }
+
+    /// Mean size of an entry in the files of the range, bytes, at least 1.
+    pub(super) fn entry_bytes(&self) -> u64 {
+        let files = || self.runs.iter().flat_map(|run| run.files);
+        let bytes: u64 = files().map(|file| file.raw_bytes).sum();
+        let entries: u64 = files().map(|file| file.entries).sum();
+        bytes.checked_div(entries).unwrap_or(1).max(1)
+    }
+
+    /// Number of entries with `lower ≤ key < upper`: exact in files, an estimate in memtables.
+    /// Reads a block for each end in each run.
+    pub(super) fn between(&self, lower: &[u8], upper: Option<&[u8]>) -> Result<u64> {
+        let mut entries = 0;
+        for run in &self.runs {
+            let to = upper.map_or(Ok(run.total()), |key| run.rank(key))?;
+            entries += to.saturating_sub(run.rank(lower)?);
+        }
+        for found in &self.memtables {
+            entries += found.memtable.estimate_range(lower, upper, entries).entries;
+        }
+        Ok(entries)
+    }
+}

@@ -1,0 +1,41 @@
+//! A session that waits at the write stall gate.
+
+use super::lock_table::{LockOwner, LockTable};
+use crate::base::parker::Parker;
+use crate::write::GateWaiter;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The session of `owner` at the gate: a kill of the session wakes it, and its host learns that it
+/// sleeps.
+///
+/// It waits no longer than it would for a row lock, because others wait for the locks that it
+/// holds. A timeout of 0 refuses to wait for others' locks, and does not concern the gate: it would
+/// fail a statement for a delay of a millisecond.
+pub(super) struct GateWait<'a> {
+    pub(super) owner: &'a LockOwner,
+    pub(super) locks: &'a LockTable,
+    pub(super) timeout_us: u64,
+}
+
+impl GateWaiter for GateWait<'_> {
+    fn is_interrupted(&self) -> bool {
+        self.owner.is_interrupted()
+    }
+
+    fn parks(&self, parker: Option<Arc<Parker>>) {
+        self.owner.set_parked(parker);
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        (self.timeout_us > 0).then(|| Duration::from_micros(self.timeout_us))
+    }
+
+    fn sleeps(&self) {
+        self.locks.report_stall(self.owner, true);
+    }
+
+    fn wakes(&self) {
+        self.locks.report_stall(self.owner, false);
+    }
+}

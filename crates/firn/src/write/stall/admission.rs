@@ -1,0 +1,318 @@
+//! The writers that wait at the stall gate, in the order in which they came. No clock, no lock and
+//! no thread: the gate gives it the time and wakes the threads, and so does the simulation.
+//!
+//! Each waiting writer has a ticket with a [`Place`], from which its time follows. The first
+//! [`WINDOW`] writers of the line sleep by timers of their own. A writer that leaves wakes the one
+//! that becomes one of the first, which sets its timer. So a wait costs two wakeups, whoever else
+//! waits, and at most `WINDOW` woken writers run for the gate's mutex at a time. Times change while
+//! writers sleep: the rate changes, a transaction commits another size than it was charged, a
+//! writer ahead is killed, the gate opens. Then the first ones are woken if their timers are late,
+//! and the next ones as those leave. So a change costs the same however many wait.
+//!
+//! Rejected: a timer for each waiting writer. Thousands of sizes that differ from the charges add
+//! up, so most timers are wrong, and each costs a wakeup to set it again.
+//!
+//! Invariants
+//! - Positions grow along the line. So the writers that may go are the first ones, and a newcomer
+//!   whose position is granted need not wait for threads that have yet to wake up. These may go
+//!   from then on, whatever happens to the grant.
+//! - If a writer of the window may go, or may go much earlier than its timer says, it has been
+//!   woken. A writer that leaves restores this, as does each change.
+//! - A ticket of a writer that gave up stays in the line until it is the first; then its bytes are
+//!   granted. So those behind it move up, and those before it do not.
+
+use super::pace::{Pace, Place};
+use std::collections::VecDeque;
+
+/// Number of writers at the head of the line that have timers. While a thread takes a millisecond
+/// to wake up, so many pass in it.
+pub const WINDOW: usize = 16;
+
+/// A timer may be late by this much, microseconds, before its writer is woken to set it anew. It is
+/// less than the age of unused rate that later writers may use, so nothing is lost.
+const LATE_US: u64 = 5000;
+
+/// Wakes a sleeping writer, which then looks at its ticket. A wakeup before it sleeps is kept.
+pub trait Wake {
+    /// Wakes it.
+    fn wake(&self);
+}
+
+/// Whether writers pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// All pass.
+    Open,
+    /// Writers pass at this rate, bytes a second.
+    Limited(u64),
+    /// Nobody passes.
+    Stopped,
+    /// Nobody passes, and the work that should make room fails: all writers give up.
+    Failing,
+}
+
+/// The charge of a transaction's passes, to be settled when it ends. Its default is none.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct GateCharge {
+    limit: u64,
+    bytes: u64,
+    passes: u32,
+}
+
+impl GateCharge {
+    /// Adds the charge of a further statement.
+    pub fn add(&mut self, further: Self) {
+        if self.limit != further.limit {
+            // A charge of an earlier limit is void.
+            *self = further;
+        } else {
+            self.bytes += further.bytes;
+            self.passes += further.passes;
+        }
+    }
+
+    /// Whether there is nothing to settle.
+    pub fn is_empty(&self) -> bool {
+        self.passes == 0
+    }
+}
+
+/// Number of a waiting writer in the order of arrival.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TicketNumber(u64);
+
+/// The answer to a writer that arrives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Arrival {
+    /// It passes.
+    Pass(GateCharge),
+    /// It waits.
+    Wait(TicketNumber),
+    /// It gives up.
+    Fail,
+}
+
+/// The answer to a waiting writer that looks at its ticket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Look {
+    /// It passes. The ticket is gone.
+    Pass(GateCharge),
+    /// It gives up. The ticket is gone.
+    Fail,
+    /// It sleeps until this time, microseconds; without a time until somebody wakes it.
+    Sleep(Option<u64>),
+}
+
+struct Ticket<W> {
+    place: Place,
+    /// When the writer wakes by itself; `u64::MAX` for never. If it has been woken since, the time
+    /// for which it was woken.
+    wakes_us: u64,
+    /// `None` once the writer has passed or given up.
+    writer: Option<W>,
+    /// Bytes to grant when the ticket is the first, because its writer gave up.
+    unused: f64,
+}
+
+/// The line; see the top of this file.
+pub struct Admission<W> {
+    pace: Pace,
+    mode: Mode,
+    /// Number of the limit in force, or else of the last one.
+    limit: u64,
+    line: VecDeque<Ticket<W>>,
+    /// Number of the first ticket in `line`.
+    first: u64,
+    /// Writers that wait.
+    waiting: usize,
+    wakes: u64,
+    /// Tickets visited.
+    visits: u64,
+}
+
+impl<W> Default for Admission<W> {
+    fn default() -> Self {
+        Self {
+            pace: Pace::default(),
+            mode: Mode::Open,
+            limit: 0,
+            line: VecDeque::new(),
+            first: 0,
+            waiting: 0,
+            wakes: 0,
+            visits: 0,
+        }
+    }
+}
+
+impl<W: Wake> Admission<W> {
+    /// Changes the mode. `typical` is the mean size of recent commits, bytes, if it is known; it
+    /// counts when a limit begins.
+    pub fn set_mode(&mut self, now_us: u64, mode: Mode, typical: Option<f64>) {
+        // While writers of an earlier limit are still in the line, that limit goes on: their
+        // positions stand for their order.
+        if self.mode == Mode::Open && mode != Mode::Open && self.waiting == 0 {
+            self.limit += 1;
+            self.pace.begin(now_us, typical);
+        }
+        let rate = match mode {
+            Mode::Limited(rate) => rate.max(1),
+            Mode::Open | Mode::Stopped | Mode::Failing => 0,
+        };
+        self.mode = mode;
+        self.pace.set_rate(now_us, rate);
+        self.wake_window();
+    }
+
+    /// The mode in force.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// A writer arrives. `writer` makes its handle if it has to wait.
+    pub fn arrive(&mut self, now_us: u64, writer: impl FnOnce() -> W) -> Arrival {
+        self.pace.advance(now_us);
+        match self.mode {
+            Mode::Open => return Arrival::Pass(GateCharge::default()),
+            Mode::Failing => return Arrival::Fail,
+            Mode::Limited(_) | Mode::Stopped => {}
+        }
+        let place = self.pace.place();
+        if self.may_go(place) {
+            return Arrival::Pass(self.charge(place));
+        }
+        let number = self.first + self.line.len() as u64;
+        self.line.push_back(Ticket {
+            place,
+            // The writer looks at its ticket before it sleeps.
+            wakes_us: 0,
+            writer: Some(writer()),
+            unused: 0.0,
+        });
+        self.waiting += 1;
+        Arrival::Wait(TicketNumber(number))
+    }
+
+    /// A waiting writer looks at its ticket, because it is about to sleep or has woken up.
+    pub fn look(&mut self, now_us: u64, number: TicketNumber) -> Look {
+        self.pace.advance(now_us);
+        let at = (number.0 - self.first) as usize;
+        let place = self.line[at].place;
+        let answer = match self.mode {
+            Mode::Open => Look::Pass(GateCharge::default()),
+            Mode::Failing => Look::Fail,
+            Mode::Limited(_) if self.may_go(place) => Look::Pass(self.charge(place)),
+            Mode::Limited(_) | Mode::Stopped => {
+                let due_us = self.pace.due_us(self.first_position(), place.position);
+                let until = due_us.filter(|_| at < WINDOW);
+                self.line[at].wakes_us = until.unwrap_or(u64::MAX);
+                return Look::Sleep(until);
+            }
+        };
+        self.leave(at);
+        answer
+    }
+
+    /// A waiting writer gives up, because it was killed or has waited for too long.
+    pub fn give_up(&mut self, now_us: u64, number: TicketNumber) {
+        self.pace.advance(now_us);
+        let at = (number.0 - self.first) as usize;
+        let unused = self.pace.give_up(self.line[at].place);
+        self.line[at].unused = unused;
+        self.leave(at);
+    }
+
+    /// Bytes were committed.
+    pub fn committed(&mut self, bytes: u64) {
+        if self.mode != Mode::Open {
+            self.pace.committed(bytes);
+        }
+    }
+
+    /// A transaction has ended that was charged `charge` and has committed `bytes`.
+    pub fn settle(&mut self, now_us: u64, charge: GateCharge, bytes: u64) {
+        if charge.limit != self.limit || charge.is_empty() {
+            return;
+        }
+        self.pace.advance(now_us);
+        self.pace.settle(charge.bytes, charge.passes, bytes);
+        self.wake_window();
+    }
+
+    /// Writers that wait.
+    pub fn waiting(&self) -> usize {
+        self.waiting
+    }
+
+    /// Times that a writer was woken other than by its timer.
+    pub fn wakes(&self) -> u64 {
+        self.wakes
+    }
+
+    /// Tickets that were visited, a measure of the work.
+    pub fn visits(&self) -> u64 {
+        self.visits
+    }
+
+    /// The token bucket.
+    pub fn pace(&self) -> &Pace {
+        &self.pace
+    }
+
+    fn may_go(&self, place: Place) -> bool {
+        matches!(self.mode, Mode::Limited(_)) && self.pace.is_due(place.position)
+    }
+
+    fn charge(&mut self, place: Place) -> GateCharge {
+        self.pace.goes(place.position);
+        GateCharge {
+            limit: self.limit,
+            bytes: place.charge,
+            passes: 1,
+        }
+    }
+
+    fn leave(&mut self, at: usize) {
+        self.line[at].writer = None;
+        self.waiting -= 1;
+        while self.line.front().is_some_and(|t| t.writer.is_none()) {
+            self.visits += 1;
+            let gone = self.line.pop_front();
+            self.first += 1;
+            self.pace.grant(gone.map_or(0.0, |gone| gone.unused));
+        }
+        self.wake_window();
+    }
+
+    fn first_position(&self) -> f64 {
+        self.line
+            .front()
+            .map_or(0.0, |ticket| ticket.place.position)
+    }
+
+    /// Wakes the writers of the window that sleep for too long.
+    fn wake_window(&mut self) {
+        let first = self.first_position();
+        for ticket in self.line.iter_mut().take(WINDOW) {
+            self.visits += 1;
+            let Some(writer) = &ticket.writer else {
+                continue;
+            };
+            let due_us = match self.mode {
+                Mode::Open | Mode::Failing => 0,
+                Mode::Limited(_) | Mode::Stopped => self
+                    .pace
+                    .due_us(first, ticket.place.position)
+                    .unwrap_or(u64::MAX),
+            };
+            if ticket.wakes_us > due_us.saturating_add(LATE_US) {
+                ticket.wakes_us = due_us;
+                self.wakes += 1;
+                writer.wake();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,203 @@
+//! Decides from numbers whether writers pass, how fast, and why not faster. Pure functions: all
+//! thresholds, shares and limits of write stalls are here.
+//!
+//! The pressure *p* of a [`StallReason`] says how far its background work lags behind what is
+//! allowed. Below one half, a reason does not slow writers. From there its rate is g(p) × C, where
+//! C is the rate at which the work is drained, measured while it runs: g is 2 at one half, 1 at 1,
+//! one half at 2, and linear in between. The gate takes the lowest rate of all reasons. So p
+//! settles where g(p) × C is what the writers want or the work can do, and the rate moves with p,
+//! never step by step from its own last value. At 2, the reasons that would exhaust memory or make
+//! reads too slow stop writers.
+//!
+//! Worked example: compactions take 20 MiB/s out of L0. With L0 a quarter of the way to the depth
+//! at which writers stop (p = ½), writers may bring 40 MiB/s. They bring 30, so this is no limit
+//! yet, and L0 grows; at p = ¾ they are held to 30, at p = 1 to 20, and p stays there.
+
+/// Why writers are slowed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum StallReason {
+    /// Memtables wait for their flush.
+    Memtables = 0,
+    /// L0 is deep.
+    L0 = 1,
+    /// Levels are over their targets.
+    Debt = 2,
+    /// Garbage takes too much space.
+    Space = 3,
+    /// Frozen memtables leave the caches too little of the memory limit.
+    Memory = 4,
+}
+
+/// All reasons, with their names in reports.
+pub const STALL_REASONS: [(StallReason, &str); 5] = [
+    (StallReason::Memtables, "memtables"),
+    (StallReason::L0, "l0"),
+    (StallReason::Debt, "debt"),
+    (StallReason::Space, "space"),
+    (StallReason::Memory, "memory"),
+];
+
+impl StallReason {
+    /// Whether the reason stops writers at the pressure [`STOP`].
+    fn stops(self) -> bool {
+        matches!(self, Self::Memtables | Self::L0 | Self::Memory)
+    }
+
+    /// Whether a flush makes the room that the reason asks for. Of the others, compactions do.
+    pub(super) fn waits_for_flushes(self) -> bool {
+        matches!(self, Self::Memtables | Self::Memory)
+    }
+}
+
+/// The pressure at which writers stop.
+const STOP: f64 = 2.0;
+
+/// The lowest rate of the gate, bytes a second, however slow background work was measured.
+const RATE_MIN: f64 = 256.0 * 1024.0;
+
+/// Allowed garbage: this share of the last level's bytes, plus the capacity of the memtables.
+const SPACE_SHARE: f64 = 0.2;
+
+/// The pressure is 1 at this share of the allowed garbage. So the space settles below the limit.
+const SPACE_AIM: f64 = 0.7;
+
+/// Up to a debt of this many bytes, or of the size of the last level if that is larger, there is no
+/// pressure. At `DEBT_RANGE` times that debt the pressure is 2.
+const DEBT_MIN: f64 = (2u64 << 30) as f64;
+const DEBT_RANGE: f64 = 16.0;
+
+/// The numbers that decide about write stalls.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct StallInput {
+    /// Frozen memtables, and the number of them at which writers stop.
+    pub frozen_memtables: usize,
+    /// See `frozen_memtables`.
+    pub frozen_memtables_max: usize,
+    /// Runs of L0 over one key, ingested runs that wait for L0 included.
+    pub l0_runs: usize,
+    /// The number of runs over one key at which writers stop.
+    pub l0_stop_runs: usize,
+    /// Bytes that compactions have to rewrite until all levels are within their targets.
+    pub debt: u64,
+    /// Bytes that a full compaction would free, and those that running jobs write.
+    pub garbage: u64,
+    /// Bytes of the last level.
+    pub last_level: u64,
+    /// Capacity of all memtables, bytes.
+    pub memtables_capacity: u64,
+    /// Memory of the frozen memtables, bytes.
+    pub frozen_bytes: u64,
+    /// The memory that frozen memtables may take at most, bytes; `None` without a memory limit.
+    pub frozen_room: Option<u64>,
+}
+
+/// How far background work lags behind what is allowed, by reason: below ½ writers are not slowed,
+/// at 1 they are slowed to the rate at which the work is drained.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Pressure {
+    /// Pressure from the number of frozen memtables; at 2 writers stop.
+    pub memtables: f64,
+    /// Pressure from the depth of L0; at 2 writers stop.
+    pub l0: f64,
+    /// Pressure from the bytes by which levels exceed their targets.
+    pub debt: f64,
+    /// Pressure from the bytes that a full compaction would free.
+    pub space: f64,
+    /// Pressure from the memory of frozen memtables; at 2, when they fill their room, writers stop.
+    pub memory: f64,
+}
+
+impl Pressure {
+    /// The pressure of `input`.
+    pub fn of(input: &StallInput) -> Self {
+        let share = |amount: f64, most: f64| STOP * amount / most.max(1.0);
+        let last_level = input.last_level as f64;
+        let debt_free = DEBT_MIN.max(last_level);
+        let debt = (input.debt.max(1) as f64 / debt_free).ln().max(0.0);
+        let allowed = SPACE_SHARE * last_level + input.memtables_capacity as f64;
+        Self {
+            memtables: share(
+                input.frozen_memtables as f64,
+                input.frozen_memtables_max as f64,
+            ),
+            l0: share(input.l0_runs as f64, input.l0_stop_runs as f64),
+            debt: STOP * debt / DEBT_RANGE.ln(),
+            space: input.garbage as f64 / (SPACE_AIM * allowed).max(1.0),
+            memory: input
+                .frozen_room
+                .map_or(0.0, |room| share(input.frozen_bytes as f64, room as f64)),
+        }
+    }
+
+    fn shares(&self) -> [(f64, StallReason); STALL_REASONS.len()] {
+        [
+            (self.memtables, StallReason::Memtables),
+            (self.l0, StallReason::L0),
+            (self.debt, StallReason::Debt),
+            (self.space, StallReason::Space),
+            (self.memory, StallReason::Memory),
+        ]
+    }
+
+    /// The reason that stops writers, if one does. Of several, one that waits for flushes comes
+    /// first: damage found by compactions is then no reason to fail.
+    pub fn stop(&self) -> Option<StallReason> {
+        let stops = |(p, reason): &(f64, StallReason)| *p >= STOP && reason.stops();
+        let stopping = self.shares().into_iter().filter(stops);
+        stopping
+            .map(|(_, reason)| reason)
+            .min_by_key(|reason| !reason.waits_for_flushes())
+    }
+}
+
+/// Committed bytes a second that the work behind each reason drains, in the order of
+/// [`STALL_REASONS`]; `None` where it is not measured.
+pub type Drained = [Option<f64>; STALL_REASONS.len()];
+
+/// The decision of the policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Limit {
+    /// Writers pass.
+    Open,
+    /// Writers pass at `rate` bytes a second.
+    Rate {
+        /// Bytes a second, at least 1.
+        rate: u64,
+        /// The reason that limits the rate most.
+        reason: StallReason,
+    },
+    /// Nobody passes.
+    Stop {
+        /// The reason.
+        reason: StallReason,
+    },
+}
+
+/// The factor by which the gate multiplies the drain at pressure `p`.
+fn gain(p: f64) -> f64 {
+    match p {
+        p if p <= 1.0 => 2.0 - 2.0 * (p - 0.5),
+        p if p <= 2.0 => 1.5 - 0.5 * p,
+        p => 1.0 / p,
+    }
+}
+
+/// Decides whether writers pass, and how fast.
+pub fn decide(pressure: &Pressure, drained: &Drained) -> Limit {
+    if let Some(reason) = pressure.stop() {
+        return Limit::Stop { reason };
+    }
+    let rate = |(p, reason): (f64, StallReason)| {
+        let drained = drained[reason as usize].filter(|_| p >= 0.5)?;
+        Some(((gain(p) * drained).max(RATE_MIN) as u64, reason))
+    };
+    let rates = pressure.shares().into_iter().filter_map(rate);
+    match rates.min_by_key(|(rate, _)| *rate) {
+        Some((rate, reason)) => Limit::Rate { rate, reason },
+        None => Limit::Open,
+    }
+}
+
+#[cfg(test)]
+mod tests;
