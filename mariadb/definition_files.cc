@@ -229,14 +229,15 @@ bool has_partitions(const std::string& table) {
 }  // namespace
 
 /*
-  A server without the engine removes the definition file of a copy and leaves its file of
-  partitions. Nobody needs that, and it keeps the database from being dropped. Called only while the
-  server starts: later it might be that of an ALTER under way.
+  A kill may leave a copy with a file of partitions and an empty definition, or none, and a server
+  without the engine forgets it. Nobody needs these files, and they keep the database from being
+  dropped. Called only while the server starts: later they might be those of an ALTER under way.
 */
 void remove_stray_partitions(const char* schema) {
   for_each_file(schema, kPar, [](const std::string& copy) {
-    if (is_ddl_leftover(copy.c_str()) && !exists(path_of(copy.c_str(), kFrm)) && !has_partitions(copy))
-      my_delete(path_of(copy.c_str(), kPar).c_str(), MYF(0));
+    std::string frm;
+    const bool is_defined = read_file(path_of(copy.c_str(), kFrm), &frm) && !frm.empty();
+    if (is_ddl_leftover(copy.c_str()) && !is_defined && !has_partitions(copy)) remove(nullptr, copy.c_str());
   });
 }
 
