@@ -8,7 +8,7 @@ namespace firn {
 /* The server's .frm and .par files, and the error log, for the end of interrupted DDL. */
 extern const firn_definition_files definition_files;
 
-/* Removes the files of copies in `schema` that have partitions and no definition, or an empty one. */
+/* Removes the files of copies in `schema` with partitions and no definition, or an empty one. */
 void remove_stray_partitions(const char* schema);
 
 }  // namespace firn
