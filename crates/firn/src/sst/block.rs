@@ -137,7 +137,8 @@ impl Block {
     }
 
     fn slice(&self, (start, end): ByteSpan) -> &[u8] {
-        // Whoever made the span has checked it against the size of this block, so the bytes exist.
+        // All spans were checked against the size of this block when it was decoded, so the bytes
+        // exist.
         self.bytes.get(start as usize..end as usize).unwrap_or(&[])
     }
 

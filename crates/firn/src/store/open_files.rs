@@ -213,7 +213,7 @@ impl OpenFiles {
     }
 }
 
-/// What became of an attempt to close a file.
+/// The result of an attempt to close a file.
 enum Closing {
     Closed,
     /// The file was removed, so its readers need the descriptor.

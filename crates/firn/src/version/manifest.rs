@@ -43,7 +43,7 @@ pub fn manifest_name(id: u64) -> String {
     format!("MANIFEST-{id:06}")
 }
 
-/// What a manifest's name ends with while it is written beside the one in force. Its content lacks
+/// The suffix of a manifest's name while it is written beside the one in force. Its content lacks
 /// the latest edits until it is put in force, so nothing must take it for a manifest.
 const UNFINISHED: &str = ".next";
 

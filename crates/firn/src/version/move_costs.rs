@@ -16,8 +16,8 @@
 //! front of a file with keys of two indexes. So an edit measures a number of files in proportion to
 //! its own, and leaves the range of the others to later edits.
 //!
-//! What deletions free depends on the mean size of an entry in the last level, which every edit
-//! changes a little. A cost has the value of the time when it was measured. So the picker compares
+//! The bytes that deletions free depend on the mean size of an entry in the last level, which every
+//! edit changes a little, but the list keeps a cost as it was when measured. So the picker compares
 //! the few cheapest files by their present costs.
 //!
 //! Rejected: a sort of all files after each edit, which visits them all; a cursor that takes files

@@ -23,7 +23,7 @@ use std::sync::Arc;
 #[derive(Default)]
 struct Files {
     versions: RefCell<BTreeMap<String, String>>,
-    /// What the last recovery said of the partitions of each table.
+    /// The partitions that the last recovery named for each table.
     partitions: RefCell<BTreeMap<String, String>>,
     foreign: Vec<&'static str>,
 }

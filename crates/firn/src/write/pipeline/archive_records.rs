@@ -1,5 +1,5 @@
-//! What the log records only for a log archive: the time, the end of the binary log, and the files
-//! of loads.
+//! The records that a log has only for a log archive: the time, the end of the binary log, and the
+//! files of loads.
 
 use super::{CommitRecord, Pipeline, PipelineState, counter_records, file_ids};
 use crate::base::{CounterValue, Result};

@@ -25,7 +25,7 @@ pub trait GateWaiter {
     fn wakes(&self) {}
 }
 
-/// What ended a wait at the gate.
+/// The event that ended a wait at the gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum StallEnd {

@@ -111,7 +111,7 @@ fn a_rollback_gives_memory_back() {
     assert!(memory.versions.capacity() + memory.order.capacity() < 4096);
 }
 
-/// What is counted for a write is not less than what it takes.
+/// A write counts at least the memory that it takes.
 #[test]
 fn memory_is_counted() {
     for ascends in [true, false] {

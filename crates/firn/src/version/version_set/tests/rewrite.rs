@@ -98,7 +98,7 @@ fn an_edit_that_must_rewrite_gives_the_other_one_up() {
     assert_eq!(reopened(&env.crash(1)), state);
 }
 
-/// Whatever call fails, and wherever the power fails then, all acknowledged edits are there.
+/// All acknowledged edits survive, for each call that may fail and each power cut after it.
 #[test]
 fn a_failed_rewrite_loses_nothing() {
     for errno in [Errno::Io, Errno::NoSpace] {
