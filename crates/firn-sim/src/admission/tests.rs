@@ -27,7 +27,7 @@ fn check(outcome: &GateOutcome) {
     assert!(overtaken < 10_000, "overtaken for {overtaken} us");
     let runs: u64 = outcome.passes.iter().map(|pass| pass.runs).sum();
     let passes = outcome.passes.len() as u64;
-    assert!(2 * runs < passes * 7, "{runs} runs for {passes} waits");
+    assert!(runs < passes * 4, "{runs} runs for {passes} waits");
     let most = outcome.passes.iter().map(|pass| pass.runs).max();
     assert!(most < Some(20), "{most:?} runs for one wait");
     assert!(outcome.herd <= WINDOW + 1, "{} awake", outcome.herd);

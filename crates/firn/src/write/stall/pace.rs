@@ -59,6 +59,11 @@ const OUTLIER: f64 = 8.0;
 /// one that is too late, which others correct.
 const DRIFT_MIN: f64 = -0.9;
 
+/// A ticket that is not due sleeps at least this long, seconds, where only the refunds of others
+/// would let it go sooner: the tickets before it must wake up and commit first. Without this bound,
+/// a ticket that expects those refunds now sleeps for no time at all, again and again.
+const REFUND_S: f64 = 0.002;
+
 /// A ticket's place in the order, and its charge in bytes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Place {
@@ -184,7 +189,11 @@ impl Pace {
     pub fn due_us(&self, first: f64, position: f64) -> Option<u64> {
         let left = match position <= self.gone {
             true => 0.0,
-            false => position - self.granted + (position - first) * self.drift,
+            false => {
+                let left = position - self.granted;
+                let sooner = left + (position - first) * self.drift;
+                sooner.max(left.min(self.rate * REFUND_S))
+            }
         };
         (self.rate > 0.0).then(|| self.at_us + (left.max(0.0) * 1e6 / self.rate).ceil() as u64)
     }
