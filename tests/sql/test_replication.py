@@ -340,15 +340,21 @@ def test_the_later_transaction_is_the_victim(own_server: Callable[..., Server]) 
         "UPDATE t SET b = 1 WHERE a = 2",
         "COMMIT",
         "BEGIN",
+        "UPDATE hold SET v = 2 WHERE id = 2",
         "UPDATE t SET b = 3 WHERE a >= 100",
         "UPDATE t SET b = 2 WHERE a = 2",
         "UPDATE t SET b = 2 WHERE a = 1",
         "COMMIT",
     )
-    local = delayed.holder("SELECT * FROM hold WHERE id = 1 FOR UPDATE")
+    earlier = delayed.holder("SELECT * FROM hold WHERE id = 1 FOR UPDATE")
+    later = delayed.holder("SELECT * FROM hold WHERE id = 2 FOR UPDATE")
     execute(delayed.pair.replica, "START SLAVE SQL_THREAD")
     delayed.until(lambda: delayed.lock_waits() == 2)
-    local.rollback()
+    # The later one goes on once the earlier one has locked its row. If it came first, it would be
+    # rolled back at once, and applied again after the earlier one's commit only.
+    later.rollback()
+    delayed.until(lambda: delayed.lock_waits() == 2)
+    earlier.rollback()
     delayed.pair.expect_equal("r")
     assert delayed.new_retries() == 1
 
