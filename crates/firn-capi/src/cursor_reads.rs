@@ -101,13 +101,13 @@ pub unsafe extern "C" fn firn_cursor_next(
     record: *mut u8,
 ) -> firn_status {
     // SAFETY: NULL, or a live handle that this thread alone uses, so the borrow is unique.
-    let gliding = unsafe { cursor.as_mut() }.filter(|cursor| cursor.cursor.can_glide());
-    if let Some(gliding) = gliding
+    let plain = unsafe { cursor.as_mut() }.filter(|cursor| cursor.cursor.can_skip_keys());
+    if let Some(plain) = plain
         && !record.is_null()
     {
         // SAFETY: the buffer has the table's record length and stays valid during the call.
-        let record = unsafe { std::slice::from_raw_parts_mut(record, gliding.record_len) };
-        return guard(|| Ok(gliding.cursor.glide(record)?));
+        let record = unsafe { std::slice::from_raw_parts_mut(record, plain.record_len) };
+        return guard(|| Ok(plain.cursor.next_without_key(record)?));
     }
     // SAFETY: the caller promises what `read` requires.
     unsafe { read(cursor, record, FIRN_END, Cursor::next) }

@@ -215,7 +215,7 @@ pub struct firn_counters {
     /// Deadlocks found.
     pub deadlocks: u64,
     /// Seqno of the last commit.
-    pub commits: u64,
+    pub last_seqno: u64,
     /// Commits delayed or stopped by write stalls.
     pub write_stalls: u64,
     /// Time that commits were delayed or stopped by write stalls, microseconds.
@@ -291,7 +291,7 @@ pub unsafe extern "C" fn firn_read_counters(
             memtable_bytes: c.memtable_bytes,
             lock_waits: c.lock_waits,
             deadlocks: c.deadlocks,
-            commits: c.commits,
+            last_seqno: c.last_seqno,
             write_stalls: c.write_stalls,
             write_stall_us: c.write_stall_us,
             reserve_bytes: db.reserve_bytes().0,

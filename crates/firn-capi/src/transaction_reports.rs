@@ -186,7 +186,7 @@ struct KeyText {
 
 /// The text by which a description shows a zero byte behind a whole key. The key with this byte is
 /// the next one after the entry's key, and a gap behind the entry begins there.
-const AFTER: &str = "0x00";
+const KEY_SUCCESSOR_BYTE: &str = "0x00";
 
 impl KeyText {
     fn of(db: &Db, key: &[u8]) -> Self {
@@ -196,7 +196,8 @@ impl KeyText {
             mut values,
         } = db.catalog().describe_key(key);
         // Bounds of ranges: the key right after an entry.
-        let after = values.len() > 1 && values.last().is_some_and(|last| last == AFTER);
+        let after =
+            values.len() > 1 && values.last().is_some_and(|last| last == KEY_SUCCESSOR_BYTE);
         if after {
             values.pop();
         }

@@ -128,7 +128,7 @@ pub struct World {
     points: point_in_time::RecoveryPoints,
     /// Whether SSTs that belong neither to the tree nor to a transaction may be on disk until the
     /// next start, because the call that should have removed them may have failed.
-    strays: bool,
+    has_stray_files: bool,
     /// The largest value that a counter has had in a generation, whether the value is durable or
     /// only in memory. Keys: counter id and generation.
     counters_most: BTreeMap<(u64, u64), u64>,
@@ -169,7 +169,7 @@ impl World {
             checkpoints: Vec::new(),
             points: point_in_time::RecoveryPoints::default(),
             counters_most: BTreeMap::new(),
-            strays: false,
+            has_stray_files: false,
             stats: Stats::default(),
         }
     }
@@ -209,7 +209,7 @@ impl World {
     /// Call this before calls of the environment, removals among them, are made to fail. Until the
     /// next start, SSTs that belong neither to the tree nor to a transaction may be on disk.
     pub fn expect_strays(&mut self) {
-        self.strays = true;
+        self.has_stray_files = true;
     }
 
     /// Takes `n` steps, or fewer if one ends early.

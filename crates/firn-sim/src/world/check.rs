@@ -201,7 +201,7 @@ impl World {
         let spilled = self.sessions.iter().map(|s| s.txn.spilled_files().len());
         let spilled = spilled.sum::<usize>() + self.db().context().prepared.files().len();
         ensure!(
-            stored == files + spilled as u64 || self.strays,
+            stored == files + spilled as u64 || self.has_stray_files,
             "{stored} SSTs are stored, {files} of them in the tree, {spilled} of transactions"
         );
         Ok(())

@@ -84,7 +84,7 @@ impl World {
     }
 
     fn die(&mut self, end: End) {
-        self.strays = false;
+        self.has_stray_files = false;
         self.stats.crashes += 1;
         let next: MemEnv = match end {
             End::PowerCut => self.env.crash(self.rng.random_range(0..1 << 32)),
@@ -106,7 +106,7 @@ impl World {
     /// Opens the database again in the same environment. Its state must not be before `from`.
     fn start_again(&mut self, from: Moment) -> Result<(), StepEnd> {
         self.db = None;
-        self.strays = false;
+        self.has_stray_files = false;
         self.db = Some(self.start()?);
         self.find_outcome(from)?;
         self.open_sessions();

@@ -48,15 +48,15 @@ pub trait InternalIterator {
         }
     }
     /// As [`Self::next_unchecked`], and returns kind and value of the entry. [`Self::key`] may not
-    /// be called until [`Self::land`] or another move. A scan that needs no key saves the work of
-    /// assembling it.
-    fn glide(&mut self) -> (Kind, Value<'_>) {
+    /// be called until [`Self::restore_key`] or another move. A scan that needs no key saves the
+    /// work of assembling it.
+    fn next_without_key(&mut self) -> (Kind, Value<'_>) {
         self.next_unchecked();
         (self.key().kind, self.value())
     }
     /// Assembles the key of the entry under the cursor, so that [`Self::key`] may be called after
-    /// [`Self::glide`].
-    fn land(&mut self) {}
+    /// [`Self::next_without_key`].
+    fn restore_key(&mut self) {}
     /// Calls `show` with the user key of each of the next `count` puts after the position, as far
     /// as their blocks are in memory. A prefetch uses them as a hint of the entries that a scan
     /// reaches next: some of these puts may be invisible to the scan, and others may be missing.
@@ -111,11 +111,11 @@ impl<T: InternalIterator + ?Sized> InternalIterator for Box<T> {
     fn skip_unchecked(&mut self, rows: u32) {
         (**self).skip_unchecked(rows);
     }
-    fn glide(&mut self) -> (Kind, Value<'_>) {
-        (**self).glide()
+    fn next_without_key(&mut self) -> (Kind, Value<'_>) {
+        (**self).next_without_key()
     }
-    fn land(&mut self) {
-        (**self).land();
+    fn restore_key(&mut self) {
+        (**self).restore_key();
     }
     fn peek(&self, count: usize, show: &mut dyn FnMut(&[u8])) {
         (**self).peek(count, show);

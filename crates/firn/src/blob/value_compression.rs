@@ -8,7 +8,7 @@ use zstd::bulk::{Compressor, Decompressor};
 const LEVEL: i32 = 1;
 
 /// A value or chunk is stored compressed only if that saves at least 1/8 of its bytes.
-const SAVES: usize = 8;
+const SAVED_PART_MIN: usize = 8;
 
 thread_local! {
     static COMPRESSOR: RefCell<Option<Compressor<'static>>> = const { RefCell::new(None) };
@@ -19,7 +19,9 @@ thread_local! {
 pub(super) fn compress(bytes: &[u8]) -> Option<Vec<u8>> {
     // The compressed bytes must be fewer than the plain ones: the reader takes stored bytes as long
     // as the value for the plain value.
-    let room = bytes.len().saturating_sub((bytes.len() / SAVES).max(1));
+    let room = bytes
+        .len()
+        .saturating_sub((bytes.len() / SAVED_PART_MIN).max(1));
     COMPRESSOR.with_borrow_mut(|slot| {
         if slot.is_none() {
             *slot = Compressor::new(LEVEL).ok();

@@ -74,7 +74,7 @@ pub struct Catalog {
     /// Indexes that are being filled, each with a prefix extractor for its keys.
     filling: Mutex<BTreeMap<IndexId, KeyPrefixExtractor>>,
     /// Indexes of which an open transaction has uncommitted entries, and which are retired or about
-    /// to be; see [`Catalog::keep_retired`].
+    /// to be; see [`Catalog::pin_retired`].
     kept: Mutex<BTreeSet<IndexId>>,
     recovery: DdlRecovery,
 }
@@ -647,7 +647,7 @@ impl Catalog {
     }
 
     /// Forgets the retired indexes in `gone`. No file and no memtable may hold an entry of them.
-    /// The caller must have read [`Self::kept_retired`] before it looked for entries, and `gone`
+    /// The caller must have read [`Self::pinned_retired`] before it looked for entries, and `gone`
     /// must have none of the indexes read.
     ///
     /// # Errors
@@ -668,23 +668,23 @@ impl Catalog {
         Ok(())
     }
 
-    /// The indexes passed to [`Self::keep_retired`] and not released yet. If an index was retired
+    /// The indexes passed to [`Self::pin_retired`] and not released yet. If an index was retired
     /// before this call and is not in the result, no more entries of it will be committed, and the
     /// ones that were are in a memtable or in a file by now.
-    pub fn kept_retired(&self) -> BTreeSet<IndexId> {
+    pub fn pinned_retired(&self) -> BTreeSet<IndexId> {
         self.kept.lock().clone()
     }
 
     /// Call this before indexes are retired of which an open transaction has uncommitted entries.
-    /// They are then not [forgotten](Self::forget_retired) before [`Self::release_retired`], even
+    /// They are then not [forgotten](Self::forget_retired) before [`Self::unpin_retired`], even
     /// if no file has entries of them: the transaction may still commit its entries, and
     /// compactions drop entries only while their index is known to be retired.
-    pub fn keep_retired(&self, ids: &[IndexId]) {
+    pub fn pin_retired(&self, ids: &[IndexId]) {
         self.kept.lock().extend(ids);
     }
 
-    /// Ends [`Self::keep_retired`] for these indexes, because the transaction has ended.
-    pub fn release_retired(&self, ids: &[IndexId]) {
+    /// Ends [`Self::pin_retired`] for these indexes, because the transaction has ended.
+    pub fn unpin_retired(&self, ids: &[IndexId]) {
         let mut kept = self.kept.lock();
         for id in ids {
             kept.remove(id);

@@ -8,7 +8,7 @@ use crate::version::{FileSpan, LAST_LEVEL, Run, Version};
 const PIECES: u64 = 16;
 
 /// Assumed ratio of the size of a memtable to that of the run written from it.
-const PRESSED: u64 = 3;
+const MEMTABLE_TO_RUN: u64 = 3;
 
 /// Smallest size of a piece in stored bytes. Smaller pieces would cost more than they save, because
 /// each file has a fixed cost.
@@ -39,7 +39,7 @@ impl FlushSplits {
     /// Chooses the splits for the flush of a memtable of `memtable` bytes. Files get at most
     /// `file_size` stored bytes.
     pub fn of(version: &Version, memtable: u64, file_size: u64) -> Self {
-        let piece = memtable / (PRESSED * PIECES);
+        let piece = memtable / (MEMTABLE_TO_RUN * PIECES);
         let piece = piece.max(PIECE_MIN).min(file_size / 2).max(1);
         let below = &version.levels[LAST_LEVEL - 1].files;
         // Leave out the first file of the last level: few keys lie below its first key, so a split

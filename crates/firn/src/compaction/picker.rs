@@ -127,7 +127,7 @@ pub fn changes_at_rest(file: &FileMeta, retired: &RetiredIndexes, oldest_read: S
 fn garbage(file: &FileMeta, retired: &RetiredIndexes, oldest_read: Seqno) -> u64 {
     // If the file has a version newer than the oldest read, a snapshot may need some of its old
     // versions, and the metadata do not tell which. Then count no old version as garbage.
-    let dead = file.dead_entries();
+    let dead = file.droppable_entries_min();
     let dead = if file.max_seqno <= oldest_read {
         dead
     } else {
@@ -292,8 +292,9 @@ impl PickerContext<'_> {
     fn by_garbage(&self, level_targets: &LevelTargets) -> Option<Job> {
         self.in_place(JobReason::Garbage, GARBAGE, Wanted::All)
             .or_else(|| {
-                (1..LAST)
-                    .find_map(|l| self.sink(level_targets, l, JobReason::Garbage, Wanted::Dense))
+                (1..LAST).find_map(|l| {
+                    self.sink(level_targets, l, JobReason::Garbage, Wanted::ManyDeletions)
+                })
             })
     }
 

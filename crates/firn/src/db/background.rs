@@ -638,7 +638,7 @@ impl BackgroundWork {
         // Read this before pinning the super version. A transaction commits its entries before it
         // releases its indexes, so if an index is not in `kept`, the super version has all entries
         // of it.
-        let kept = catalog.kept_retired();
+        let kept = catalog.pinned_retired();
         let super_version = self.super_versions.pin();
         let in_files = |id| super_version.version.index_stats(id).entries;
         let in_memtables = |id: IndexId| {

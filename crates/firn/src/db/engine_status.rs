@@ -8,8 +8,8 @@ use crate::write::{STALL_ENDS, STALL_REASONS};
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
 
-/// Counters since the database was opened, sizes in bytes. [`Self::commits`] is no counter, but the
-/// last seqno.
+/// Counters since the database was opened, sizes in bytes. [`Self::last_seqno`] is no counter, but
+/// the last seqno.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Metrics {
     /// Bytes written to files, those of the log included.
@@ -50,7 +50,7 @@ pub struct Metrics {
     pub deadlocks: u64,
     /// The last seqno assigned. It grows by one with each transaction that writes, is not reset at
     /// open, and jumps at a new epoch.
-    pub commits: u64,
+    pub last_seqno: u64,
     /// Commits delayed or stopped by backpressure.
     pub write_stalls: u64,
     /// Time spent in delays and stops, microseconds.
@@ -157,7 +157,7 @@ impl Db {
             memtable_bytes: super_version.memtables().map(|m| m.size_bytes()).sum(),
             lock_waits: locks.waits,
             deadlocks: locks.deadlocks,
-            commits: self.cx.pipeline.last_seqno(),
+            last_seqno: self.cx.pipeline.last_seqno(),
             write_stalls: stalls.delays + stalls.stops,
             write_stall_us: stalls.delay_us + stalls.stop_us,
         }
@@ -323,7 +323,7 @@ impl Db {
         writeln!(
             out,
             "\nLOG\nlast commit {}, visible {}",
-            c.commits,
+            c.last_seqno,
             self.cx.super_versions.visible()
         )?;
         writeln!(

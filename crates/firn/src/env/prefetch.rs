@@ -18,7 +18,7 @@ mod uring;
 
 use super::{AlignedBuf, BLOCK};
 use parking_lot::Mutex;
-use piece_table::{PieceTable, PrefetchedPiece};
+use piece_table::{PieceTable, PrefetchPiece};
 use rustix::fs::Advice;
 use std::fs::File;
 use std::num::NonZeroU64;
@@ -355,7 +355,7 @@ impl Prefetcher {
 
     /// Drops announced reads that nobody has taken, and counts them. The caller must not hold the
     /// table's lock, because dropping a read waits until it is complete.
-    fn drop_unused(&self, dropped: Vec<PrefetchedPiece>) {
+    fn drop_unused(&self, dropped: Vec<PrefetchPiece>) {
         let unused = dropped.len() as u64;
         self.unused.fetch_add(unused, Ordering::Relaxed);
     }

@@ -249,14 +249,14 @@ impl<O: ChildOpener> InternalIterator for ConcatIter<O> {
     }
 
     #[inline]
-    fn glide(&mut self) -> (Kind, Value<'_>) {
+    fn next_without_key(&mut self) -> (Kind, Value<'_>) {
         debug_assert!(self.positioned);
         let (_, child) = self.open.as_mut().expect("positioned");
-        child.glide()
+        child.next_without_key()
     }
 
-    fn land(&mut self) {
-        self.source_mut().land();
+    fn restore_key(&mut self) {
+        self.source_mut().restore_key();
     }
 
     fn peek(&self, count: usize, show: &mut dyn FnMut(&[u8])) {

@@ -36,11 +36,11 @@ macro_rules! iterator_of_variants {
                 match self { $(Self::$variant(iter) => iter.skip_unchecked(rows),)+ }
             }
             #[inline]
-            fn glide(&mut self) -> ($crate::base::Kind, $crate::base::Value<'_>) {
-                match self { $(Self::$variant(iter) => iter.glide(),)+ }
+            fn next_without_key(&mut self) -> ($crate::base::Kind, $crate::base::Value<'_>) {
+                match self { $(Self::$variant(iter) => iter.next_without_key(),)+ }
             }
-            fn land(&mut self) {
-                match self { $(Self::$variant(iter) => iter.land(),)+ }
+            fn restore_key(&mut self) {
+                match self { $(Self::$variant(iter) => iter.restore_key(),)+ }
             }
             fn peek(&self, count: usize, show: &mut dyn FnMut(&[u8])) {
                 match self { $(Self::$variant(iter) => iter.peek(count, show),)+ }

@@ -377,12 +377,12 @@ impl<I: InternalIterator> InternalIterator for MergeIter<I> {
     }
 
     #[inline]
-    fn glide(&mut self) -> (Kind, Value<'_>) {
-        self.front_mut().glide()
+    fn next_without_key(&mut self) -> (Kind, Value<'_>) {
+        self.front_mut().next_without_key()
     }
 
-    fn land(&mut self) {
-        self.front_mut().land();
+    fn restore_key(&mut self) {
+        self.front_mut().restore_key();
     }
 
     fn peek(&self, count: usize, show: &mut dyn FnMut(&[u8])) {

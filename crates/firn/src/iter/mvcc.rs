@@ -127,9 +127,9 @@ pub struct MvccIter<I> {
     position: Position,
     /// Number of rows ahead that the cursor has not passed yet.
     known_rows_ahead: u32,
-    /// Whether the last move was [`Self::glide`], so that the inner iterator cannot give its key
-    /// before [`Self::land`]. Only with `Position::Inner`.
-    gliding: bool,
+    /// Whether the last move was [`Self::next_without_key`], so that the inner iterator cannot give
+    /// its key before [`Self::restore_key`]. Only with `Position::Inner`.
+    key_is_stale: bool,
     /// Number of keys that the cursor still passes before it asks for rows ahead again.
     pause: u32,
     pause_next: u32,
@@ -159,7 +159,7 @@ impl<I: InternalIterator> MvccIter<I> {
             tombstone_reports: None,
             position: Position::Nowhere,
             known_rows_ahead: 0,
-            gliding: false,
+            key_is_stale: false,
             pause: 0,
             pause_next: PAUSE_MIN,
             skip: Vec::new(),
@@ -176,7 +176,7 @@ impl<I: InternalIterator> MvccIter<I> {
     fn leave(&mut self) {
         self.position = Position::Nowhere;
         self.known_rows_ahead = 0;
-        self.gliding = false;
+        self.key_is_stale = false;
     }
 
     /// Sets the bounds on user keys, `lower` inclusive and `upper` exclusive. Moves end there and
@@ -242,10 +242,10 @@ impl<I: InternalIterator> MvccIter<I> {
         self.position != Position::Nowhere
     }
 
-    /// The user key under the cursor. Only when positioned, and not between [`Self::glide`] and
-    /// [`Self::land`].
+    /// The user key under the cursor. Only when positioned, and not between
+    /// [`Self::next_without_key`] and [`Self::restore_key`].
     pub fn user_key(&self) -> &[u8] {
-        debug_assert!(!self.gliding);
+        debug_assert!(!self.key_is_stale);
         match self.position {
             Position::Saved => self.saved.user_key(),
             _ => self.inner.key().user_key,
@@ -253,7 +253,7 @@ impl<I: InternalIterator> MvccIter<I> {
     }
 
     /// The seqno under the cursor, committed or of an own write. Only when positioned, and not
-    /// between [`Self::glide`] and [`Self::land`].
+    /// between [`Self::next_without_key`] and [`Self::restore_key`].
     pub fn seqno(&self) -> Seqno {
         match self.position {
             Position::Saved => self.saved.seqno(),
@@ -262,7 +262,7 @@ impl<I: InternalIterator> MvccIter<I> {
     }
 
     /// The kind under the cursor, one of the put kinds. Only when positioned, and not between
-    /// [`Self::glide`] and [`Self::land`].
+    /// [`Self::next_without_key`] and [`Self::restore_key`].
     pub fn kind(&self) -> Kind {
         match self.position {
             Position::Saved => self.saved.kind(),
@@ -351,7 +351,7 @@ impl<I: InternalIterator> MvccIter<I> {
             self.next_unchecked();
             return Ok(true);
         }
-        self.land();
+        self.restore_key();
         let position = std::mem::replace(&mut self.position, Position::Nowhere);
         match position {
             Position::Nowhere => panic!("next on a cursor that stands nowhere"),
@@ -378,7 +378,7 @@ impl<I: InternalIterator> MvccIter<I> {
     /// # Panics
     /// If not positioned.
     pub fn prev(&mut self) -> Result<bool> {
-        self.land();
+        self.restore_key();
         let position = self.position;
         self.leave();
         match position {
@@ -403,12 +403,12 @@ impl<I: InternalIterator> MvccIter<I> {
     #[inline]
     pub fn next_unchecked(&mut self) {
         self.known_rows_ahead -= 1;
-        self.gliding = false;
+        self.key_is_stale = false;
         self.inner.next_unchecked();
     }
 
     /// Number of rows ahead that the cursor has found and not passed yet: this many calls of
-    /// [`Self::glide`] may follow.
+    /// [`Self::next_without_key`] may follow.
     #[inline]
     pub fn known_ahead(&self) -> u32 {
         self.known_rows_ahead
@@ -416,18 +416,18 @@ impl<I: InternalIterator> MvccIter<I> {
 
     /// Moves to the next key, and returns kind and value of its entry. Only after
     /// [`Self::rows_ahead`] returned `true`. It saves the time to assemble the key, which is not
-    /// available until [`Self::land`] or another move.
+    /// available until [`Self::restore_key`] or another move.
     #[inline]
-    pub fn glide(&mut self) -> (Kind, Value<'_>) {
+    pub fn next_without_key(&mut self) -> (Kind, Value<'_>) {
         self.known_rows_ahead -= 1;
-        self.gliding = true;
-        self.inner.glide()
+        self.key_is_stale = true;
+        self.inner.next_without_key()
     }
 
-    /// Makes the key available again after [`Self::glide`]; the cursor does not move.
-    pub fn land(&mut self) {
-        if std::mem::take(&mut self.gliding) {
-            self.inner.land();
+    /// Makes the key available again after [`Self::next_without_key`]; the cursor does not move.
+    pub fn restore_key(&mut self) {
+        if std::mem::take(&mut self.key_is_stale) {
+            self.inner.restore_key();
         }
     }
 
@@ -441,7 +441,7 @@ impl<I: InternalIterator> MvccIter<I> {
             .known_rows_ahead
             .min(u32::try_from(most).unwrap_or(u32::MAX));
         self.known_rows_ahead -= rows;
-        self.gliding = false;
+        self.key_is_stale = false;
         self.inner.skip_unchecked(rows);
         rows
     }
@@ -668,7 +668,7 @@ impl<I: InternalIterator> MvccIter<MergeIter<I>> {
         backward: bool,
         grown: impl Fn(&I) -> bool,
     ) -> Result<bool> {
-        self.land();
+        self.restore_key();
         let position = self.position;
         self.leave();
         self.read_at.snapshot = snapshot;

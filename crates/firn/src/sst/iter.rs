@@ -337,12 +337,12 @@ impl InternalIterator for SstIter {
     }
 
     #[inline]
-    fn glide(&mut self) -> (Kind, Value<'_>) {
-        self.cursor.glide()
+    fn next_without_key(&mut self) -> (Kind, Value<'_>) {
+        self.cursor.next_without_key()
     }
 
-    fn land(&mut self) {
-        self.cursor.land();
+    fn restore_key(&mut self) {
+        self.cursor.restore_key();
     }
 
     fn peek(&self, count: usize, show: &mut dyn FnMut(&[u8])) {

@@ -178,7 +178,7 @@ impl SstReader {
 
     /// The part of [`Self::memory_bytes`] that index partitions take. If the pin budget had been
     /// full at the open, the reader would have done without it.
-    pub fn optional_bytes(&self) -> u64 {
+    pub fn partition_bytes(&self) -> u64 {
         self.pins.iter().skip(1).map(Pin::bytes).sum()
     }
 
@@ -324,8 +324,8 @@ impl SstReader {
                     return Ok(Some(f(InternalKey::new(user_key, seqno, kind), value)));
                 }
                 BlockGet::Absent => return Ok(None),
-                BlockGet::Older if partition.separator(at) != user_key => return Ok(None),
-                BlockGet::Older => {
+                BlockGet::BeyondBlock if partition.separator(at) != user_key => return Ok(None),
+                BlockGet::BeyondBlock => {
                     let spot = BlockPosition {
                         partition: number,
                         block: at,

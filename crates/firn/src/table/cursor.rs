@@ -96,13 +96,13 @@ pub struct Cursor {
     /// Whether [`Self::park`] has closed the scan. The next move opens the scan again, after (or
     /// before) the last entry.
     parked: bool,
-    /// Whether the next rows can be read by [`Self::glide`], as long as the scan knows of rows
-    /// ahead: the cursor reads rows of the clustered index without locks, and since the flag was
-    /// set it was moved by `glide` alone.
-    glides: bool,
-    /// Whether [`Self::glide`] has read the last row. Then `fetch` does not have the key of that
-    /// row: [`Self::land`] gets it from the scan.
-    key_behind: bool,
+    /// Whether the next rows can be read by [`Self::next_without_key`], as long as the scan knows
+    /// of rows ahead: the cursor reads rows of the clustered index without locks, and since the
+    /// flag was set it was moved by `next_without_key` alone.
+    skips_keys: bool,
+    /// Whether [`Self::next_without_key`] has read the last row. Then `fetch` does not have the key
+    /// of that row: [`Self::restore_key`] gets it from the scan.
+    key_is_stale: bool,
     row_prefetch: RowPrefetch,
     /// Whether the last seek was [`SeekMode::AtOrAfter`] with a whole key of the clustered index.
     /// If it finds a row with this key, a locking scan does not lock the gap before the row, as in
@@ -125,8 +125,8 @@ impl Cursor {
             at_start: true,
             missed: false,
             parked: false,
-            glides: false,
-            key_behind: false,
+            skips_keys: false,
+            key_is_stale: false,
             row_prefetch: RowPrefetch::new(),
             skips_gap_before_key: false,
             gaps: GapScan::new(),
@@ -139,8 +139,8 @@ impl Cursor {
     /// # Errors
     /// `InvalidArgument` if there is no such index.
     pub fn reset(&mut self, index: Option<usize>, mode: ReadMode, wait: LockWait) -> Result<()> {
-        self.glides = false;
-        self.key_behind = false;
+        self.skips_keys = false;
+        self.key_is_stale = false;
         self.scan.close();
         self.gaps.close();
         self.end.clear();
@@ -170,7 +170,7 @@ impl Cursor {
 
     /// Releases all resources of the statement, and keeps the key of the last entry.
     pub fn park(&mut self) {
-        self.land();
+        self.restore_key();
         self.scan.close();
         self.gaps.close();
         self.end.clear();
@@ -181,7 +181,7 @@ impl Cursor {
 
     /// Goes on from the key kept by [`Self::park`].
     pub fn resume(&mut self, mode: ReadMode, wait: LockWait) {
-        self.land();
+        self.restore_key();
         self.fetch.set_mode(mode, wait);
     }
 
@@ -211,7 +211,7 @@ impl Cursor {
     /// # Errors
     /// `InvalidArgument` if the key image is not one of the index.
     pub fn set_end_range(&mut self, key: Option<KeyImage<'_>>, included: bool) -> Result<()> {
-        self.land();
+        self.restore_key();
         self.end.clear();
         if let Some(key) = key {
             let encoded = self.fetch.index().seek_prefix(key.image, &mut self.end);
@@ -269,7 +269,7 @@ impl Cursor {
         mode: SeekMode,
         record: &mut [u8],
     ) -> Result<bool> {
-        self.land();
+        self.restore_key();
         self.parked = false;
         let complete = self.set_prefix(key)?;
         if complete && mode == SeekMode::Exact && self.fetch.on_clustered() {
@@ -315,7 +315,7 @@ impl Cursor {
     /// # Errors
     /// Those of [`Self::seek`].
     pub fn first(&mut self, txn: &mut Transaction, record: &mut [u8]) -> Result<bool> {
-        self.land();
+        self.restore_key();
         self.parked = false;
         self.skips_gap_before_key = false;
         self.bound_to_index();
@@ -335,7 +335,7 @@ impl Cursor {
     /// # Errors
     /// Those of [`Self::seek`].
     pub fn last(&mut self, txn: &mut Transaction, record: &mut [u8]) -> Result<bool> {
-        self.land();
+        self.restore_key();
         self.parked = false;
         self.skips_gap_before_key = false;
         self.bound_to_index();
@@ -356,16 +356,16 @@ impl Cursor {
     /// # Errors
     /// Those of [`Self::seek`].
     pub fn next(&mut self, txn: &mut Transaction, record: &mut [u8]) -> Result<bool> {
-        self.glides = self.fetch.is_plain()
+        self.skips_keys = self.fetch.is_plain()
             && !self.missed
             && self.scan.reaches_on()
             && !self.scan.is_behind(txn)
             && self.scan.entries_mut().rows_ahead();
-        if self.glides {
-            self.glide(record)?;
+        if self.skips_keys {
+            self.next_without_key(record)?;
             return Ok(true);
         }
-        self.land();
+        self.restore_key();
         let found = match self.has_shown() {
             true => self.again(txn, true)?,
             false => self.step(txn, true)?,
@@ -379,33 +379,34 @@ impl Cursor {
         Ok(found)
     }
 
-    /// Whether [`Self::glide`] may be called instead of [`Self::next`].
+    /// Whether [`Self::next_without_key`] may be called instead of [`Self::next`].
     #[inline]
-    pub fn can_glide(&self) -> bool {
-        self.glides && self.scan.entries().known_ahead() > 0
+    pub fn can_skip_keys(&self) -> bool {
+        self.skips_keys && self.scan.entries().known_ahead() > 0
     }
 
     /// Reads the row of the next entry, as [`Self::next`] does, without the transaction: the scan
     /// has found before that the next entries are rows, and that the snapshot sees them. Only if
-    /// [`Self::can_glide`]. It does not pass the key of the entry to `fetch`, because nearly no
+    /// [`Self::can_skip_keys`]. It does not pass the key of the entry to `fetch`, because nearly no
     /// scan asks for the key.
     ///
     /// # Errors
     /// Those of [`Self::seek`].
     #[inline]
-    pub fn glide(&mut self, record: &mut [u8]) -> Result<()> {
-        debug_assert!(self.can_glide() && self.fetch.is_plain());
+    pub fn next_without_key(&mut self, record: &mut [u8]) -> Result<()> {
+        debug_assert!(self.can_skip_keys() && self.fetch.is_plain());
         debug_assert!(!self.missed && self.scan.reaches_on());
-        self.key_behind = true;
-        let (point, kind, value) = self.scan.glide();
+        self.key_is_stale = true;
+        let (point, kind, value) = self.scan.next_without_key();
         self.fetch.plain_row(point, kind, value, record)
     }
 
-    /// Ends a series of [`Self::glide`] calls: passes the key of the row last read to `fetch`.
-    fn land(&mut self) {
-        self.glides = false;
-        if std::mem::take(&mut self.key_behind) {
-            self.scan.entries_mut().land();
+    /// Ends a series of [`Self::next_without_key`] calls: passes the key of the row last read to
+    /// `fetch`.
+    fn restore_key(&mut self) {
+        self.skips_keys = false;
+        if std::mem::take(&mut self.key_is_stale) {
+            self.scan.entries_mut().restore_key();
             self.fetch.keep_key(self.scan.entries().user_key());
         }
     }
@@ -415,7 +416,7 @@ impl Cursor {
     /// # Errors
     /// Those of [`Self::seek`].
     pub fn prev(&mut self, txn: &mut Transaction, record: &mut [u8]) -> Result<bool> {
-        self.land();
+        self.restore_key();
         let found = match self.has_shown() {
             true => self.again(txn, false)?,
             false => self.step(txn, false)?,
@@ -439,7 +440,7 @@ impl Cursor {
         key: KeyImage<'_>,
         record: &mut [u8],
     ) -> Result<bool> {
-        self.land();
+        self.restore_key();
         self.set_prefix(key)?;
         let found = if self.has_shown() {
             self.again(txn, true)?
@@ -465,7 +466,7 @@ impl Cursor {
         key: KeyImage<'_>,
         record: &mut [u8],
     ) -> Result<bool> {
-        self.land();
+        self.restore_key();
         if self.fetch.on_clustered() {
             self.fetch.row_key_of(key.image)?;
             let found = self.row(txn, true, record)?;
@@ -489,7 +490,7 @@ impl Cursor {
         reference: KeyImage<'_>,
         record: &mut [u8],
     ) -> Result<bool> {
-        self.land();
+        self.restore_key();
         self.fetch.row_key_of(reference.image)?;
         self.row(txn, false, record)
     }
@@ -499,20 +500,20 @@ impl Cursor {
     /// # Errors
     /// `InvalidArgument` if the table has a primary key, or no row was read.
     pub fn hidden_row_id(&mut self) -> Result<u64> {
-        self.land();
+        self.restore_key();
         self.fetch.hidden_row_id()
     }
 
     /// Releases the lock of the row last read, if reading it took the lock.
     pub fn unlock_row(&mut self, txn: &Transaction) {
-        self.land();
+        self.restore_key();
         self.fetch.unlock_row(txn);
     }
 
     /// Removes the row last read from the validation set, if reading the row has added it, because
     /// the row does not match. Has no effect on locks.
     pub fn forget_row(&mut self, txn: &mut Transaction) {
-        self.land();
+        self.restore_key();
         self.fetch.forget_row(txn);
     }
 

@@ -260,9 +260,9 @@ impl IndexScan {
     /// Moves to the next of the rows ahead, and returns the read point of the scan, and kind and
     /// value of the row's entry. Only if rows ahead are known.
     #[inline]
-    pub(super) fn glide(&mut self) -> (&ReadPoint, Kind, Value<'_>) {
+    pub(super) fn next_without_key(&mut self) -> (&ReadPoint, Kind, Value<'_>) {
         let opened = self.opened.as_ref().expect("only an open scan knows rows");
-        let (kind, value) = self.entries.glide();
+        let (kind, value) = self.entries.next_without_key();
         (&opened.point, kind, value)
     }
 

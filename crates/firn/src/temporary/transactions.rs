@@ -199,7 +199,7 @@ impl TemporaryTransactions {
         let touched: Vec<IndexId> = touched
             .filter(|id| one.held.is_some() && transaction.writes_touch(*id))
             .collect();
-        database.db().catalog().keep_retired(&touched);
+        database.db().catalog().pin_retired(&touched);
         one.retired.extend(touched);
     }
 
@@ -236,7 +236,7 @@ impl Participant {
         };
         let retired = std::mem::take(&mut self.retired);
         if !retired.is_empty() {
-            database.db().catalog().release_retired(&retired);
+            database.db().catalog().unpin_retired(&retired);
         }
         !database.is_current()
     }

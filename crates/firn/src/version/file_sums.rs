@@ -27,14 +27,14 @@ pub struct FileSums {
     pub blob_bytes: u128,
     /// Files with entries that refer to blobs.
     pub with_blobs: u64,
-    /// Files of which [`FileMeta::is_dense`] is true.
-    pub dense: u64,
+    /// Files of which [`FileMeta::has_many_deletions`] is true.
+    pub with_many_deletions: u64,
     /// Number of files that were not written with the layout and the codec of the last level.
     pub not_at_rest: u64,
     /// The smallest `min_seqno` of the files; the largest number if there is none.
     pub min_seqno: Seqno,
     /// For each of [`DEAD_SHARES`], the smallest `max_seqno` of the files of which a larger share
-    /// is dead ([`FileMeta::dead_entries`]); the largest number if there is none.
+    /// is dead ([`FileMeta::droppable_entries_min`]); the largest number if there is none.
     pub dead: [Seqno; DEAD_SHARES.len()],
 }
 
@@ -47,7 +47,7 @@ impl Default for FileSums {
             deletes: 0,
             blob_bytes: 0,
             with_blobs: 0,
-            dense: 0,
+            with_many_deletions: 0,
             not_at_rest: 0,
             min_seqno: Seqno::MAX,
             dead: [Seqno::MAX; DEAD_SHARES.len()],
@@ -58,7 +58,7 @@ impl Default for FileSums {
 impl FileSums {
     /// The sums of one file.
     pub(super) fn of(file: &FileMeta) -> Self {
-        let dead = |percent| match share_over(file.dead_entries(), file.entries, percent) {
+        let dead = |percent| match share_over(file.droppable_entries_min(), file.entries, percent) {
             true => file.max_seqno,
             false => Seqno::MAX,
         };
@@ -69,7 +69,7 @@ impl FileSums {
             deletes: file.deletes,
             blob_bytes: u128::from(file.blob_bytes()),
             with_blobs: u64::from(!file.blobs.is_empty()),
-            dense: u64::from(file.is_dense()),
+            with_many_deletions: u64::from(file.has_many_deletions()),
             not_at_rest: u64::from(!file.at_rest),
             min_seqno: file.min_seqno,
             dead: DEAD_SHARES.map(dead),
@@ -84,7 +84,7 @@ impl FileSums {
         self.deletes = self.deletes.saturating_add(other.deletes);
         self.blob_bytes += other.blob_bytes;
         self.with_blobs += other.with_blobs;
-        self.dense += other.dense;
+        self.with_many_deletions += other.with_many_deletions;
         self.not_at_rest += other.not_at_rest;
         self.min_seqno = self.min_seqno.min(other.min_seqno);
         for (own, other) in self.dead.iter_mut().zip(other.dead) {

@@ -46,11 +46,11 @@ const WAITING_MAX: usize = 16;
 pub enum MoveGroup {
     /// All files.
     All,
-    /// Files of mostly deletions, see [`FileMeta::is_dense`].
-    Dense,
+    /// Files of mostly deletions, see [`FileMeta::has_many_deletions`].
+    ManyDeletions,
     /// Files that refer to blobs.
     Blobs,
-    /// Files with dead entries, see [`FileMeta::dead_entries`].
+    /// Files with dead entries, see [`FileMeta::droppable_entries_min`].
     Dead,
 }
 
@@ -85,9 +85,9 @@ impl MoveCost {
             overlap,
             costs: LeastCosts([
                 cost,
-                of(file.is_dense()),
+                of(file.has_many_deletions()),
                 of(!file.blobs.is_empty()),
-                of(file.dead_entries() > 0),
+                of(file.droppable_entries_min() > 0),
             ]),
         }
     }

@@ -5,11 +5,11 @@
 
 use super::FileMeta;
 
-/// A file is dense if more than this percentage of its entries are deletions. An update of a
-/// secondary key is a deletion and a put, so a share of one half is ordinary.
+/// A file has many deletions if more than this percentage of its entries are deletions. An update
+/// of a secondary key is a deletion and a put, so a share of one half is ordinary.
 pub const TOMBSTONE_SHARE: u64 = 50;
 
-/// A file is also dense if its deletions in blocks that hold little else
+/// A file also has many deletions if its deletions in blocks that hold little else
 /// ([`FileMeta::dense_deletes`]) are more than this percentage of its entries, and at least
 /// [`DENSE_DELETES_MIN`].
 const DENSE_SHARE: u64 = 10;
@@ -33,13 +33,13 @@ impl FileMeta {
     /// read is at seqno [`Self::max_seqno`] or later: the larger of the number of deletions and the
     /// number of entries with a newer version in the file. An entry may be both, so they are not
     /// added.
-    pub fn dead_entries(&self) -> u64 {
+    pub fn droppable_entries_min(&self) -> u64 {
         self.deletes.max(self.superseded)
     }
 
     /// Whether deletions take so much of the file that the picker moves it down before its level is
     /// full.
-    pub fn is_dense(&self) -> bool {
+    pub fn has_many_deletions(&self) -> bool {
         let cluster = self.dense_deletes >= DENSE_DELETES_MIN;
         share_over(self.deletes, self.entries, TOMBSTONE_SHARE)
             || (cluster && share_over(self.dense_deletes, self.entries, DENSE_SHARE))

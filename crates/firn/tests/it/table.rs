@@ -1,7 +1,7 @@
 //! Tables and cursors, compared with a model.
 
 mod gaps;
-mod gliding;
+mod keyless_scans;
 mod lock_key_prefix;
 mod locking;
 mod unique_locks;

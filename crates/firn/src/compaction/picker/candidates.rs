@@ -21,7 +21,7 @@ pub(super) enum Wanted<'a> {
     /// All files.
     All,
     /// Files of mostly deletions.
-    Dense,
+    ManyDeletions,
     /// Files that refer to blobs.
     Blobs,
     /// Files with dead entries in a range.
@@ -34,10 +34,10 @@ impl Wanted<'_> {
     pub(super) fn accepts(&self, file: &FileMeta) -> bool {
         match self {
             Self::All => true,
-            Self::Dense => file.is_dense(),
+            Self::ManyDeletions => file.has_many_deletions(),
             Self::Blobs => !file.blobs.is_empty(),
             Self::DeadIn(range) => {
-                file.dead_entries() > 0 && file.overlaps(&range.smallest, &range.largest)
+                file.droppable_entries_min() > 0 && file.overlaps(&range.smallest, &range.largest)
             }
             Self::Order(order) => order.wants(file),
         }
@@ -46,7 +46,7 @@ impl Wanted<'_> {
     /// The smallest group of files that has all wanted ones.
     fn group(&self) -> MoveGroup {
         match self {
-            Self::Dense => MoveGroup::Dense,
+            Self::ManyDeletions => MoveGroup::ManyDeletions,
             Self::Blobs => MoveGroup::Blobs,
             Self::DeadIn(_) => MoveGroup::Dead,
             Self::All | Self::Order(_) => MoveGroup::All,
@@ -57,7 +57,7 @@ impl Wanted<'_> {
     fn may_be_in(&self, sums: &FileSums) -> bool {
         match self {
             Self::All => true,
-            Self::Dense => sums.dense > 0,
+            Self::ManyDeletions => sums.with_many_deletions > 0,
             Self::Blobs => sums.with_blobs > 0,
             Self::DeadIn(_) => sums.dead[0] < Seqno::MAX,
             Self::Order(order) => sums.min_seqno <= order.until,
@@ -69,7 +69,7 @@ impl Wanted<'_> {
         let of = |range: &KeyRange| positions_over(files, range);
         let of_all = 0..files.len();
         match self {
-            Self::All | Self::Dense | Self::Blobs => vec![of_all],
+            Self::All | Self::ManyDeletions | Self::Blobs => vec![of_all],
             Self::DeadIn(range) => vec![of(range)],
             Self::Order(order) => {
                 let mut all: Vec<_> = order.ranges.iter().map(of).collect();

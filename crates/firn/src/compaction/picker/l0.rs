@@ -10,14 +10,14 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 /// L0 is crowded when it has at least this many times `l0_compaction_runs` runs.
-const RUNS_PER_DEPTH: f64 = 4.0;
+const CROWDED_FACTOR: f64 = 4.0;
 
 impl PickerContext<'_> {
     /// A job that compacts files of L0 into the base level. A group of files is a candidate if some
     /// key lies in at least `depth_min` runs of it, if its files overlap neither each other nor a
-    /// file of the base level, if it has many deletions ([`L0Overlap::is_dense`]), or, while L0 is
-    /// crowded, if it has a file of the oldest run. A group is merged only if `wanted` accepts one
-    /// of its files.
+    /// file of the base level, if it has many deletions ([`L0Overlap::has_many_deletions`]), or,
+    /// while L0 is crowded, if it has a file of the oldest run. A group is merged only if `wanted`
+    /// accepts one of its files.
     ///
     /// The files of L0 fall into groups that share no key with each other. If a group is a single
     /// file that overlaps nothing in the output level, the file is moved unchanged; one job moves
@@ -51,7 +51,7 @@ impl PickerContext<'_> {
             return Some(move_job(0, moved, output, reason));
         }
         let crowded = self.version.l0.len() as f64
-            >= RUNS_PER_DEPTH * self.options.l0_compaction_runs.max(1) as f64;
+            >= CROWDED_FACTOR * self.options.l0_compaction_runs.max(1) as f64;
         let oldest = self.version.l0.len().saturating_sub(1);
         let mut ranked: Vec<(usize, &L0Overlap<'_>)> = merged
             .into_iter()
@@ -66,7 +66,9 @@ impl PickerContext<'_> {
                     // level gains nothing by waiting. A group of mostly deletions may never get
                     // deep, if rows are deleted in key order, and until it is merged the deleted
                     // rows stay in the levels below.
-                    depth if (depth == 1 && alone()) || group.is_dense() => depth.max(depth_min),
+                    depth if (depth == 1 && alone()) || group.has_many_deletions() => {
+                        depth.max(depth_min)
+                    }
                     depth => depth,
                 };
                 (due, group)

@@ -120,7 +120,7 @@ impl<'a> L0Overlap<'a> {
     }
 
     /// Whether more than [`TOMBSTONE_SHARE`] percent of the group's entries are deletions.
-    pub(super) fn is_dense(&self) -> bool {
+    pub(super) fn has_many_deletions(&self) -> bool {
         let sum = |of: fn(&FileMeta) -> u64| self.files().map(|(_, f)| of(f)).sum();
         share_over(sum(|f| f.deletes), sum(|f| f.entries), TOMBSTONE_SHARE)
     }

@@ -357,7 +357,7 @@ impl BackgroundWork {
                 .reader()
                 .and_then(|reader| add_spans(&mut reader.iter(false), spans));
             let Err(error) = read else { continue };
-            if !stays_so(&error) {
+            if !is_permanent(&error) {
                 return Err(error);
             }
             // Some references of a damaged SST are unknown. Do not collect the blob files that it
@@ -387,7 +387,7 @@ impl BackgroundWork {
             };
             match done {
                 Ok(held) => file.set_bytes_after_gc(held),
-                Err(error) if stays_so(&error) => {
+                Err(error) if is_permanent(&error) => {
                     self.blob_gc.quarantined.lock().insert(file.id());
                     let message = format!("a blob file keeps its garbage: {error}");
                     self.options.listener.log(Severity::Error, &message);
@@ -441,7 +441,7 @@ impl BackgroundWork {
 }
 
 /// Whether the garbage collection would meet the same error again if it tried again.
-fn stays_so(error: &Error) -> bool {
+fn is_permanent(error: &Error) -> bool {
     error.is_corruption() || error.is_unsupported()
 }
 

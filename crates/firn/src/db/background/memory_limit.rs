@@ -148,12 +148,12 @@ pub(in crate::db) struct MemoryArbiter {
     /// within this database's limit.
     ephemeral_memtables: Arc<MemoryTracker>,
     /// Set if this is the arbiter of an ephemeral database.
-    guest: Option<GuestMemory>,
+    guest: Option<EphemeralMemory>,
 }
 
 /// The memory of an ephemeral database, which uses the block cache and the limit of its host, and
 /// charges its memtables to the host.
-struct GuestMemory {
+struct EphemeralMemory {
     host: Arc<MutableOptions>,
     charge: Mutex<MemoryCharge>,
 }
@@ -188,7 +188,7 @@ impl MemoryArbiter {
             Arc::new(RowCache::new(0)),
             Arc::clone(&self.write_sets),
         );
-        guest.guest = Some(GuestMemory {
+        guest.guest = Some(EphemeralMemory {
             host: Arc::clone(&self.mutable),
             charge: Mutex::new(charge),
         });
@@ -303,7 +303,7 @@ impl MemoryArbiter {
     }
 }
 
-impl GuestMemory {
+impl EphemeralMemory {
     /// Takes over the host's options, and charges the memtables to the host. The active memtable is
     /// charged in advance with the size at which it freezes, since nothing reports how it grows.
     fn balance(&self, mutable: &MutableOptions, super_version: &SuperVersion) {
@@ -325,7 +325,7 @@ fn files_to_close(version: &Version, mut excess: u64) -> Vec<Arc<FileHandle>> {
     let mut closed = Vec::new();
     let runs = version.l0.iter().chain(&version.levels).rev();
     for file in runs.flat_map(|run| run.files.iter().rev()) {
-        let bytes = file.opened().map_or(0, |reader| reader.optional_bytes());
+        let bytes = file.opened().map_or(0, |reader| reader.partition_bytes());
         if bytes > 0 {
             excess = excess.saturating_sub(bytes);
             closed.push(Arc::clone(file));

@@ -206,18 +206,18 @@ impl BackgroundWork {
 pub(in crate::db) struct BackgroundThreads {
     work: Arc<BackgroundWork>,
     threads: Vec<JoinHandle<()>>,
-    archive: Option<Helper>,
+    archive: Option<AbandonableThread>,
 }
 
 /// A thread for which the database waits only a limited time when it closes, and which it then
 /// abandons.
-struct Helper {
+struct AbandonableThread {
     thread: JoinHandle<()>,
     /// Disconnects when the thread ends.
     ended: Receiver<()>,
 }
 
-impl Helper {
+impl AbandonableThread {
     fn start(work: &Arc<BackgroundWork>, name: &str, body: fn(&BackgroundWork)) -> Self {
         let (alive, ended) = mpsc::channel();
         let thread = spawn(work, name, move |work| {
@@ -246,7 +246,8 @@ impl BackgroundThreads {
             spawn(work, "firn-delete", BackgroundWork::delete_loop),
             spawn(work, "firn-blobs", BackgroundWork::blob_loop),
         ];
-        let archive = || Helper::start(work, "firn-archive", BackgroundWork::archive_loop);
+        let archive =
+            || AbandonableThread::start(work, "firn-archive", BackgroundWork::archive_loop);
         for _ in 0..work.options.background_jobs {
             threads.push(spawn(work, "firn-compact", BackgroundWork::compaction_loop));
         }
@@ -280,11 +281,11 @@ impl BackgroundWork {
     /// Archives the last segments of the closed log in a thread, and waits at most `patience` for
     /// that thread.
     pub(in crate::db) fn archive_rest_within(self: &Arc<Self>, patience: Duration) {
-        let thread = Helper::start(self, "firn-archive", Self::archive_rest);
+        let thread = AbandonableThread::start(self, "firn-archive", Self::archive_rest);
         self.await_archive(thread, patience);
     }
 
-    fn await_archive(&self, thread: Helper, patience: Duration) {
+    fn await_archive(&self, thread: AbandonableThread, patience: Duration) {
         if !thread.join_within(patience) {
             self.archiver.iter().for_each(Archiver::leave);
             let message = "the archive of the log does not answer and is left to itself; the end of the log is archived at the \

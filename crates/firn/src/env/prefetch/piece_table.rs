@@ -16,7 +16,7 @@ const PIECES_MAX: usize = 1024;
 type Key = (u64, u64);
 
 /// One read.
-pub(super) struct PrefetchedPiece {
+pub(super) struct PrefetchPiece {
     reads: Arc<SubmittedReads>,
     number: usize,
     /// Offset at which the read begins: the start of the block with the first announced byte.
@@ -32,7 +32,7 @@ pub(super) struct PrefetchedPiece {
 /// announced.
 #[derive(Default)]
 pub(super) struct PieceTable {
-    pieces: BTreeMap<Key, PrefetchedPiece>,
+    pieces: BTreeMap<Key, PrefetchPiece>,
     order: VecDeque<(u64, Key)>,
     bytes: u64,
     serial: u64,
@@ -73,14 +73,14 @@ impl PieceTable {
         &mut self,
         reads: &Arc<SubmittedReads>,
         places: &[PrefetchExtent],
-    ) -> Vec<PrefetchedPiece> {
+    ) -> Vec<PrefetchPiece> {
         let mut dropped = Vec::new();
         for (number, place) in places.iter().enumerate() {
             let key = (id_of(&place.file), place.bytes.start);
             dropped.extend(self.remove(key));
             let blocks = place.blocks();
             self.serial += 1;
-            let piece = PrefetchedPiece {
+            let piece = PrefetchPiece {
                 reads: Arc::clone(reads),
                 number,
                 start: blocks.start,
@@ -111,7 +111,7 @@ impl PieceTable {
     }
 
     /// Removes the pieces of a file.
-    pub(super) fn forget(&mut self, file: &Arc<File>) -> Vec<PrefetchedPiece> {
+    pub(super) fn forget(&mut self, file: &Arc<File>) -> Vec<PrefetchPiece> {
         let file = id_of(file);
         let keys: Vec<Key> = self
             .pieces
@@ -123,7 +123,7 @@ impl PieceTable {
             .collect()
     }
 
-    fn remove(&mut self, key: Key) -> Option<PrefetchedPiece> {
+    fn remove(&mut self, key: Key) -> Option<PrefetchPiece> {
         let piece = self.pieces.remove(&key)?;
         self.bytes -= piece.memory;
         if self.pieces.is_empty() {
@@ -141,7 +141,7 @@ impl PieceTable {
 
     /// Whether all reads have begun.
     pub(super) fn is_complete(&self) -> bool {
-        let begun = |piece: &PrefetchedPiece| match &*piece.reads {
+        let begun = |piece: &PrefetchPiece| match &*piece.reads {
             SubmittedReads::Ring(_) => true,
             SubmittedReads::Threads(reads) => reads.has_begun(piece.number),
         };

@@ -18,7 +18,7 @@ enum QueuedReadState {
     Failed,
     /// A caller wanted the bytes before a thread had begun the read. It reads the file itself, and
     /// no thread begins the read any more.
-    Left,
+    Abandoned,
 }
 
 struct QueuedRead {
@@ -76,7 +76,7 @@ impl ThreadReads {
         let slot = &self.slots[number];
         let mut state = slot.state.lock();
         if matches!(*state, QueuedReadState::Waiting) {
-            *state = QueuedReadState::Left;
+            *state = QueuedReadState::Abandoned;
         }
         while matches!(*state, QueuedReadState::Running) {
             slot.done.wait(&mut state);

@@ -90,7 +90,7 @@ fn random_moves_see_what_the_model_sees() {
 
 /// Passes some of the rows ahead of row `at`, one by one or several at once, and with or without
 /// landing. Returns the row where the cursor is then.
-fn glide(
+fn next_without_key(
     iter: &mut MvccIter<MergeIter<VecIter>>,
     rows: &Rows,
     mut at: usize,
@@ -106,14 +106,14 @@ fn glide(
             at += passed as usize;
         } else {
             at += 1;
-            let (kind, value) = iter.glide();
+            let (kind, value) = iter.next_without_key();
             let found = (kind, [value.head, value.tail].concat());
             assert_eq!(found, (Kind::Put, rows[at].2.clone()), "{context}");
             if rng.random_bool(0.5) {
                 continue;
             }
         }
-        iter.land();
+        iter.restore_key();
         let found = (iter.user_key().to_vec(), iter.seqno());
         assert_eq!(found, (rows[at].0.clone(), rows[at].1), "{context}");
     }
@@ -161,7 +161,7 @@ fn check_moves(
             assert_eq!(value.head.len(), 2);
             assert_eq!(iter.kind(), Kind::Put);
         }
-        at = at.map(|at| glide(iter, rows, at, rng, &context));
+        at = at.map(|at| next_without_key(iter, rows, at, rng, &context));
     }
 }
 

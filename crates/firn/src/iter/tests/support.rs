@@ -31,8 +31,8 @@ pub fn random_key(rng: &mut StdRng, space: u32) -> Vec<u8> {
 pub struct VecIter {
     entries: Vec<Entry>,
     at: Option<usize>,
-    /// The last move was a glide, after which nobody may ask for the key.
-    key_behind: bool,
+    /// The last move was to the next entry without its key, after which nobody may ask for the key.
+    key_is_stale: bool,
     fail_in: Rc<Cell<Option<u32>>>,
 }
 
@@ -42,7 +42,7 @@ impl VecIter {
         Self {
             entries,
             at: None,
-            key_behind: false,
+            key_is_stale: false,
             fail_in: Rc::default(),
         }
     }
@@ -63,7 +63,7 @@ impl VecIter {
             }
             self.fail_in.set(Some(left - 1));
         }
-        self.key_behind = false;
+        self.key_is_stale = false;
         self.at = at.filter(|&at| at < self.entries.len());
         Ok(self.at.is_some())
     }
@@ -103,19 +103,19 @@ impl InternalIterator for VecIter {
         // A source may report fewer rows than it has.
         rows.count() as u32 / (1 + at as u32 % 3)
     }
-    fn glide(&mut self) -> (Kind, Value<'_>) {
+    fn next_without_key(&mut self) -> (Kind, Value<'_>) {
         self.next_unchecked();
-        self.key_behind = true;
+        self.key_is_stale = true;
         (self.entries[self.at.unwrap()].2, self.value())
     }
-    fn land(&mut self) {
-        self.key_behind = false;
+    fn restore_key(&mut self) {
+        self.key_is_stale = false;
     }
     fn valid(&self) -> bool {
         self.at.is_some()
     }
     fn key(&self) -> InternalKey<'_> {
-        assert!(!self.key_behind, "the key after a glide");
+        assert!(!self.key_is_stale, "a stale key");
         let (key, seqno, kind, _) = &self.entries[self.at.unwrap()];
         InternalKey::new(key, *seqno, *kind)
     }

@@ -28,12 +28,12 @@ struct IterPosition {
     seqno: Seqno,
     kind: Option<Kind>,
     /// The assembled key. In a block with keys of one length it may be the key of an earlier entry:
-    /// after [`BlockIter::glide`], until [`BlockIter::land`].
+    /// after [`BlockIter::next_without_key`], until [`BlockIter::restore_key`].
     key: KeyBuf,
     /// Whether `key` is the key of an earlier entry. Debug builds keep this to check that nobody
     /// uses that key.
     #[cfg(debug_assertions)]
-    key_behind: bool,
+    key_is_stale: bool,
 }
 
 /// A cursor over one block at a time. Its buffers are reused from block to block.
@@ -78,7 +78,7 @@ impl BlockIter {
         debug_assert!(self.valid);
         let at = &self.at;
         #[cfg(debug_assertions)]
-        assert!(!at.key_behind, "the key after a glide");
+        assert!(!at.key_is_stale, "a stale key");
         InternalKey::new(at.key.as_slice(), at.seqno, at.kind.unwrap_or(Kind::Delete))
     }
 
@@ -136,12 +136,12 @@ impl BlockIter {
     }
 
     /// As [`Self::next_unchecked`], but does not assemble the entry's key, which must not be used
-    /// until [`Self::land`] has assembled it. Returns kind and value of the entry.
+    /// until [`Self::restore_key`] has assembled it. Returns kind and value of the entry.
     #[inline]
-    pub(in crate::sst) fn glide(&mut self) -> (Kind, Value<'_>) {
+    pub(in crate::sst) fn next_without_key(&mut self) -> (Kind, Value<'_>) {
         match &self.block {
             Some(block) => {
-                let kind = self.at.glide(block);
+                let kind = self.at.next_without_key(block);
                 let entry = &self.at.entry;
                 (kind, block.value(entry.head, entry.tail))
             }
@@ -149,8 +149,8 @@ impl BlockIter {
         }
     }
 
-    /// Assembles the key of the entry under the cursor, after [`Self::glide`].
-    pub(in crate::sst) fn land(&mut self) {
+    /// Assembles the key of the entry under the cursor, after [`Self::next_without_key`].
+    pub(in crate::sst) fn restore_key(&mut self) {
         if let Some(block) = self.block.as_ref().filter(|block| block.is_fixed()) {
             self.at.assemble_fixed_key(block);
         }
@@ -288,18 +288,18 @@ impl IterPosition {
     /// `rows_ahead` has checked that its trailer is that of a put.
     #[inline]
     fn next_unchecked(&mut self, block: &Block) {
-        self.glide(block);
+        self.next_without_key(block);
         self.assemble_fixed_key(block);
     }
 
     /// As [`Self::next_unchecked`], but leaves in `key` the key of an earlier entry. Returns the
     /// entry's kind.
     #[inline]
-    fn glide(&mut self, block: &Block) -> Kind {
+    fn next_without_key(&mut self, block: &Block) -> Kind {
         self.ordinal += 1;
         #[cfg(debug_assertions)]
         {
-            self.key_behind = true;
+            self.key_is_stale = true;
         }
         let mut kind = Kind::Put;
         if let Some((trailer, head, tail)) = block.parts(self.ordinal) {
@@ -327,7 +327,7 @@ impl IterPosition {
     fn key_is_current(&mut self) {
         #[cfg(debug_assertions)]
         {
-            self.key_behind = false;
+            self.key_is_stale = false;
         }
     }
 

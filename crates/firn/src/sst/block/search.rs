@@ -16,7 +16,7 @@ pub(in crate::sst) enum BlockGet<'a> {
     Absent,
     /// The block has no such version, but a later block may have one: all entries of this block lie
     /// before the key at that seqno.
-    Older,
+    BeyondBlock,
 }
 
 pub(super) const DAMAGED_ENTRY: DecodeError = DecodeError::Corrupt("data block entry");
@@ -82,13 +82,13 @@ impl Block {
             at = entry.next;
             ordinal += 1;
         }
-        Ok(BlockGet::Older)
+        Ok(BlockGet::BeyondBlock)
     }
 
     fn get_fixed(&self, user_key: &[u8], seqno: Seqno) -> Decoded<BlockGet<'_>> {
         let ordinal = self.fixed_lower_bound(user_key, seqno)?;
         if ordinal >= self.header.entries {
-            return Ok(BlockGet::Older);
+            return Ok(BlockGet::BeyondBlock);
         }
         let rest = user_key.get(self.header.prefix_len as usize..);
         if rest != Some(self.fixed_suffix(ordinal)) || !user_key.starts_with(self.key_prefix()) {

@@ -5,7 +5,7 @@ use std::ops::Bound;
 
 #[test]
 fn files_read_back_what_was_written() {
-    let mut glides = 0;
+    let mut keyless_moves = 0;
     for seed in 0..6u64 {
         let mut rng = SmallRng::seed_from_u64(seed);
         let keys = [1, 20, 300, 900][seed as usize % 4];
@@ -15,10 +15,10 @@ fn files_read_back_what_was_written() {
         for options in option_sets(block_size) {
             let context = format!("seed {seed}, {options:?}");
             let (bytes, summary) = write(&model, options);
-            glides += check(&model, bytes, &summary, &mut rng, &context);
+            keyless_moves += check(&model, bytes, &summary, &mut rng, &context);
         }
     }
-    assert!(glides > 100, "{glides} glides");
+    assert!(keyless_moves > 100, "{keyless_moves} keyless_moves");
 }
 
 /// Checks a file against the model. Returns how many entries the cursor passed by `next_unchecked`.
@@ -64,14 +64,14 @@ pub(super) fn check(
         reader.properties().per_index,
         "{context}"
     );
-    let glides = check_reads(model, &reader, rng, context);
+    let keyless_moves = check_reads(model, &reader, rng, context);
     let on_demand = open_with(bytes, false).unwrap();
     assert!(
         on_demand.memory_bytes() < reader.memory_bytes(),
         "{context}"
     );
     assert_eq!(on_demand.verify().unwrap(), report, "{context}");
-    glides + check_reads(model, &on_demand, rng, context)
+    keyless_moves + check_reads(model, &on_demand, rng, context)
 }
 
 fn check_reads(model: &Model, reader: &Arc<SstReader>, rng: &mut SmallRng, context: &str) -> u32 {
@@ -120,8 +120,8 @@ fn check_gets(model: &Model, reader: &SstReader, rng: &mut SmallRng, context: &s
 }
 
 /// Asks for the number of rows ahead of the entry `from`, and passes some of them by
-/// `next_unchecked`, `skip_unchecked` and `glide`, which leaves the key behind. Returns how many
-/// it passed.
+/// `next_unchecked`, `skip_unchecked` and `next_without_key`, which leaves the key behind. Returns
+/// how many it passed.
 fn next_unchecked(
     model: &Model,
     iter: &mut SstIter,
@@ -138,9 +138,9 @@ fn next_unchecked(
         let range = (Bound::Excluded(from.clone()), Bound::Unbounded);
         let mut following = model.range(range);
         let mut passed = 1;
-        let glides = rng.random_bool(0.6);
-        if glides {
-            let (kind, value) = iter.glide();
+        let keyless_moves = rng.random_bool(0.6);
+        if keyless_moves {
+            let (kind, value) = iter.next_without_key();
             let (_, expected) = following.clone().next().expect("there is a row ahead");
             assert_eq!(kind, expected.0, "{context}");
             assert_eq!(value.head, expected.1.as_slice(), "{context}");
@@ -158,11 +158,11 @@ fn next_unchecked(
         assert_ne!(next.0, from.0, "{context}");
         assert!(expected.0.is_put() && next.1.0 <= snapshot, "{context}");
         assert!(limit.as_ref().is_none_or(|l| next.0 < *l), "{context}");
-        if glides && left > 0 && rng.random_bool(0.5) {
+        if keyless_moves && left > 0 && rng.random_bool(0.5) {
             *from = next.clone();
             continue;
         }
-        iter.land();
+        iter.restore_key();
         let (key, value) = current(iter);
         assert_eq!((&key, &value), (next, expected), "{context}");
         *from = key;
@@ -172,7 +172,7 @@ fn next_unchecked(
 
 /// Moves one cursor at random and compares each position with the model.
 fn check_moves(model: &Model, reader: &Arc<SstReader>, rng: &mut SmallRng, context: &str) -> u32 {
-    let mut glides = 0;
+    let mut keyless_moves = 0;
     let first = (vec![], Reverse(u64::MAX));
     let mut iter = reader.iter(rng.random());
     let mut at: Option<ModelKey> = None;
@@ -222,10 +222,10 @@ fn check_moves(model: &Model, reader: &Arc<SstReader>, rng: &mut SmallRng, conte
         }
         at = expected.cloned();
         if let Some(at) = &mut at {
-            glides += next_unchecked(model, &mut iter, at, rng, context);
+            keyless_moves += next_unchecked(model, &mut iter, at, rng, context);
         }
     }
-    glides
+    keyless_moves
 }
 
 #[test]

@@ -51,7 +51,7 @@ impl Pipeline {
     /// The wall-clock time (milliseconds) that the log must record before this commit and, for a
     /// change of the catalog, the end of the binary log. `None` if the log is not archived, or has
     /// recorded this time already and there is no such change.
-    pub(super) fn clock_tick(
+    pub(super) fn archive_time_record(
         &self,
         state: &mut PipelineState,
         what: &CommitRecord<'_>,

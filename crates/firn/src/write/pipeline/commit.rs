@@ -99,7 +99,7 @@ impl Pipeline {
         self.freeze_if_full(&mut state);
         let seqno = self.next_seqno(&state)?;
         unfinished.takes(seqno);
-        let tick = self.clock_tick(&mut state, &what);
+        let tick = self.archive_time_record(&mut state, &what);
         let mut records = clock_records(&tick);
         records.extend(counter_records(counters));
         records.push(match what {
@@ -211,7 +211,7 @@ impl Pipeline {
         let seqno = self.next_seqno(&state)?;
         let appending = PoisonOnPanic(&self.health);
         unfinished.takes(seqno);
-        let tick = self.clock_tick(&mut state, &what);
+        let tick = self.archive_time_record(&mut state, &what);
         let mut records = clock_records(&tick);
         records.extend(counter_records(counters));
         records.push(match what {

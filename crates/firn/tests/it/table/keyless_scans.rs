@@ -4,8 +4,8 @@ use super::*;
 
 /// Whether a move glided, and whether it found a row.
 fn next(cursor: &mut Cursor, txn: &mut Transaction, record: &mut [u8]) -> (bool, bool) {
-    if cursor.can_glide() {
-        cursor.glide(record).unwrap();
+    if cursor.can_skip_keys() {
+        cursor.next_without_key(record).unwrap();
         return (true, true);
     }
     (false, cursor.next(txn, record).unwrap())

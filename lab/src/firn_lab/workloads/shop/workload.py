@@ -9,7 +9,7 @@ from firn_lab.targets.target import Target
 from firn_lab.workloads.fill import Share
 from firn_lab.workloads.sessions import SessionWorkload
 from firn_lab.workloads.shop.data import (
-    COLUMNS_WITHOUT_INDEX,
+    WARM_COLUMNS,
     STOCK,
     Sizes,
     create_tables,
@@ -70,7 +70,7 @@ class Shop(SessionWorkload):
     dialects = ("mysql",)
     keeps_rows = False
     rate = ("orders_per_minute", "purchase")
-    warm_reads = {table: f"MAX({column})" for table, column in COLUMNS_WITHOUT_INDEX.items()}
+    warm_reads = {table: f"MAX({column})" for table, column in WARM_COLUMNS.items()}
 
     def __init__(self, name: str, params: Params) -> None:
         super().__init__(name, params)

@@ -54,8 +54,8 @@ INDEXES = {
 }
 
 # For each table, a column with which no index begins, so that the server finds its maximum only by
-# reading all rows.
-COLUMNS_WITHOUT_INDEX = {
+# reading all rows, and so warms the caches.
+WARM_COLUMNS = {
     "warehouse": "w_name",
     "district": "d_name",
     "customer": "c_data",

@@ -18,7 +18,7 @@ from firn_lab.workloads.tpcc.consistency import broken_conditions
 from firn_lab.workloads.tpcc.data import everything
 from firn_lab.workloads.tpcc.inputs import Terminals
 from firn_lab.workloads.tpcc.randoms import constants
-from firn_lab.workloads.tpcc.schema import COLUMNS_WITHOUT_INDEX, create_tables
+from firn_lab.workloads.tpcc.schema import WARM_COLUMNS, create_tables
 from firn_lab.workloads.tpcc.sizes import CUSTOMERS, ITEMS, Sizes
 from firn_lab.workloads.tpcc.transactions import TpccSession
 from firn_lab.workloads.workload import WORKLOADS, FigureKind, Params
@@ -34,7 +34,7 @@ class Tpcc(SessionWorkload):
     headline = "new_orders_per_minute"
     keeps_rows = False
     rate = ("new_orders_per_minute", "new_order")
-    warm_reads = {table: f"MAX({column})" for table, column in COLUMNS_WITHOUT_INDEX.items()}
+    warm_reads = {table: f"MAX({column})" for table, column in WARM_COLUMNS.items()}
 
     def __init__(self, name: str, params: Params) -> None:
         super().__init__(name, params)
