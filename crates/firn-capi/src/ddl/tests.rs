@@ -8,10 +8,13 @@ use crate::schema::{
 };
 use crate::session::{firn_session_free, firn_session_new};
 use crate::table::{firn_table, firn_table_close, firn_table_open};
+use firn::base::Value;
+use firn::base::key::index_prefix;
 use firn::base::options::Options;
 use firn::catalog::{INDEX_IDS, autoincrement_counter};
 use firn::db::Db;
 use firn::env::{Env, MemEnv};
+use firn::txn::{Isolation, LockMode};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -153,6 +156,61 @@ fn manifest(env: &MemEnv) -> (String, u64) {
         .unwrap();
     let len = env.usage(&Path::new(DIR).join(&name)).unwrap().len;
     (name, len)
+}
+
+/// 1000 pairs of `CREATE` and `DROP`, or `FIRN_TEST_CREATES` of them. Each table has a row and an
+/// AUTO_INCREMENT counter when it is dropped.
+#[test]
+fn creates_and_drops_leave_nothing_behind() {
+    let count = std::env::var("FIRN_TEST_CREATES");
+    let count: u64 = count.map_or(1000, |count| count.parse().unwrap());
+    let env = MemEnv::new();
+    let db = open(&env);
+    let handle = firn_db::over(Arc::clone(&db));
+    let (mut edits, mut log, mut memory) = (Vec::new(), Vec::new(), Vec::new());
+    for n in 1..=count {
+        let before = db.counters().wal_bytes_written;
+        assert_eq!(create(&db, 5), firn_status::FIRN_OK);
+        let clustered = db.catalog().get("d/t").unwrap().clustered.id;
+        db.catalog()
+            .persist_counter(autoincrement_counter(clustered), 100 + n)
+            .unwrap();
+        let mut txn = db.new_transaction(db.new_owner(0));
+        txn.begin_statement(1, Isolation::RepeatableRead, 0, false);
+        let key = [&index_prefix(clustered)[..], b"row"].concat();
+        txn.lock(&key, LockMode::Exclusive, None).unwrap();
+        txn.put(&key, Value::whole(&[b'v'; 100])).unwrap();
+        txn.commit().unwrap();
+        // SAFETY: the handle is live, the name a string; no session is allowed.
+        let done =
+            unsafe { firn_drop_table(handle, std::ptr::null_mut(), NAME.as_ptr(), true, false) };
+        assert_eq!(done, firn_status::FIRN_OK);
+        log.push(db.counters().wal_bytes_written - before);
+        if n % 50 == 0 {
+            let (name, len) = manifest(&env);
+            db.flush().unwrap();
+            while db.compact_once().unwrap() {}
+            let (now, grown) = manifest(&env);
+            if name == now {
+                edits.push(grown - len);
+            }
+            assert!(db.catalog().retired().len() < 500);
+            assert!(db.catalog().counters().snapshot().len() < 10);
+            memory.push(db.memory().total());
+        }
+    }
+    let most = |all: &[u64]| all.iter().copied().max().unwrap();
+    for (bytes, room) in [(&edits, 256), (&log, 64), (&memory, 256 << 10)] {
+        let (early, late) = bytes.split_at(bytes.len() / 2);
+        assert!(most(late) <= most(early) + room, "{early:?}, then {late:?}");
+    }
+    assert!(db.catalog().list("").is_empty());
+    forget(handle);
+    db.close().unwrap();
+    drop(db);
+    let db = open(&env);
+    assert!(manifest(&env).1 < 64 << 10, "{:?}", manifest(&env));
+    assert!(db.catalog().get("d/t").is_err());
 }
 
 /// 3000 `TRUNCATE`s, or `FIRN_TEST_TRUNCATES` of them. Each empties a table whose AUTO_INCREMENT
