@@ -80,8 +80,8 @@ impl<I: InternalIterator> MergeIter<I> {
         &self.children
     }
 
-    /// Exchanges the sources: `f` gets the vector of the old ones and leaves the new ones in it,
-    /// newest first. The vectors keep their memory. Not positioned afterwards.
+    /// Exchanges the sources: `f` gets the vector of the old sources and must leave the new ones in
+    /// it, newest first. The merge reuses the vector's memory. It has no position afterwards.
     pub fn exchange(&mut self, f: impl FnOnce(&mut Vec<I>)) {
         self.current = None;
         self.rest.clear();

@@ -205,7 +205,7 @@ impl MemoryArbiter {
         &self.rows
     }
 
-    /// The gauge to which ephemeral databases beside this one charge their memtables.
+    /// The memory tracker to which the ephemeral databases of this host charge their memtables.
     pub(in crate::db) fn ephemeral_memtables(&self) -> &Arc<MemoryTracker> {
         &self.ephemeral_memtables
     }
@@ -283,7 +283,7 @@ impl MemoryArbiter {
         (limit > 0).then(|| most.saturating_sub(self.write_sets.sum()))
     }
 
-    /// The gauge of write sets and of the memory of loads.
+    /// The memory tracker of write sets and loads.
     pub(in crate::db) fn write_sets(&self) -> &Arc<MemoryTracker> {
         &self.write_sets
     }

@@ -65,8 +65,9 @@ impl SampleReader {
     ) -> Result<SampleEnd> {
         let checks = skips_max / SKIPS_A_CHECK;
         self.checks.store(checks, Ordering::Relaxed);
-        // The samples before this one may have left less than a whole step until the next call of
-        // the interrupt. This sample would then end after a few entries, and count no rows.
+        // Without this call, the skips of earlier samples would count towards the next call of the
+        // interrupt function. The function could then end this sample after a few entries, before
+        // it has found a row.
         self.entries.postpone_interrupt();
         let skipped = self.entries.skipped_entries();
         let mut rows = 0;
