@@ -106,8 +106,8 @@ impl PhysicalBlobFile {
         opened
     }
 
-    /// The open file, which is opened if necessary. `logical` is the id of the logical file, which
-    /// references have.
+    /// The open file, which is opened if necessary. `logical` is the id of the logical file, the
+    /// one that blob references contain.
     pub(super) fn open(
         self: &Arc<Self>,
         files: &BlobFileCache,

@@ -1,9 +1,9 @@
 //! Reads a data directory from outside, without opening the database.
 //!
-//! Opening recovers: it writes a new manifest, removes strays and flushes the log. An inspection
-//! must leave all that alone, damage included. So this module writes nothing, and it has a function
-//! for each part (manifest, log, catalog, blob files), so that damage in one part leaves the others
-//! readable.
+//! Opening recovers: it writes a new manifest, removes files that nothing names, and flushes the
+//! replayed memtables. An inspection must change nothing, so that damage stays as it is. So this
+//! module writes nothing. It has a function for each part (manifest, log, catalog, blob files), so
+//! that damage in one part leaves the others readable.
 
 mod blob_files;
 

@@ -466,7 +466,7 @@ fn add_spans(
 /// Calls `f` with each blob reference of each entry.
 ///
 /// # Errors
-/// `Corruption` of a trailer; those of reading `source`.
+/// `Corruption` of an entry's list of blob references; those of reading `source`.
 pub(in crate::db) fn for_each_blob(
     source: &mut dyn InternalIterator,
     mut f: impl FnMut(BlobRef),
