@@ -492,8 +492,8 @@ impl Catalog {
         self.counters.forget(entry.clustered.id);
         self.generation.fetch_add(1, Ordering::Release);
         drop(known);
-        // If a copying ALTER has swapped the table out, it has closed its indexes for foreign key
-        // checks. Open them, so that nobody waits for them for ever.
+        // If a copying ALTER has swapped the table out, the ALTER has closed the table's indexes
+        // for foreign key checks. Open them, so that no session waits for them for ever.
         self.referenced.open(entry.clustered.id);
         Ok(())
     }

@@ -22,7 +22,7 @@ const FILES_FOR_A_JOB: u64 = 64;
 
 /// One step of the work.
 enum RestStep {
-    /// A job has run, which has brought so many bytes to rest.
+    /// A job has run and has brought this many bytes to rest.
     Compacted(u64),
     /// A job of another thread works on the ranges.
     OthersWork,

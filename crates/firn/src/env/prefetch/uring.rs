@@ -120,7 +120,7 @@ impl Drop for RingReads {
 }
 
 /// The read has failed. The error is not kept, because the caller then reads the file itself and
-/// meets it again.
+/// gets the error again.
 struct Failed;
 
 struct Read {
