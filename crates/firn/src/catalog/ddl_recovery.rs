@@ -222,9 +222,9 @@ impl Settlement<'_> {
         }
     }
 
-    /// Handles the definition file of `copy`. If a table has the version in the file, its change is
-    /// durable, but the host has not moved the file yet: gives the file to that table. If the file
-    /// belongs to no table, removes it.
+    /// Handles the definition file of `copy`. If a table has the version in the file, the change of
+    /// that table is durable, but the host has not moved the file yet: gives the file to the table.
+    /// If the file belongs to no table, removes it.
     fn place_definition(&self, copy: &str, tables: &Tables) {
         if !matches!(role(copy), Role::New(_) | Role::Old(_)) || !self.files.is_own(copy) {
             return;

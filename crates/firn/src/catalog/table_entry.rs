@@ -47,8 +47,8 @@ pub struct TableEntry {
     ///
     /// - In a copy (`#sql…`): the name that the table had before, or the name of the table that the
     ///   copy will replace. Empty once another table has taken that name for good.
-    /// - In a table or partition that EXCHANGE PARTITION has put in the other's place: the name that
-    ///   it had before.
+    /// - In a table or partition that EXCHANGE PARTITION has put in the other's place: the name
+    ///   that it had before the exchange.
     pub original: Option<String>,
 }
 
