@@ -53,8 +53,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-/// The write sets' gauge reports to the memory arbiter each time it crosses a multiple of this many
-/// bytes.
+/// The memory tracker of the write sets makes the memory arbiter divide the memory limit again each
+/// time the sum crosses a multiple of this many bytes.
 const WRITE_SETS_STEP: u64 = 256 << 10;
 
 /// Longest wait for a log archive that does not respond. Closing a database waits this long at most
@@ -112,7 +112,7 @@ impl MemtableHost for MemtableSwitch {
 
 impl Db {
     /// Opens the database in `dir`, creates it if it is missing, and replays the log beyond what
-    /// the files hold. `waits` receives the lock waits.
+    /// the files hold. `waits` is told which transactions wait for which.
     ///
     /// # Errors
     /// `Busy` if another process has the database open. `Corruption`, `Io` and `Unsupported` (a
@@ -164,7 +164,8 @@ impl Db {
             .with_direct_reads(options.direct_reads)
             .with_archive(options.log_archive_dir.is_some());
         store = match host {
-            // The ids of their files differ, so one limit can hold for both.
+            // The database and its ephemeral databases have different file ids, so they can share
+            // one limit on open files.
             Some(host) => store.with_open_files_of(host.work.versions.source().store()),
             None => store.with_open_files(options.mutable.open_files.load(Ordering::Relaxed)),
         };
@@ -339,8 +340,8 @@ impl Db {
                 work.report_pressure();
             }
         };
-        // For an ephemeral database this has no effect: it charges the trackers of its host, and a
-        // tracker keeps its first observer, which is the host's.
+        // For an ephemeral database the calls have no effect: it uses the memory trackers of its
+        // host database, and a tracker keeps its first observer, which is that of the host.
         write_sets.observe(WRITE_SETS_STEP, observe.clone());
         work.memory
             .ephemeral_memtables()

@@ -11,8 +11,8 @@
 //! ```
 //!
 //! [`KeyCodec`] encodes a list of parts. [`IndexCodec`] encodes the entries of an index: the key,
-//! which has the primary key after the declared parts, and the value, which has the bytes of
-//! columns that the key cannot give back.
+//! which is the declared parts (those that the definition of the index names) and behind them the
+//! primary key, and the value, which has the bytes of columns that the key cannot give back.
 
 mod binary_string;
 mod collation;

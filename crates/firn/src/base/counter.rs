@@ -13,12 +13,13 @@ pub struct CounterValue {
     pub value: u64,
 }
 
-/// How the counters of a database have changed since they were last asked.
+/// How the counters of a database have changed since the changes were last taken for a manifest
+/// edit.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CounterChanges {
     /// The counters that may have changed, by number, with their values.
     pub values: Vec<(u64, CounterValue)>,
-    /// The numbers of counters that are gone.
+    /// The numbers of the counters that were removed because their table was dropped.
     pub dropped: Vec<u64>,
 }
 

@@ -2,9 +2,9 @@
 
 use super::{InternalKey, Kind, Result, Seqno, Value};
 
-/// A cursor over internal keys in internal order (user key ascending, seqno descending).
+/// An iterator over internal keys in internal order (user key ascending, seqno descending).
 ///
-/// Every move returns whether the cursor is on an entry afterwards; after an error it is
+/// Every move returns whether the iterator is on an entry afterwards; after an error it is
 /// unpositioned. `key` and `value` may be called only on an entry; their results live until the
 /// next move.
 ///
@@ -54,7 +54,7 @@ pub trait InternalIterator {
         self.next_unchecked();
         (self.key().kind, self.value())
     }
-    /// Assembles the key of the entry under the cursor, so that [`Self::key`] may be called after
+    /// Assembles the key of the current entry, so that [`Self::key`] may be called after
     /// [`Self::next_without_key`].
     fn restore_key(&mut self) {}
     /// Calls `show` with the user key of each of the next `count` puts after the position, as far
@@ -64,20 +64,20 @@ pub trait InternalIterator {
         let _ = (count, show);
     }
     /// Whether a seek of `user_key` would have to read a block from disk. With `begin`, also starts
-    /// that read and does not wait for it. Does not move the cursor and never fails; the answer is
-    /// only a hint.
+    /// that read and does not wait for it. Does not move the iterator and never fails; the answer
+    /// is only a hint.
     fn prefetch_seek(&self, user_key: &[u8], begin: bool) -> bool {
         let _ = (user_key, begin);
         false
     }
-    /// Whether the cursor is on an entry.
+    /// Whether the iterator is on an entry.
     fn valid(&self) -> bool;
-    /// The key under the cursor.
+    /// The key of the current entry.
     fn key(&self) -> InternalKey<'_>;
-    /// The value under the cursor.
+    /// The value of the current entry.
     fn value(&self) -> Value<'_>;
-    /// Whether the entry under the cursor lies in a cached block. A compaction asks for this: it
-    /// loads the blocks of its outputs into the cache if the entries in them were cached before.
+    /// Whether the current entry lies in a cached block. A compaction asks for this: it loads the
+    /// blocks of its outputs into the cache if the entries in them were cached before.
     fn is_cached(&self) -> bool {
         false
     }

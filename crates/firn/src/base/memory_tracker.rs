@@ -46,13 +46,13 @@ pub struct MemoryCharge {
 }
 
 impl MemoryCharge {
-    /// An empty share.
+    /// A charge of zero bytes.
     pub fn new(gauge: Arc<MemoryTracker>) -> Self {
         Self { gauge, held: 0 }
     }
 
-    /// Sets the share to `bytes`, rounded up to a multiple of `STEP`. Writes to no shared memory
-    /// if that changes nothing.
+    /// Sets the charge to `bytes`, rounded up to a multiple of `STEP`. If the charge has that size
+    /// already, the call writes to no memory that threads share.
     #[inline]
     pub fn set(&mut self, bytes: u64) {
         let bytes = bytes.next_multiple_of(STEP);
@@ -61,8 +61,8 @@ impl MemoryCharge {
         }
     }
 
-    /// Splits off `bytes` of the share, or all of it if it is smaller, as a share of its own. The
-    /// sum stays the same.
+    /// Moves `bytes` of the charge, or all of it if it is smaller, into a new charge. The sum stays
+    /// the same.
     pub fn split_off(&mut self, bytes: u64) -> Self {
         let held = bytes.next_multiple_of(STEP).min(self.held);
         self.held -= held;

@@ -43,7 +43,7 @@ pub struct MutableOptions {
     /// Largest length of an entry, at most [`ENTRY_BYTES_MAX`]. Longer entries are refused. Tests
     /// set smaller values.
     pub entry_bytes_max: AtomicU64,
-    /// About the largest size of the log that a recovery would replay, in bytes of segment files
+    /// Approximate limit for the log that a recovery would replay, in bytes of segment files
     /// (RocksDB: `max_total_wal_size`). A memtable freezes when the log written since its first
     /// entry is longer than half of this limit. If a prepared transaction keeps more than half of
     /// this limit of log from being released, its prepare record is written again at the end of the
@@ -59,8 +59,9 @@ pub struct MutableOptions {
     pub log_archive_timeout_us: AtomicU64,
     /// Whether every deadlock is written to the host's log.
     pub print_all_deadlocks: AtomicBool,
-    /// At most so many SSTs and blob files are open for reading (RocksDB: `max_open_files`). Files
-    /// of reads in progress and removed files that readers still use may exceed it.
+    /// Largest number of SSTs and blob files that are open for reading (RocksDB: `max_open_files`).
+    /// Files that are being read, and removed files that readers still use, may make the number
+    /// larger.
     pub open_files: AtomicU64,
     /// A warning is logged when a transaction has kept its snapshot for so many seconds; 0 for
     /// none.
@@ -107,7 +108,7 @@ impl MutableOptions {
 
     /// Copies the options of `host`, the database that this ephemeral database belongs to. Under a
     /// memory limit, memtables of this database freeze at a quarter of the size at which those of
-    /// the host freeze at the latest.
+    /// the host database freeze at the latest.
     pub fn follow(&self, host: &Self) {
         let take = |cell: &AtomicU64, from: &AtomicU64| {
             cell.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -177,9 +178,9 @@ pub struct Options {
     /// file is sealed at a smaller size, because its garbage can be collected only once it is
     /// sealed.
     pub blob_file_size: u64,
-    /// To find garbage blobs, the engine freezes a memtable early and compacts the levels above the
-    /// last one. It does the first only if the memtable refers to at least this many bytes of
-    /// blobs, and the second only if the files of those levels together do.
+    /// To find garbage blobs, the engine freezes a memtable early, but only if the memtable refers
+    /// to at least this many bytes of blobs. It also compacts the levels above the last one, but
+    /// only if the files of these levels together refer to at least this many.
     pub blob_garbage_min: u64,
     /// A compaction of L0 begins when this many of its runs overlap at one key (RocksDB:
     /// `level0_file_num_compaction_trigger`).

@@ -3,11 +3,12 @@
 use parking_lot::{Condvar, Mutex};
 use std::time::Duration;
 
-/// One thread sleeps, others wake it. A wakeup that comes before the sleep ends it at once, so none
-/// is lost. Each sleeper has its own: waking one costs the others nothing.
+/// Lets one thread sleep until another thread wakes it. A wakeup that comes before the sleep ends
+/// the sleep at once, so no wakeup is lost. Each sleeping thread has a `Parker` of its own, so
+/// waking one thread costs the others nothing.
 ///
-/// `std::thread::park` would do, but its wakeups are the thread's: one that comes late would end a
-/// later sleep for another cause.
+/// Rejected: `std::thread::park`. Its wakeups belong to the thread and not to the cause of the
+/// sleep, so a late wakeup would end a later sleep that has another cause.
 #[derive(Debug, Default)]
 pub struct Parker {
     woken: Mutex<bool>,

@@ -12,12 +12,14 @@ pub struct NullBit {
 }
 
 impl NullBit {
-    /// Whether the bit is set. Panics if the record ends before the bit's byte.
+    /// Whether the column is NULL in `record`. Panics if `record` ends before the byte with the
+    /// NULL bit.
     pub fn is_set(self, record: &[u8]) -> bool {
         record[self.offset as usize] & self.mask != 0
     }
 
-    /// Sets or clears the bit. Panics if the record ends before the bit's byte.
+    /// Sets or clears the NULL bit in `record`. Panics if `record` ends before the byte with the
+    /// NULL bit.
     pub fn set(self, record: &mut [u8], null: bool) {
         let byte = &mut record[self.offset as usize];
         *byte = if null {

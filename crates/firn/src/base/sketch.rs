@@ -46,8 +46,8 @@ impl Sketch {
     #[inline]
     pub fn add(&mut self, hash: u64) {
         let register = &mut self.registers[(hash >> (64 - BITS)) as usize];
-        // The bit below the shifted bits of the hash is set, so that the count of leading zeros is
-        // limited even if all these bits are zero.
+        // The rank comes from the hash bits behind the register number. A set bit right below them
+        // limits the count of leading zeros even if all of them are zero.
         let rank = (hash << BITS | 1 << (BITS - 1)).leading_zeros() as u8 + 1;
         *register = (*register).max(rank);
     }

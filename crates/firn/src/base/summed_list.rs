@@ -2,8 +2,8 @@
 //! the nodes on its path.
 //!
 //! The list is a B+-tree of at most [`WIDTH`] items or children a node. The parent keeps, for each
-//! child, its number of items, its last item and the sum over its items. So to find an item by its
-//! position or by bisection, to sum up a range of items, and to change the list, each visit a
+//! child, its number of items, its last item and the sum over its items. So a search for an item by
+//! its position or by bisection, a sum over a range of items and a change of the list each visit a
 //! number of nodes that grows with the logarithm of the length.
 //!
 //! Sums need not be numbers that can be subtracted: a changed node adds up its items anew. So a sum
@@ -137,8 +137,8 @@ impl<T: Summed> Child<T> {
         self.change(|node| match node {
             Node::Leaf(items) => items.insert(at, item),
             Node::Inner { children, ends } => {
-                // A position between two children belongs to the left one: the item is added at its
-                // end.
+                // If the position lies between two children, the item goes to the end of the left
+                // child.
                 let child = ends.partition_point(|end| *end < at);
                 let before = child.checked_sub(1).map_or(0, |left| ends[left]);
                 if let Some(right) = children[child].insert(at - before, item) {

@@ -13,8 +13,8 @@ const CHECKSUM: u64 = 4;
 const KEPT: usize = 1024;
 const BUFFER: u64 = 256 << 10;
 
-/// Flag that the file's description event has while the server writes the file. The event's
-/// checksum does not cover it.
+/// A flag in the description event at the start of a file: the server sets it while it writes the
+/// file. The event's checksum does not cover the flag.
 const IN_USE: u16 = 1;
 
 pub(super) const ROTATE: u8 = 4;

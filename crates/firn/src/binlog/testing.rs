@@ -62,14 +62,15 @@ impl TestBinlog {
         self
     }
 
-    /// The server goes on with the file `next`, named without its directory.
+    /// Closes the file with a rotate event, as a server that goes on with the file `next`, which is
+    /// named without its directory.
     pub fn rotate(&mut self, next: &str) -> &mut Self {
         self.event(ROTATE, &[&4u64.to_le_bytes(), next.as_bytes()].concat());
         self.bytes[4 + 17] = 0;
         self
     }
 
-    /// Closes the file with a stop event: the server shuts down.
+    /// Closes the file with a stop event, as a server that shuts down.
     pub fn stop(&mut self) -> &mut Self {
         self.event(STOP, b"");
         self.bytes[4 + 17] = 0;

@@ -39,7 +39,8 @@ thread_local! {
     static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A blob file, identified by its logical id, which references have.
+/// A blob file, identified by its logical id: blob references contain this id, and it stays the
+/// same when a rewrite moves the live blobs to another physical file.
 ///
 /// Life: at first the file grows. A span is reserved under the store's `active` mutex and is
 /// written without that mutex, by one transaction; zeros may lie behind the spans, see
@@ -369,8 +370,8 @@ impl BlobFile {
     pub(super) fn replace(&self, id: u64) -> u64 {
         let mut spans = self.spans.lock();
         *spans = None;
-        // The zeros are in the previous physical file. The new one ends with its table of places
-        // and has none.
+        // The zeros are in the previous physical file. The new file has no such zeros: it ends with
+        // its table of places (the new offset of each blob).
         self.zero_fill.filled(0);
         self.physical
             .swap(Arc::new(PhysicalBlobFile::new(id, false)))
@@ -500,7 +501,8 @@ impl BlobFile {
         opened.check_span(opened.find(blob)?, blob)
     }
 
-    /// Opens the file, which checks its header and, in a rewritten file, the table of places.
+    /// Opens the file, which checks its header and, in a rewritten file, the table of places (the
+    /// new offset of each blob).
     ///
     /// # Errors
     /// Those of opening the file: `Corruption` (a missing file included), `Unsupported`, `Io`.
@@ -542,8 +544,8 @@ impl BlobFileIds {
     }
 }
 
-/// The logical id in the header of file `id`. If it differs from `id`, the file is a rewritten one
-/// and its table of places must be intact.
+/// The logical id in the header of file `id`. If it differs from `id`, the file is a rewritten one,
+/// and its table of places (the new offset of each blob) must be intact.
 pub(super) fn moved_from(store: &FileStore, id: u64) -> Result<u64> {
     let file = store.open_blob(id, true)?;
     let ids = BlobFileIds::read(&*file, id, &file_name(FileKind::Blob, id))?;

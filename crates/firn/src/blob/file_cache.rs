@@ -41,16 +41,16 @@ impl BlobFileCache {
     fn admit(&self, opened: &Arc<PhysicalBlobFile>) {
         let mut queue = self.queue.lock();
         queue.push_back(Arc::downgrade(opened));
-        // `spared` limits how many files go to the end of the queue to the number of files in it.
-        // After that, close the file at the front even if it was read: readers may mark files as
-        // used faster than this loop clears the marks.
+        // Move at most as many files to the end of the queue as the queue has (`spared` counts
+        // down). After that, close the file at the front even if it was read: readers may mark
+        // files as used faster than this loop clears the marks.
         let mut spared = queue.len();
         while queue.len() > self.max {
             let Some(oldest) = queue.pop_front() else {
                 return;
             };
-            // If the upgrade fails, the physical file was replaced or removed, which has closed its
-            // handle.
+            // If the upgrade of the weak reference fails, the physical file was replaced or
+            // removed, and its handle is closed already.
             let Some(physical) = oldest.upgrade() else {
                 continue;
             };
@@ -106,8 +106,8 @@ impl PhysicalBlobFile {
         opened
     }
 
-    /// The open file, which is opened if necessary. `logical` is the id of the logical file, which
-    /// references have.
+    /// The open file, which is opened if necessary. `logical` is the id of the logical file, the
+    /// one that blob references contain.
     pub(super) fn open(
         self: &Arc<Self>,
         files: &BlobFileCache,
@@ -185,9 +185,9 @@ impl OpenBlobFile {
     }
 
     /// Returns `Corruption` if the file is too short for the part of a blob that `extent`
-    /// describes. The caller then allocates memory for that part. Shorter parts than
-    /// [`TRUSTED_LEN`] bytes are not checked, since such an allocation does no harm even if the
-    /// reference is damaged.
+    /// describes. Call it before memory is allocated for that part, so that a damaged reference
+    /// does not allocate a huge buffer. Parts of at most [`TRUSTED_LEN`] bytes are not checked,
+    /// since so small a buffer does no harm.
     pub(super) fn check_len(&self, at: u64, extent: &BlobReadExtent) -> Result<()> {
         if extent.len as u64 > TRUSTED_LEN && self.ends_before(at, extent.stored)? {
             return Err(self.too_short(at));

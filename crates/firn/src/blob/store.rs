@@ -332,8 +332,9 @@ impl BlobStore {
         let Some(_alone) = self.linking.try_write() else {
             return;
         };
-        // Check again under the lock: a rewritten file, which ends with its table of places, may
-        // have replaced this one meanwhile.
+        // Check again under the lock: a rewritten file may have replaced this one meanwhile, and a
+        // rewritten file ends with its table of places (the new offset of each blob) and not with
+        // zeros.
         if file.has_tail() && self.is_linked(file).is_ok_and(|linked| !linked) {
             reached(BlobPausePoint::Cutting);
             // If cutting fails, only space is lost, and a later call retries.
@@ -478,7 +479,8 @@ impl BlobStore {
             here.push(BlobSpan { offset, ..*span });
         }
         here.sort_unstable();
-        // Do not punch the table of places, with which a rewritten file ends.
+        // Do not punch the table of places (the new offset of each blob), with which a rewritten
+        // file ends.
         let end = match file.physical_id() == file.id() {
             true => usage.len,
             false => here.last().map_or(KEPT_FRONT, |s| s.offset + s.len),

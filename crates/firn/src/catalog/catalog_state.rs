@@ -93,7 +93,8 @@ impl CatalogState {
         live.chain(self.retired.keys().copied()).max().unwrap_or(0)
     }
 
-    /// Adds the entry of an object; `rest` is the key behind the tag.
+    /// Adds the catalog entry of a server object. `rest` is the entry's key without the index id
+    /// and the tag byte, which says what kind of catalog entry it is.
     ///
     /// # Errors
     /// `Corruption`; `Unsupported` for a newer format or kind.
@@ -109,7 +110,8 @@ impl CatalogState {
         Ok(())
     }
 
-    /// Adds the entry of a table's partitioning; `rest` is the key behind the tag.
+    /// Adds the catalog entry of a table's partitioning. `rest` is the entry's key without the
+    /// index id and the tag byte.
     ///
     /// # Errors
     /// `Corruption`; `Unsupported` for a newer format.

@@ -41,9 +41,10 @@ struct ChangedList {
 
 /// One counter.
 ///
-/// Every change lists the counter. That costs a load in most cases: the sequentially consistent
-/// order of the change, this load, and the two steps of [`Counters::take_changed`] makes sure that
-/// either the change finds the counter not listed, or the taker reads the changed value.
+/// Every change puts the counter on the list of changed counters. Mostly it is there already, which
+/// one load finds out. The change, this load, and the two steps of [`Counters::take_changed`] are
+/// sequentially consistent. So either the change finds that the counter is not on the list, or
+/// `take_changed` reads the changed value.
 #[derive(Debug, Default)]
 pub struct Counter {
     number: u64,
@@ -212,7 +213,8 @@ impl Counters {
         });
     }
 
-    /// The counters that have changed since the last call, and those that are gone.
+    /// The counters that have changed since the last call, and those that were removed with their
+    /// dropped tables.
     pub fn take_changed(&self) -> CounterChanges {
         let values = self.values.read();
         let ChangedList { changed, dropped } = std::mem::take(&mut *self.list.lock());

@@ -1,4 +1,5 @@
-//! Copies of tables: those that have a name of the host's (`#sql…`) in the middle of DDL.
+//! Tables with a name that begins with `#sql`, which the host gives them in the middle of a DDL
+//! statement. They are called copies: most are copies of another table.
 
 use super::catalog_state::CatalogState;
 use super::foreign_key::{database_of, is_copy};
@@ -7,20 +8,23 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The statement in which the host made a copy, and what it is there.
+/// The statement in which the host gave a table the name of a copy, and the part that the table
+/// plays in it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Role<'a> {
     /// The new table of a copying ALTER.
     New(&'a str),
     /// The old table of a copying ALTER.
     Old(&'a str),
-    /// The table of an EXCHANGE PARTITION.
+    /// The table that EXCHANGE PARTITION is exchanging for a partition.
     Exchanged,
-    /// Something else, of which the host has another table.
+    /// The table of another statement. It is garbage, because the host has another table with the
+    /// rows.
     Other,
 }
 
-/// The role of a copy. Both tables of an ALTER have the same mark, which is part of their names.
+/// The role of the copy called `name`. The mark in [`Role::New`] and [`Role::Old`] is the end of
+/// the name, and is the same for both tables of an ALTER.
 pub(super) fn role(name: &str) -> Role<'_> {
     let table = base_table(name)
         .split_once('/')
@@ -37,25 +41,27 @@ pub(super) fn role(name: &str) -> Role<'_> {
     }
 }
 
-/// The table of which `name` is a partition; `name` itself if it is none.
+/// The name of the table of which `name` is a partition, or `name` itself if it is no partition.
 pub(super) fn base_table(name: &str) -> &str {
     name.split_once("#P#").map_or(name, |(base, _)| base)
 }
 
-/// Whether a rename between these names is a step of a larger statement, which may be on its way
-/// back: it must be possible on a full disk, too.
+/// Whether a rename from `from` to `to` is one step of a statement with several renames. The host
+/// may make such a rename to undo the statement, so it must succeed even on a full disk.
 pub(super) fn is_step(from: &str, to: &str) -> bool {
     [from, to]
         .iter()
         .any(|name| is_copy(name) || name.contains("#TMP#") || name.contains("#REN#"))
 }
 
-/// Whether both are partitions of one table: each definition of a table has a version of its own.
+/// Whether both entries are partitions of one table. They are if they have the same version,
+/// because each definition of a table gets a version of its own.
 pub(super) fn is_part(one: &TableEntry, other: &TableEntry) -> bool {
     !one.version.is_empty() && one.version == other.version
 }
 
-/// Whether the host recovers DDL, and which of its renames have failed meanwhile.
+/// Whether the host is repeating or undoing DDL that a crash has interrupted, and which of its
+/// renames have failed since it began.
 #[derive(Default)]
 pub(super) struct DdlRecovery {
     runs: AtomicBool,
@@ -75,7 +81,8 @@ impl DdlRecovery {
         self.runs.load(Ordering::Acquire)
     }
 
-    /// Notes a rename that has failed. The host goes on as if it had succeeded.
+    /// Records a rename that has failed during the recovery of DDL. The host ignores the error and
+    /// goes on.
     pub(super) fn note_failed(&self, from: &str, to: &str) {
         if self.runs() && is_copy(from) {
             let mut failed = self.failed.lock();
@@ -106,8 +113,9 @@ impl CatalogState {
         self.at(table).next().is_some()
     }
 
-    /// A copy that may be the only table with its rows, because the table for which it stands is
-    /// missing or not known. There is one between two steps of an ALTER or an EXCHANGE PARTITION.
+    /// The name of a copy that may be the only table with its rows, because the table whose rows it
+    /// has is missing or unknown. Such a copy exists between two steps of an ALTER or an EXCHANGE
+    /// PARTITION.
     pub fn only_copy(&self) -> Option<&str> {
         let mut copies = self.tables.values().filter(|entry| is_copy(&entry.name));
         let is_only = |copy: &&Arc<TableEntry>| match (role(&copy.name), &copy.original) {
@@ -123,9 +131,10 @@ impl CatalogState {
         copies.find(is_only).map(|entry| entry.name.as_str())
     }
 
-    /// The entries that change when `copy` gets the name `to` for good. If it is the last part of
-    /// the new table of an ALTER, the old table is garbage from then on. If it is the table of an
-    /// EXCHANGE PARTITION, the other table no longer needs to know the name that it had.
+    /// The other entries that change when `copy` gets its final name `to`. If `copy` is the last
+    /// part of the new table of an ALTER, the entry of the old table is marked as garbage. If
+    /// `copy` is the table of an EXCHANGE PARTITION, the entry that took its place forgets the name
+    /// that it had before.
     pub(super) fn end_of_copying(&self, copy: &TableEntry, to: &str) -> Vec<TableEntry> {
         let database = database_of(&copy.name);
         let with_original = |entry: &TableEntry, original: Option<String>| TableEntry {

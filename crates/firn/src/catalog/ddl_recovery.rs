@@ -1,14 +1,16 @@
-//! The end of DDL that a crash has interrupted.
+//! Ends DDL statements that a crash has interrupted.
 //!
-//! After a crash the host repeats or undoes each interrupted statement by its own log of DDL, and
-//! ignores errors of the engine while it does. So nothing that the host asks for then may fail for
-//! a reason that the statement itself has already passed: see [`Catalog::begin_ddl_recovery`].
+//! After a crash the host repeats or undoes each interrupted statement with the help of its DDL
+//! log, and ignores errors of the engine meanwhile. The statement has passed all checks already. So
+//! drops and renames that the host asks for now must not fail by a check, for example that of
+//! foreign keys: see [`Catalog::begin_ddl_recovery`].
 //!
-//! Afterwards tables may be left that have the name of a copy (`#sql…`), because the host's log was
-//! lost, or because one of its steps failed. Most of them are garbage, but one may be the only
-//! table with these rows. The catalog therefore notes for which table a copy stands
-//! ([`TableEntry::original`], `ddl_copies.rs`), and [`Catalog::end_ddl_recovery`] gives the name
-//! back if no table has it. It drops nothing of which it cannot tell that it is garbage.
+//! Afterwards some tables may still have the name of a copy (`#sql…`), because the host's DDL log
+//! was lost, or because a step of the host failed. Most of these copies are garbage, but one may be
+//! the only table with its rows. The catalog therefore records which table a copy replaces or was
+//! before ([`TableEntry::original`], `ddl_copies.rs`). If no table has that name,
+//! [`Catalog::end_ddl_recovery`] gives it to the copy. A copy is dropped only if it is certainly
+//! garbage.
 
 use super::ddl_copies::{Role, base_table, is_part, role};
 use super::ddl_session::TableRename;
@@ -32,29 +34,28 @@ pub trait DefinitionFiles {
     /// Whether the definition file of `table` is that of a table of this engine.
     fn is_own(&self, table: &str) -> bool;
 
-    /// Sees to it, durably, that the definition file of `table` is the one that belongs to `entry`:
-    /// it takes the file of `copy` if that fits, else it writes the image in `entry`. Other files
-    /// of
-    /// `copy` follow. Returns whether that is so; it is not if the file belongs to another engine's
-    /// table.
+    /// Makes sure, durably, that `table` has the definition file that belongs to `entry`: moves the
+    /// file of `copy` there if it has the version of `entry`, otherwise writes the image in
+    /// `entry`. Moves the file of partitions, too. Returns false if this is impossible, or if
+    /// `table` has the definition file of another engine's table.
     fn place(&self, table: &str, copy: &str, entry: &TableEntry) -> bool;
 
-    /// Sees to it, durably, that `table` has its file of partitions: if it is missing, takes that
-    /// of a copy with the same `partitions`.
+    /// Makes sure, durably, that `table` has its file of partitions. If it is missing, moves there
+    /// the file of a copy that has the same `partitions`.
     fn place_partitions(&self, table: &str, partitions: &[&str]);
 
     /// Removes the files of `copy`, if there are any.
     fn remove(&self, copy: &str);
 }
 
-/// The end of a table that has a copy's name.
+/// What has become of a table with the name of a copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LeftoverFate {
-    /// It was garbage.
+    /// The table was garbage and is dropped.
     Dropped,
-    /// It is the only table with its rows, and has this name now.
+    /// The table is the only one with its rows, and has this name now.
     Restored(String),
-    /// It stays as it is, for this reason.
+    /// The table keeps the name of a copy, for this reason.
     Kept(String),
 }
 
@@ -70,17 +71,18 @@ fn name_is_taken(name: &str) -> String {
 }
 
 impl Catalog {
-    /// The host begins to repeat or undo the DDL that a crash has interrupted. Until
-    /// [`Self::end_ddl_recovery`], drops and renames look at no foreign key: the statements were
-    /// checked when they ran, with the settings of their sessions, which the host does not know any
-    /// more. The log takes these changes on a full disk, too.
+    /// Call this before the host repeats or undoes the DDL that a crash has interrupted. Until
+    /// [`Self::end_ddl_recovery`], drops and renames ignore foreign keys: the statements were
+    /// checked when they ran, with the settings of their sessions, which the host no longer knows.
+    /// These changes may also use the disk reserve, so that they succeed on a full disk.
     pub fn begin_ddl_recovery(&self) {
         self.recovery().begin();
     }
 
-    /// The host has repeated or undone what it knows of. Ends what is left over: a copy that is the
-    /// only table with its rows gets its name back, other copies are dropped. Calls `report` for
-    /// each of them.
+    /// Call this after the host has repeated or undone the statements in its DDL log. Settles the
+    /// copies that are left: a copy that is the only table with its rows gets its name back,
+    /// garbage is dropped, and a copy stays if neither is possible. Calls `report` for each of
+    /// them.
     pub fn end_ddl_recovery(
         &self,
         files: &dyn DefinitionFiles,
@@ -143,7 +145,7 @@ impl Settlement<'_> {
         (self.report)(copy, &fate);
     }
 
-    /// Drops copies. Their files go first, so that no file is left without a table.
+    /// Drops copies. Removes their files first, so that no file is left without a table.
     fn drop_all(&mut self, copies: &[Arc<TableEntry>]) {
         for copy in copies {
             self.files.remove(base_table(&copy.name));
@@ -166,7 +168,8 @@ impl Settlement<'_> {
         }
     }
 
-    /// Repeats renames that have failed. The host has moved its definition file already.
+    /// Repeats the renames that have failed. The host has moved the definition files of these
+    /// tables already.
     fn repeat(&mut self, failed: &[(String, String)]) {
         for (from, to) in failed {
             if !is_copy(to) && self.exists(from) && !self.exists(to) {
@@ -175,8 +178,8 @@ impl Settlement<'_> {
         }
     }
 
-    /// Makes names and definition files fit each other where the host has changed only one of them,
-    /// and its log was lost.
+    /// If the host's DDL log was lost, a statement may have changed a table's name without its
+    /// definition file, or the file without the name. Makes them fit each other.
     fn match_definitions(&mut self) {
         let all = self.catalog.list("");
         let mut databases: BTreeMap<&str, Tables> = BTreeMap::new();
@@ -204,8 +207,8 @@ impl Settlement<'_> {
         }
     }
 
-    /// Gives partitioned tables their files of partitions, where the host has renamed all
-    /// partitions and not the file.
+    /// Gives partitioned tables their files of partitions: the host may have renamed all
+    /// partitions, but not the file.
     fn match_partitions(&self) {
         let all = self.catalog.list("");
         let mut partitions: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
@@ -219,9 +222,9 @@ impl Settlement<'_> {
         }
     }
 
-    /// Puts the definition file of a copy in place, if it is that of a table by now: the change of
-    /// the table is durable, and the host has not moved the file yet. The version in the file is
-    /// that of the table then. Removes the file if it belongs to no table.
+    /// Handles the definition file of `copy`. If a table has the version in the file, the change of
+    /// that table is durable, but the host has not moved the file yet: gives the file to the table.
+    /// If the file belongs to no table, removes it.
     fn place_definition(&self, copy: &str, tables: &Tables) {
         if !matches!(role(copy), Role::New(_) | Role::Old(_)) || !self.files.is_own(copy) {
             return;
@@ -239,8 +242,9 @@ impl Settlement<'_> {
         }
     }
 
-    /// Tables without a definition file (`lost`) were renamed, and the host has not moved their
-    /// files. Gives them the names of the files that have their versions and no table.
+    /// The tables in `lost` have no definition file, because they were renamed and the host has not
+    /// moved their files. Gives each the name of the file that has its version, if no table has
+    /// that name.
     fn undo_renames(&mut self, lost: &Tables, files: &BTreeSet<String>) {
         let free = files
             .iter()
@@ -254,16 +258,17 @@ impl Settlement<'_> {
         }
     }
 
-    /// Ends copying ALTERs. A crash may have stopped one at any point:
+    /// Ends copying ALTERs. A crash may have stopped one at any point. The first three columns say
+    /// which tables exist under which name:
     ///
-    /// | table | old table | new table | end |
+    /// | the table's name | `#sql-backup-…` | `#sql-alter-…` | end |
     /// |---|---|---|---|
-    /// | there | | may be a part | the new one is dropped |
-    /// | set aside | complete | complete | the old one gets its name back |
-    /// | some partitions are new | complete | the other partitions | as before |
-    /// | replaced | marked as replaced | | the old one is dropped |
-    /// | dropped by the host, maybe in part | | complete | the new one gets the name |
-    /// | some partitions are new | | the other partitions | they get their names, too |
+    /// | old table | nothing | maybe a part of the new table | the new table is dropped |
+    /// | nothing | old table | new table | the old table gets its name back |
+    /// | some partitions of the new table | old table | the others | as in the line above |
+    /// | new table | old table, marked as replaced | nothing | the old table is dropped |
+    /// | nothing, or a part of the old table | nothing | new table | it gets the name |
+    /// | some partitions of the new table | nothing | the others | they get their names, too |
     fn settle_alters(&mut self) {
         let mut alters: BTreeMap<(String, String), (Tables, Tables)> = BTreeMap::new();
         for copy in self.copies() {
@@ -292,7 +297,8 @@ impl Settlement<'_> {
         }
     }
 
-    /// Gives the old table of an ALTER its name back, unless the host has decided for the new one.
+    /// Gives the old table of an ALTER its name back, unless the host has already put the
+    /// definition of the new table in place.
     fn undo_alter(&mut self, new: &Tables, old: &Tables, originals: &[&str]) {
         let table = base_table(originals[0]);
         let first = new.first();
@@ -328,7 +334,7 @@ impl Settlement<'_> {
         self.drop_all(new);
     }
 
-    /// Ends an ALTER of which no old table is set aside.
+    /// Ends an ALTER of which no old table is set aside, or only one that is no longer needed.
     fn settle_new(&mut self, new: &Tables) {
         let Some(first) = new.first() else { return };
         let copy = base_table(&first.name);
@@ -346,8 +352,8 @@ impl Settlement<'_> {
             let is_free =
                 |entry: &Arc<TableEntry>| self.catalog.refuse_prepared_changes(entry).is_ok();
             if !is_over || !others.iter().all(is_free) {
-                // The host may have given up the table's definition file, although a prepared
-                // transaction keeps the table.
+                // The host may have removed the table's definition file, although a prepared
+                // transaction keeps the table from being dropped.
                 if is_over || version.is_none() {
                     self.files.place(table, table, entry);
                 }
@@ -367,10 +373,11 @@ impl Settlement<'_> {
         self.files.remove(copy);
     }
 
-    /// Ends EXCHANGE PARTITION, and drops copies of other statements.
+    /// Undoes each interrupted EXCHANGE PARTITION, and drops copies of other statements.
     ///
-    /// The table is set aside, the partition becomes the table, and the table becomes the
-    /// partition. After one step the table gets its name back, after two also the partition.
+    /// EXCHANGE PARTITION makes three renames: the table gets the name of a copy, the partition
+    /// gets the table's name, and the copy gets the partition's name. If a crash came after the
+    /// first, the table gets its name back; if after the second, the partition, too.
     fn settle_others(&mut self) {
         for copy in self.copies() {
             match role(&copy.name) {

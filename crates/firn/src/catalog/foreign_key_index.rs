@@ -126,8 +126,9 @@ fn same_bytes(a_of: &TableSchema, a: &IndexPart, b_of: &TableSchema, b: &IndexPa
 }
 
 impl TableSchema {
-    /// The parts of the keys of entries in index `number`: the declared ones, and behind those of a
-    /// secondary index the parts of the primary key, unless that is hidden.
+    /// The parts of the keys of entries in index `number`: those that the definition of the index
+    /// names, and behind them in a secondary index the parts of the primary key, unless that is
+    /// hidden.
     pub fn entry_parts(&self, number: usize) -> Vec<&IndexPart> {
         let mut parts: Vec<&IndexPart> = self.indexes[number].parts.iter().collect();
         if let Some(primary) = self.primary.filter(|primary| *primary as usize != number) {

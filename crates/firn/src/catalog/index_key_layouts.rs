@@ -26,9 +26,9 @@ impl Catalog {
         Some((table, number?))
     }
 
-    /// An extractor that finds where the declared parts of an entry of `index` end; `None` unless
-    /// `index` is a unique secondary index. Transactions lock the declared parts of such an entry
-    /// as they lock a key.
+    /// If `index` is a unique secondary index: an extractor that finds where the declared parts of
+    /// an entry end, which are those that the definition of the index names; otherwise `None`.
+    /// Transactions lock the declared parts of such an entry as they lock a key.
     ///
     /// # Errors
     /// Those of [`TableSchema::key_prefix_extractor`](super::TableSchema::key_prefix_extractor).

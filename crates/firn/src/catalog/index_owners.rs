@@ -26,8 +26,8 @@ impl IndexOwners {
     /// Removes the indexes of `table`.
     pub(super) fn remove(&mut self, table: &Arc<TableEntry>) {
         for id in table.index_ids() {
-            // Leave an index that another entry has taken over already, for example the entry with
-            // the table's new name.
+            // Do not remove an index that belongs to another table entry by now, for example to the
+            // entry with the table's new name.
             if self
                 .0
                 .get(&id)

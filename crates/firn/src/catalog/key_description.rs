@@ -95,8 +95,8 @@ pub(super) fn key_values(owner: Option<&IndexOwner>, key: &[u8]) -> Vec<String> 
     match owner {
         Some((table, Some(number))) => {
             let all = take_values(table, *number, &mut rest, &mut values);
-            // Behind the declared parts, the key of an entry in a secondary index has the primary
-            // key of the row.
+            // In a secondary index, an entry's key has the primary key of the row behind the parts
+            // that the definition of the index names.
             let primary = table.schema.primary.map(|primary| primary as usize);
             match primary.filter(|primary| primary != number) {
                 Some(primary) if all && !rest.is_empty() => {

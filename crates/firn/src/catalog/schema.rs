@@ -92,7 +92,7 @@ pub struct IndexSchema {
     pub name: String,
     /// Whether no two rows may agree in all parts, unless one part is NULL.
     pub unique: bool,
-    /// The declared parts, at least one.
+    /// The declared parts, which are those that the definition of the index names; at least one.
     pub parts: Vec<IndexPart>,
 }
 

@@ -43,10 +43,12 @@ pub struct TableEntry {
     pub created_micros: u64,
     /// Foreign keys of which this is the referencing table, by name.
     pub foreign_keys: Vec<ForeignKey>,
-    /// If this is a copy in the middle of DDL (`#sql…`): the table for which it stands, which had
-    /// these rows under this name, or which it will replace. Empty if another table has the name
-    /// for good. If EXCHANGE PARTITION is replacing a table by a partition, or the other way round:
-    /// the name that this one had. Otherwise `None`.
+    /// Only for a table that a DDL statement is copying, replacing or exchanging; otherwise `None`.
+    ///
+    /// - In a copy (`#sql…`): the name that the table had before, or the name of the table that the
+    ///   copy will replace. Empty once another table has taken that name for good.
+    /// - In a table or partition that EXCHANGE PARTITION has put in the other's place: the name
+    ///   that it had before the exchange.
     pub original: Option<String>,
 }
 

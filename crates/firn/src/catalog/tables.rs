@@ -432,7 +432,8 @@ impl Catalog {
         let known = self.known.read();
         let foreign_keys = known.foreign_keys_of(name, &definition.schema, request)?;
         known.check_referencing(name, &definition.schema, request.checks)?;
-        // A copy of another engine's table stands for no table of this one.
+        // If a table of another engine is altered to this engine, the copy replaces no table of
+        // this catalog, so it records no original.
         let original = request.replaces.clone();
         let original = original.filter(|table| is_copy(name) && known.has_table(table));
         drop(known);
@@ -491,8 +492,8 @@ impl Catalog {
         self.counters.forget(entry.clustered.id);
         self.generation.fetch_add(1, Ordering::Release);
         drop(known);
-        // If a copying ALTER has swapped the table out, it has closed its indexes for foreign key
-        // checks. Open them, so that nobody waits for them for ever.
+        // If a copying ALTER has swapped the table out, the ALTER has closed the table's indexes
+        // for foreign key checks. Open them, so that no session waits for them for ever.
         self.referenced.open(entry.clustered.id);
         Ok(())
     }
@@ -647,8 +648,8 @@ impl Catalog {
     }
 
     /// Forgets the retired indexes in `gone`. No file and no memtable may hold an entry of them.
-    /// The caller must have read [`Self::pinned_retired`] before it looked for entries, and `gone`
-    /// must have none of the indexes read.
+    /// The caller must have called [`Self::pinned_retired`] before it looked for entries, and
+    /// `gone` must have none of the indexes that this call returned.
     ///
     /// # Errors
     /// Those of a commit: `NoSpace`, `Poisoned`, `ShutDown`, `Io`.
@@ -669,14 +670,14 @@ impl Catalog {
     }
 
     /// The indexes passed to [`Self::pin_retired`] and not released yet. If an index was retired
-    /// before this call and is not in the result, no more entries of it will be committed, and the
-    /// ones that were are in a memtable or in a file by now.
+    /// before this call and is not in the result, no further entry of it will be committed, and its
+    /// committed entries are in a memtable or in a file by now.
     pub fn pinned_retired(&self) -> BTreeSet<IndexId> {
         self.kept.lock().clone()
     }
 
-    /// Call this before indexes are retired of which an open transaction has uncommitted entries.
-    /// They are then not [forgotten](Self::forget_retired) before [`Self::unpin_retired`], even
+    /// Call this before retiring indexes of which an open transaction has uncommitted entries. The
+    /// indexes are then not [forgotten](Self::forget_retired) before [`Self::unpin_retired`], even
     /// if no file has entries of them: the transaction may still commit its entries, and
     /// compactions drop entries only while their index is known to be retired.
     pub fn pin_retired(&self, ids: &[IndexId]) {

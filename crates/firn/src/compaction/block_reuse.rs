@@ -30,9 +30,9 @@ pub(super) fn copy_block(
     };
     let meta = &input.opener().0[number];
     if let Some(seqno) = meta.external_seqno {
-        // The block is of an ingested file, whose entries have the seqno of the commit, which only
-        // the manifest has. A copied block would lose it. So copy the block only if the drop rule
-        // would set the seqnos to 0 and they are stored as 0.
+        // The file is an ingested one. Its entries have the seqno of the commit, but only the
+        // manifest records that seqno, so a copied block would lose it. Copy the block only if its
+        // stored seqnos are 0 and the drop rule would set them to 0.
         if !(block.zeroed && rule.zeroes(seqno)) {
             return Ok(None);
         }

@@ -63,7 +63,8 @@ impl FlushSplits {
     }
 }
 
-/// The first keys of at most `count` of `files`, evenly distributed.
+/// The first keys of `count` files of `files`, or of all if there are fewer. The chosen files are
+/// evenly distributed.
 fn spread(files: FileSpan<'_>, count: usize) -> Vec<Vec<u8>> {
     let count = count.min(files.len());
     let at = |i: usize| files.get((2 * i + 1) * files.len() / (2 * count));
@@ -71,11 +72,11 @@ fn spread(files: FileSpan<'_>, count: usize) -> Vec<Vec<u8>> {
     keys.collect()
 }
 
-/// The keys at which to split the next run, so that its files lie as those of `newest`. All are
-/// first keys of files in `below`. The result has those of the first and of the last file that
-/// begin in the gap before each file of `newest`, and that of the first file that begins behind the
-/// last file of `newest`. If a file of `newest` is larger than two pieces, the result also has keys
-/// within its range, spread evenly.
+/// The keys at which to split the next run, so that its files begin and end near the same keys as
+/// those of `newest`. All keys are first keys of files in `below`. In the gap before each file of
+/// `newest`, the first and the last file of `below` that begin there give a key each. Behind the
+/// last file of `newest`, only the first file gives one. If a file of `newest` is larger than two
+/// pieces, keys within its range are added, spread evenly.
 fn as_before(newest: &Run, below: FileSpan<'_>, piece: u64) -> Vec<Vec<u8>> {
     let mut keys = Vec::new();
     let mut from = 0;

@@ -66,7 +66,7 @@ pub fn run_job(
     let expected: u64 = job.files().map(|(_, f)| f.entries).sum();
     // Bytes charged to the rate limiter so far. While the job runs, each entry is charged its share
     // of `read_bytes` when it is read, and the same again when it is written. When the job ends, it
-    // is charged the bytes that it has read and written beyond these.
+    // is charged those bytes that it has really read and written beyond these shares.
     let mut taken = 0;
     let pace = |stats: &JobStats| {
         if cancel.load(Ordering::Relaxed) {

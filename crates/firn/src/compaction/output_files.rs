@@ -132,8 +132,9 @@ impl<'a> Outputs<'a> {
             self.writer = Some(self.create()?);
         }
         let writer = self.writer.as_mut().expect("just created");
-        // Ask the file again whether it takes the block. It may be a new one by now, which has no
-        // dictionary yet and so may refuse a block that the previous file would have taken.
+        // Ask again whether the output file takes the block. The output file may be a new one by
+        // now, which has no dictionary yet and so may refuse a block that the previous file would
+        // have taken.
         if !writer.takes(block, ahead) {
             return Ok(None);
         }

@@ -38,9 +38,9 @@ const MOVE_OVERLAP_MAX: u64 = 20;
 /// file sizes together.
 const JOB_SIZE_MAX: u64 = 16;
 
-/// While the base level is exactly at its target, L0 is compacted before it only once L0 is this
-/// many times deeper than `l0_compaction_runs`. So L0 grows deep rather than that the base level
-/// exceeds its target: for the disk space that either takes, a deep L0 costs fewer writes.
+/// If the base level is exactly at its target, L0 is compacted before the base level only once L0
+/// is this many times deeper than `l0_compaction_runs`. So L0 grows deep before the base level
+/// exceeds its target. Both take disk space, but for the same space a deep L0 costs fewer writes.
 const L0_DEPTH: f64 = 3.0;
 
 /// A file of the last level is rewritten if more than this share of its entries is garbage.
@@ -268,9 +268,10 @@ impl PickerContext<'_> {
         })
     }
 
-    /// A job that moves files that refer to blobs down, if the upper levels refer to many. The blob
-    /// of an old version becomes garbage only when a compaction merges the new version with the old
-    /// one in the last level. Such jobs are cheap, since the tree is small beside its blobs.
+    /// If the upper levels refer to many blobs: a job that moves files with blob references to the
+    /// next level. The blob of an old version becomes garbage only when a compaction merges the new
+    /// version with the old one in the last level. Such jobs are cheap, since the tree is small
+    /// beside its blobs.
     fn by_blobs(&self, level_targets: &LevelTargets) -> Option<Job> {
         let uses = self.version.blob_uses();
         if uses.is_empty() {
@@ -418,10 +419,10 @@ impl PickerContext<'_> {
         improvable.into_iter().chain(retired).min()
     }
 
-    /// A rewrite of neighbouring files of the last level. Each of them would change, and garbage
-    /// takes more than `share` of the entries of the first. With any garbage, or towards the
-    /// resting state, a file that is not at rest is enough. Where a rewrite must pay, each file of
-    /// it does.
+    /// A job that rewrites neighbouring files of the last level, each of which a rewrite would
+    /// change. The first file must be worth a rewrite: more than `share` of its entries are
+    /// garbage, or, unless `share` is [`GARBAGE`], it is not at rest. If `share` is
+    /// [`GARBAGE_AT_REST`], every file of the job must be worth a rewrite.
     fn in_place(&self, reason: JobReason, share: DeadShare, wanted: Wanted<'_>) -> Option<Job> {
         let files = self.files(LAST);
         let changes = |f: &FileMeta| {

@@ -12,9 +12,9 @@ use std::time::Duration;
 /// changes or the job is canceled.
 const STEP_US: u64 = 10_000;
 
-/// Largest debt, in microseconds of waiting; only a single charge that is larger may exceed it.
-/// Because of this limit, charges made at a low rate do not delay compactions for long after the
-/// rate is raised.
+/// The time at which all charged bytes are paid for lies at most this many microseconds ahead, or
+/// as far as a single charge takes if that is more. Because of this limit, charges made at a low
+/// rate do not delay compactions for long after the rate is raised.
 const AHEAD_US_MAX: u64 = 5_000_000;
 
 /// Limits background I/O to a rate in bytes per second.

@@ -493,8 +493,8 @@ impl BackgroundWork {
     /// no longer in `running`.
     fn pick(&self, retired: &RetiredIndexes, rest: RestGoal) -> Option<PickedJob> {
         let (picked, reported) = self.pick_by(retired, rest, compaction::pick);
-        // Remove answered tombstone reports only here, not in `pick_by`: only this picker considers
-        // all reported ranges.
+        // Close tombstone reports without a job only here, not in `pick_by`: only this picker
+        // considers all reported ranges.
         if let Some((ranges, oldest_read)) = reported {
             self.tombstone_reports.close(&ranges, oldest_read);
         }

@@ -1,12 +1,13 @@
-//! Ephemeral databases: they stand beside a database, and exist only as long as it is open.
+//! Ephemeral databases: each stands beside another database, its host database, and exists only as
+//! long as that is open.
 //!
 //! An ephemeral database has no log, syncs nothing and is never recovered. Everything else is as in
 //! every database: memtables are flushed to files, compactions drop garbage, large values lie in
-//! blob files. It uses the block cache, the memory limit and the I/O rate of its host.
+//! blob files. It uses the block cache, the memory limit and the I/O rate of its host database.
 //!
-//! The block cache, which a host shares with its ephemeral databases, identifies blocks by file
-//! ids. So each ephemeral database takes its file ids from an epoch of its own: the first from the
-//! last epoch, the next from the one before, and so on.
+//! The block cache, which a host database shares with its ephemeral databases, identifies blocks by
+//! file ids. So each ephemeral database takes its file ids from an epoch of its own: the first from
+//! the last epoch, the next from the one before, and so on.
 
 use super::Db;
 use crate::base::epoch::EPOCH_MAX;
@@ -22,12 +23,13 @@ impl Db {
     /// Opens an ephemeral database in `dir`. Removes everything that the directory contained.
     ///
     /// # Errors
-    /// `Busy`, `NoSpace`, `Io`; `Unsupported` if the host has opened too many ephemeral databases.
+    /// `Busy`, `NoSpace`, `Io`; `Unsupported` if the host database has opened too many ephemeral
+    /// databases.
     pub fn open_ephemeral(&self, dir: &Path) -> Result<Arc<Self>> {
         self.remove_ephemeral(dir)?;
         let host = self.options();
         let mutable = MutableOptions::default();
-        // Only the host warns of old snapshots.
+        // Only the host database warns of old snapshots.
         mutable.snapshot_age_warning_s.store(0, Ordering::Relaxed);
         let options = Options {
             mutable: Arc::new(mutable),

@@ -1,9 +1,9 @@
 //! Reads a data directory from outside, without opening the database.
 //!
-//! Opening recovers: it writes a new manifest, removes strays and flushes the log. An inspection
-//! must leave all that alone, damage included. So this module writes nothing, and it has a function
-//! for each part (manifest, log, catalog, blob files), so that damage in one part leaves the others
-//! readable.
+//! Opening recovers: it writes a new manifest, removes files that nothing names, and flushes the
+//! replayed memtables. An inspection must change nothing, so that damage stays as it is. So this
+//! module writes nothing. It has a function for each part (manifest, log, catalog, blob files), so
+//! that damage in one part leaves the others readable.
 
 mod blob_files;
 
@@ -214,8 +214,8 @@ impl ReadOnlyDb {
             .flat_map(|run| run.run().files.span().to_vec())
             .collect();
         for changes in replayed.prepared.values() {
-            // The entries of these files have no seqno before the transaction commits, so read them
-            // with any one.
+            // The entries of these files get a seqno only when the transaction commits. Until then
+            // any seqno serves to read them.
             let metas = changes.files().iter();
             let metas = metas.map(|f| f.clone().with_external_seqno(0));
             let handle = |meta| FileHandle::new(Arc::new(meta), Arc::clone(&self.source));
@@ -257,8 +257,8 @@ fn point_over(source: &FileSource, tree: &ReadOnlyTree, replayed: &Replayed) -> 
     let blobs = BlobStore::read_only(source.store().clone(), 0);
     blobs.set_moved(tree.state.blobs_moved.clone());
     let active = Memtable::with_capacity(replayed.queue.len() as u64 + 1, 0, 0);
-    // If the epoch has no commit yet, its first possible seqno is above the last commit. Read at
-    // the seqno after which the epoch began then, as a database that is opened does.
+    // If the current epoch has no commit yet, its seqnos begin above `after`, which is larger than
+    // the last seqno. Read at `after` then, as an opened database does.
     let after = tree.state.identity.map_or(0, |identity| identity.after);
     let super_versions = SuperVersions::new(
         Arc::new(active),

@@ -98,14 +98,15 @@ pub(super) fn relog(
 }
 
 /// Takes again the locks that one prepared transaction had on its changes: on their keys, and on
-/// the declared columns of unique indexes. Its locks on rows that it only read are lost.
+/// the parts of these keys that must be unique in unique secondary indexes. Its locks on rows that
+/// it only read are lost.
 struct RecoveredLocks<'a> {
     cx: &'a TransactionContext,
     catalog: &'a Catalog,
     listener: &'a dyn EventListener,
     owner: Arc<LockOwner>,
-    /// For each index met so far, an extractor that finds the end of the declared columns; `None`
-    /// if the index is not a unique secondary index.
+    /// For each index met so far, an extractor that finds where the columns of the index definition
+    /// end and the primary key begins; `None` if the index is not a unique secondary index.
     unique: HashMap<IndexId, Option<KeyPrefixExtractor>>,
     /// The keys of all entries.
     keys: Vec<Box<[u8]>>,
@@ -133,7 +134,7 @@ impl RecoveredLocks<'_> {
     }
 
     /// Length of the prefix that is unique in a unique secondary index; `None` for other indexes,
-    /// or if a declared column is NULL.
+    /// or if a column of the index definition is NULL.
     fn declared(&mut self, user_key: &[u8]) -> Result<Option<usize>> {
         let Some(index) = index_id_of(user_key) else {
             return Ok(None);
@@ -170,8 +171,8 @@ impl RecoveredLocks<'_> {
             let cache = Arc::clone(source.cache());
             let mut damage = Vec::new();
             let salvage = Salvage::open(file, id, name, cache, &mut |error| damage.push(error))?;
-            // The entries of these files have no seqno before the transaction commits, so read them
-            // with any one.
+            // The entries of these files get a seqno only when the transaction commits. Until then
+            // any seqno serves to read them.
             let ranges = salvage.lost().iter();
             let name = |key: &[u8]| self.catalog.entry_text(key);
             damage.extend(ranges.map(|range| range.named(name)));

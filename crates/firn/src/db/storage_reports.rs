@@ -16,11 +16,12 @@ pub struct IndexDetail {
     pub index: String,
     /// Id of the index, by which files and locks name it.
     pub id: u64,
-    /// Whether the index is unique: no two rows have the same values in all declared parts.
+    /// Whether the index is unique: no two rows have the same values in all columns of its
+    /// definition.
     pub unique: bool,
     /// Whether it holds the rows.
     pub clustered: bool,
-    /// Number of declared parts; 0 for a hidden key.
+    /// Number of key parts that the definition of the index names; 0 for a hidden key.
     pub parts: u64,
     /// Sums over files and memtables.
     pub sums: IndexSums,

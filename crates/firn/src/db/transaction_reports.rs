@@ -1,4 +1,4 @@
-//! Reports on transactions: who is open, who waits for whom, deadlocks, old snapshots.
+//! Reports on transactions: which are open, which wait for which, deadlocks, old snapshots.
 
 use super::Db;
 use super::background::BackgroundWork;
@@ -103,8 +103,8 @@ impl Db {
         text
     }
 
-    /// From now on, writes each deadlock to the host's log that happens while `print_all_deadlocks`
-    /// is set.
+    /// Makes each later deadlock be written to the host's log, if `print_all_deadlocks` is set when
+    /// it happens.
     pub(super) fn log_deadlocks(self: &Arc<Self>) {
         let db = Arc::downgrade(self);
         self.cx.locks.on_deadlock(move |deadlock| {

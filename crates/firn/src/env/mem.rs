@@ -118,7 +118,7 @@ impl MemEnvState {
         inode.ok_or_else(|| missing("create", path))
     }
 
-    /// Counts a sync point. The environment dies if this is the one given to
+    /// Counts a sync point. The environment dies if this sync point is the one given to
     /// [`MemEnv::crash_at_sync`]. Returns whether it is alive.
     fn sync_point(&mut self) -> bool {
         self.sync_points += 1;

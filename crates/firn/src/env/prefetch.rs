@@ -311,7 +311,8 @@ impl Prefetcher {
             PrefetchBackend::Threads(threads) => threads,
             PrefetchBackend::Ring(rings, threads) => match rings.start(places) {
                 Some(reads) => return SubmittedReads::Ring(reads),
-                // All rings are in use, or there is no memory or descriptor for a further one.
+                // Threads make the reads if all rings are in use, or if there is no memory or
+                // descriptor for a further ring.
                 None => threads,
             },
         };

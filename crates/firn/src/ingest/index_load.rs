@@ -70,7 +70,7 @@ pub type LoadProgress<'a> = &'a mut dyn FnMut(u64, u64) -> Result<()>;
 pub struct IndexLoad {
     lists: Vec<SortBuffer>,
     /// Memory of the lists that the caller's thread still fills, bytes. `charge` counts the same
-    /// amount in the gauge.
+    /// amount in the memory tracker.
     held: u64,
     streams: Vec<bool>,
     memory: u64,

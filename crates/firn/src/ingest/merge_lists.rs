@@ -41,7 +41,8 @@ impl MergeInput {
     }
 }
 
-/// A cursor over SSTs that nothing names yet. Dropping it removes them.
+/// Reads the entries of SSTs that neither log nor manifest names, in key order. Dropping this value
+/// removes the SSTs.
 pub(super) struct FilesReader {
     iter: Option<SstIter>,
     next: usize,

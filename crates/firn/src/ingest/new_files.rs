@@ -6,8 +6,8 @@ use crate::version::{FileMeta, FileSource};
 use std::sync::Arc;
 
 /// Complete files that neither the log nor the manifest names. Dropping this value removes the
-/// files, and many bytes of them no faster than the delete pacer allows. [`Self::keep`] passes them
-/// to the caller instead.
+/// files. If they have more than a few megabytes, a background thread removes them later, because a
+/// client may wait for the caller. [`Self::keep`] passes them to the caller instead.
 pub struct NewFiles {
     ingest: Arc<RunFactory>,
     files: Vec<FileMeta>,

@@ -86,7 +86,8 @@ impl RunWriter {
             if self.last_key == key.user_key {
                 self.superseded += 1;
             } else {
-                // A transaction that updates rows all over a table copies their references.
+                // The rows of one run may refer to very many blob files, for example if a
+                // transaction updates rows all over a table and copies their blob references.
                 let full = writer.blob_files() >= BLOB_FILES_MAX;
                 let size = writer.estimated_size();
                 if full || (self.file_splitter)(&self.last_key, key.user_key, size) {

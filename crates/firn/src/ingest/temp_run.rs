@@ -142,7 +142,7 @@ impl TempRun {
     }
 }
 
-/// A cursor over a sorted run.
+/// Reads the entries of a sorted run in key order.
 pub(super) struct TempRunReader {
     // Fields are dropped in the order of their declaration: this one is first, so that the file is
     // closed before it is removed.
@@ -151,13 +151,13 @@ pub(super) struct TempRunReader {
     next_block: usize,
     packed: Vec<u8>,
     stored: Vec<u8>,
-    /// Offsets in `packed` of the entry under the cursor and of the next one.
+    /// Offset in `packed` of the current entry; `next` is that of the entry after it.
     at: usize,
     next: usize,
 }
 
 impl TempRunReader {
-    /// The entry under the cursor; `None` behind the last one.
+    /// The current entry; `None` behind the last one.
     pub(super) fn entry(&self) -> Option<LoadEntry<'_>> {
         LoadEntry::take(&mut self.packed.get(self.at..self.next)?)
     }

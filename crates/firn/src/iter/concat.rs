@@ -84,7 +84,7 @@ impl<O: ChildOpener> ConcatIter<O> {
         &self.opener
     }
 
-    /// The open source and its number. Only when positioned.
+    /// The open source and its number. Call it only when positioned.
     ///
     /// # Panics
     /// If it is not positioned.
@@ -94,7 +94,7 @@ impl<O: ChildOpener> ConcatIter<O> {
         (*i, iter)
     }
 
-    /// The open source. The caller must not move it. Only when positioned.
+    /// The open source. The caller must not move it. Call it only when positioned.
     ///
     /// # Panics
     /// If it is not positioned.
@@ -104,7 +104,7 @@ impl<O: ChildOpener> ConcatIter<O> {
     }
 
     /// Moves the open source forward with `f`, which returns whether that source now stands on an
-    /// entry. Returns whether the concatenation stands on an entry. Only when positioned.
+    /// entry. Returns whether the concatenation stands on an entry. Call it only when positioned.
     ///
     /// # Errors
     /// Those of `f`, and those of opening and reading the next source.

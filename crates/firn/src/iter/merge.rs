@@ -80,15 +80,15 @@ impl<I: InternalIterator> MergeIter<I> {
         &self.children
     }
 
-    /// Exchanges the sources: `f` gets the vector of the old ones and leaves the new ones in it,
-    /// newest first. The vectors keep their memory. Not positioned afterwards.
+    /// Exchanges the sources: `f` gets the vector of the old sources and must leave the new ones in
+    /// it, newest first. The merge reuses the vector's memory. It has no position afterwards.
     pub fn exchange(&mut self, f: impl FnOnce(&mut Vec<I>)) {
         self.current = None;
         self.rest.clear();
         f(&mut self.children);
     }
 
-    /// The index of the source in front. Only when positioned.
+    /// The index of the source in front. Call it only when positioned.
     ///
     /// # Panics
     /// If it is not positioned.
@@ -97,14 +97,14 @@ impl<I: InternalIterator> MergeIter<I> {
     }
 
     /// The smallest user key of the sources that are not in front; `None` if they are all
-    /// exhausted. Only when positioned, moving forwards.
+    /// exhausted. Call it only when positioned, moving forwards.
     pub fn rival(&self) -> Option<&[u8]> {
         debug_assert!(!self.backward);
         let top = self.rest.first()?;
         Some(self.children[top.child].key().user_key)
     }
 
-    /// The source in front. The caller must not move it. Only when positioned.
+    /// The source in front. The caller must not move it. Call it only when positioned.
     ///
     /// # Panics
     /// If it is not positioned.
@@ -113,7 +113,7 @@ impl<I: InternalIterator> MergeIter<I> {
     }
 
     /// Moves the source in front forward with `f`, which returns whether that source now stands on
-    /// an entry. Returns whether the merge stands on an entry. Only when positioned, moving
+    /// an entry. Returns whether the merge stands on an entry. Call it only when positioned, moving
     /// forwards.
     ///
     /// # Errors

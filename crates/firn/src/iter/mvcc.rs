@@ -10,24 +10,25 @@ use crate::base::{Error, ErrorKind, InternalIterator, Kind, Result, Seqno, Value
 use saved_entry::SavedEntry;
 use std::sync::Arc;
 
-/// Number of older entries of one user key that a cursor skips one by one before it skips the rest
-/// with a seek.
+/// Number of older entries of one user key that an iterator skips one by one before it skips the
+/// rest with a seek.
 const SKIPS_BEFORE_SEEK: u32 = 8;
 
-/// Number of skipped entries after which a cursor calls its interrupt function.
+/// Number of skipped entries after which an iterator calls its interrupt function.
 const SKIPS_BETWEEN_CHECKS: u64 = 1024;
 
-/// A cursor uses [rows ahead](InternalIterator::rows_ahead) only if there are at least this many.
-/// For fewer rows, the search for them takes longer than the unchecked moves save.
+/// An iterator uses [rows ahead](InternalIterator::rows_ahead) only if there are at least this
+/// many. For fewer rows, the search for them takes longer than the unchecked moves save.
 const AHEAD_MIN: u32 = 4;
 
-/// A cursor that has found fewer than [`AHEAD_MIN`] rows ahead passes this many keys before it asks
-/// for rows ahead again. Each further failure in a row doubles the number, up to [`PAUSE_MAX`].
+/// An iterator that has found fewer than [`AHEAD_MIN`] rows ahead passes this many keys before it
+/// asks for rows ahead again. Each further failure in a row doubles the number, up to
+/// [`PAUSE_MAX`].
 const PAUSE_MIN: u32 = 4;
-/// Largest number of keys that a cursor passes before it asks for rows ahead again.
+/// Largest number of keys that an iterator passes before it asks for rows ahead again.
 const PAUSE_MAX: u32 = 64;
 
-/// A function that a cursor calls now and then while it skips entries. If it returns `true`, the
+/// A function that an iterator calls now and then while it skips entries. If it returns `true`, the
 /// move ends with [`ErrorKind::Interrupted`].
 pub type Interrupt = Arc<dyn Fn() -> bool + Send + Sync>;
 
@@ -84,14 +85,15 @@ impl ReadAt {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Position {
     Nowhere,
-    /// On the same entry as the inner cursor.
+    /// On the same entry as the inner iterator.
     Inner,
-    /// On the copied entry in `saved`. The inner cursor stands on the entry before all versions of
-    /// that user key, or nowhere if there is none.
+    /// On the copied entry in `saved`. The inner iterator stands on the entry before all versions
+    /// of that user key, or nowhere if there is none.
     Saved,
 }
 
-/// A cursor over the visible puts of an [`InternalIterator`], one per user key.
+/// An iterator over the visible puts of an [`InternalIterator`] (the inner iterator), one per user
+/// key.
 ///
 /// Forwards, the versions of a user key come newest first: the first visible one decides, the rest
 /// is skipped, and the entry is read in place. Backwards, they come oldest first: each visible one
@@ -99,17 +101,17 @@ enum Position {
 /// versions need not be adjacent: a committed version newer than the snapshot may lie between two
 /// visible ones. So all versions are examined.
 ///
-/// After a few steps within one user key, the cursor skips the key's remaining versions with a
+/// After a few steps within one user key, the iterator skips the key's remaining versions with a
 /// seek.
 ///
-/// Forwards, the cursor asks the inner iterator for rows ahead: entries of one source, below the
+/// Forwards, the iterator asks the inner iterator for rows ahead: entries of one source, below the
 /// keys of all other sources and below the upper bound, each a visible put of another key. It moves
 /// through them without a check of order, bound or visibility.
 ///
 /// Example: with snapshot 10 and the versions a@12, a@9, a@3, b@7 (delete), c@10, a forward scan
 /// returns a@9 and c@10.
 ///
-/// Every move returns whether the cursor stands on an entry. After `false` or an error it is
+/// Every move returns whether the iterator stands on an entry. After `false` or an error it is
 /// unpositioned and only a seek may follow.
 ///
 /// Rejected: stopping at the first invisible version when moving backwards (wrong, since a visible
@@ -125,12 +127,12 @@ pub struct MvccIter<I> {
     interrupt: Option<Interrupt>,
     tombstone_reports: Option<Arc<TombstoneReports>>,
     position: Position,
-    /// Number of rows ahead that the cursor has not passed yet.
+    /// Number of rows ahead that the iterator has not passed yet.
     known_rows_ahead: u32,
     /// Whether the last move was [`Self::next_without_key`], so that the inner iterator cannot give
     /// its key before [`Self::restore_key`]. Only with `Position::Inner`.
     key_is_stale: bool,
-    /// Number of keys that the cursor still passes before it asks for rows ahead again.
+    /// Number of keys that the iterator still passes before it asks for rows ahead again.
     pause: u32,
     pause_next: u32,
     /// In a forward move, the user key whose remaining versions are skipped.
@@ -147,7 +149,7 @@ pub struct MvccIter<I> {
 }
 
 impl<I: InternalIterator> MvccIter<I> {
-    /// A cursor over the entries of `inner` that are visible at `read_at`; unpositioned, without
+    /// An iterator over the entries of `inner` that are visible at `read_at`; unpositioned, without
     /// bounds.
     pub fn new(inner: I, read_at: ReadAt) -> Self {
         Self {
@@ -180,31 +182,31 @@ impl<I: InternalIterator> MvccIter<I> {
     }
 
     /// Sets the bounds on user keys, `lower` inclusive and `upper` exclusive. Moves end there and
-    /// read no further. The cursor has no position afterwards.
+    /// read no further. The iterator has no position afterwards.
     pub fn set_bounds(&mut self, lower: Option<&[u8]>, upper: Option<&[u8]>) {
         self.leave();
         copy_bound(&mut self.lower, lower);
         copy_bound(&mut self.upper, upper);
     }
 
-    /// Sets the interrupt, which the cursor calls after every 1024 skipped entries.
+    /// Sets the interrupt, which the iterator calls after every 1024 skipped entries.
     pub fn set_interrupt(&mut self, interrupt: Option<Interrupt>) {
         self.interrupt = interrupt;
     }
 
-    /// Makes the cursor call its interrupt after 1024 more skipped entries, however many it has
+    /// Makes the iterator call its interrupt after 1024 more skipped entries, however many it has
     /// skipped since the last call.
     pub fn postpone_interrupt(&mut self) {
         self.until_check = SKIPS_BETWEEN_CHECKS;
     }
 
     /// Sets the collector of tombstone reports. If a single move skips more than a thousand
-    /// entries, the cursor reports the range of keys among them.
+    /// entries, the iterator reports the range of keys among them.
     pub fn set_tombstone_reports(&mut self, tombstone_reports: Option<Arc<TombstoneReports>>) {
         self.tombstone_reports = tombstone_reports;
     }
 
-    /// Changes which versions are visible. The cursor has no position afterwards.
+    /// Changes which versions are visible. The iterator has no position afterwards.
     pub fn set_read_at(&mut self, read_at: ReadAt) {
         self.leave();
         self.read_at = read_at;
@@ -220,14 +222,14 @@ impl<I: InternalIterator> MvccIter<I> {
         &self.inner
     }
 
-    /// The inner iterator, so that the caller can move it or exchange its sources. The cursor has
+    /// The inner iterator, so that the caller can move it or exchange its sources. The iterator has
     /// no position afterwards.
     pub fn inner_mut(&mut self) -> &mut I {
         self.leave();
         &mut self.inner
     }
 
-    /// Number of deletions that hid a key from this cursor so far.
+    /// Number of deletions that hid a key from this iterator so far.
     pub fn skipped_tombstones(&self) -> u64 {
         self.tombstones
     }
@@ -237,12 +239,12 @@ impl<I: InternalIterator> MvccIter<I> {
         self.skipped
     }
 
-    /// Whether the cursor stands on an entry.
+    /// Whether the iterator stands on an entry.
     pub fn valid(&self) -> bool {
         self.position != Position::Nowhere
     }
 
-    /// The user key under the cursor. Only when positioned, and not between
+    /// The user key of the current entry. Call it only when positioned, and not between
     /// [`Self::next_without_key`] and [`Self::restore_key`].
     pub fn user_key(&self) -> &[u8] {
         debug_assert!(!self.key_is_stale);
@@ -252,8 +254,8 @@ impl<I: InternalIterator> MvccIter<I> {
         }
     }
 
-    /// The seqno under the cursor, committed or of an own write. Only when positioned, and not
-    /// between [`Self::next_without_key`] and [`Self::restore_key`].
+    /// The seqno of the current entry, committed or of an own write. Call it only when positioned,
+    /// and not between [`Self::next_without_key`] and [`Self::restore_key`].
     pub fn seqno(&self) -> Seqno {
         match self.position {
             Position::Saved => self.saved.seqno(),
@@ -261,8 +263,8 @@ impl<I: InternalIterator> MvccIter<I> {
         }
     }
 
-    /// The kind under the cursor, one of the put kinds. Only when positioned, and not between
-    /// [`Self::next_without_key`] and [`Self::restore_key`].
+    /// The kind of the current entry, one of the put kinds. Call it only when positioned, and not
+    /// between [`Self::next_without_key`] and [`Self::restore_key`].
     pub fn kind(&self) -> Kind {
         match self.position {
             Position::Saved => self.saved.kind(),
@@ -270,7 +272,7 @@ impl<I: InternalIterator> MvccIter<I> {
         }
     }
 
-    /// The value under the cursor. Only when positioned.
+    /// The value of the current entry. Call it only when positioned.
     pub fn value(&self) -> Value<'_> {
         match self.position {
             Position::Saved => self.saved.value(),
@@ -337,14 +339,14 @@ impl<I: InternalIterator> MvccIter<I> {
         self.backward(on)
     }
 
-    /// Moves to the next key. Only when positioned.
+    /// Moves to the next key. Call it only when positioned.
     ///
     /// # Errors
     /// As [`Self::first`].
     ///
     /// # Panics
     /// If not positioned.
-    // `Iterator::next` cannot replace this: a cursor also moves backwards, and lends its entry.
+    // `Iterator::next` cannot replace this: an iterator also moves backwards, and lends its entry.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Result<bool> {
         if self.rows_ahead() {
@@ -370,7 +372,7 @@ impl<I: InternalIterator> MvccIter<I> {
         }
     }
 
-    /// Moves to the previous key. Only when positioned.
+    /// Moves to the previous key. Call it only when positioned.
     ///
     /// # Errors
     /// As [`Self::first`].
@@ -399,7 +401,7 @@ impl<I: InternalIterator> MvccIter<I> {
         self.known_rows_ahead > 0 || (self.position == Position::Inner && self.look_ahead())
     }
 
-    /// Moves to the next key. Only after [`Self::rows_ahead`] returned `true`.
+    /// Moves to the next key. Call it only after [`Self::rows_ahead`] has returned `true`.
     #[inline]
     pub fn next_unchecked(&mut self) {
         self.known_rows_ahead -= 1;
@@ -407,16 +409,16 @@ impl<I: InternalIterator> MvccIter<I> {
         self.inner.next_unchecked();
     }
 
-    /// Number of rows ahead that the cursor has found and not passed yet: this many calls of
+    /// Number of rows ahead that the iterator has found and not passed yet: this many calls of
     /// [`Self::next_without_key`] may follow.
     #[inline]
     pub fn known_ahead(&self) -> u32 {
         self.known_rows_ahead
     }
 
-    /// Moves to the next key, and returns kind and value of its entry. Only after
-    /// [`Self::rows_ahead`] returned `true`. It saves the time to assemble the key, which is not
-    /// available until [`Self::restore_key`] or another move.
+    /// Moves to the next key, and returns kind and value of its entry. Call it only after
+    /// [`Self::rows_ahead`] has returned `true`. It saves the time to assemble the key, which is
+    /// not available until [`Self::restore_key`] or another move.
     #[inline]
     pub fn next_without_key(&mut self) -> (Kind, Value<'_>) {
         self.known_rows_ahead -= 1;
@@ -424,7 +426,7 @@ impl<I: InternalIterator> MvccIter<I> {
         self.inner.next_without_key()
     }
 
-    /// Makes the key available again after [`Self::next_without_key`]; the cursor does not move.
+    /// Makes the key available again after [`Self::next_without_key`]; the iterator does not move.
     pub fn restore_key(&mut self) {
         if std::mem::take(&mut self.key_is_stale) {
             self.inner.restore_key();
@@ -432,7 +434,7 @@ impl<I: InternalIterator> MvccIter<I> {
     }
 
     /// Moves forward by up to `most` rows at once and reads only the last of them. Returns the
-    /// number of rows; without rows ahead that is 0, and the cursor does not move.
+    /// number of rows; without rows ahead that is 0, and the iterator does not move.
     pub fn pass_rows(&mut self, most: u64) -> u32 {
         if most == 0 || !self.rows_ahead() {
             return 0;
@@ -483,7 +485,7 @@ impl<I: InternalIterator> MvccIter<I> {
         self.upper.as_deref().is_some_and(|upper| user_key >= upper)
     }
 
-    /// Moves the inner cursor to the first entry whose user key is above `skip`.
+    /// Moves the inner iterator to the first entry whose user key is above `skip`.
     fn seek_past_skip(&mut self) -> Result<bool> {
         self.skip.push(0);
         let on = self.inner.seek(&self.skip, SEQNO_MAX);
@@ -491,7 +493,7 @@ impl<I: InternalIterator> MvccIter<I> {
         on
     }
 
-    /// Counts the entry under the inner cursor as skipped, and at every 1024th one reports
+    /// Counts the current entry of the inner iterator as skipped, and at every 1024th one reports
     /// tombstones and calls the interrupt.
     fn count_skip(&mut self) -> Result<()> {
         self.skipped += 1;
@@ -531,8 +533,8 @@ impl<I: InternalIterator> MvccIter<I> {
         Ok(())
     }
 
-    /// Moves forwards to the first visible put at or after the inner cursor's entry. `on` says
-    /// whether the inner cursor stands on an entry. If `skipping`, skips the entries of the user
+    /// Moves forwards to the first visible put at or after the inner iterator's entry. `on` says
+    /// whether the inner iterator stands on an entry. If `skipping`, skips the entries of the user
     /// key in `skip`. Returns whether there is such a put.
     fn forward(&mut self, mut on: bool, mut skipping: bool) -> Result<bool> {
         self.skipped_before = self.skipped;
@@ -581,8 +583,8 @@ impl<I: InternalIterator> MvccIter<I> {
         Ok(false)
     }
 
-    /// Moves backwards, from the inner cursor's entry on, to the next key whose newest visible
-    /// version is a put. `on` says whether the inner cursor stands on an entry; that must be the
+    /// Moves backwards, from the inner iterator's entry on, to the next key whose newest visible
+    /// version is a put. `on` says whether the inner iterator stands on an entry; that must be the
     /// oldest version of its user key. Returns whether there is such a key.
     fn backward(&mut self, mut on: bool) -> Result<bool> {
         self.skipped_before = self.skipped;
@@ -706,7 +708,7 @@ impl<I: InternalIterator> MvccIter<MergeIter<I>> {
         });
         self.skip.pop();
         // If the source that was in front was not sought again, it still stands on a version of the
-        // key that the cursor leaves. So skip that key.
+        // key that the iterator leaves. So skip that key.
         self.forward(on?, true)
     }
 }

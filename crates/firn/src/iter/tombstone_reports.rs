@@ -9,10 +9,10 @@ const RANGES_MAX: usize = 16;
 
 /// Collects the ranges that scans report, for the compaction picker.
 ///
-/// A cursor reports when a single move skips a thousand entries, which means a stretch of deletions
-/// without a row in between. (Old versions between rows are ordinary under updates and not urgent.)
-/// If the move goes on, each further report begins at the key where the last one ended. Ranges that
-/// share a key become one, so a long stretch takes one of the few places.
+/// An iterator reports when a single move skips a thousand entries, which means a stretch of
+/// deletions without a row in between. (Old versions between rows are ordinary under updates and
+/// not urgent.) If the move goes on, each further report begins at the key where the last one
+/// ended. Ranges that share a key become one, so a long stretch takes one of the few places.
 ///
 /// A range is open until the picker finds no more work for it; then it is closed. Compactions must
 /// still keep the entries in it that the oldest read (the one at the lowest seqno) sees, and scans

@@ -13,7 +13,8 @@ pub trait Collator: Send + Sync + fmt::Debug {
     /// number of bytes of `text` before that byte, or of all bytes.
     fn sort_key(&self, level: u32, text: &[u8], weights: &mut Vec<u8>) -> usize;
 
-    /// The same for the text of a CHAR that is filled with spaces ([`CollationSpec::char_filled`]).
+    /// As [`Self::sort_key`], for the text of a CHAR that is filled with spaces
+    /// ([`CollationSpec::char_filled`]).
     fn filled_sort_key(&self, level: u32, text: &[u8], weights: &mut Vec<u8>) -> usize {
         self.sort_key(level, text, weights)
     }

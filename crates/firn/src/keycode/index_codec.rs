@@ -1,4 +1,5 @@
-//! Encodes the entries of one index: the declared parts, the primary key after them, and the value.
+//! Encodes the entries of one index. Their keys are the declared parts, which the definition of the
+//! index names, followed by the primary key; their values have what the key cannot give back.
 
 use super::index_decode_plan::{DecodeStep, IndexDecodePlan};
 use super::key_codec::{KeyCodec, KeyImageInfo};
@@ -36,7 +37,7 @@ impl IndexCodec {
     }
 
     /// The codec of a secondary index. `primary` is the key of the primary index, or `None` if the
-    /// table has only a hidden one. Then the bytes after the declared parts are not decoded.
+    /// primary key is hidden: then the bytes after the declared parts are not decoded.
     pub fn secondary(record_len: u32, declared: KeyCodec, primary: Option<KeyCodec>) -> Self {
         Self::new(record_len, declared, primary)
     }

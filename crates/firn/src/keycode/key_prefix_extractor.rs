@@ -26,8 +26,8 @@ impl Collator for NoCollator {
     }
 }
 
-/// Finds where the declared parts end in the keys of one index. It never encodes text, so it needs
-/// no collator of the server.
+/// Finds where the declared parts, those that the definition of the index names, end in the keys of
+/// one index. It never encodes text, so it needs no collator of the server.
 #[derive(Debug, Clone)]
 pub struct KeyPrefixExtractor {
     codec: KeyCodec,

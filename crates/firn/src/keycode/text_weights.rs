@@ -127,8 +127,8 @@ fn is_simple(text: &[u8], limit: usize) -> bool {
     }
 }
 
-/// Appends the weights of `text`, which is filled if the pad rule says so. Returns for how many of
-/// its bytes.
+/// Appends the weights of `text`, which counts as filled with spaces if the pad rule says so.
+/// Returns the number of bytes of `text` that have a weight now.
 fn sort_key(
     collation: &Collation,
     level: &CollationLevel,

@@ -65,9 +65,11 @@ fn slots(table: usize) -> Box<[Slot]> {
 /// Where an index finds its counters.
 enum Found<'a> {
     Slot(&'a Slot),
-    /// Nowhere: one of its candidate slots is free, so nothing was counted for the index yet.
+    /// The index has no counters yet: one of its candidate slots is free, so nothing was counted
+    /// for it.
     Free,
-    /// In the map `overflow`, or nowhere: other indexes own all its candidate slots.
+    /// Other indexes own all candidate slots of the index, so its counters are in the map
+    /// `overflow`, if it has any.
     Overflow,
 }
 

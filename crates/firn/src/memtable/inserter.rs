@@ -83,7 +83,8 @@ impl<'a> Inserter<'a> {
         }
         let mut blob_bytes = 0;
         if key.kind == Kind::PutBlobs {
-            // Ignore a malformed trailer here: reads and flushes of the entry report it.
+            // Ignore a malformed list of blob references here: reads and flushes of the entry
+            // report it.
             let _ = self.blobs.add_tail(value.tail);
             let _ = blob_ref::for_each(value.tail, |blob| blob_bytes += blob.span());
         }

@@ -37,7 +37,7 @@ const READ_ENTRIES: u64 = 4096;
 /// Largest range that is read as a whole, bytes; see [`READ_ENTRIES`].
 const READ_BYTES: u64 = 2 << 20;
 /// Number of memtable entries that take as long to read as one entry of a file: many of them are
-/// versions of one row, which the cursor skips with a seek.
+/// versions of one row, which the iterator skips with a seek.
 const MEMTABLE_ENTRIES: u64 = 4;
 
 /// If the samples indicate few rows among many hidden versions and deletions, a second dive counts

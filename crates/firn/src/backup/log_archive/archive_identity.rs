@@ -98,8 +98,9 @@ pub fn archive_of(env: &dyn Env, dir: &Path) -> Result<Option<String>> {
 /// Begins, continues or ends archiving the log of the database in `dir`. With `None` as `archive`,
 /// archiving ends. A later call with a directory then begins a new archive, with a new id, whose
 /// first segment is `first`; the log must not have written to that segment yet. If archiving has
-/// not ended and a directory is the archive already, the call continues that archive: if `archive`
-/// is another directory, the archive must have been moved there, or [`claim`] fails.
+/// not ended and the database has an archive already, the call continues it. If `archive` is not
+/// the directory that the database has recorded, the archive must have been moved to `archive`,
+/// otherwise [`claim`] fails.
 ///
 /// # Errors
 /// `Unsupported` if the file system of `dir` has no hard links; `InvalidArgument` for a path with a
@@ -191,8 +192,8 @@ fn write_archiving(env: &dyn Env, dir: &Path, archiving: &ArchiveIdentity) -> Re
     write_text(env, dir, ARCHIVING_FILE, &archiving.encode())
 }
 
-/// Checks that `archive` is the archive of the database in `dir`. If no directory has been made
-/// that archive yet, and `archive` has no segments, makes it the archive.
+/// Checks that the directory `archive` is the archive of the database in `dir`. If the database has
+/// no archive in any directory yet, and `archive` has no segments, makes `archive` its archive.
 pub(super) fn claim(
     env: &dyn Env,
     dir: &Path,

@@ -480,8 +480,8 @@ impl Archiver {
         // may be far above `next`.
         let current = wal.current_segment();
         let all = current < next || unused;
-        // `has_left_segment`: the log has gone on from segment `next`, which is not archived yet,
-        // because its last groups may not be durable.
+        // Do nothing either if the log has gone on from segment `next` (`has_left_segment`). That
+        // segment is not archived yet, because its last groups may not be durable.
         if soon || !all || wal.has_left_segment(next) {
             return Ok(());
         }

@@ -338,7 +338,7 @@ pub fn find_point(
         ..
     } = search;
     if let Some(mut place) = candidate {
-        // Some of these files are named only by records behind the point, which does no harm.
+        // `here.names` may have files that only records behind the point name, which does no harm.
         place.names = here.names;
         return Ok(place);
     }

@@ -211,9 +211,9 @@ impl ColumnSchema {
             && (self.chars, self.type_code) == (given.chars, given.type_code)
     }
 
-    /// Whether the server reads the same value from the same bytes under both definitions. If one
-    /// of them was stored in format 1, which has no checksum of the interpretation (it is 0),
-    /// nothing is known about it, and the answer is yes.
+    /// Whether the server reads the same value from the same bytes under both definitions, as far
+    /// as the checksums in [`ColumnSchema::interpretation`] tell. A definition that was stored in
+    /// format 1 has no such checksum (it is 0); then the answer is yes.
     fn is_interpreted_as(&self, given: &Self) -> bool {
         let (own, other) = (self.interpretation, given.interpretation);
         own == other || own == 0 || other == 0

@@ -8,7 +8,8 @@ use crate::base::{Error, Result, varint};
 use crate::keycode::{CollationLevel, CollationSpec, TextForm};
 use crate::rowcode::{Column, ColumnKind, InstantDefault};
 
-/// Format of definitions whose columns have no checksum of their interpretation.
+/// Format of definitions whose columns have no checksum of the attributes by which the server
+/// interprets a value.
 const FORMAT_WITHOUT_INTERPRETATION: u64 = 1;
 /// Format of definitions without properties. A definition that needs no properties is still written
 /// in this format, so that older versions of Firn can read it.

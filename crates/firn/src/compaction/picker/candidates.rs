@@ -95,7 +95,8 @@ fn positions_over(files: &FileList, range: &KeyRange) -> Range<usize> {
 
 impl PickerContext<'_> {
     /// Ranges of positions in `level` that have the wanted files. Leaves out the files on which a
-    /// job into `output` would conflict with a running job.
+    /// job into `output` would conflict with a running job or a file in quarantine. The zone of
+    /// either is a key range in a range of levels.
     pub(super) fn free_positions(
         &self,
         level: u8,

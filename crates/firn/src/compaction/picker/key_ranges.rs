@@ -25,7 +25,7 @@ impl RestOrder {
 }
 
 /// The next job that brings the ranges of `order` closer to the state at rest; `None` if there is
-/// none, or only such that conflict with running jobs. `p.rest` must be
+/// no such job, or if each of them conflicts with a running job. `p.rest` must be
 /// [`super::RestGoal::Complete`].
 pub fn pick_within(p: &PickerContext<'_>, order: &RestOrder) -> Option<Job> {
     let level_targets = LevelTargets::of(p.version, p.options.base_level_size);
@@ -45,7 +45,8 @@ pub struct RestlessFiles {
     pub bytes: u64,
 }
 
-/// The files of `order` that are not at rest. In the last level this looks at no other files.
+/// The files of `order` that are not at rest. In the last level, the function visits no other
+/// files.
 pub fn restless_files(p: &PickerContext<'_>, order: &RestOrder) -> RestlessFiles {
     let mut all = RestlessFiles::default();
     let _ = for_each_restless(p, order, |file| {
@@ -61,7 +62,7 @@ pub fn is_at_rest(p: &PickerContext<'_>, order: &RestOrder) -> bool {
     for_each_restless(p, order, |_| ControlFlow::Break(())).is_continue()
 }
 
-/// Calls `f` with the files of `order` that are not at rest, until it breaks.
+/// Calls `f` with each file of `order` that is not at rest, until `f` returns `Break`.
 fn for_each_restless(
     p: &PickerContext<'_>,
     order: &RestOrder,

@@ -70,7 +70,8 @@ pub(in crate::db) struct BlobGc {
     quarantined: Mutex<HashSet<u64>>,
 }
 
-/// The search for this many files pays for one step without a search.
+/// After a search, garbage collection skips the search in one step for each so many blob files that
+/// the search looked at.
 const FILES_FOR_A_STEP: usize = 1 << 12;
 
 /// The work of garbage collection between two steps.
@@ -89,7 +90,8 @@ struct FruitlessSearch {
     sealed: u64,
     /// Sealed files that transactions held.
     held: Vec<Arc<BlobFile>>,
-    /// A file was left out because it has a second link. Nobody says when the link is gone.
+    /// A file was left out because it has a second hard link. Nothing tells the blob gc when the
+    /// link is removed, so it must search again.
     linked: bool,
 }
 
@@ -326,7 +328,8 @@ impl BackgroundWork {
         });
         let ids = candidates.iter().map(|c| c.file.id());
         let naming = super_version.version.blob_uses().naming_bytes(ids);
-        // In random order of keys each SST refers to all candidates, and counts for each of them.
+        // If rows have random keys, each SST refers to all candidates, and the sum counts the SST
+        // once for each of them. So limit the sum to the size of the tree.
         let to_read = naming.min(super_version.version.size());
         if to_read > garbage {
             candidates
@@ -409,9 +412,10 @@ impl BackgroundWork {
     }
 
     /// Gives back the space of the garbage in `file`: punches holes, or rewrites the file if too
-    /// much garbage is left. Returns the bytes from which the next garbage is counted. If holes
-    /// were punched, these are the live bytes alone: the garbage that is left shares file system
-    /// blocks with live blobs, and must not make the file a candidate again.
+    /// much garbage is left. Returns the new value of [`BlobFile::bytes_after_gc`]: the next search
+    /// takes what exceeds the live bytes for garbage. If holes were punched, the value is that of
+    /// the live bytes alone: the garbage that is left shares file system blocks with live blobs,
+    /// and must not make the file a candidate again.
     fn shrink(&self, file: &BlobFile, live: &[BlobSpan]) -> Result<u64> {
         let bytes: u64 = live.iter().map(|span| span.len).sum();
         // `None` means that the file could not be punched and keeps all its garbage.
@@ -462,7 +466,7 @@ fn add_spans(
 /// Calls `f` with each blob reference of each entry.
 ///
 /// # Errors
-/// `Corruption` of a trailer; those of reading `source`.
+/// `Corruption` of an entry's list of blob references; those of reading `source`.
 pub(in crate::db) fn for_each_blob(
     source: &mut dyn InternalIterator,
     mut f: impl FnMut(BlobRef),

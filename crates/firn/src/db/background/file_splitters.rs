@@ -37,8 +37,9 @@ fn splitter(
         }
         Density::Dense => {
             let file_size = shape.file_size(LAST_LEVEL as u8, target);
-            // The run meets few of the files. It looks them up in the current version, because a
-            // version that it held would keep all its files on the disk.
+            // The run crosses the boundaries of few files, so look each up when it is needed. Look
+            // it up in the current version, because a splitter that held a version would keep all
+            // files of that version on disk.
             let versions = Arc::clone(versions);
             Splitter::with_search(
                 file_size,

@@ -144,15 +144,15 @@ pub(in crate::db) struct MemoryArbiter {
     row_cache_size: AtomicU64,
     /// The division in force.
     current: Mutex<Option<MemorySplit>>,
-    /// Memory of the memtables of all ephemeral databases whose host is this database; it counts
-    /// within this database's limit.
+    /// Memory of the memtables of all ephemeral databases whose host database is this one; it
+    /// counts within this database's limit.
     ephemeral_memtables: Arc<MemoryTracker>,
     /// Set if this is the arbiter of an ephemeral database.
     guest: Option<EphemeralMemory>,
 }
 
-/// The memory of an ephemeral database, which uses the block cache and the limit of its host, and
-/// charges its memtables to the host.
+/// The memory of an ephemeral database, which uses the block cache and the memory limit of its host
+/// database, and charges its memtables to that.
 struct EphemeralMemory {
     host: Arc<MutableOptions>,
     charge: Mutex<MemoryCharge>,
@@ -205,7 +205,8 @@ impl MemoryArbiter {
         &self.rows
     }
 
-    /// The gauge to which ephemeral databases beside this one charge their memtables.
+    /// The memory tracker to which the ephemeral databases beside this database charge their
+    /// memtables.
     pub(in crate::db) fn ephemeral_memtables(&self) -> &Arc<MemoryTracker> {
         &self.ephemeral_memtables
     }
@@ -283,7 +284,7 @@ impl MemoryArbiter {
         (limit > 0).then(|| most.saturating_sub(self.write_sets.sum()))
     }
 
-    /// The gauge of write sets and of the memory of loads.
+    /// The memory tracker of write sets and loads.
     pub(in crate::db) fn write_sets(&self) -> &Arc<MemoryTracker> {
         &self.write_sets
     }
@@ -304,8 +305,9 @@ impl MemoryArbiter {
 }
 
 impl EphemeralMemory {
-    /// Takes over the host's options, and charges the memtables to the host. The active memtable is
-    /// charged in advance with the size at which it freezes, since nothing reports how it grows.
+    /// Takes over the options of the host database, and charges the memtables to it. The active
+    /// memtable is charged in advance with the size at which it freezes, since nothing reports how
+    /// it grows.
     fn balance(&self, mutable: &MutableOptions, super_version: &SuperVersion) {
         mutable.follow(&self.host);
         let frozen: u64 = super_version.frozen.iter().map(|m| m.memory_bytes()).sum();

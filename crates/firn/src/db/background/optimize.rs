@@ -15,13 +15,14 @@ use std::time::Duration;
 /// pause.
 const OTHERS_STEP: Duration = Duration::from_millis(10);
 
-/// A count of the work left looks at the files that are not at rest. It is repeated after one job
-/// for each so many of them, so the counts cost about as much as the jobs.
+/// To count the work that is left, the optimization visits all files that are not at rest. It
+/// counts again after one job for each so many of these files, so the counts take about as much
+/// time as the jobs.
 const FILES_FOR_A_JOB: u64 = 64;
 
 /// One step of the work.
 enum RestStep {
-    /// A job has run, which has brought so many bytes to rest.
+    /// A job has run and has brought this many bytes to rest.
     Compacted(u64),
     /// A job of another thread works on the ranges.
     OthersWork,

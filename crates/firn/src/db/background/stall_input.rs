@@ -6,8 +6,8 @@ use crate::read::SuperVersion;
 use crate::version::Flushable;
 use crate::write::StallInput;
 
-/// The numbers of `super_version`. `frozen_room` is the memory that frozen memtables may take,
-/// bytes.
+/// The numbers on which the delay of writers depends, computed from `super_version`. `frozen_room`
+/// is the memory that frozen memtables may take, bytes.
 pub(super) fn stall_input(
     super_version: &SuperVersion,
     options: &Options,

@@ -3,7 +3,7 @@
 //!
 //! Each thread loops: do one piece of work, or wait for its signal with a timeout. Because of the
 //! timeout, a lost signal only delays the work. An error of a transient kind (a full disk) is
-//! reported to the stall control, so that waiting writers fail with it, and the work is tried again
+//! reported to the stall gate, so that waiting writers fail with it, and the work is tried again
 //! after a pause. A panic poisons the engine: the thread ends, writes are refused, reads go on.
 //!
 //! Rejected: one pool for all kinds of work. A long unlink or a blob rewrite would then hold up a
@@ -164,7 +164,8 @@ impl BackgroundWork {
             if self.health.check().is_ok()
                 && let Err(error) = self.bound_log()
             {
-                // The next round tries again. Until then the only consequence is a longer log.
+                // The next round of this loop tries again. Until then the log is only longer than
+                // it should be.
                 self.options.listener.log(
                     Severity::Warning,
                     &format!("prepared transactions cannot be logged again: {error}"),

@@ -184,7 +184,8 @@ impl RepairCopy {
         }
         self.entries += 1;
         let writer = self.writer.as_mut().expect("just created");
-        // Give it seqno 0, which every read sees: the new database has no other version of the key.
+        // Give the entry seqno 0, which every read sees: the new database has no other version of
+        // the key.
         writer.add(InternalKey::new(key.user_key, 0, key.kind), value)
     }
 

@@ -67,8 +67,8 @@ impl PieceTable {
         Some(found)
     }
 
-    /// Adds the reads in `reads`, which are those of `places`. Returns the reads that were removed
-    /// from the table to make room.
+    /// Adds a read for each extent in `places`; `reads` is the submission that makes these reads.
+    /// Returns the reads that were removed from the table to make room.
     pub(super) fn insert(
         &mut self,
         reads: &Arc<SubmittedReads>,

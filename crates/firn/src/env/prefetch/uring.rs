@@ -120,7 +120,7 @@ impl Drop for RingReads {
 }
 
 /// The read has failed. The error is not kept, because the caller then reads the file itself and
-/// meets it again.
+/// gets the error again.
 struct Failed;
 
 struct Read {
@@ -198,8 +198,8 @@ impl RingState {
         // No code reads or writes it while `outcome` is `None` and `open` counts the read.
         match unsafe { ring.submission().push(&entry) } {
             Ok(()) => self.open += 1,
-            // The queue has an entry for each read and a read is queued once at a time, so this
-            // never happens.
+            // The push never fails: the queue has an entry for each read, and a read is queued once
+            // at a time.
             Err(_) => read.outcome = Some(Err(Failed)),
         }
     }

@@ -15,9 +15,9 @@ const PARTS: usize = 32;
 /// Most rows read in each part.
 const PART_ROWS: u64 = 48;
 /// Once the sample of a part has skipped more than this many entries, it ends at the next row, or,
-/// if no row comes, when the cursor next calls its interrupt function.
+/// if no row comes, when the iterator next calls its interrupt function.
 const PART_SKIPS: u64 = 256;
-/// Number of skipped entries after which a cursor calls its interrupt function.
+/// Number of skipped entries after which an iterator calls its interrupt function.
 const SKIPS_A_CHECK: u64 = 1024;
 
 /// Where a sample ended, and the number of rows that it counted.
@@ -65,8 +65,9 @@ impl SampleReader {
     ) -> Result<SampleEnd> {
         let checks = skips_max / SKIPS_A_CHECK;
         self.checks.store(checks, Ordering::Relaxed);
-        // The samples before this one may have left less than a whole step until the next call of
-        // the interrupt. This sample would then end after a few entries, and count no rows.
+        // Without this call, the skips of earlier samples would count towards the next call of the
+        // interrupt function. The function could then end this sample after a few entries, before
+        // it has found a row.
         self.entries.postpone_interrupt();
         let skipped = self.entries.skipped_entries();
         let mut rows = 0;
