@@ -277,8 +277,8 @@ impl DecodeProgram {
     }
 }
 
-/// Copies `from` to `to`, which is as long. Most runs are single integers, for which a call would
-/// cost more than the copy.
+/// Copies `from` to `to`, which has the same length. Most copied ranges are single integers, for
+/// which a call of `memcpy` would cost more than the copy itself.
 #[inline]
 fn copy_field(to: &mut [u8], from: &[u8]) {
     if let (Ok(to), Ok(from)) = (<&mut [u8; 4]>::try_from(&mut *to), from.try_into()) {
