@@ -6,9 +6,10 @@
 //! because the transaction's own write set has the entries of that row.
 //!
 //! A locking read takes the row's lock first and decides afterwards which version to decode:
-//! 1. In a unique secondary index, lock the declared columns of the entry. Then lock the row key,
-//!    or skip the row, or show it unlocked (semi-consistent reading). If a shared lock of an entry
-//!    suffices, because the entry covers the columns, the row is not locked.
+//! 1. In a unique secondary index, lock the entry's *declared columns*, the values that the index
+//!    keeps unique. Then lock the row key, or skip the row, or show it unlocked (semi-consistent
+//!    reading). If a shared lock of an entry suffices, because the entry covers the columns, the
+//!    row is not locked.
 //! 2. If the super version is still the newest and the transaction has not written the row, the
 //!    entry under the cursor is current.
 //! 3. Otherwise read the row, and for a secondary index the entry too, at the newest read point.
@@ -465,8 +466,8 @@ impl RowFetch {
             return Ok(FetchOutcome::Row);
         }
         // A scan of the clustered index that locks gaps keeps the row's lock: if the scan begins
-        // with this key, it has not locked the gap around it, and the lock keeps others from
-        // inserting the key again, as the lock of a deleted row does in InnoDB. In a secondary
+        // with this key, it has not locked the gap around the key, and the row's lock keeps others
+        // from inserting the key again, as the lock of a deleted row does in InnoDB. In a secondary
         // index the gap lock covers the entry, so release the row.
         if !(self.clustered && txn.locks_gaps()) {
             self.unlock_row(txn);

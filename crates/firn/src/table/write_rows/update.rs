@@ -30,7 +30,7 @@ impl Table {
     /// `row_id` is the hidden id of the row, in a table without a primary key.
     ///
     /// # Safety
-    /// Blob columns of both records point to their bytes.
+    /// Blob columns of both records must point to the bytes of their values.
     ///
     /// # Errors
     /// As for [`Self::insert`].
@@ -235,7 +235,7 @@ impl Table {
     /// unique and another row has the new key.
     ///
     /// # Safety
-    /// Blob columns of both records point to their bytes.
+    /// Blob columns of both records must point to the bytes of their values.
     unsafe fn update_entry(
         &self,
         txn: &mut Transaction,

@@ -48,7 +48,7 @@ pub(super) struct GapLockTable {
 #[derive(Default)]
 #[repr(align(64))]
 struct GapSlot {
-    /// Number of owners with gap locks here, read without the lock of `indexes`.
+    /// Number of owners with gap locks in this slot, which is read without the lock of `indexes`.
     owners: AtomicUsize,
     indexes: Mutex<HashMap<IndexId, IndexGaps>>,
 }
@@ -446,8 +446,9 @@ impl GapLockTable {
         Some(waiter)
     }
 
-    /// If `waiter` still waits: removes it with `outcome` and wakes it. Returns its outcome. The
-    /// caller holds the graph lock.
+    /// Gives `waiter` the outcome `outcome`, if it still waits: removes it from the inserts that
+    /// wait and wakes it. Returns the outcome that `waiter` has now. The caller holds the graph
+    /// lock.
     pub(super) fn decide(&self, waiter: &Arc<LockRequest>, outcome: WaitOutcome) -> WaitOutcome {
         let index = index_of(&waiter.key);
         {

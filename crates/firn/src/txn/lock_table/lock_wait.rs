@@ -112,8 +112,8 @@ impl LockTable {
         }
     }
 
-    /// Reports to the host that `owner` goes to sleep at the stall gate, or with `false` that it
-    /// has woken up. The caller is the owner's thread.
+    /// Reports to the host that the session of `owner` goes to sleep at the stall gate if `begins`,
+    /// otherwise that it has woken up. Must be called on the owner's thread.
     pub(in crate::txn) fn report_stall(&self, owner: &LockOwner, begins: bool) {
         match (self.observer.get(), owner.host()) {
             (Some(observer), host) if host != 0 && begins => observer.stalls(host),
@@ -190,8 +190,8 @@ impl LockTable {
         waiters
     }
 
-    /// Ends the wait of `waiter` with `outcome`, if it still waits. Returns its outcome. The caller
-    /// holds the graph lock.
+    /// Ends the wait of `waiter` with `outcome`, if it still waits. Returns the outcome that
+    /// `waiter` has now. The caller holds the graph lock.
     pub(super) fn decide(&self, waiter: &Arc<LockRequest>, outcome: WaitOutcome) -> WaitOutcome {
         match waiter.for_gap {
             true => self.gaps.decide(waiter, outcome),

@@ -75,14 +75,16 @@ pub(super) struct MergedHolders {
     pub(super) others: Option<LockMode>,
 }
 
-/// Lists the owners with merged locks, in slots by the index id of the keys.
+/// Lists the owners with merged locks. It has a fixed number of slots, and each index belongs to
+/// one of them, perhaps together with other indexes.
 ///
-/// A request in an index without merged locks pays one atomic load, of its slot's number of owners.
+/// If nobody has merged locks in the slot of an index, a request for a key of this index only loads
+/// the slot's number of owners.
 ///
 /// - **No lock is overlooked.** An owner registers before it moves its first lock of an index, and
 ///   moves each lock under the key's shard lock. A request reads the number under the same shard
-///   lock. So it comes before the move and finds the lock in the hash table, or after the move and
-///   sees the raised number. For this a relaxed load would do.
+///   lock. So a request either comes before the move and finds the lock in the hash table, or comes
+///   after the move and sees the raised number. For this a relaxed load would do.
 /// - **The holder's work is visible.** The number falls, with release order, after the owner has
 ///   released its merged locks, and is loaded with acquire order. So a request that reads 0 sees
 ///   everything that the owner did before, above all its commit.
@@ -106,7 +108,7 @@ struct RegistrySlot {
     owners: RwLock<Vec<Arc<LockOwner>>>,
 }
 
-/// The number of the slot for the index id at the start of `key`.
+/// The number of the slot to which the index of `key` belongs.
 fn slot_of(key: &[u8]) -> usize {
     let id = key.iter().take(4).fold(0u32, |n, b| n << 8 | u32::from(*b));
     id as usize % SLOTS
@@ -124,7 +126,8 @@ impl MergedLockRegistry {
         (slot.number.load(Ordering::Acquire) != 0).then_some(slot)
     }
 
-    /// Registers `owner` in the slot of `key`. The caller holds no shard's lock.
+    /// Adds `owner` to the owners in the slot of the index of `key`, unless it is among them. The
+    /// caller must not hold a shard's lock.
     pub(super) fn register(&self, owner: &Arc<LockOwner>, key: &[u8]) {
         let at = slot_of(key);
         let registered = owner.registered.load(Ordering::Relaxed);
@@ -177,8 +180,8 @@ impl MergedLockRegistry {
         registered & 1 << slot_of(key) != 0 && owner.merged.lock().set_mut(mode).append(key)
     }
 
-    /// Moves all merged locks of `key` to its `row`, since a request is about to wait for it. Call
-    /// with the key's shard locked.
+    /// Moves all merged locks of `key` to `row`, the row of `key` in the hash table, because a
+    /// request is about to wait for it. Call with the key's shard locked.
     pub(super) fn unmerge(&self, key: &Arc<[u8]>, row: &mut LockQueue) {
         let Some(slot) = self.slot(key) else {
             return;

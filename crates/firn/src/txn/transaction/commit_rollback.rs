@@ -37,8 +37,8 @@ impl Transaction {
         let lsn = match &self.phase {
             Phase::Idle => return Ok(()),
             Phase::Active if !self.has_writes() => {
-                // A statement that is the whole transaction needs no validation without writes: all
-                // its reads have one read point.
+                // If one statement is the whole transaction and has written nothing, it needs no
+                // validation: all its reads had the same read point.
                 if !self.autocommit {
                     self.validate()?;
                 }

@@ -86,8 +86,8 @@ impl Transaction {
         if !self.cx.locks.is_gap_locked(&self.owner, user_key) {
             return Ok(true);
         }
-        // Roll back this entry, and not its row: the row's entries in other indexes stay, and so do
-        // the row counts of the statement.
+        // Roll back this entry alone: entries of the same row in other indexes stay, and so do the
+        // changes of the statement's row counts.
         self.roll_back_writes(mark);
         Ok(false)
     }

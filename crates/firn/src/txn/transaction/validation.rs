@@ -327,7 +327,8 @@ fn is_newer(latest: &ReadPoint, key: &[u8], since: Seqno) -> Result<bool> {
     if !read::changed_since(view, key, since, latest.seqno) {
         return Ok(false);
     }
-    // For a key in files, `changed_since` answers `true` without a search: read its newest version.
+    // If the key is in files, `changed_since` answers `true` without a search. So read the newest
+    // version of the key.
     let newest = read::get(view, key, latest.seqno, |key, _| key.seqno)?;
     Ok(newest.is_some_and(|newest| newest > since))
 }
