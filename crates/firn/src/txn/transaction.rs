@@ -1,4 +1,4 @@
-//! One transaction: snapshot, own writes, row locks, commit and rollback.
+//! One transaction: its snapshot, its write set, its row locks, commit and rollback.
 //!
 //! A session keeps one [`Transaction`] and begins it again and again; a transaction that only reads
 //! allocates nothing. Phases: idle → active → (prepared →) committed or rolled back → idle.

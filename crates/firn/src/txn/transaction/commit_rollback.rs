@@ -80,7 +80,8 @@ impl Transaction {
         Ok(())
     }
 
-    /// Commits the own writes without a prepare. Returns the end of the commit record in the log.
+    /// Commits the transaction's writes without a prepare. Returns the end of the commit record in
+    /// the log.
     pub(super) fn commit_active(&mut self) -> Result<Option<Lsn>> {
         self.validate()?;
         let source = Arc::clone(self.cx.ingest.versions().source());

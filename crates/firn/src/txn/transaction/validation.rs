@@ -297,9 +297,9 @@ impl Transaction {
         })
     }
 
-    /// Whether at most one row has the declared columns `declared` at `latest`, the own writes
-    /// included. If nobody has committed such a row after `since`, the check of the statement that
-    /// wrote the own row still holds.
+    /// Whether at most one row has the declared columns `declared` at `latest`, if the
+    /// transaction's own writes count too. If nobody has committed such a row after `since`, the
+    /// check by the statement that wrote the transaction's own row still holds.
     fn is_unique(&self, latest: &ReadPoint, declared: &[u8], since: Seqno) -> Result<bool> {
         let upper = prefix_successor(declared);
         let view = &latest.super_version;
