@@ -102,8 +102,8 @@ impl FileStore {
     }
 
     /// Links these files into the directory [`PENDING`], so that their bytes stay until the log
-    /// archive has copied them, even if the files are removed here. Call it before a log record
-    /// names them. Without an archive it does nothing.
+    /// archive has copied them, even if the files are removed here. Must be called before a log
+    /// record names them. Without an archive it does nothing.
     ///
     /// # Errors
     /// `NoSpace`, `Unsupported` (no links) and `Io`: no record may name the files then.

@@ -280,8 +280,8 @@ impl TemporaryTables {
         self.len() == 0
     }
 
-    /// Forgets all tables and closes their databases. Call it after the end of all sessions and the
-    /// close of all tables.
+    /// Forgets all tables and closes their databases. All sessions must have ended and all tables
+    /// must be closed.
     pub fn close(&self) {
         let known = std::mem::take(&mut *self.known.write());
         drop(known);

@@ -28,8 +28,8 @@ pub struct OutOfLineColumn {
 }
 
 impl OutOfLineColumn {
-    /// Checks that the value, by the length in its reference, fits the column. Call it before the
-    /// value is read.
+    /// Checks that the value, by the length in its reference, fits the column. Must be called
+    /// before the value is read.
     ///
     /// # Errors
     /// `Corruption`, without file name, if the value is too long.

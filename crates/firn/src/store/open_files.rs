@@ -86,7 +86,7 @@ pub struct OpenFiles {
 }
 
 impl OpenFiles {
-    /// No open files. `limit`: descriptors.
+    /// Makes an instance without open files, which opens at most `limit` descriptors.
     pub fn new(limit: u64) -> Arc<Self> {
         Arc::new(Self {
             limit: AtomicU64::new(limit),
@@ -272,7 +272,7 @@ impl LazyFile {
         opened
     }
 
-    /// As [`Self::opened`]; the caller holds `opening`.
+    /// As [`Self::opened`]; the caller must hold `opening`.
     fn open_locked(self: &Arc<Self>, _opening: &mut bool) -> Result<Arc<Opened>> {
         if let Some(opened) = self.in_use() {
             return Ok(opened);

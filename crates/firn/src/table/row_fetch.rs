@@ -240,8 +240,8 @@ impl RowFetch {
         self.clustered && !self.may_change_rows()
     }
 
-    /// Decodes the row of an entry of the clustered index. Only if [`Self::is_plain`]. The caller
-    /// passes the key of the entry to [`Self::keep_key`] before it needs it.
+    /// Decodes the row of an entry of the clustered index. [`Self::is_plain`] must be true. The
+    /// caller must pass the entry's key to [`Self::keep_key`] before the key is needed.
     #[inline]
     pub(super) fn plain_row(
         &mut self,
@@ -497,8 +497,8 @@ impl RowFetch {
         Ok(is_put == Some(true))
     }
 
-    /// Whether another transaction may have changed the row or the entry since `point`. Call it
-    /// once the row is locked: then no later commit can change them.
+    /// Whether another transaction may have changed the row or the entry since `point`. The caller
+    /// must have locked the row, so that no later commit can change them.
     fn has_changed(&self, txn: &Transaction, point: &ReadPoint) -> bool {
         match txn.context().super_versions.freshness(point) {
             Freshness::Latest => false,

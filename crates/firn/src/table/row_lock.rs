@@ -171,8 +171,8 @@ impl RowLock {
         self.ahead.clear();
     }
 
-    /// Forgets that the last row and its entry were locked newly, because the cursor is about to
-    /// lock another row. The locks stay.
+    /// Forgets that the read of the last row took the locks of the row and its entry, because the
+    /// cursor is about to lock another row. The locks stay.
     pub(super) fn forget_last(&mut self) {
         self.newly = false;
         self.entry.clear();
@@ -205,10 +205,10 @@ impl RowLock {
         Ok(LockOutcome::Yes)
     }
 
-    /// Locks the row. The caller has already called [`Self::forget_last`] and, for an entry of a
-    /// unique secondary index, [`Self::take_entry`]. With `may_show`, semi-consistent reading may
-    /// show the row without its lock. Only a scan of the clustered index sets `may_show`: a scan of
-    /// a secondary index and a lookup of a whole unique key wait, as in InnoDB.
+    /// Locks the row. The caller must already have called [`Self::forget_last`] and, for an entry
+    /// of a unique secondary index, [`Self::take_entry`]. With `may_show`, semi-consistent reading
+    /// may show the row without its lock. Only a scan of the clustered index sets `may_show`: a
+    /// scan of a secondary index and a lookup of a whole unique key wait, as in InnoDB.
     pub(super) fn take(
         &mut self,
         txn: &Transaction,

@@ -168,7 +168,7 @@ impl TemporaryTransactions {
         }
     }
 
-    /// Sets a savepoint. Call it between statements.
+    /// Sets a savepoint. Must be called between statements.
     pub fn set_savepoint(&mut self) -> TemporarySavepoint {
         let marks = self.open().map(|one| {
             let mark = one.transaction.set_savepoint();

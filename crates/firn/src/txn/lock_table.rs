@@ -387,8 +387,8 @@ impl LockTable {
         self.conflicts.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether an owner may have locked a gap of `index`. Call it after the new keys of the index
-    /// are listed in `ActiveInserts`: then no scan misses them ([`GapLockTable`]).
+    /// Whether an owner may have locked a gap of `index`. The new keys of the index must be listed
+    /// in `ActiveInserts` before the call: then no scan misses them ([`GapLockTable`]).
     pub(in crate::txn) fn may_lock_gaps(&self, index: IndexId) -> bool {
         self.gaps.may_lock(index)
     }

@@ -248,7 +248,7 @@ impl Transaction {
         self.mark
     }
 
-    /// Sets a savepoint that outlives the statement. Call it between statements.
+    /// Sets a savepoint that outlives the statement. Must be called between statements.
     pub fn set_savepoint(&mut self) -> Savepoint {
         self.row_counts.set_savepoint(self.mark);
         self.write_locks.set_savepoint(self.mark);

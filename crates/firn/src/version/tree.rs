@@ -66,7 +66,7 @@ impl Version {
         version
     }
 
-    /// This version with `edit` applied. The caller has checked the edit with
+    /// This version with `edit` applied. The caller must have checked the edit with
     /// [`ManifestState::check_edit`]. A moved file keeps its handle, unless its location or the
     /// length of its tail has changed. This visits all files of the levels from which files are
     /// removed; a [`super::VersionSet`] knows where they are.

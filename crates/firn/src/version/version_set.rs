@@ -760,7 +760,7 @@ impl VersionSet {
 
     /// Removes the data files and manifests that were in the directory at the open, except for
     /// those that the manifest names and those whose ids are in `keep`, which are named by the log.
-    /// Call it after the log is replayed. A second call has no effect.
+    /// Must be called after the log is replayed. A second call has no effect.
     pub fn remove_strays(&self, keep: &HashSet<u64>) {
         let DirectoryFiles {
             files: on_disk,

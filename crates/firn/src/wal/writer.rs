@@ -393,10 +393,10 @@ impl Wal {
         self.shared.state.lock().bytes_from(first)
     }
 
-    /// Recycles or removes the log segments below `segment`. Before, the caller has durably
-    /// recorded that replay begins at `segment` or later. Some segments are kept, and a later call
-    /// releases them: those with groups that are not durable yet; those from the segment given to
-    /// [`Self::keep_from`] on; and all while a [`SegmentHold`] exists.
+    /// Recycles or removes the log segments below `segment`. Before the call, the caller must
+    /// durably record that replay begins at `segment` or later. Some segments are kept, and a later
+    /// call releases them: those with groups that are not durable yet; those from the segment given
+    /// to [`Self::keep_from`] on; and all while a [`SegmentHold`] exists.
     ///
     /// # Errors
     /// `Io`: those of the file system. The remaining files stay in the directory until after the

@@ -48,7 +48,7 @@ pub(super) struct GapScan {
     locked_prefix: Option<Vec<u8>>,
 }
 
-/// A range of keys that a step has locked newly.
+/// A range of keys that a step has locked, and that the transaction had not locked before.
 #[derive(Default)]
 struct NewlyLocked {
     is_set: bool,
@@ -601,8 +601,8 @@ impl Cursor {
         Ok(GapStep::End)
     }
 
-    /// Locks the gap around the row key that was sought and not found. The caller holds the lock of
-    /// the key, so no other transaction inserts it meanwhile.
+    /// Locks the gap around the row key that was sought and not found. The caller must hold the
+    /// lock of the key, so no other transaction inserts it meanwhile.
     pub(super) fn lock_gap_of_missing_row(&mut self, txn: &Transaction) -> Result<()> {
         let (index, key) = (self.index_id(), self.fetch.row_key());
         self.gaps.neighbours.lock_gap_around(txn, index, key, key)

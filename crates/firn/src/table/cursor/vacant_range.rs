@@ -23,9 +23,9 @@ pub(super) struct VacantRange {
 }
 
 impl VacantRange {
-    /// Forgets the range. Call it when a scan begins: an uncommitted key of the session's own last
-    /// transaction may belong to another transaction now, if that one was prepared and has left the
-    /// session.
+    /// Forgets the range. Must be called when a scan begins: an uncommitted key of the session's
+    /// own last transaction may belong to another transaction now, if that one was prepared and has
+    /// left the session.
     pub(super) fn forget(&mut self) {
         self.upper.clear();
     }

@@ -26,7 +26,7 @@ struct RowUpdate<'a> {
 }
 
 impl Table {
-    /// Changes the row `old` into `new`. The caller has read `old` under an exclusive lock.
+    /// Changes the row `old` into `new`. The caller must have read `old` under an exclusive lock.
     /// `row_id` is the hidden id of the row, in a table without a primary key.
     ///
     /// # Safety

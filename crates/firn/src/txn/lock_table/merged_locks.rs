@@ -53,13 +53,13 @@ impl MergedLocks {
         modes.into_iter().find(|m| self.set(*m).contains(key))
     }
 
-    /// Adds `key`, which the owner has in the hash table. Call with the key's shard locked, after
-    /// [`MergedLockRegistry::register`].
+    /// Adds `key`, whose lock the owner has in the hash table. The caller must hold the lock of the
+    /// key's shard and must have called [`MergedLockRegistry::register`].
     pub(super) fn insert(&mut self, key: &[u8], mode: LockMode) {
         self.set_mut(mode).insert(key);
     }
 
-    /// Removes `key` and returns its mode. Call with the key's shard locked.
+    /// Removes `key` and returns its mode. The caller must hold the lock of the key's shard.
     pub(super) fn remove(&mut self, key: &[u8]) -> Option<LockMode> {
         let modes = [LockMode::Exclusive, LockMode::Shared];
         modes.into_iter().find(|m| self.set_mut(*m).remove(key))
@@ -161,8 +161,8 @@ impl MergedLockRegistry {
         }
     }
 
-    /// The modes in which `owner` and others hold `key` by merged locks. Call with the key's shard
-    /// locked.
+    /// The modes in which `owner` and others hold `key` by merged locks. The caller must hold the
+    /// lock of the key's shard.
     #[inline]
     pub(super) fn holders_of(&self, owner: &Arc<LockOwner>, key: &[u8]) -> MergedHolders {
         match self.slot(key) {
@@ -172,8 +172,8 @@ impl MergedLockRegistry {
     }
 
     /// Adds `key`, which no owner holds, to the merged locks of `owner` if the owner is registered
-    /// in the key's slot and [`KeySet::append`] accepts it. Returns whether it did. Call with the
-    /// key's shard locked.
+    /// in the key's slot and [`KeySet::append`] accepts it. Returns whether it did. The caller must
+    /// hold the lock of the key's shard.
     #[inline]
     pub(super) fn append(&self, owner: &Arc<LockOwner>, key: &[u8], mode: LockMode) -> bool {
         let registered = owner.registered.load(Ordering::Relaxed);
@@ -181,7 +181,7 @@ impl MergedLockRegistry {
     }
 
     /// Moves all merged locks of `key` to `row`, the row of `key` in the hash table, because a
-    /// request is about to wait for it. Call with the key's shard locked.
+    /// request is about to wait for it. The caller must hold the lock of the key's shard.
     pub(super) fn unmerge(&self, key: &Arc<[u8]>, row: &mut LockQueue) {
         let Some(slot) = self.slot(key) else {
             return;

@@ -22,7 +22,8 @@ impl Transaction {
         grant
     }
 
-    /// Gives back a part of a range that was locked newly.
+    /// Gives back a part of a range. The grant of the range must have been [`GapGrant::Newly`];
+    /// otherwise this would also release what the transaction had locked before.
     pub fn unlock_gap(&self, lower: &[u8], upper: &[u8]) {
         self.cx.locks.unlock_gap(&self.owner, lower, upper);
     }

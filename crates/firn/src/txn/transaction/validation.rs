@@ -55,7 +55,7 @@ impl Transaction {
         self.locks_optimistic || self.isolation == Isolation::Serializable
     }
 
-    /// Prepares for a statement that will note keys for the validation. Call it before the
+    /// Prepares for a statement that will note keys for the validation. Must be called before the
     /// statement reads, so that all its reads have one read point: a point that is pinned before
     /// the transaction has a snapshot cannot serve the validation.
     pub fn expect_validation(&mut self) {
@@ -235,7 +235,7 @@ impl Transaction {
     }
 
     /// Lists the new keys, so that scans that lock gaps find them, and checks that no other
-    /// transaction has locked a gap in which one of them lies. The caller has locked the rows
+    /// transaction has locked a gap in which one of them lies. The caller must have locked the rows
     /// before: a scan that finds a new key waits for the lock of its row.
     fn claim_new_keys(&mut self, set: &ValidationSet) -> Result<()> {
         for index in set.inserted() {

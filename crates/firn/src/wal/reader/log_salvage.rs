@@ -138,7 +138,7 @@ pub fn missing_segment(env: &dyn Env, dir: &Path, first: SegmentId) -> Result<Op
 
 /// Returns a segment that the log had between the segments `before` and `id`. `None` if the log
 /// went on from `before` directly to `id`; these ids need not be adjacent, for example where an
-/// epoch begins. The caller has found no segment between them in `dir`.
+/// epoch begins. The caller must have found no segment between them in `dir`.
 ///
 /// # Errors
 /// Those of the file system; `Unsupported` for a newer format.

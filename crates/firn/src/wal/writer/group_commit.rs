@@ -146,7 +146,7 @@ impl Shared {
         self.wake_committers(state);
     }
 
-    /// Syncs the files of all groups that were written without a sync. The caller has set
+    /// Syncs the files of all groups that were written without a sync. The caller must have set
     /// `state.syncing`, so no other thread syncs.
     fn sync(&self) {
         let (target, files) = {

@@ -163,9 +163,9 @@ impl Pipeline {
         }
     }
 
-    /// Appends the prepare records of those of the pins `ids` that still exist. The caller has
-    /// linked the files of all of them, and of no other pin. Returns the same as
-    /// [`Self::relog_step`]; `None` if none of the pins exists.
+    /// Appends the prepare records of those of the pins `ids` that still exist. The caller must
+    /// have linked the files of all of them, and of no other pin, for the log archive. Returns the
+    /// same as [`Self::relog_step`]; `None` if none of the pins exists.
     fn append_again(&self, mut ids: Vec<u64>) -> Result<Option<(Vec<u64>, SegmentId, Lsn)>> {
         let mut state = self.state.lock();
         self.health.check()?;
