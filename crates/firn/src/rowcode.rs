@@ -2,9 +2,10 @@
 //!
 //! A stored row is a [`crate::base::Value`] of two parts. The head has the schema version, the null
 //! bitmap, and the fixed columns in the form of the record buffer. The tail has the lengths of the
-//! variable columns, then their bytes. [`split_tail`] separates lengths and bytes without knowing
-//! the schema, and the value itself separates head and tail, so a block can store all three apart.
-//! Example: `(7, NULL, 'ab')` of `(INT, INT NULL, VARCHAR(9))`, schema version 1:
+//! variable columns, then their bytes. [`split_tail`] separates these lengths from the bytes
+//! without knowing the schema, and the value itself separates head and tail, so a block can store
+//! heads, lengths and bytes in three sections. Example: `(7, NULL, 'ab')` of `(INT, INT NULL,
+//! VARCHAR(9))`, schema version 1:
 //!
 //! ```text
 //! head: 01 | 01 | 07 00 00 00  00 00 00 00      version, null bitmap, two integers

@@ -49,7 +49,8 @@ pub use stored_block::StoredBlock;
 pub use verify::VerifyReport;
 pub use writer::{SstSummary, SstWriter};
 
-/// An item that the readers of a database keep in the block cache.
+/// An item of the block cache: a decoded data block, or an index partition. The readers of all
+/// files share the cache.
 #[derive(Clone)]
 pub enum CachedBlock {
     /// A data block.

@@ -56,8 +56,8 @@ impl FileStore {
         self
     }
 
-    /// Makes both stores share the limit on open files. No two files of theirs may have the same
-    /// kind and id.
+    /// Makes this store share the limit on open files with `other`. A kind and id must not name a
+    /// file in each of the two stores.
     pub fn with_open_files_of(self, other: &Self) -> Self {
         Self {
             open_files: Arc::clone(&other.open_files),
@@ -102,8 +102,8 @@ impl FileStore {
     }
 
     /// Links these files into the directory [`PENDING`], so that their bytes stay until the log
-    /// archive has copied them, even if the files are removed here. Call it before a log record
-    /// names them. Without an archive it does nothing.
+    /// archive has copied them, even if the files are removed here. Must be called before a log
+    /// record names them. Without an archive it does nothing.
     ///
     /// # Errors
     /// `NoSpace`, `Unsupported` (no links) and `Io`: no record may name the files then.
@@ -121,11 +121,11 @@ impl FileStore {
                 _ => {}
             }
             self.env.link(&self.path(kind, id), &aside)?;
-            // `to` may exist already. Then it is another name of the same file, because recovery
-            // writes a prepare record again; or it is a file of an earlier start, which crashed
-            // before anything named that file, so that its id was given out again. `rename`
-            // replaces a different file. If both names are those of the same file, it does nothing,
-            // and `aside` has to be removed.
+            // The name `to` may exist already, for one of two reasons. It may name the same file,
+            // because recovery writes a prepare record again. Or it may name a file from before a
+            // crash: nothing had named that file, so its id was given out again. `rename` replaces
+            // a different file. If both names belong to the same file, `rename` does nothing, and
+            // `aside` must be removed.
             self.env.rename(&aside, &to)?;
             if self.env.exists(&aside)? {
                 self.env.remove(&aside)?;

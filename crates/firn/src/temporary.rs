@@ -180,8 +180,9 @@ impl TemporaryTables {
     /// table. It opens a new database if the current one has failed or has given out too many index
     /// ids.
     fn take_name(&self, name: &str) -> Result<Arc<EphemeralDb>> {
-        // Declared before the guard of the lock, so that it is dropped after the guard on every
-        // path: if no table is left in the former database, its drop closes it.
+        // Declare `before` ahead of the guard of `known`, so that it is dropped after the guard on
+        // every path: if no table is left in the former database, this drop closes the database,
+        // which must not happen under the lock.
         let before;
         let mut known = self.known.write();
         if known.tables.contains_key(name) {
@@ -222,7 +223,8 @@ impl TemporaryTables {
 
     fn give_name_back(&self, name: &str) {
         let database = self.known.write().tables.remove(name);
-        // Outside the lock: if this was the last table of its database, this closes the database.
+        // Drop the reference only after the lock is released: if the table was the last one of its
+        // database, this closes the database.
         drop(database);
     }
 
@@ -278,8 +280,8 @@ impl TemporaryTables {
         self.len() == 0
     }
 
-    /// Forgets all tables and closes their databases. Call it after the end of all sessions and the
-    /// close of all tables.
+    /// Forgets all tables and closes their databases. All sessions must have ended and all tables
+    /// must be closed.
     pub fn close(&self) {
         let known = std::mem::take(&mut *self.known.write());
         drop(known);

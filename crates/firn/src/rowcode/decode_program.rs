@@ -28,8 +28,8 @@ pub struct OutOfLineColumn {
 }
 
 impl OutOfLineColumn {
-    /// Checks that the value, by the length in its reference, fits the column. Call it before the
-    /// value is read.
+    /// Checks that the value, by the length in its reference, fits the column. Must be called
+    /// before the value is read.
     ///
     /// # Errors
     /// `Corruption`, without file name, if the value is too long.
@@ -277,8 +277,8 @@ impl DecodeProgram {
     }
 }
 
-/// Copies `from` to `to`, which is as long. Most runs are single integers, for which a call would
-/// cost more than the copy.
+/// Copies `from` to `to`, which has the same length. Most copied ranges are single integers, for
+/// which a call of `memcpy` would cost more than the copy itself.
 #[inline]
 fn copy_field(to: &mut [u8], from: &[u8]) {
     if let (Ok(to), Ok(from)) = (<&mut [u8; 4]>::try_from(&mut *to), from.try_into()) {

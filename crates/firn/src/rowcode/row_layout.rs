@@ -56,8 +56,8 @@ impl RowLayout {
     /// columns.
     ///
     /// # Errors
-    /// `InvalidArgument` if a column contradicts itself or lies outside the buffer, or if two
-    /// columns have the same id.
+    /// `InvalidArgument` if the definition of a column is inconsistent or places it outside the
+    /// buffer, or if two columns have the same id.
     pub fn new(version: u32, record_len: u32, columns: Vec<Column>) -> Result<Self> {
         let mut layout = Self {
             version,
@@ -192,7 +192,7 @@ impl RowLayout {
                 continue;
             }
             // SAFETY: the caller guarantees that the pointer of each stored blob column covers its
-            // length while `record` is borrowed, and `var_bytes` needs no more.
+            // length while `record` is borrowed, and `var_bytes` requires nothing else.
             let bytes = unsafe { var_bytes(column, record) }?;
             varint::put_u64(tail, bytes.len() as u64);
         }
@@ -208,7 +208,8 @@ impl RowLayout {
             if left_out.contains(&column.id) {
                 continue;
             }
-            // SAFETY: as in the loop above; column and record are the same.
+            // SAFETY: the loop above has called `var_bytes` for the same column and record, so the
+            // caller's guarantee covers this call too.
             let bytes = unsafe { var_bytes(column, record) }?;
             tail.extend_from_slice(bytes);
         }

@@ -10,8 +10,8 @@ use super::properties::Properties;
 use crate::base::checksum;
 use std::sync::Arc;
 
-/// Decodes `raw` as each kind of block, and reads the result in all ways, `key` serving for
-/// lookups. A decoder must neither panic nor run for ever, whatever the bytes are.
+/// Decodes `raw` as each kind of block, then looks `key` up in the result and walks over all of its
+/// entries. A decoder must neither panic nor run for ever, whatever the bytes are.
 #[doc(hidden)]
 pub fn exercise_decoders(raw: &[u8], key: &[u8]) {
     let hash = checksum::xxh3(key);

@@ -37,8 +37,9 @@ pub struct SstIter {
     cursor: BlockIter,
     /// Whether the current block was found in the cache. Set only without `fill_cache`.
     cached: bool,
-    /// Offset at which the next block of a forward scan begins, and the number of blocks that the
-    /// scan has entered one after another without a gap.
+    /// Offset at which the block after the current one begins, and the number of blocks that the
+    /// scan has entered one directly after the other. Both serve readahead, and only in forward
+    /// scans.
     next_offset: u64,
     in_a_row: u32,
     /// The readahead buffer, allocated when it is first needed.
@@ -128,8 +129,8 @@ impl SstIter {
         self.spot = None;
     }
 
-    /// Returns the result `moved` of a move inside the block. To an error it adds the file's name
-    /// and the block's offset; the iterator has no position then.
+    /// Unwraps `moved`, the result of a move inside the current block. If the move failed, adds the
+    /// file's name and the block's offset to the error and takes away the iterator's position.
     #[inline]
     fn checked(&mut self, moved: Decoded<bool>) -> Result<bool> {
         let damage = match moved {

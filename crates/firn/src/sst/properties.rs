@@ -60,9 +60,9 @@ pub struct Properties {
     /// Values that higher layers store in the file, by name.
     pub user: BTreeMap<String, Vec<u8>>,
     pub(super) dictionaries: Vec<(u32, Handle)>,
-    /// The tuning that the writer used for ZSTD. `None` if no trial with enough raw bytes chose it
-    /// and it did not come with copied blocks: block reuse then copies no block of this file, if
-    /// the codec is ZSTD.
+    /// The [`Tuning`] that the writer used for ZSTD. `None` if it comes neither from a trial with
+    /// enough raw bytes nor from copied blocks. Under ZSTD, block reuse copies no block of a file
+    /// without a tuning.
     pub(super) tuning: Option<Tuning>,
 }
 

@@ -537,10 +537,10 @@ impl SstReader {
     }
 
     /// Loads into the block cache each data block of which at least half of the entries lie in
-    /// `entries`: ascending, disjoint ranges of entry numbers, which count from 0 through the whole
-    /// file. `decoded` has blocks that need not be read from the file, each with the number of its
-    /// first entry, ascending. A block that is in the cache already stays there, and this does not
-    /// count as a use of it.
+    /// `entries`. These are ranges of entry numbers, ascending and disjoint; the numbers count from
+    /// 0 through the whole file. `decoded` has blocks that need not be read from the file, each
+    /// with the number of its first entry, ascending. A block that is in the cache already stays
+    /// there, and this does not count as a use of it.
     ///
     /// # Errors
     /// The first error of reading an index partition or a block: `Corruption`, `Unsupported`, `Io`.

@@ -140,23 +140,23 @@ impl SstWriter {
         }
     }
 
-    /// Makes the file store sketches of all indexes that `prefix_extractors` knows. Call it before
-    /// the first entry is added.
+    /// Makes the file store sketches of all indexes that `prefix_extractors` knows. Must be called
+    /// before the first entry is added.
     pub fn with_prefix_extractors(mut self, prefix_extractors: Arc<dyn PrefixExtractors>) -> Self {
         self.sketches = SketchBuilder::new(prefix_extractors);
         self
     }
 
     /// Declares that the seqnos of the entries are 0 or those of a write set. The properties record
-    /// this, and the file must be read with the seqno of the commit that makes it visible. Call it
-    /// before the first entry is added.
+    /// this, and the file must be read with the seqno of the commit that makes it visible. Must be
+    /// called before the first entry is added.
     pub fn with_external_seqno(mut self) -> Self {
         self.properties.external_seqno = true;
         self
     }
 
-    /// Records in the properties that a bulk load wrote the file. Call it before the first entry is
-    /// added.
+    /// Records in the properties that a bulk load wrote the file. Must be called before the first
+    /// entry is added.
     pub fn with_loaded(mut self) -> Self {
         self.properties.loaded = true;
         self

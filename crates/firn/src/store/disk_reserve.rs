@@ -182,16 +182,16 @@ impl DiskReserve {
     }
 
     /// Keeps the disk space of the file at `path`, which the caller is about to replace by a
-    /// rename: gives that file the part's name as a second one, unless the reserve has the part.
-    /// The caller calls [`Self::replaced`] after the rename. Until then nobody may write to the
-    /// file under either name. Returns whether the file got the second name.
+    /// rename: links the file to the part's name, unless the part has a file already. The caller
+    /// must call [`Self::replaced`] after the rename. Until then nobody may write to the file under
+    /// either name. Returns whether the file got the second name.
     pub fn keep_replaced(&self, part: ReservePart, path: &Path) -> bool {
         let _file_lock = self.file_locks[part as usize].lock();
         self.env.link(path, &self.path(part)).is_ok()
     }
 
-    /// Call it after the rename that follows [`Self::keep_replaced`]: the replaced file has only
-    /// the part's name now, so the reserve counts its space.
+    /// Counts the space of the file that got the part's name from [`Self::keep_replaced`]. Must be
+    /// called after the rename: the replaced file then has no other name.
     pub fn replaced(&self, part: ReservePart) {
         let bytes = self.env.usage(&self.path(part));
         self.set_current_bytes(part, bytes.map_or(0, |usage| usage.allocated));

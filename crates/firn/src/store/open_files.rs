@@ -32,17 +32,19 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
-/// If the operating system refuses a descriptor, this share of the open files is closed at once.
+/// When the operating system refuses a descriptor, one of so many open files is closed at once.
 const CLOSED_SHARE: u64 = 8;
 
-/// The queue is swept when it has this many turns more than twice the open files.
+/// When the queue has more entries than twice the number of open files plus this number, the
+/// entries of closed files are removed from it.
 const DEAD_TURNS_MAX: u64 = 64;
 
 /// The smallest limit: some files that belong together are read at the same time.
 const OPEN_FILES_MIN: u64 = 16;
 
-/// The limit that a user's `count` stands for: at least [`OPEN_FILES_MIN`]; for 0, half of the
-/// process's descriptors, since the server needs the others for tables and connections.
+/// The limit on open files for the value `count` of the user's setting. The limit is at least
+/// [`OPEN_FILES_MIN`]. For 0 it is half of the process's descriptors, because the server needs the
+/// others for tables and connections.
 pub fn open_files_limit(count: u64) -> u64 {
     let limit = match count {
         0 => descriptor_limit() / 2,
@@ -84,7 +86,7 @@ pub struct OpenFiles {
 }
 
 impl OpenFiles {
-    /// No open files. `limit`: descriptors.
+    /// Makes an instance without open files, which opens at most `limit` descriptors.
     pub fn new(limit: u64) -> Arc<Self> {
         Arc::new(Self {
             limit: AtomicU64::new(limit),
@@ -114,8 +116,8 @@ impl OpenFiles {
         }
     }
 
-    /// The file of kind and id at `path`, opened. `direct`: read past the page cache. `grows`: its
-    /// size changes.
+    /// Opens the file at `path`, which has the kind and id of the key. `direct` says that reads
+    /// bypass the page cache, `grows` that the file's size changes.
     pub(super) fn open(
         self: &Arc<Self>,
         env: &Arc<dyn Env>,
@@ -231,9 +233,10 @@ pub(super) struct LazyFile {
     /// The size, once known; `None` for a file that grows.
     size: Option<OnceLock<u64>>,
     opened: ArcSwapOption<Opened>,
-    /// Held while the file is opened, closed or kept. The value tells that it must stay open.
+    /// A thread must hold this mutex while it opens or closes the file, or marks it as one that
+    /// must stay open. The value is that mark.
     opening: Mutex<bool>,
-    /// The file was read since it was opened, or since its last turn in the queue.
+    /// Whether the file was read since it was opened, or since its last turn in the queue.
     used: AtomicBool,
 }
 
@@ -261,14 +264,15 @@ impl LazyFile {
 
     fn in_use(&self) -> Option<Arc<Opened>> {
         let opened = self.opened.load_full();
-        // Test before setting: a mark that is set already costs no write to a shared cache line.
+        // Test before setting the mark: if it is set already, no store takes the cache line away
+        // from other processors.
         if opened.is_some() && !self.used.load(Ordering::Relaxed) {
             self.used.store(true, Ordering::Relaxed);
         }
         opened
     }
 
-    /// As [`Self::opened`]; the caller holds `opening`.
+    /// As [`Self::opened`]; the caller must hold `opening`.
     fn open_locked(self: &Arc<Self>, _opening: &mut bool) -> Result<Arc<Opened>> {
         if let Some(opened) = self.in_use() {
             return Ok(opened);

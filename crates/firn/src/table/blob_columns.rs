@@ -56,8 +56,8 @@ impl Table {
     /// and all values of the columns `out_of_line`.
     ///
     /// # Safety
-    /// Blob columns of `record` point to their bytes, which stay valid as long as the
-    /// result.
+    /// Blob columns of `record` must point to the bytes of their values, which must stay valid as
+    /// long as the result.
     pub(super) unsafe fn large_values<'a>(
         &self,
         mutable: &MutableOptions,
@@ -91,7 +91,7 @@ impl Table {
     /// value.
     ///
     /// # Safety
-    /// Blob columns of `old` and `new` point to their bytes.
+    /// Blob columns of `old` and `new` must point to the bytes of their values.
     pub(super) unsafe fn unread(&self, old: &[u8], new: &[u8]) -> Result<Vec<u32>> {
         let layout = self.format().current();
         let mut unread = Vec::new();
@@ -112,7 +112,7 @@ impl Table {
     /// values are written to a blob file.
     ///
     /// # Safety
-    /// Blob columns of `record` point to their bytes.
+    /// Blob columns of `record` must point to the bytes of their values.
     pub(super) unsafe fn put_with_large(
         &self,
         txn: &mut Transaction,
@@ -140,7 +140,7 @@ impl Table {
     /// `write` returns for them. Returns the kind of the row's entry.
     ///
     /// # Safety
-    /// Blob columns of `record` point to their bytes.
+    /// Blob columns of `record` must point to the bytes of their values.
     pub(super) unsafe fn encode_with_large(
         &self,
         record: &[u8],

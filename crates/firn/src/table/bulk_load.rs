@@ -93,7 +93,7 @@ impl BulkLoad {
     /// these two rows.
     ///
     /// # Safety
-    /// Blob columns of `record` point to their bytes.
+    /// Blob columns of `record` must point to the bytes of their values.
     ///
     /// # Errors
     /// Those of [`Table::insert`], and errors of writing files since the previous call.

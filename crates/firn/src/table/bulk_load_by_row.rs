@@ -40,7 +40,7 @@ impl RowLoad {
     /// Inserts a row.
     ///
     /// # Safety
-    /// Blob columns of `record` point to their bytes.
+    /// Blob columns of `record` must point to the bytes of their values.
     ///
     /// # Errors
     /// Those of [`Table::insert`].

@@ -34,8 +34,8 @@ use crate::txn::Transaction;
 use scan_gaps::{GapScan, GapStep};
 use std::sync::Arc;
 
-/// Number of entries that a move passes over before it checks again for a kill. It passes an entry
-/// over if another transaction has locked it, or if its row is gone.
+/// Number of entries that a move passes over before it checks again whether the session was killed.
+/// A move passes over entries that other transactions have locked and entries whose rows are gone.
 const PASSED_UNASKED: u32 = 1024;
 
 /// The entry that a seek looks for. "The prefix" is the encoded key that the seek is given.
@@ -96,9 +96,9 @@ pub struct Cursor {
     /// Whether [`Self::park`] has closed the scan. The next move opens the scan again, after (or
     /// before) the last entry.
     parked: bool,
-    /// Whether the next rows can be read by [`Self::next_without_key`], as long as the scan knows
-    /// of rows ahead: the cursor reads rows of the clustered index without locks, and since the
-    /// flag was set it was moved by `next_without_key` alone.
+    /// Whether [`Self::next_without_key`] may read the next row, provided that the scan has already
+    /// checked that entry. It may if the cursor reads rows of the clustered index without locks,
+    /// and if only `next_without_key` has moved the cursor since the flag was set.
     skips_keys: bool,
     /// Whether [`Self::next_without_key`] has read the last row. Then `fetch` does not have the key
     /// of that row: [`Self::restore_key`] gets it from the scan.
@@ -230,8 +230,8 @@ impl Cursor {
         Ok(())
     }
 
-    /// Encodes the key of a seek into `prefix` and `successor`. Returns whether the key has all
-    /// declared parts.
+    /// Encodes the key of a seek into `prefix` and `successor`. Returns whether the key image has
+    /// all key parts that the index definition names.
     fn set_prefix(&mut self, key: KeyImage<'_>) -> Result<bool> {
         self.prefix.clear();
         let complete = self
@@ -379,16 +379,17 @@ impl Cursor {
         Ok(found)
     }
 
-    /// Whether [`Self::next_without_key`] may be called instead of [`Self::next`].
+    /// Whether [`Self::next_without_key`] may be called instead of [`Self::next`]: the flag
+    /// `skips_keys` is set, and the scan has already checked the next entry.
     #[inline]
     pub fn can_skip_keys(&self) -> bool {
         self.skips_keys && self.scan.entries().known_ahead() > 0
     }
 
-    /// Reads the row of the next entry, as [`Self::next`] does, without the transaction: the scan
-    /// has found before that the next entries are rows, and that the snapshot sees them. Only if
-    /// [`Self::can_skip_keys`]. It does not pass the key of the entry to `fetch`, because nearly no
-    /// scan asks for the key.
+    /// Reads the row of the next entry, as [`Self::next`] does, but without the transaction: the
+    /// scan has checked in advance that the next entries are rows and that the snapshot sees them.
+    /// [`Self::can_skip_keys`] must be true. It does not pass the key of the entry to `fetch`,
+    /// because nearly no scan asks for the key.
     ///
     /// # Errors
     /// Those of [`Self::seek`].
@@ -445,8 +446,8 @@ impl Cursor {
         let found = if self.has_shown() {
             self.again(txn, true)?
         } else if self.scan.is_narrow() && !self.parked {
-            // The open sources of a narrow scan have all entries with the prefix, so they suffice
-            // for the next one.
+            // The open sources cover only the sought prefix. They have all entries with the prefix,
+            // so they suffice for the next entry.
             self.at_start = false;
             self.pass(txn, true)?
         } else {
@@ -569,7 +570,8 @@ impl Cursor {
         self.scan.bound_to_index(self.fetch.index().id(), end);
     }
 
-    /// Opens sources within the bounds, or keeps the open ones, at the read point of the statement.
+    /// Opens sources within the scan's bounds at the read point of the statement, or keeps the open
+    /// sources if they fit. `narrow` says that only the sought prefix is read.
     fn open(&mut self, txn: &mut Transaction, narrow: bool) -> Result<()> {
         let point = self.read_point(txn)?;
         let index = self.fetch.index().id();
@@ -601,7 +603,8 @@ impl Cursor {
         self.read_visible_or_give_back(txn, found, forward, within_prefix, record)
     }
 
-    /// Moves one entry on in the open sources; a locking read moves at the newest point.
+    /// Moves one entry on in the open sources. A locking read then sees all that is committed by
+    /// now, a snapshot read what its read point shows.
     fn pass(&mut self, txn: &Transaction, forward: bool) -> Result<bool> {
         match self.fetch.is_locking() {
             true => self.scan.step_following(txn, forward),
@@ -609,8 +612,8 @@ impl Cursor {
         }
     }
 
-    /// Moves one entry on. A narrow scan, or one that an earlier statement parked, is opened again
-    /// from the last entry.
+    /// Moves one entry on. Opens new sources behind the last entry if an earlier statement has
+    /// parked the scan, or if the open ones cover only the sought prefix.
     fn step(&mut self, txn: &mut Transaction, forward: bool) -> Result<bool> {
         if self.missed {
             return self.step_from_sought(txn, forward);
@@ -634,7 +637,7 @@ impl Cursor {
         })
     }
 
-    /// Moves on from the place `sought`, because the last seek or move has found no row there.
+    /// Moves on from the key `sought`, because the last seek or move has found no row there.
     #[cold]
     fn step_from_sought(&mut self, txn: &mut Transaction, forward: bool) -> Result<bool> {
         self.at_start = true;
@@ -680,8 +683,8 @@ impl Cursor {
         txn.context().super_versions.freshness(self.scan.point()) != Freshness::Latest
     }
 
-    /// Moves to the first entry after the one that was passed last, in the scan's direction and at
-    /// the newest point.
+    /// Moves to the first entry after the one that was passed last, in the scan's direction, as the
+    /// latest commit shows it.
     fn go_back(&mut self, txn: &Transaction, forward: bool) -> Result<bool> {
         let passed = self.fetch.passed_entry();
         let at = match (self.at_start, forward) {

@@ -118,7 +118,9 @@ impl Neighbours {
         }
     }
 
-    /// Locks the gap before the entry with the declared columns `declared`, and these columns.
+    /// Locks the range that reaches from the entry before to the last key that begins with
+    /// `declared`, the values of a unique index. So it locks the gap before these values and the
+    /// values themselves.
     pub(super) fn lock_gap_before(
         &mut self,
         txn: &Transaction,

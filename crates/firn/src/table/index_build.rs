@@ -119,9 +119,9 @@ impl IndexBuild {
             .collect()
     }
 
-    /// Fills the new indexes for the session of `owner`; a kill of that session ends the work.
-    /// `progress` is called now and then. [`WriteOutcome::Duplicate`] means that two rows have the
-    /// same key in a unique index; the second one is decoded into `record`, its blobs into `blobs`.
+    /// Fills the new indexes. A kill of the session of `owner` ends the work. `progress` is called
+    /// now and then. [`WriteOutcome::Duplicate`] means that two rows have the same key in a unique
+    /// index; the second one is decoded into `record`, its blobs into `blobs`.
     ///
     /// # Errors
     /// Those of reading and writing files; those of `progress`; `LockTimeout` if a prepared

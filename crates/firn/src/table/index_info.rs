@@ -1,4 +1,8 @@
 //! One index of an open table. It encodes keys and puts the index id in front of them.
+//!
+//! The *declared parts*, or *declared columns*, of a key are the key parts that the index
+//! definition names. In a secondary index the key of the row follows them, so the keys of two
+//! entries differ even if their declared parts are equal.
 
 use crate::base::key::{INDEX_ID_LEN, index_prefix};
 use crate::base::{Error, IndexId, Result, Seqno};
@@ -22,7 +26,7 @@ pub(crate) struct IndexInfo {
 }
 
 impl IndexInfo {
-    /// The index that `schema` defines, with the ids of its catalog entry.
+    /// Makes the index that `schema` defines; `ids` is its entry in the catalog.
     pub(super) fn new(schema: &IndexSchema, ids: IndexEntry, codec: IndexCodec) -> Self {
         Self {
             ids,
@@ -65,7 +69,7 @@ impl IndexInfo {
     /// one of these parts is NULL.
     ///
     /// # Safety
-    /// Blob columns of `record` point to their bytes.
+    /// Blob columns of `record` must point to the bytes of their values.
     pub(super) unsafe fn declared_key(&self, record: &[u8], out: &mut Vec<u8>) -> Result<bool> {
         out.extend_from_slice(&index_prefix(self.id()));
         // SAFETY: the caller promises that blob columns of `record` point to their bytes, and the
@@ -76,7 +80,7 @@ impl IndexInfo {
     /// Appends the key of the row in `record` in this clustered index. A hidden key needs `row_id`.
     ///
     /// # Safety
-    /// Blob columns of `record` point to their bytes.
+    /// Blob columns of `record` must point to the bytes of their values.
     pub(super) unsafe fn row_key(
         &self,
         record: &[u8],
@@ -101,7 +105,7 @@ impl IndexInfo {
     /// Appends the value of the row's entry in this secondary index.
     ///
     /// # Safety
-    /// Blob columns of `record` point to their bytes.
+    /// Blob columns of `record` must point to the bytes of their values.
     pub(super) unsafe fn entry_value(&self, record: &[u8], out: &mut Vec<u8>) -> Result<()> {
         // SAFETY: the caller promises that blob columns of `record` point to their bytes, and the
         // callee needs no more.
@@ -125,14 +129,14 @@ impl IndexInfo {
         }
     }
 
-    /// Length of index id and declared parts at the start of an entry's key.
+    /// Length of the index id and the declared parts, with which an entry's key starts.
     pub(super) fn declared_len(&self, key: &[u8]) -> Result<usize> {
         let rest = key.get(INDEX_ID_LEN..).unwrap_or_default();
         Ok(INDEX_ID_LEN + self.codec()?.declared_len(rest)?)
     }
 
-    /// Length of the part of an entry's key that no other entry has: index id and declared parts.
-    /// `None` if the index is not unique, or if a declared part is NULL.
+    /// Length of the part of an entry's key that is unique in the index: the index id and the
+    /// declared parts. `None` if the index is not unique, or if a declared part is NULL.
     pub(super) fn unique_len(&self, key: &[u8]) -> Result<Option<usize>> {
         if !self.unique {
             return Ok(None);
@@ -157,7 +161,8 @@ impl IndexInfo {
         }
     }
 
-    /// Length of index id and the first `parts` declared parts at the start of an entry's key.
+    /// Length of the index id and the first `parts` declared parts, with which an entry's key
+    /// starts.
     pub(super) fn prefix_len(&self, key: &[u8], parts: usize) -> Result<usize> {
         let rest = key.get(INDEX_ID_LEN..).unwrap_or_default();
         Ok(INDEX_ID_LEN + self.codec()?.declared().skip(rest, parts)?)

@@ -10,7 +10,7 @@ use crate::read::{Freshness, ReadPoint, push_sources, still_complete};
 use crate::txn::{LockOwner, Savepoint, Transaction};
 use std::sync::Arc;
 
-/// Index, bounds and read point that the sources were opened for.
+/// The index and the read point for which the sources were opened.
 struct OpenSources {
     index: IndexId,
     point: ReadPoint,
@@ -40,12 +40,13 @@ pub(super) enum Resume<'a> {
 /// Entries of one index between two bounds.
 ///
 /// A snapshot read stays at the point that its sources were opened at. A locking read *follows*:
-/// each of its moves reads at the newest point, so that it meets what others have committed in
+/// each of its moves reads at a new read point, so that it meets what others have committed in
 /// front of it. While the newest super version is still the one of the sources, the scan seeks
 /// again only in memtables that commits have written to since. When there is a newer super version,
 /// the scan opens new sources with the same bounds.
 ///
-/// Between statements it keeps its memory and pins nothing: no super version, no file, no block.
+/// Between statements the scan keeps its buffers and pins nothing: no super version, no file, no
+/// block.
 pub(super) struct IndexScan {
     /// Has no sources while `opened` is `None`.
     entries: Entries,
@@ -55,7 +56,7 @@ pub(super) struct IndexScan {
     lower: Vec<u8>,
     /// Empty for no bound.
     upper: Vec<u8>,
-    /// The sources cover the keys of the index below this one; empty if they cover all of them.
+    /// End of the keys of the index that the sources cover; empty if they cover the whole index.
     covered: Vec<u8>,
     /// Whether the bounds reach beyond the keys that the sources cover, so that the next move must
     /// open other sources.
@@ -184,9 +185,9 @@ impl IndexScan {
         self.put_bounds_in_force();
     }
 
-    /// Whether a seek at `point` can use the open sources, if they cover its bounds: they were not
-    /// opened for one prefix only, have the same super version, and miss neither a commit up to
-    /// `point` nor own writes.
+    /// Whether a seek at `point` can use the open sources, if they cover the seek's bounds. They
+    /// must not be limited to one prefix, must belong to the super version of `point`, and must
+    /// lack neither a commit up to `point` nor a write of the transaction itself.
     fn serves(&self, txn: &Transaction, point: &ReadPoint, narrow: bool) -> bool {
         self.opened.as_ref().is_some_and(|opened| {
             let own_missing = || !opened.with_own && txn.writes_touch(opened.index);
@@ -216,8 +217,8 @@ impl IndexScan {
         let own = || {
             let own = match narrow {
                 true => txn.own_writes_within(lower, upper),
-                // Open own writes of the whole index, not only within the bounds: the bounds may
-                // move within the index while the scan is open.
+                // Open the transaction's own writes of the whole index, not only within the bounds:
+                // the bounds may move within the index while the scan is open.
                 false => {
                     let prefix = index_prefix(index);
                     let end = prefix_successor(&prefix);
@@ -243,8 +244,8 @@ impl IndexScan {
         });
     }
 
-    /// Lets a kill of the session end a scan that skips many entries, and sets where such a scan
-    /// reports tombstones.
+    /// Makes the scan end when the session is killed, even while it skips many entries, and sets
+    /// where the scan reports ranges of many tombstones.
     fn heed_interrupts(&mut self, txn: &Transaction) {
         let known = self.owner.as_ref();
         if !known.is_some_and(|owner| Arc::ptr_eq(owner, txn.owner())) {
@@ -257,8 +258,8 @@ impl IndexScan {
         }
     }
 
-    /// Moves to the next of the rows ahead, and returns the read point of the scan, and kind and
-    /// value of the row's entry. Only if rows ahead are known.
+    /// Moves to the next entry, which the scan must have checked in advance. Returns the read point
+    /// of the scan, and the kind and value of the entry.
     #[inline]
     pub(super) fn next_without_key(&mut self) -> (&ReadPoint, Kind, Value<'_>) {
         let opened = self.opened.as_ref().expect("only an open scan knows rows");
@@ -275,8 +276,8 @@ impl IndexScan {
         }
     }
 
-    /// Moves to the entry after the one under the scan, in its direction, as the newest point shows
-    /// it.
+    /// Moves to the next entry in the scan's direction, including entries that others have
+    /// committed since the last move.
     pub(super) fn step_following(&mut self, txn: &Transaction, forward: bool) -> Result<bool> {
         if !self.entries.valid() {
             return Ok(false);
@@ -300,13 +301,13 @@ impl IndexScan {
             .move_at(seqno, !forward, |source| source.grew_after(since))
     }
 
-    /// Sets the seqno of the read point, and returns the previous seqno.
+    /// Sets the seqno of the scan's read point and returns the previous one.
     fn advance_point(&mut self, seqno: Seqno) -> Seqno {
         let opened = self.opened.as_mut().expect("open");
         std::mem::replace(&mut opened.point.seqno, seqno)
     }
 
-    /// Opens sources at the newest point and seeks `at`, within the bounds of the open scan.
+    /// Opens sources at a new read point and seeks `at`. Keeps the bounds of the open scan.
     pub(super) fn resume(&mut self, txn: &Transaction, at: Resume<'_>) -> Result<bool> {
         let (index, narrow) = (self.opened().index, self.opened().narrow);
         self.open_sources(txn, index, txn.latest_point(), narrow);

@@ -6,9 +6,10 @@
 //! because the transaction's own write set has the entries of that row.
 //!
 //! A locking read takes the row's lock first and decides afterwards which version to decode:
-//! 1. In a unique secondary index, lock the declared columns of the entry. Then lock the row key,
-//!    or skip the row, or show it unlocked (semi-consistent reading). If a shared lock of an entry
-//!    suffices, because the entry covers the columns, the row is not locked.
+//! 1. In a unique secondary index, lock the entry's *declared columns*, the values that the index
+//!    keeps unique. Then lock the row key, or skip the row, or show it unlocked (semi-consistent
+//!    reading). If a shared lock of an entry suffices, because the entry covers the columns, the
+//!    row is not locked.
 //! 2. If the super version is still the newest and the transaction has not written the row, the
 //!    entry under the cursor is current.
 //! 3. Otherwise read the row, and for a secondary index the entry too, at the newest read point.
@@ -239,8 +240,8 @@ impl RowFetch {
         self.clustered && !self.may_change_rows()
     }
 
-    /// Decodes the row of an entry of the clustered index. Only if [`Self::is_plain`]. The caller
-    /// passes the key of the entry to [`Self::keep_key`] before it needs it.
+    /// Decodes the row of an entry of the clustered index. [`Self::is_plain`] must be true. The
+    /// caller must pass the entry's key to [`Self::keep_key`] before the key is needed.
     #[inline]
     pub(super) fn plain_row(
         &mut self,
@@ -465,8 +466,8 @@ impl RowFetch {
             return Ok(FetchOutcome::Row);
         }
         // A scan of the clustered index that locks gaps keeps the row's lock: if the scan begins
-        // with this key, it has not locked the gap around it, and the lock keeps others from
-        // inserting the key again, as the lock of a deleted row does in InnoDB. In a secondary
+        // with this key, it has not locked the gap around the key, and the row's lock keeps others
+        // from inserting the key again, as the lock of a deleted row does in InnoDB. In a secondary
         // index the gap lock covers the entry, so release the row.
         if !(self.clustered && txn.locks_gaps()) {
             self.unlock_row(txn);
@@ -496,8 +497,8 @@ impl RowFetch {
         Ok(is_put == Some(true))
     }
 
-    /// Whether another transaction may have changed the row or the entry since `point`. Call it
-    /// once the row is locked: then no later commit can change them.
+    /// Whether another transaction may have changed the row or the entry since `point`. The caller
+    /// must have locked the row, so that no later commit can change them.
     fn has_changed(&self, txn: &Transaction, point: &ReadPoint) -> bool {
         match txn.context().super_versions.freshness(point) {
             Freshness::Latest => false,

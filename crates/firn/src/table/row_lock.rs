@@ -33,14 +33,14 @@ pub(super) struct RowLock {
     mode: ReadMode,
     wait: LockWait,
     semi: SemiConsistent,
-    /// Whether reading the last row has locked the row, or noted it for the validation, and the
-    /// transaction had not done so before.
+    /// Whether the read of the last row has locked the row or noted it for the validation, and the
+    /// transaction had neither locked nor noted it before.
     newly: bool,
-    /// The declared columns of the entry last read, if the transaction did not hold their lock
-    /// before; otherwise empty.
+    /// The values of the entry last read that a unique index declares unique, if reading the entry
+    /// has locked them; otherwise empty.
     entry: Vec<u8>,
-    /// Rows and declared columns that the scan has locked newly and will meet again, because it
-    /// went back.
+    /// Keys that the scan has locked, that the transaction had not locked before, and that the scan
+    /// will meet again, because it went back. They are rows, or values of a unique index.
     ahead: Vec<Vec<u8>>,
     /// Whether the lock of the last row or of its entry was granted after a wait, so that others
     /// may have committed ahead of the scan.
@@ -78,16 +78,17 @@ impl RowLock {
         }
     }
 
-    /// Notes that the scan has newly locked `key`, a row or declared columns, before it reads the
-    /// entry. So the lock can be released if the row turns out not to match.
+    /// Notes that the scan has locked `key`, a row or the values of a unique index, before it reads
+    /// the entry, and that the transaction had not locked `key` before. So the lock can be released
+    /// if the row turns out not to match.
     pub(super) fn will_meet(&mut self, key: &[u8]) {
         self.ahead.push(key.to_vec());
     }
 
-    /// Whether the scan has newly locked `key` at an earlier time, so that the lock may be released
-    /// if the row does not match. Removes the key from `ahead`. False if the statement has written
-    /// the row meanwhile, by a trigger or a cascade: then the locks of the row and of its entry
-    /// must stay.
+    /// Whether [`Self::will_meet`] or [`Self::meet_again`] has noted `key`, so that its lock may be
+    /// released if the row does not match. Removes the key from `ahead`. False if the statement has
+    /// written the row meanwhile, by a trigger or a cascade: then the locks of the row and of its
+    /// entry must stay.
     fn was_ahead(&mut self, txn: &Transaction, key: &[u8], row_key: &[u8]) -> Result<bool> {
         let Some(at) = self.ahead.iter().position(|other| other == key) else {
             return Ok(false);
@@ -170,8 +171,8 @@ impl RowLock {
         self.ahead.clear();
     }
 
-    /// Forgets that the last row and its entry were locked newly, because the cursor is about to
-    /// lock another row. The locks stay.
+    /// Forgets that the read of the last row took the locks of the row and its entry, because the
+    /// cursor is about to lock another row. The locks stay.
     pub(super) fn forget_last(&mut self) {
         self.newly = false;
         self.entry.clear();
@@ -204,10 +205,10 @@ impl RowLock {
         Ok(LockOutcome::Yes)
     }
 
-    /// Locks the row. The caller has already called [`Self::forget_last`] and, for an entry of a
-    /// unique secondary index, [`Self::take_entry`]. With `may_show`, semi-consistent reading may
-    /// show the row without its lock. Only a scan of the clustered index sets `may_show`: a scan of
-    /// a secondary index and a lookup of a whole unique key wait, as in InnoDB.
+    /// Locks the row. The caller must already have called [`Self::forget_last`] and, for an entry
+    /// of a unique secondary index, [`Self::take_entry`]. With `may_show`, semi-consistent reading
+    /// may show the row without its lock. Only a scan of the clustered index sets `may_show`: a
+    /// scan of a secondary index and a lookup of a whole unique key wait, as in InnoDB.
     pub(super) fn take(
         &mut self,
         txn: &Transaction,

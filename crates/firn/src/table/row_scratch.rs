@@ -16,10 +16,11 @@ pub struct RowScratch {
     pub(super) claimed: ClaimedKeys,
 }
 
-/// Keys that the write of a row has locked newly, or noted for the validation: keys of new rows,
-/// and new and old values of unique indexes. If the row turns out to be a duplicate, they are given
-/// back: in InnoDB the lock of a written row disappears with the row. If the row is written, the
-/// locked keys are passed to the transaction, whose rollbacks give them back.
+/// Keys that the write of a row has locked or noted for the validation, and that the transaction
+/// had neither locked nor noted before: keys of new rows, and new and old values of unique indexes.
+/// If the row turns out to be a duplicate, they are given back: in InnoDB the lock of a written row
+/// disappears with the row. If the row is written, the locked keys are passed to the transaction,
+/// whose rollbacks give them back.
 #[derive(Default)]
 pub(super) struct ClaimedKeys {
     keys: Vec<Vec<u8>>,

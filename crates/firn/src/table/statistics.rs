@@ -33,8 +33,8 @@ impl IndexSums {
         Self::with_files(super_version, &super_version.version.index_stats(index))
     }
 
-    /// The sums for an index in `super_version`. `files` has the sums of the index over the files
-    /// of that super version.
+    /// Sums an index over the files and memtables of `super_version`. `files` has its sum over the
+    /// files alone.
     fn with_files(super_version: &SuperVersion, files: &IndexStats) -> Self {
         let index = files.index;
         let mut sums = Self {
@@ -56,7 +56,7 @@ impl IndexSums {
     }
 
     /// Bytes of the index in files, plus the uncompressed bytes of its entries that are only in
-    /// memtables. `files` has the sums of the index over the files.
+    /// memtables. `files` has the sum over the files alone.
     fn size(&self, files: &IndexStats) -> u64 {
         self.stored_bytes + self.raw_bytes - files.raw_bytes.min(self.raw_bytes)
     }
@@ -73,20 +73,21 @@ impl IndexSums {
         (u128::from(self.stored_bytes) * dead / u128::from(self.entries.max(1))) as u64
     }
 
-    /// The share of `sum`, a number of bytes of all stored versions of all rows, that the newest
-    /// versions of `rows` rows have.
+    /// Returns the part of `sum` that belongs to the newest versions of `rows` rows. `sum` is a
+    /// number of bytes over all stored versions of all rows.
     fn live_share(&self, sum: u64, rows: u64) -> u64 {
         let (sum, puts) = (u128::from(sum), u128::from(self.puts().max(1)));
         (sum * u128::from(rows.min(self.puts())) / puts) as u64
     }
 }
 
-/// The number of rows in index `clustered`, which `counter` keeps, and the read point at which it
-/// holds. Rows of open transactions do not count.
+/// Returns the number of rows in index `clustered`, which `counter` keeps, and the read point that
+/// shows these rows. Rows of open transactions do not count.
 ///
-/// Cheap, except for the first call after the database was opened: it estimates the number with
-/// [`estimate_rows`], which reads a few dozen blocks, and later commits add to this estimate. Once
-/// all entries lie in one run without old versions, the number of entries replaces the estimate.
+/// The call is cheap, except for the first one after the database was opened: that one estimates
+/// the number with [`estimate_rows`], which reads a few dozen blocks, and later commits add to this
+/// estimate. Once all entries lie in one run without old versions, the number of entries replaces
+/// the estimate.
 pub fn live_rows(
     counter: &RowCount,
     super_versions: &SuperVersions,
@@ -107,7 +108,7 @@ pub fn live_rows(
 }
 
 /// The number of rows if it is known without reading: `counter` has it, or all entries lie in one
-/// run without old versions. The caller has read `counted` from `counter` before it pinned
+/// run without old versions. The caller must have read `counted` from `counter` before it pinned
 /// `super_version`. `files` and `sums` are the sums of the clustered index in that super version.
 fn known_rows(
     counter: &RowCount,

@@ -3,9 +3,10 @@
 //! Order within a row: the clustered index, then the others, in ascending order; in each, locks and
 //! unique check first, then the entry goes to the write set. Before a new key is written, the
 //! transaction waits for gap locks of others; meanwhile it does not hold the lock of the key. If a
-//! row fails half way, its writes are rolled back to a savepoint. Unique checks lock the declared
-//! columns of the key, so that two transactions that insert the same value wait for each other,
-//! whatever their primary keys. Maintenance of non-unique indexes reads nothing.
+//! row fails half way, its writes are rolled back to a savepoint. Unique checks lock the *declared
+//! columns* of the key (those that the index definition names), so that two transactions that
+//! insert the same value wait for each other, whatever their primary keys. Maintenance of
+//! non-unique indexes reads nothing.
 //!
 //! In an optimistic table nothing is locked: rows and unique keys are looked up at the statement's
 //! read point, and noted for the validation of the commit.

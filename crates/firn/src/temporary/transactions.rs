@@ -36,12 +36,13 @@ pub struct TemporarySavepoint(Vec<(Weak<EphemeralDb>, Savepoint)>);
 /// and begin at the first use of a temporary table. A session has at most one for each database in
 /// use, and usually none.
 ///
-/// Nothing of them has to become durable. So once [`Self::prepare`] has succeeded, a commit needs
-/// no I/O and does not fail.
+/// The changes of these transactions need not become durable. So once [`Self::prepare`] has
+/// succeeded, a commit needs no I/O and does not fail.
 ///
-/// They run at READ COMMITTED, whatever the isolation of the session's transaction. Only the
-/// session itself changes its temporary tables, so each statement reads the same as from a
-/// snapshot; and tables that are created or emptied in the middle of a transaction can be read.
+/// The transactions run at READ COMMITTED, whatever the isolation level of the session's
+/// transaction is. Only the session itself changes its temporary tables, so each statement reads
+/// the same as from a snapshot; and tables that are created or emptied in the middle of a
+/// transaction can be read.
 #[derive(Default)]
 pub struct TemporaryTransactions {
     participants: Vec<Participant>,
@@ -167,7 +168,7 @@ impl TemporaryTransactions {
         }
     }
 
-    /// Sets a savepoint. Call it between statements.
+    /// Sets a savepoint. Must be called between statements.
     pub fn set_savepoint(&mut self) -> TemporarySavepoint {
         let marks = self.open().map(|one| {
             let mark = one.transaction.set_savepoint();

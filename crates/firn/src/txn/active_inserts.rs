@@ -1,4 +1,8 @@
-//! Transactions with inserts that are not committed, by index, so that a locking scan finds them.
+//! Lists transactions with inserts that are not committed, so that a locking scan finds them.
+//!
+//! The list has a fixed number of *slots*. Each index belongs to one slot, which it may share with
+//! other indexes; the slot lists the transactions with new keys in these indexes. Each slot has
+//! several parts, so that sessions seldom contend for a mutex.
 
 use super::lock_table::LockOwner;
 use super::number_hasher::NumberHasher;
@@ -105,8 +109,8 @@ impl ActiveInserts {
         &self.parts[slot * PARTS + (address(owner) >> 7) % PARTS]
     }
 
-    /// Lists the transaction of `owner` in the slot of `index`. The caller calls it once for each
-    /// slot.
+    /// Adds the transaction of `owner`, whose writes are `writes`, to the list of the slot of
+    /// `index`. The caller must do so only once for each slot.
     pub(super) fn add(&self, index: IndexId, owner: &Arc<LockOwner>, writes: &SharedWriteSet) {
         let part = self.part(index as usize % SLOTS, owner);
         let mut inserters = part.inserters.lock();
@@ -220,9 +224,9 @@ impl ActiveInserts {
 }
 
 /// Searches the write set of another session with `search`. That session may merge or remove its
-/// spilled files meanwhile, so after an error the search is repeated if the set has changed. If the
-/// log owns the files, a compaction may have removed them, but only after their commit became
-/// visible. The result is then `None`, because the caller finds the keys among the committed ones.
+/// spilled files meanwhile, so after an error the search is repeated if the set has changed. Once a
+/// commit record names the files, a compaction may remove them, but only after the commit became
+/// visible. Then the result is `None`, because the caller finds the keys among the committed ones.
 fn while_it_stays(
     writes: &SharedWriteSet,
     mut search: impl FnMut() -> Result<Option<Vec<u8>>>,

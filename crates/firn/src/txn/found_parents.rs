@@ -1,4 +1,4 @@
-//! The referenced values that a transaction has found and locked last.
+//! Remembers referenced values that the checks of foreign keys have found and locked.
 
 use crate::base::IndexId;
 use crate::base::key::index_id_of;
@@ -9,7 +9,7 @@ const VALUES_KEPT: usize = 4;
 /// The longest key that is remembered, in bytes.
 const KEY_BYTES_MAX: usize = 64;
 
-/// Keys of referenced values, of each of a few indexes the last one that a check has found.
+/// The keys of referenced values that checks have found: for each of a few indexes, the last one.
 ///
 /// Rows that a statement inserts often refer to the same row as the row before. While the
 /// transaction holds the shared lock of the value, no other transaction removes the value, so a
@@ -77,7 +77,8 @@ mod tests {
         assert!(!found.contains(&key(7, 1, KEY_BYTES_MAX)));
         found.clear();
         assert!(!found.contains(&key(8, 1, 4)) && !found.contains(&[]));
-        // A later value does not bring an earlier one of another index back.
+        // After `clear`, the value of one index does not make the earlier value of another index
+        // known again.
         found.add(&key(9, 1, 4));
         assert!(found.contains(&key(9, 1, 4)) && !found.contains(&key(8, 1, 4)));
     }

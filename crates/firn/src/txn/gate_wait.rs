@@ -6,12 +6,13 @@ use crate::write::GateWaiter;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The session of `owner` at the gate: a kill of the session wakes it, and its host learns that it
-/// sleeps.
+/// Connects a session that waits at the stall gate with its lock owner: a kill of the session wakes
+/// the waiting thread, and the host learns when the thread sleeps.
 ///
-/// It waits no longer than it would for a row lock, because others wait for the locks that it
-/// holds. A timeout of 0 refuses to wait for others' locks, and does not concern the gate: it would
-/// fail a statement for a delay of a millisecond.
+/// The session waits no longer than it would for a row lock, because others wait for the locks that
+/// it holds. With a lock wait timeout of 0 it waits at the gate as long as necessary: this value
+/// means that the session does not want to wait for other sessions' locks, not that a delay of a
+/// millisecond should fail a statement.
 pub(super) struct GateWait<'a> {
     pub(super) owner: &'a LockOwner,
     pub(super) locks: &'a LockTable,

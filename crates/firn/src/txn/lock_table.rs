@@ -162,8 +162,8 @@ pub struct LockTable {
 }
 
 impl LockTable {
-    /// A table without locks. `rows`: an owner's locks are merged when it holds more than this many
-    /// rows of the hash table; 0 merges each lock at once.
+    /// Makes a table without locks. An owner's locks are merged when it holds more than `rows` rows
+    /// of the hash table; 0 merges each lock at once.
     pub fn merging_at(rows: usize) -> Self {
         let observer = Arc::<ObserverCell>::default();
         Self {
@@ -328,8 +328,9 @@ impl LockTable {
         self.sleep(graph, &waiter, Duration::from_micros(timeout_micros))
     }
 
-    /// Releases the gap locks and the shared locks of `owner`. Call it for a transaction that is
-    /// prepared and may outlive its session: it reads no more, so its reads need no protection.
+    /// Releases the gap locks and the shared locks of `owner`. To be called for a transaction that
+    /// is prepared and may outlive its session: such a transaction reads no more, so its reads need
+    /// no protection.
     pub fn release_reads(&self, owner: &Arc<LockOwner>) {
         self.gaps.release_all(owner);
         // Requests wait only for rows of the hash table, never for merged locks, so their release
@@ -386,8 +387,8 @@ impl LockTable {
         self.conflicts.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether an owner may have locked a gap of `index`. Call it after the new keys of the index
-    /// are listed in `ActiveInserts`: then no scan misses them ([`GapLockTable`]).
+    /// Whether an owner may have locked a gap of `index`. The new keys of the index must be listed
+    /// in `ActiveInserts` before the call: then no scan misses them ([`GapLockTable`]).
     pub(in crate::txn) fn may_lock_gaps(&self, index: IndexId) -> bool {
         self.gaps.may_lock(index)
     }

@@ -173,8 +173,8 @@ impl ReferencedTables {
             if left.is_zero() {
                 return None;
             }
-            // An early wake-up counts as a whole interval, so the total wait may be shorter than
-            // the timeout.
+            // Count a whole interval even if the thread wakes earlier. So the total wait may be
+            // shorter than the timeout.
             let interval = KILL_CHECK_INTERVAL.min(left);
             shard.changed.wait_for(&mut tables, interval);
             left -= interval;

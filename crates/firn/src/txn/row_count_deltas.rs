@@ -10,8 +10,8 @@ use std::sync::Arc;
 /// more, the session forgets all of them.
 const TABLES_KEPT: usize = 64;
 
-/// The net change of one table's row count by one or more ended statements; the first of them began
-/// at `since`.
+/// The net change of one table's row count by one ended statement, or by several in a row. The
+/// first of them began at `since`.
 struct Earlier {
     since: Savepoint,
     /// Position in `RowCountDeltas::tables`.

@@ -1,4 +1,4 @@
-//! One transaction: snapshot, own writes, row locks, commit and rollback.
+//! One transaction: its snapshot, its write set, its row locks, commit and rollback.
 //!
 //! A session keeps one [`Transaction`] and begins it again and again; a transaction that only reads
 //! allocates nothing. Phases: idle → active → (prepared →) committed or rolled back → idle.
@@ -248,7 +248,7 @@ impl Transaction {
         self.mark
     }
 
-    /// Sets a savepoint that outlives the statement. Call it between statements.
+    /// Sets a savepoint that outlives the statement. Must be called between statements.
     pub fn set_savepoint(&mut self) -> Savepoint {
         self.row_counts.set_savepoint(self.mark);
         self.write_locks.set_savepoint(self.mark);

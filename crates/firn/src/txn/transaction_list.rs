@@ -160,8 +160,8 @@ impl TransactionEntry {
         self.snapshot_us.store(0, Ordering::Relaxed);
     }
 
-    /// Stores the memory of the own writes for reports. A report does not ask the write set itself,
-    /// whose mutex is held for as long as a large commit merges its spilled runs.
+    /// Stores the memory that the transaction's writes take, for reports. A report does not ask the
+    /// write set itself, whose mutex is held for as long as a large commit merges its spilled runs.
     pub(super) fn set_write_bytes(&self, bytes: u64) {
         self.write_bytes.store(bytes, Ordering::Relaxed);
     }

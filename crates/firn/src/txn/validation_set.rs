@@ -39,7 +39,7 @@ impl Dependency {
     }
 }
 
-/// The keys that were noted by statements that read at one seqno.
+/// The keys noted by all statements that have read at the same seqno.
 struct KeysOfPoint {
     /// The statements saw commits up to this seqno.
     since: Seqno,

@@ -38,15 +38,15 @@ const MEMORY_MAX: u64 = 512 << 20;
 pub struct Savepoint(u64);
 
 impl Savepoint {
-    /// This savepoint as an upper bound of seqnos: a reader with this bound sees the own writes up
-    /// to the savepoint.
+    /// This savepoint as an upper bound of seqnos: a reader with this bound sees the transaction's
+    /// own writes up to the savepoint.
     pub fn own_bound(self) -> Seqno {
         UNCOMMITTED_BIT | self.0
     }
 }
 
-/// An ordered map of own writes. Each write gets the next *position*. Statement rollback and
-/// rollback to a savepoint forget all writes after a position.
+/// An ordered map of the writes of one transaction, its *own* writes. Each write gets the next
+/// *position*. Statement rollback and rollback to a savepoint forget all writes after a position.
 ///
 /// Invariants:
 /// - Positions rise and are never used twice, not even after a rollback. So a position that a
@@ -58,20 +58,20 @@ impl Savepoint {
 ///
 /// **Spilled runs.** When a write exceeds the memory limit, the set first writes its memory to an
 /// immutable sorted run of files, with seqnos `UNCOMMITTED_BIT | position`. So the positions of two
-/// runs do not interleave, and memory is newer than every run: a read searches memory, then the
-/// runs, newest first. From the second spill on, a background thread writes the run: at half the
-/// limit the memory is *frozen* for it, and a new memory takes the writes. Reads search the frozen
-/// memory after the memory and before the runs. If the frozen memory cannot be written, its writes
-/// are put back into the memory.
+/// runs do not interleave, and the writes in memory are newer than those of every run. A read
+/// searches the memory first, then the runs, from the newest to the oldest. From the second spill
+/// on, a background thread writes the run: at half the limit the memory is *frozen* for it, and a
+/// new memory takes the writes. Reads search the frozen memory after the memory and before the
+/// runs. If the frozen memory cannot be written, its writes are put back into the memory.
 ///
 /// A rollback to a mark below the last position of the runs adds the interval (mark, last] to the
 /// *dead* positions, which reads and merges skip; a run with dead positions only is removed at
 /// once. Example: after spills of the positions 1 to 100 and 101 to 200, a rollback to 150 makes
 /// (150, 200] dead; one to 80 removes the second run and makes (80, 100] dead.
 ///
-/// Sixteen runs of a tier are merged into one run of the next tier; files that overlap no other
-/// file are moved to it unchanged. Before the commit, one merge ([`WriteSet::seal`]) leaves one
-/// version of each key.
+/// Sixteen runs of a tier are merged into one run of the next tier. Files that overlap no file of
+/// the other runs become files of that run unchanged. Before the commit, one merge
+/// ([`WriteSet::seal`]) leaves one version of each key.
 ///
 /// Rejected:
 /// - undo records that restore the older value in place: reads as of a statement's start would need
@@ -81,7 +81,8 @@ impl Savepoint {
 /// - rewriting runs at a rollback: too slow.
 pub struct WriteSet {
     memory: InMemoryWrites,
-    /// Memory that is being written as a run. It is older than `memory` and newer than `runs`.
+    /// Writes that were in memory and are now being written as a run. They are older than `memory`
+    /// and newer than `runs`.
     frozen: Option<FrozenMemory>,
     runs: SpilledRuns,
     /// The largest keys of memory, frozen memory and runs.
@@ -124,7 +125,7 @@ impl WriteSet {
         }
     }
 
-    /// Sets the interrupt flag. Once `flag` is true, merges of spilled runs, in a write or in
+    /// Makes `flag` the interrupt flag. Once it is true, merges of spilled runs, in a write or in
     /// [`Self::seal`], end with `Interrupted`.
     pub fn heed(&mut self, flag: Arc<AtomicBool>) {
         self.interrupted = flag;
@@ -392,7 +393,7 @@ impl WriteSet {
         self.runs.release(sealed);
     }
 
-    /// Ids of the spilled files, without those of a spill under way.
+    /// Ids of the spilled files, without those of a spill that is being written.
     pub fn spilled_files(&self) -> Vec<u64> {
         let files = self.runs.list.iter().flat_map(|run| run.files.files());
         files.map(|file| file.file_id).collect()

@@ -10,12 +10,12 @@ use crate::sst::IndexStats;
 const SAMPLE: u64 = 64;
 
 impl FileHandle {
-    /// Splits [`FileMeta::blob_bytes`](super::FileMeta::blob_bytes) by index. Only indexes of which
-    /// `holds` is true may refer to blobs; it is called once per handle and index. The metadata of
-    /// the file do not say how much each index refers to. So if the file has entries of several
-    /// such indexes, the first entries of each are read: one or a few blocks per index. The bytes
-    /// are split in proportion to that sample. If the sample fails or finds no blob, they are split
-    /// in proportion to the raw bytes of each index.
+    /// Splits [`FileMeta::blob_bytes`](super::FileMeta::blob_bytes) by index. `holds` says whether
+    /// an index may refer to blobs; it is called once for each handle and index. The file's
+    /// metadata say how many blob bytes the file refers to, but not from which index. So if the
+    /// file has entries of several such indexes, a sample of each is read: its first entries, in
+    /// one or a few blocks. The bytes are split in proportion to the samples. If a sample fails or
+    /// finds no blob, they are split in proportion to the raw bytes of each index.
     fn blob_bytes_by_index(&self, holds: &mut impl FnMut(IndexId) -> bool) -> &[(IndexId, u64)] {
         self.blob_shares_once().get_or_init(|| {
             let bytes = u128::from(self.blob_bytes());

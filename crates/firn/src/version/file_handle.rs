@@ -50,7 +50,8 @@ impl FileSource {
         &self.cache
     }
 
-    /// Adds a file to the list of obsolete files. `size`: stored bytes, 0 if unknown.
+    /// Adds a file to the list of obsolete files. `size` is its number of stored bytes, or 0 if
+    /// that is unknown.
     pub(super) fn put_obsolete(&self, file_id: u64, size: u64) {
         let mut obsolete = self.obsolete.lock();
         obsolete.files.push_back((file_id, size));

@@ -22,8 +22,8 @@ pub struct FileSums {
     pub entries: u64,
     /// Deletions.
     pub deletes: u64,
-    /// Bytes of blobs that the entries refer to. Wider than the bytes of one file, whose sum may
-    /// not fit into 64 bits.
+    /// Bytes of blobs that the entries refer to. Has 128 bits, because the sum over all files may
+    /// not fit into 64.
     pub blob_bytes: u128,
     /// Files with entries that refer to blobs.
     pub with_blobs: u64,
@@ -33,8 +33,9 @@ pub struct FileSums {
     pub not_at_rest: u64,
     /// The smallest `min_seqno` of the files; the largest number if there is none.
     pub min_seqno: Seqno,
-    /// For each of [`DEAD_SHARES`], the smallest `max_seqno` of the files of which a larger share
-    /// is dead ([`FileMeta::droppable_entries_min`]); the largest number if there is none.
+    /// For each share in [`DEAD_SHARES`]: the smallest `max_seqno` of the files in which a larger
+    /// share of the entries is dead ([`FileMeta::droppable_entries_min`]); the largest number if
+    /// there is no such file.
     pub dead: [Seqno; DEAD_SHARES.len()],
 }
 

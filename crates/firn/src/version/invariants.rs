@@ -9,8 +9,8 @@ use std::collections::HashSet;
 
 impl Version {
     /// The first invariant that the files of `edit` violate, in words; `None` if they violate none.
-    /// The version must come from a sound one by `edit`. If costly checks are enabled, all files
-    /// are checked, and the totals too.
+    /// The version must be the result of `edit` on a version without violations. If costly checks
+    /// are enabled, all files are checked, and the totals too.
     pub fn check(&self, edit: &Edit) -> Option<String> {
         if invariant::enabled() {
             return uncounted(|| self.check_all().or_else(|| self.totals_difference()));

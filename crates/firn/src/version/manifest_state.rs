@@ -133,9 +133,10 @@ impl ManifestState {
         deferred.or_else(|| self.needed_trouble(edit, &removed))
     }
 
-    /// Checks that no file with a deferred deletion is in use. Returns a violation in words: an SST
-    /// with a deferred deletion is in the tree; or a live SST refers to a blob file with one, by
-    /// the file's own id or because blobs were moved into that file.
+    /// Checks that no file with a deferred deletion is in use. Returns a description of a
+    /// violation, if there is one: an SST with a deferred deletion is in the tree; or a live SST
+    /// refers to a blob file with one, by the file's own id or because blobs were moved into that
+    /// file.
     fn needed_trouble(&self, edit: &Edit, removed: &BTreeMap<u64, u8>) -> Option<String> {
         let mut waiting: BTreeSet<u64> = self.deferred.keys().copied().collect();
         for deferred in &edit.deferred {
@@ -272,7 +273,8 @@ impl ManifestState {
 }
 
 /// Checks that file ids, segment numbers and slots of `edit` belong to `epoch` or an earlier one,
-/// and that its run numbers are possible. Returns a violation in words.
+/// and that its run numbers are possible. Returns a description of the first violation, if there is
+/// one.
 fn number_trouble(edit: &Edit, epoch: u64) -> Option<String> {
     let end = end_of_ids(epoch);
     let added = edit.added.iter().flat_map(|(.., meta)| {

@@ -12,13 +12,14 @@
 //! ```
 //!
 //! An edit measures the files that it adds, and the files above the files that it adds or removes.
-//! Usually these are a few files. But thousands may lie above one file, where rows are appended in
-//! front of a file with keys of two indexes. So an edit measures a number of files in proportion to
-//! its own, and leaves the range of the others to later edits.
+//! Usually these are a few files. But thousands of files may lie above one file: for example, if
+//! that file has keys of two indexes, all rows that are appended to the first index lie in its
+//! range. So an edit measures only a number of files in proportion to those that it adds and
+//! removes, and leaves the range of the others to later edits.
 //!
 //! The bytes that deletions free depend on the mean size of an entry in the last level, which every
-//! edit changes a little, but the list keeps a cost as it was when measured. So the picker compares
-//! the few cheapest files by their present costs.
+//! edit changes a little, but the list keeps each cost as it was when it was measured. So the
+//! picker takes a few of the cheapest files and compares their present costs.
 //!
 //! Rejected: a sort of all files after each edit, which visits them all; a cursor that takes files
 //! in turn, which writes more: it moves the file with the mean cost.
@@ -34,19 +35,19 @@ use std::sync::Arc;
 /// Number of levels whose files have costs: all but L0 and the last.
 const LEVELS_ABOVE_LAST: usize = LAST_LEVEL - 1;
 
-/// An edit measures at most this many files, and as many more for each file that it adds or
-/// removes.
+/// An edit measures at most this many files, plus this many for each file that it adds or removes.
 const MEASURED_MAX: usize = 64;
 
-/// Most ranges of a level that wait to be measured. Beyond that, one range covers them all.
+/// Largest number of ranges of one level that wait to be measured. If there are more, one range
+/// that covers all of them replaces them.
 const WAITING_MAX: usize = 16;
 
-/// The files among which the cheapest are sought.
+/// The files of a level among which the picker looks for the cheapest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MoveGroup {
     /// All files.
     All,
-    /// Files of mostly deletions, see [`FileMeta::has_many_deletions`].
+    /// Files with many deletions, see [`FileMeta::has_many_deletions`].
     ManyDeletions,
     /// Files that refer to blobs.
     Blobs,
@@ -56,7 +57,7 @@ pub enum MoveGroup {
 
 const GROUPS: usize = 4;
 
-/// Bytes to rewrite for each byte that is moved or freed, in parts of 2^20.
+/// Bytes that a move rewrites for each byte that it moves or frees, in units of 2^-20.
 type Cost = u64;
 
 /// No file.
@@ -173,9 +174,9 @@ impl Version {
         }
     }
 
-    /// Measures the files whose costs an edit has changed, and some of those that wait since
-    /// earlier edits. `gone` are the files that the edit has removed, `added` those that it has
-    /// added, with their levels.
+    /// Measures the files whose costs an edit has changed, and some of the files that earlier edits
+    /// have left to be measured. `gone` are the files that the edit has removed, `added` those that
+    /// it has added, with their levels.
     pub(super) fn measure_moves(
         &mut self,
         gone: &[(u8, Arc<FileHandle>)],
@@ -235,8 +236,9 @@ impl Version {
         }
     }
 
-    /// The positions of the cheapest files of `level` to move down, cheapest first: at most `most`
-    /// of `group` within `parts`, which do not overlap. `level` is neither L0 nor the last.
+    /// Returns the positions of at most `most` files of `level`, those that are cheapest to move
+    /// down, the cheapest first. It considers the files of `group` in the ranges of positions
+    /// `parts`, which must not overlap. `level` must be neither L0 nor the last level.
     pub fn cheapest_moves(
         &self,
         level: u8,
@@ -265,7 +267,8 @@ impl Version {
         found
     }
 
-    /// How the costs differ from what the files say, in words; `None` if they do not.
+    /// Describes in words how the stored costs differ from those that the files have; `None` if
+    /// they do not differ.
     pub(super) fn move_costs_difference(&self) -> Option<String> {
         (1..LAST_LEVEL as u8).find_map(|level| {
             let LevelCosts { costs, waiting } = &self.move_costs.levels[usize::from(level) - 1];

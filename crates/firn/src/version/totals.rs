@@ -1,9 +1,9 @@
 //! Sums over the files of a version, which a reader gets without visiting the files: entries by
 //! index, references by blob file, the depth of L0.
 //!
-//! An edit updates the totals by its own files. Successive versions share all nodes of the lists
-//! that the edit does not touch. Sketches of distinct keys are not kept here, since they cannot be
-//! subtracted: a caller that needs them merges those of an index's files.
+//! An edit updates the totals by the files that it adds and removes. Successive versions share all
+//! nodes of the lists that the edit does not touch. Sketches of distinct keys are not kept here,
+//! since they cannot be subtracted: a caller that needs them merges those of an index's files.
 
 use super::{FileHandle, FileMeta, LAST_LEVEL, LEVELS};
 use crate::base::IndexId;
@@ -20,8 +20,8 @@ pub(super) struct IndexTotals {
     pub(super) stats: IndexStats,
     /// Files with entries of the index, by level.
     pub(super) files: [u32; LEVELS],
-    /// Number of files with entries of the index in which an entry of the index is a deletion, or
-    /// an entry of any index has a newer version.
+    /// Number of files with entries of the index that may not all be live rows: an entry of this
+    /// index is a deletion, or an entry of any index has a newer version in the file.
     pub(super) unclean: u32,
     /// Blob bytes of those files of which all entries belong to this index.
     pub(super) sole_blob_bytes: u128,
@@ -244,8 +244,8 @@ impl BlobSums {
 
 /// One end of a file of L0.
 ///
-/// It refers to the metadata of the file and not to the handle, which keeps the open reader in
-/// memory: when the file is closed, its handle is dropped.
+/// The edge refers to the metadata of the file, not to its handle: the handle keeps the open reader
+/// in memory, and must be dropped when the file is closed.
 #[derive(Debug, Clone)]
 struct L0Edge {
     file: Arc<FileMeta>,
@@ -253,8 +253,8 @@ struct L0Edge {
 }
 
 impl L0Edge {
-    /// A file that ends at the key where another one begins overlaps it. So at equal keys the
-    /// beginnings come first.
+    /// The key by which the edges are sorted. If one file ends at the key where another one begins,
+    /// the two overlap. So at equal keys the beginnings come first.
     fn order(&self) -> (&[u8], bool, u64) {
         let key = match self.ends {
             false => &self.file.smallest,
@@ -264,8 +264,9 @@ impl L0Edge {
     }
 }
 
-/// For a sequence of edges, passed in key order: by how much the number of L0 files that contain
-/// the current key changes over the sequence (`open`), and the largest rise on the way (`deepest`).
+/// Describes a sequence of edges in key order. `open` is the number of files that begin in the
+/// sequence minus the number that end in it. `deepest` is the largest value that this difference
+/// has anywhere within the sequence.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Depth {
     open: i64,

@@ -66,7 +66,7 @@ impl Version {
         version
     }
 
-    /// This version with `edit` applied. The caller has checked the edit with
+    /// This version with `edit` applied. The caller must have checked the edit with
     /// [`ManifestState::check_edit`]. A moved file keeps its handle, unless its location or the
     /// length of its tail has changed. This visits all files of the levels from which files are
     /// removed; a [`super::VersionSet`] knows where they are.
@@ -156,8 +156,8 @@ impl Version {
         Arc::make_mut(slot)
     }
 
-    /// This version, except that `files` have new, unopened handles. Files that it does not have
-    /// are left out.
+    /// Returns this version with new, unopened handles of `files`. Files that this version does not
+    /// have are ignored.
     pub(super) fn with_fresh(&self, files: &[Arc<FileHandle>]) -> Self {
         let mut next = self.clone();
         for file in files {
@@ -331,10 +331,10 @@ impl Version {
         })
     }
 
-    /// The position of the first file of the last level, from `from` on, that a rewrite improves.
-    /// With `unrested`, that is a file that is not at rest. In any case it is one of whose entries
-    /// more than [`super::DEAD_SHARES`]`[share]` percent are dead, for all reads at `oldest_read`
-    /// or later.
+    /// Returns the position of the first file of the last level, from position `from` on, that a
+    /// rewrite improves. A rewrite improves a file of whose entries more than
+    /// [`super::DEAD_SHARES`]`[share]` percent are dead for all reads at `oldest_read` or later.
+    /// With `unrested`, it also improves each file that is not at rest.
     pub fn improvable(
         &self,
         from: usize,

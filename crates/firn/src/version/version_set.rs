@@ -36,8 +36,8 @@ const ROTATE_FACTOR: u64 = 3;
 /// background thread rewrites it, so that it cannot grow without bound.
 const ROTATE_BY_EDIT: u64 = 2;
 
-/// Files that are given up together are removed at once if their sizes sum up to at most this many
-/// bytes; otherwise the delete pacer spreads their removal.
+/// Data files that are given up together are removed at once if they have at most this many bytes
+/// in total. Otherwise the delete pacer spreads their removal.
 const DISCARD_MAX: u64 = 4 << 20;
 
 /// An edit that only adds files must leave this many bytes of the space that is set aside behind
@@ -332,11 +332,11 @@ impl VersionSet {
     }
 
     /// Returns the counters whose values the manifest does not have yet; the next edit stores them.
-    /// `current` returns the changes since its last call. A change stays on the list until an edit
-    /// has stored it, so none is lost with an edit that fails. A counter that the manifest does not
-    /// have and whose value is zero is omitted. Counters that are gone are forgotten, because their
-    /// tables are dropped. `current` is called with the lock held, so two calls take the changes in
-    /// their order.
+    /// `current` returns the changes since its last call. The version set keeps a change until an
+    /// edit has stored it, so no change is lost with an edit that fails. A counter that the
+    /// manifest does not have and whose value is zero is omitted. Counters that are gone are
+    /// forgotten, because their tables are dropped. `current` is called under the mutex `inner`, so
+    /// that concurrent calls take the changes in their order.
     pub fn changed_counters(
         &self,
         current: impl FnOnce() -> CounterChanges,
@@ -568,8 +568,8 @@ impl VersionSet {
             true => FileFate::Dropped,
             false => FileFate::Replaced,
         };
-        // `gone` holds these handles, so they are marked before any of them can be dropped with the
-        // last version that has it.
+        // `gone` keeps the handles of these files. So the files are marked before any of the
+        // handles can be dropped with the last version that has it.
         let gone = next.gone.iter().map(|(_, file)| file);
         gone.filter(|file| !inner.state.files.contains_key(&file.file_id))
             .for_each(|file| file.mark_obsolete(end));
@@ -656,8 +656,8 @@ impl VersionSet {
         let is_old = || read_current(env, dir).is_ok_and(|id| id == old);
         // If a rotation fails, `CURRENT` may name either manifest after a restart, so nothing may
         // be appended to the old one. The only exception: the disk was full or a file could not be
-        // opened, and `CURRENT` still names the old one. If it cannot be read, the next edit begins
-        // a new manifest.
+        // opened, and `CURRENT` still names the old one. If `CURRENT` cannot be read, the next edit
+        // begins a new manifest.
         inner.broken |= error.class() == FailureClass::Poison || !is_old();
         self.fail(error)
     }
@@ -760,7 +760,7 @@ impl VersionSet {
 
     /// Removes the data files and manifests that were in the directory at the open, except for
     /// those that the manifest names and those whose ids are in `keep`, which are named by the log.
-    /// Call it after the log is replayed. A second call has no effect.
+    /// Must be called after the log is replayed. A second call has no effect.
     pub fn remove_strays(&self, keep: &HashSet<u64>) {
         let DirectoryFiles {
             files: on_disk,

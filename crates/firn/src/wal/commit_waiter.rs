@@ -98,8 +98,8 @@ fn up_to(waiters: &VecDeque<CommitWaiter>, lsn: Lsn) -> usize {
 }
 
 impl CommitQueue {
-    /// Adds a committer. Committers come in about the order of their positions, so it is inserted
-    /// near the end.
+    /// Adds a committer. Committers come in about the order of their positions, so the insertion is
+    /// near the end of the queue.
     pub(super) fn push(&mut self, waiter: CommitWaiter) {
         let waiters = match waiter.durable {
             true => &mut self.durable,
@@ -137,14 +137,14 @@ impl CommitQueue {
         all.for_each(|waiter| woken.push(waiter, WakeReason::Failed));
     }
 
-    /// Removes and returns a committer that waits for the device; the caller wakes it so that it
-    /// syncs.
+    /// Removes and returns a committer that waits for the device; the caller must wake that
+    /// committer, which then syncs the log files.
     pub(super) fn take_durable(&mut self) -> Option<CommitWaiter> {
         self.durable.pop_front()
     }
 
     /// Removes and returns the first committer that waits for a position beyond `lsn`; the caller
-    /// wakes it so that it leads.
+    /// must wake that committer, which then writes the open group.
     pub(super) fn take_beyond(&mut self, lsn: Lsn) -> Option<CommitWaiter> {
         let durable = up_to(&self.durable, lsn);
         let written = up_to(&self.written, lsn);

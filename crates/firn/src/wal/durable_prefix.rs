@@ -101,9 +101,9 @@ impl DurablePrefix {
         self.advance();
     }
 
-    /// Notes that the last group, which is written and not durable, is now being written again with
-    /// more records, up to `lsn`. A sync that begins during this write covers neither this group
-    /// nor the written groups merged into the same entry.
+    /// Notes that a rewrite of the last group begins, which is written and not durable: it adds
+    /// records up to `lsn` to the group. A sync that begins during this rewrite covers neither this
+    /// group nor the written groups merged into the same entry.
     pub(super) fn grow(&mut self, group: GroupNumber, lsn: Lsn) {
         let last = self.entries.back_mut().expect("the group is not durable");
         debug_assert!(last.last.group == group && last.stage == Stage::Written);

@@ -9,7 +9,7 @@ use crate::base::checksum::placed;
 use crate::base::{Error, Result, encryption_envelope, varint};
 use crate::env::{AlignedBuf, BLOCK, SECTOR};
 
-/// Format version of groups and records. Also that of segment headers, if the segment's groups are
+/// Format version of groups and records. Segment headers have it too, if the segment's groups are
 /// padded to whole blocks.
 pub const FORMAT_VERSION: u16 = 1;
 
@@ -128,7 +128,8 @@ pub struct GroupHeader {
 
 impl GroupHeader {
     /// Pads `group` to the segment's `unit` and writes this header over its first [`GROUP_HEADER`]
-    /// bytes; the records stand behind them. The checksum holds for `offset` in segment `id` only.
+    /// bytes; the records stand behind them. The checksum is valid only at `offset` of segment
+    /// `id`.
     pub fn seal(&self, group: &mut AlignedBuf, id: SegmentId, offset: u64, unit: usize) {
         debug_assert_eq!(group.len(), GROUP_HEADER + self.payload_len as usize);
         group.pad_to(unit);
@@ -147,8 +148,9 @@ impl GroupHeader {
         seal(bytes, id, offset);
     }
 
-    /// Whether the previous group may have had `records` records when the group of this header was
-    /// written. `true` also if this header says nothing about the previous group.
+    /// Whether a previous group with `records` records may be the version of that group which stood
+    /// in the log when the group of this header was written. `true` also if this header says
+    /// nothing about the previous group.
     pub fn follows(&self, records: u32) -> bool {
         self.previous_records == 0 || self.previous_records == records as u16
     }

@@ -2,11 +2,11 @@
 //!
 //! A replay reads groups in the order of their numbers, over all incarnations that wrote to the
 //! log. The difficult question is where the log ends. A missing or damaged group may be the torn
-//! tail that a crash leaves, or damage to acknowledged commits. It is the end only if nothing
-//! contradicts: each group records up to which group the log was known to be durable, and the
-//! segment headers of each incarnation name the last group of the incarnation before. If a later
-//! group or segment header says that the damaged group was durable, the replay fails with
-//! `Corruption` instead of dropping that group.
+//! tail that a crash leaves, or damage to acknowledged commits. A damaged group is the end of the
+//! log only if no later group and no later segment header shows that it was durable: each group
+//! records up to which group the log was known to be durable, and the segment headers of each
+//! incarnation name the last group of the incarnation before. If one of them shows that, the replay
+//! fails with `Corruption` instead of dropping that group.
 
 mod dump;
 mod log_salvage;
@@ -151,16 +151,17 @@ impl<'e> IncarnationReplay<'e> {
                     );
                     Err(self.damaged(message))
                 }
-                // A later incarnation took this offset as the end of the log, so a torn group or
-                // later groups of this incarnation are not part of the log.
+                // The next incarnation took this offset as the end of the log. So neither a torn
+                // group here nor later groups of this incarnation belong to the log.
                 Some(_) => Ok(false),
                 None => Ok(torn),
             };
         }
     }
 
-    /// Whether the replay has reached the end that the next incarnation found. Groups of this
-    /// incarnation behind that end were dropped by that recovery and must not be replayed now.
+    /// Whether the replay has reached the end of this incarnation that the recovery before the next
+    /// incarnation found. That recovery dropped the groups of this incarnation behind that end, so
+    /// they must not be replayed now.
     fn end_known_reached(&self) -> bool {
         match (self.run.next_base, self.expected) {
             (Some(base), Some(expected)) => expected > base.group,
@@ -250,17 +251,17 @@ impl<'e> IncarnationReplay<'e> {
         Ok(false)
     }
 
-    /// Called at an offset where the next group is not intact. Decides whether the log ends here or
-    /// is damaged: damage is an error. Returns whether the end is torn.
+    /// To be called at an offset where the next group is not intact. Decides whether the log ends
+    /// here or is damaged: damage is an error. Returns whether the end is torn.
     fn judge_end(&mut self) -> Result<bool> {
         let (at, offset, expected) = (self.at, self.offset, self.expected);
         let here = self.segment().id;
-        // Segment and offset of the first place where a group header seems to be, intact or not. If
-        // the log ends here, that is where the replay stands afterwards, so that an error of the
-        // caller names this offset.
+        // Segment and offset of the first place that looks like the start of a group, whether the
+        // group is intact or not. If the log ends here, the replay stands there afterwards, so that
+        // errors which the caller reports later name this place.
         let mut begun = None;
-        // Segment and offset of the first place where a group header seems to be, but no intact
-        // group.
+        // Segment and offset of the first place that looks like the start of a group that is not
+        // intact.
         let mut broken = None;
         let mut torn = false;
         let mut proof = None;
@@ -311,9 +312,9 @@ fn places(offset: u64) -> impl Iterator<Item = u64> {
         .chain((block > offset).then_some(block))
 }
 
-/// A number at or above that of the group that is missing where the replay stopped, in segment
-/// `here`: if this number was durable, so was the missing group. If no group was replayed, the
-/// number is derived from the header of the group `later`.
+/// Returns a number at or above that of the missing group at which the replay stopped, in segment
+/// `here`: if the group with this number was durable, so was the missing one. If no group was
+/// replayed, the number comes from the header of the group `later`.
 fn missing_group(
     expected: Option<GroupNumber>,
     same_segment: bool,

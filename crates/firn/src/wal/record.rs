@@ -124,7 +124,7 @@ pub enum Record<'a> {
         info: &'a [u8],
     },
     /// The wall-clock time just before the records that follow in the log were appended. A recovery
-    /// to a point in time uses it. It is only written while the log is archived.
+    /// to a point in time uses it. The record is only written while the log is archived.
     Clock {
         /// Milliseconds since 1970.
         wall_ms: u64,
@@ -197,8 +197,8 @@ const EPOCH: u8 = 13;
 const COUNTER_SET: u8 = 14;
 const SERVER_RUN: u8 = 15;
 
-/// The destination of encoded bytes. A record is encoded twice: into [`Counted`] for its length,
-/// and into a buffer.
+/// A destination of encoded bytes. There are two: a buffer, and [`Counted`], which only counts the
+/// bytes to find the length of a record.
 trait Sink {
     fn put(&mut self, bytes: &[u8]);
 
@@ -250,8 +250,8 @@ impl<'a> Record<'a> {
         self.body(out);
     }
 
-    /// Decodes a record at the front of `input` and removes it from `input`. For messages, `offset`
-    /// is that of the record's group in `file`.
+    /// Decodes a record at the front of `input` and removes it from `input`. `file` and `offset`
+    /// are the place of the record's group; they serve only for error messages.
     ///
     /// # Errors
     /// `Corruption` for damaged bytes; `Unsupported` for an unknown kind of record. Such a record

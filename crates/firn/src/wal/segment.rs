@@ -69,8 +69,8 @@ pub(super) struct Segment {
     /// go through the page cache are padded to whole blocks.
     pub unit: usize,
     pub file: Arc<dyn LogFile>,
-    /// Whether the segment is made of the disk reserve. It then takes only records that help out of
-    /// a full disk.
+    /// Whether the segment is made of the disk reserve. Such a segment takes only records that help
+    /// to free a full disk.
     pub reserve: bool,
 }
 
@@ -151,7 +151,7 @@ pub(super) struct Segments {
     /// segments.
     pub spare: Mutex<Vec<SpareSegment>>,
     pub spare_max: usize,
-    /// The disk reserve that provides a segment when the disk is full.
+    /// The disk reserve, which provides a segment when the disk is full.
     pub kept: Option<Arc<DiskReserve>>,
     pub created: AtomicU64,
     pub recycled: AtomicU64,

@@ -75,8 +75,8 @@ impl Default for WalOptions {
     }
 }
 
-/// How an append uses the log room that is reserved for outcomes (commit or rollback) of prepared
-/// transactions.
+/// The effect of an append on the log room that is reserved for outcomes (commit or rollback) of
+/// prepared transactions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OutcomeRoom {
     /// The append leaves the reserved room as it is.
@@ -87,7 +87,7 @@ pub enum OutcomeRoom {
     Use,
 }
 
-/// How much of the log's disk reserve the records may take when the disk is full.
+/// The share of the log's disk reserve that the records may take when the disk is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FullDiskAccess {
     /// None: the append fails.
@@ -103,8 +103,8 @@ pub enum FullDiskAccess {
 pub struct Appended {
     /// Log position behind the records, for `sync_to` and `write_to`.
     pub lsn: Lsn,
-    /// The records lie in this segment or a later one. The caller must keep it from being released
-    /// as long as it needs the records.
+    /// The records lie in this segment or a later one. The caller must keep this segment from being
+    /// released as long as it needs the records.
     pub segment: SegmentId,
 }
 
@@ -393,10 +393,10 @@ impl Wal {
         self.shared.state.lock().bytes_from(first)
     }
 
-    /// Recycles or removes the log segments below `segment`. Before, the caller has durably
-    /// recorded that replay begins at `segment` or later. Some segments are kept, and a later call
-    /// releases them: those with groups that are not durable yet; those from the segment given to
-    /// [`Self::keep_from`] on; and all while a [`SegmentHold`] exists.
+    /// Recycles or removes the log segments below `segment`. Before the call, the caller must
+    /// durably record that replay begins at `segment` or later. Some segments are kept, and a later
+    /// call releases them: those with groups that are not durable yet; those from the segment given
+    /// to [`Self::keep_from`] on; and all while a [`SegmentHold`] exists.
     ///
     /// # Errors
     /// `Io`: those of the file system. The remaining files stay in the directory until after the
@@ -487,8 +487,8 @@ impl Shared {
             let message = format!("{bytes} bytes in one log append");
             return Err(Error::unsupported(message));
         }
-        // Whether these records may be appended even if no room is left behind them for the
-        // outcomes that are expected later.
+        // Whether the records may be appended even if they leave no room for the outcomes that are
+        // expected later.
         let mut alone = false;
         // Whether the records may stay in the buffer in memory if the log has no segment.
         let mut buffered = false;
@@ -519,7 +519,8 @@ impl Shared {
                 match self.prepare(more, access, !alone) {
                     Ok(_) => continue,
                     // After a restart, more outcomes may be expected than the disk reserve has room
-                    // for. Append this outcome if it alone fits: one fewer is expected then.
+                    // for. Append this outcome if at least itself fits: then one outcome fewer is
+                    // expected.
                     Err(full)
                         if room == OutcomeRoom::Use
                             && !alone

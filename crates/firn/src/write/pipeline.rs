@@ -60,8 +60,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Size at which a memtable is frozen while the disk is full, bytes.
 const FULL_DISK_FREEZE: u64 = ReservePart::Table.bytes() / 2;
 
-/// The pipeline calls its host when it replaces the active memtable. It holds its mutex during the
-/// call: an implementation must be quick and must not call the pipeline.
+/// The host of a pipeline, which the pipeline calls when it replaces the active memtable. The
+/// pipeline holds its mutex during the call: an implementation must be quick and must not call the
+/// pipeline.
 pub trait MemtableHost: Send + Sync {
     /// Makes `active` the memtable that takes all later commits, and adds `queued` to the
     /// flushables that wait for their place in the tree. `queued` is ordered newest first, and all
@@ -80,9 +81,9 @@ struct PipelineState {
     undurable: VecDeque<(Lsn, Seqno)>,
     /// The log segments that prepared transactions pin.
     pins: LogPins,
-    /// The segment of the last append; and whether, when the log moved to that segment, the active
-    /// memtable kept too much log from being released. It keeps all segments from the oldest one
-    /// that has its entries.
+    /// The segment of the last append, and whether, when the log moved to that segment, the active
+    /// memtable kept too much log from being released. A memtable keeps all segments from the
+    /// oldest one with a record of its entries on.
     log_seen: (SegmentId, bool),
     /// The server run to which newly prepared transactions belong.
     run: ServerRunNote,
@@ -101,7 +102,7 @@ struct PipelineState {
     /// or a bug has kept one of them from being applied. `Seqno::MAX` as long as there are no such
     /// commits.
     lost_from: Seqno,
-    /// After a failure: commits whose log records end at this position or later are hidden.
+    /// After a failure, commits whose log records end at this position or later are hidden.
     hidden_from: Option<Lsn>,
 }
 

@@ -1,25 +1,26 @@
-//! Backpressure: writers are slowed to what background work drains, long before they are stopped.
+//! Backpressure: slows writers down to the rate at which background work drains, long before it
+//! stops them.
 //!
 //! The gate is a closed loop: each writer passes it before it joins a commit, never while it holds
 //! a slot of the pipeline. [`drain`] measures how fast background work drains, [`policy`] decides
-//! how many bytes a second pass, [`pace`] hands out times at that rate, and [`admission`] keeps the
-//! writers that wait in their order. If all memtables are frozen, or L0 is too deep to be read,
-//! nobody passes until background work has made room, the engine is poisoned or it closes. If that
-//! background work fails, for instance on a full disk, writers fail with its error until a job
+//! how many bytes a second pass, [`pace`] computes when each writer may pass, and [`admission`]
+//! keeps the waiting writers in their order. If all memtables are frozen, or L0 is too deep to be
+//! read, nobody passes until background work has made room, the engine is poisoned or it closes. If
+//! that background work fails, for instance on a full disk, writers fail with its error until a job
 //! succeeds.
 //!
-//! An open gate costs a writer one relaxed load, and its commit another one.
+//! While the gate is open, it costs a writer one relaxed load, and the writer's commit another one.
 //!
 //! Lock: the gate's mutex is a leaf. It is held for a short time by each pass and each commit while
-//! writers are limited, and by background work when the pressure changes. Nobody sleeps or calls
-//! the host with it.
+//! writers are limited, and by background work when the pressure changes. No thread sleeps or calls
+//! the host while it holds the mutex.
 //!
-//! Rejected: a delay that grows with the pressure alone (the rate it gives depends on the number of
-//! writers, and swings between free and stopped); raising and lowering the rate step by step (it
-//! sinks fast and rises slowly: users of RocksDB saw it take minutes); writers that each sleep a
-//! little and try again (thousands of them wake for nothing, chance decides who is next, and with a
-//! bound on the sleep they pass at any rate); one condition variable for all (each change wakes
-//! thousands).
+//! Rejected: a delay that grows with the pressure alone (the resulting rate depends on the number
+//! of writers and swings between no limit and a stop); raising and lowering the rate step by step
+//! (the rate falls fast and rises slowly: users of RocksDB saw it take minutes); writers that each
+//! sleep a little and try again (thousands of them wake for nothing, chance decides who is next,
+//! and if a sleep has a bound, they pass without regard to the rate); one condition variable for
+//! all writers (each change wakes thousands of them).
 
 pub mod admission;
 mod drain;
@@ -44,8 +45,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// A wait that is expected to be at least this long is reported to the host, microseconds. The
-/// report of a shorter one would cost more than it gains.
+/// The host learns of a wait only if the wait is expected to take at least this many microseconds.
+/// The report of a shorter wait would cost more than it gains.
 const REPORTED_US_MIN: u64 = 500;
 
 /// Delays and stops so far.
@@ -86,15 +87,16 @@ struct GateState {
     failure: Option<Error>,
     /// The damage of a file that compactions leave out.
     damage: Option<Error>,
-    /// The latest time at which a timer has expired, microseconds. It proves that this time has
-    /// come, also where the clock of a simulated environment stands still during a sleep.
+    /// The latest time at which a timer has expired, microseconds. The present time is at least
+    /// this time, even if the clock of a simulated environment stands still during a sleep.
     expired_us: u64,
     counts: StallStats,
 }
 
 impl GateState {
-    /// The error of background work, if it cannot make the room for which writers are stopped.
-    /// Damage stops no flush, so it makes no wait for a flush hopeless.
+    /// The error of background work that keeps it from making the room for which writers are
+    /// stopped, if there is one. A damaged file keeps compactions from making room, but not
+    /// flushes.
     fn hopeless(&self, reason: StallReason) -> Option<&Error> {
         let damage = self.damage.as_ref();
         let damage = damage.filter(|_| !reason.waits_for_flushes());
@@ -156,7 +158,8 @@ impl StallGate {
         self.env.monotonic_micros().max(state.expired_us)
     }
 
-    /// Derives the mode from the state, and wakes the first writers whose timers are late now.
+    /// Derives the gate's mode from the state, and wakes the first writers of the line if their
+    /// timers are too late now.
     fn adjust(&self, mut state: MutexGuard<'_, GateState>) {
         let now = self.now_us(&state);
         state.adjust(now);
@@ -171,8 +174,8 @@ impl StallGate {
         self.adjust(state);
     }
 
-    /// Notes that a memtable was flushed into `stored` bytes, which took `took_us` microseconds.
-    /// `committed` is the total by now.
+    /// Notes that a flush has stored `stored` bytes and taken `took_us` microseconds. `committed`
+    /// counts all commits up to now.
     pub fn flushed(&self, committed: CommitTotals, stored: u64, took_us: u64) {
         let mut state = self.state.lock();
         state.drain.flushed(committed, stored, took_us);
@@ -223,8 +226,8 @@ impl StallGate {
         }
     }
 
-    /// A transaction has ended: settles the `charge` of its passes. It has committed `bytes`, which
-    /// [`Self::committed`] has counted; 0 if it was rolled back.
+    /// Settles the `charge` of a transaction that has ended. The transaction has committed `bytes`,
+    /// which [`Self::committed`] must have counted; 0 if it was rolled back.
     pub fn settle(&self, charge: GateCharge, bytes: u64) {
         if !charge.is_empty() {
             let mut state = self.state.lock();
@@ -233,12 +236,12 @@ impl StallGate {
         }
     }
 
-    /// Passes the gate, after the wait that it demands. Returns the charge, which the caller
+    /// Waits as long as the gate demands, and passes it. Returns the charge, which the caller
     /// [settles](Self::settle) when its transaction ends.
     ///
     /// # Errors
-    /// `Interrupted`; `LockTimeout` after [`GateWaiter::timeout`]; the error with which the
-    /// background work fails that a stopped writer waits for.
+    /// `Interrupted`; `LockTimeout` after [`GateWaiter::timeout`]; if writers are stopped and the
+    /// background work that should make room fails, the error of that work.
     pub fn pass(&self, waiter: &dyn GateWaiter) -> Result<GateCharge> {
         match self.limited.load(Ordering::Relaxed) {
             true => self.pass_limited(waiter),
@@ -263,7 +266,8 @@ impl StallGate {
         };
         drop(state);
         pause_points::at(PausePoint::GateJoined);
-        // Show the parker before asking for an interrupt: one that came earlier woke nobody.
+        // Show the parker before asking for an interrupt: an interrupt that came before had no
+        // parker to wake.
         waiter.parks(Some(Arc::clone(&parker)));
         let (end, result) = self.wait(waiter, &parker, number, begun_us);
         waiter.parks(None);

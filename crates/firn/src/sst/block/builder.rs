@@ -73,14 +73,15 @@ impl BlockBuilder {
         &self.last_key
     }
 
-    /// Records that block reuse has copied blocks into the file, of which `last_key` is the last
-    /// user key, without adding their entries here. Allowed only while the builder is empty.
+    /// Sets the key that the next entry must lie above to `last_key`, the last user key of the data
+    /// blocks that block reuse has just copied into the file. The builder must be empty.
     pub(in crate::sst) fn pass(&mut self, last_key: &[u8]) {
         self.last_key.clear();
         self.last_key.extend_from_slice(last_key);
     }
 
-    /// Adds an entry above all added before; `hash` is that of its user key.
+    /// Adds an entry, which must lie above all entries added before. `hash` is the hash of its user
+    /// key.
     pub(in crate::sst) fn add(&mut self, key: InternalKey<'_>, value: Value<'_>, hash: u64) {
         if !self.added.is_empty() {
             self.shared += shared_len(&self.last_key, key.user_key);

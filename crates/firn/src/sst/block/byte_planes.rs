@@ -123,7 +123,8 @@ fn transpose_tile(from: &[u8], w: usize, to: &mut [u8], n: usize) {
 #[cfg(target_arch = "x86_64")]
 type Line = std::arch::x86_64::__m128i;
 
-/// Uses the interleaving instructions of SSE2, which compilers do not find by themselves.
+/// Interleaves the bytes of two lines of a tile: the first byte of `a`, the first byte of `b`, and
+/// so on. Uses instructions of SSE2, because compilers do not find them by themselves.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn interleave(a: Line, b: Line) -> (Line, Line) {

@@ -137,7 +137,8 @@ impl BlockHeader {
         f(!fixed, &mut self.buckets_len)
     }
 
-    /// Takes the header from the front of `input`; the caller has checked that the flags are known.
+    /// Takes the header from the front of `input`; the caller must have checked that the flags are
+    /// known.
     pub(super) fn take(sectioned: bool, input: &mut &[u8]) -> Option<Self> {
         let mut header = Self {
             sectioned,

@@ -9,11 +9,11 @@ use super::header::{
 /// The sections of sectioned blocks that are stored as byte planes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(in crate::sst) struct PlaneLayout {
-    /// Whether keys, trailers, lengths and value heads become byte planes: they are numbers of all
-    /// kinds.
+    /// Whether keys, trailers, lengths and value heads become byte planes. All of these are arrays
+    /// of numbers.
     pub(in crate::sst) numbers: bool,
-    /// Whether value tails become byte planes: this makes codes and digits smaller, but words
-    /// larger.
+    /// Whether value tails become byte planes. That makes tails of codes and digits smaller, but
+    /// tails of words larger.
     pub(in crate::sst) tails: bool,
 }
 

@@ -35,20 +35,20 @@ pub(super) struct GapScan {
     forward: bool,
     /// The open scan is a locking one.
     on: bool,
-    /// The range of keys that the last step has locked newly: the gap, and the entry that the step
-    /// reads. If that entry's row cannot be locked, the range is released, too, since InnoDB locks
-    /// both or neither.
+    /// The range of keys that the last step has locked and that the transaction had not locked
+    /// before: the gap, and the entry that the step reads. If that entry's row cannot be locked,
+    /// the range is released, too, since InnoDB locks both or neither.
     newly: NewlyLocked,
     room: StepRoom,
     /// Looks for the entries beside a key.
     neighbours: Neighbours,
     vacant: VacantRange,
-    /// [`Cursor::lock_key_prefix`] has locked all keys that begin with this; `None` if the scan has
+    /// The prefix of all keys that [`Cursor::lock_key_prefix`] has locked; `None` if the scan has
     /// no key prefix lock.
     locked_prefix: Option<Vec<u8>>,
 }
 
-/// A range of keys that a step has locked newly.
+/// A range of keys that a step has locked, and that the transaction had not locked before.
 #[derive(Default)]
 struct NewlyLocked {
     is_set: bool,
@@ -80,7 +80,7 @@ pub(super) enum GapStep {
     /// The scan reads the entry that it stands on.
     Read,
     /// The scan has moved to another position, because other transactions had keys before its
-    /// entry. True if the scan stands on an entry there.
+    /// entry. The value says whether the scan stands on an entry there.
     Moved(bool),
     /// The scan ends.
     End,
@@ -460,9 +460,9 @@ impl Cursor {
         }
     }
 
-    /// Waits for `key`, which another transaction has written and not committed, and lets the scan
-    /// look again. It waits for the lock of the key's declared columns in a unique index, otherwise
-    /// for the lock of its row.
+    /// Waits for the outcome of `key`, which another transaction has written and not committed, and
+    /// then lets the scan look again. In a unique index it waits for the lock of the values that
+    /// must be unique, otherwise for the lock of the row.
     fn await_key_of_other(
         &mut self,
         txn: &Transaction,
@@ -474,9 +474,9 @@ impl Cursor {
             Some(declared) => self.fetch.lock().wait_for(txn, declared)?,
             None => None,
         };
-        // If the scan had to wait for the lock of the declared columns, it looks again. If the lock
-        // was granted at once, the other transaction has not locked these columns (it runs without
-        // unique checks, for example), so wait for the row instead.
+        // If the scan had to wait for the lock of the unique values, it looks again. If that lock
+        // was granted at once, the other transaction has not locked the values (it runs without
+        // unique checks, for example), so wait for its row instead.
         let (key_to_lock, lock) = match (declared, entry) {
             (Some(declared), None) => (declared.to_vec(), None),
             (Some(declared), Some(granted)) if granted.waited => (declared.to_vec(), Some(granted)),
@@ -601,8 +601,8 @@ impl Cursor {
         Ok(GapStep::End)
     }
 
-    /// Locks the gap around the row key that was sought and not found. The caller holds the lock of
-    /// the key, so no other transaction inserts it meanwhile.
+    /// Locks the gap around the row key that was sought and not found. The caller must hold the
+    /// lock of the key, so no other transaction inserts it meanwhile.
     pub(super) fn lock_gap_of_missing_row(&mut self, txn: &Transaction) -> Result<()> {
         let (index, key) = (self.index_id(), self.fetch.row_key());
         self.gaps.neighbours.lock_gap_around(txn, index, key, key)

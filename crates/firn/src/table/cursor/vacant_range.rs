@@ -9,9 +9,9 @@ use crate::txn::{Nearest, Transaction};
 /// than the gap and remembers the range in which there was none, so that the next steps need not
 /// search the write set of each session that inserts.
 ///
-/// The range is valid as long as nobody has written a new key since: a key that appears later
-/// belongs to an insert that has counted it before it looked for gap locks. The scan locks a gap
-/// first and reads the count afterwards, so one of the two sees the other.
+/// The range is valid as long as the count of new keys has not changed. An insert writes and counts
+/// its key before it looks for gap locks, and a scan locks a gap before it reads the count. So
+/// either the scan sees the new count, or the insert sees the gap lock.
 #[derive(Default)]
 pub(super) struct VacantRange {
     index: IndexId,
@@ -23,9 +23,9 @@ pub(super) struct VacantRange {
 }
 
 impl VacantRange {
-    /// Forgets the range. Call it when a scan begins: an uncommitted key of the session's own last
-    /// transaction may belong to another transaction now, if that one was prepared and has left the
-    /// session.
+    /// Forgets the range. Must be called when a scan begins: an uncommitted key of the session's
+    /// own last transaction may belong to another transaction now, if that one was prepared and has
+    /// left the session.
     pub(super) fn forget(&mut self) {
         self.upper.clear();
     }

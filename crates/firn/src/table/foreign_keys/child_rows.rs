@@ -34,8 +34,8 @@ pub(in crate::table) struct RowChange<'a> {
     pub(in crate::table) flags: WriteFlags,
 }
 
-/// Entries from `lower` on that begin with `prefix`, at the latest commit and with the own writes;
-/// at most `max`.
+/// Returns the keys of at most `max` entries that begin with `prefix`, from the key `lower` on, as
+/// the latest commit and the transaction's own writes show them.
 fn entries(txn: &Transaction, prefix: &[u8], lower: &[u8], max: usize) -> Result<Vec<Vec<u8>>> {
     let range = ScanRange {
         lower: lower.to_vec(),

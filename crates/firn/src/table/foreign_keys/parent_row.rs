@@ -167,7 +167,7 @@ impl Table {
     /// Checks the foreign keys of a row that a bulk load is about to take.
     ///
     /// # Safety
-    /// Blob columns of `record` point to their bytes.
+    /// Blob columns of `record` must point to the bytes of their values.
     ///
     /// # Errors
     /// Those of [`Table::insert`].
@@ -244,7 +244,8 @@ impl ReferencedIndex {
             }
             return Ok(false);
         }
-        // A lock that a read has taken before may be given back when the row does not match.
+        // Note the value only if its lock is sure to stay: a lock that an earlier read has taken
+        // may be given back when the row of that read does not match.
         if newly || own {
             txn.note_parent(key);
         }

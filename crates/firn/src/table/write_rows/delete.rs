@@ -10,10 +10,10 @@ use crate::table::{Table, TableIds};
 use crate::txn::Transaction;
 
 impl Table {
-    /// Deletes the row in `record`, which the caller has read under an exclusive lock.
+    /// Deletes the row in `record`, which the caller must have read under an exclusive lock.
     ///
     /// # Safety
-    /// Blob columns of `record` point to their bytes.
+    /// Blob columns of `record` must point to the bytes of their values.
     ///
     /// # Errors
     /// As for [`Self::insert`].

@@ -20,7 +20,7 @@ pub(super) struct EntryParts {
 /// parts, and the key of the row without its index id.
 ///
 /// # Safety
-/// Blob columns of `record` point to their bytes.
+/// Blob columns of `record` must point to the bytes of their values.
 pub(super) unsafe fn entry_key(
     index: &IndexInfo,
     record: &[u8],
@@ -44,7 +44,7 @@ impl Table {
     /// to blob files by means of `session`, which keeps these files from being removed.
     ///
     /// # Safety
-    /// Blob columns of `record` point to their bytes.
+    /// Blob columns of `record` must point to the bytes of their values.
     pub(in crate::table) unsafe fn encode_row<'a>(
         &self,
         cx: &TransactionContext,
@@ -67,7 +67,7 @@ impl Table {
 /// Encodes the row's entry in a secondary index for a bulk load, into buffers of `scratch`.
 ///
 /// # Safety
-/// Blob columns of `record` point to their bytes.
+/// Blob columns of `record` must point to the bytes of their values.
 pub(in crate::table) unsafe fn index_entry<'a>(
     index: &IndexInfo,
     record: &[u8],

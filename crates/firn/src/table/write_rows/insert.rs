@@ -21,7 +21,7 @@ impl Table {
     /// Inserts the row in `record`.
     ///
     /// # Safety
-    /// Blob columns of `record` point to their bytes.
+    /// Blob columns of `record` must point to the bytes of their values.
     ///
     /// # Errors
     /// Those of lock waits, of reading, and of spilling to files.

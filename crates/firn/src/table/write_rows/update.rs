@@ -26,11 +26,11 @@ struct RowUpdate<'a> {
 }
 
 impl Table {
-    /// Changes the row `old` into `new`. The caller has read `old` under an exclusive lock.
+    /// Changes the row `old` into `new`. The caller must have read `old` under an exclusive lock.
     /// `row_id` is the hidden id of the row, in a table without a primary key.
     ///
     /// # Safety
-    /// Blob columns of both records point to their bytes.
+    /// Blob columns of both records must point to the bytes of their values.
     ///
     /// # Errors
     /// As for [`Self::insert`].
@@ -235,7 +235,7 @@ impl Table {
     /// unique and another row has the new key.
     ///
     /// # Safety
-    /// Blob columns of both records point to their bytes.
+    /// Blob columns of both records must point to the bytes of their values.
     unsafe fn update_entry(
         &self,
         txn: &mut Transaction,

@@ -112,7 +112,7 @@ impl DeadlockLog {
         deadlock
     }
 
-    /// Passes deadlocks to the listener. The caller holds none of the lock table's locks.
+    /// Passes deadlocks to the listener. The caller must hold none of the lock table's locks.
     pub(super) fn report(&self, deadlocks: &[Arc<Deadlock>]) {
         if deadlocks.is_empty() {
             return;

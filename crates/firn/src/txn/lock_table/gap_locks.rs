@@ -48,7 +48,7 @@ pub(super) struct GapLockTable {
 #[derive(Default)]
 #[repr(align(64))]
 struct GapSlot {
-    /// Number of owners with gap locks here, read without the lock of `indexes`.
+    /// Number of owners with gap locks in this slot, which is read without the lock of `indexes`.
     owners: AtomicUsize,
     indexes: Mutex<HashMap<IndexId, IndexGaps>>,
 }
@@ -362,7 +362,8 @@ impl GapLockTable {
         grant
     }
 
-    /// Gives back a part of a range that was locked newly.
+    /// Gives back a part of a range. The grant of the range must have been [`GapGrant::Newly`];
+    /// otherwise this would also release what the owner had locked before.
     pub(super) fn unlock(&self, owner: &Arc<LockOwner>, lower: &[u8], upper: &[u8]) {
         if lower >= upper {
             return;
@@ -407,8 +408,8 @@ impl GapLockTable {
         woken.iter().for_each(|waiter| waiter.notify());
     }
 
-    /// Whether an insert of `key` by `owner` has to wait. Call it before the key is written, so
-    /// that an insert that waits has left no key that blocks others; and again after the write,
+    /// Whether an insert of `key` by `owner` has to wait. To be called before the key is written,
+    /// so that an insert that waits has left no key that blocks others; and again after the write,
     /// because a scan may have locked the gap in between.
     #[inline]
     pub(super) fn is_locked_against(&self, owner: &Arc<LockOwner>, key: &[u8]) -> bool {
@@ -432,7 +433,7 @@ impl GapLockTable {
     }
 
     /// If another owner has locked a range with `key`, adds the insert of `key` by `owner` to the
-    /// inserts that wait, and returns its request. The caller holds the graph lock.
+    /// inserts that wait, and returns its request. The caller must hold the graph lock.
     pub(super) fn enqueue(&self, owner: &Arc<LockOwner>, key: &[u8]) -> Option<Arc<LockRequest>> {
         let index = index_of(key);
         let mut indexes = self.slot(index).indexes.lock();
@@ -446,8 +447,9 @@ impl GapLockTable {
         Some(waiter)
     }
 
-    /// If `waiter` still waits: removes it with `outcome` and wakes it. Returns its outcome. The
-    /// caller holds the graph lock.
+    /// Gives `waiter` the outcome `outcome`, if it still waits: removes it from the inserts that
+    /// wait and wakes it. Returns the outcome that `waiter` has now. The caller must hold the graph
+    /// lock.
     pub(super) fn decide(&self, waiter: &Arc<LockRequest>, outcome: WaitOutcome) -> WaitOutcome {
         let index = index_of(&waiter.key);
         {

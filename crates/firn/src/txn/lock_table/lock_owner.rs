@@ -24,7 +24,8 @@ pub struct LockOwner {
     /// The host's number of the session, for reports; 0 for none.
     session: u64,
     interrupted: Arc<AtomicBool>,
-    /// Where the session sleeps at the stall gate. Its helpers share it, as they share the flag.
+    /// The parker in which the session sleeps at the stall gate; `None` while it does not sleep
+    /// there. The owners that [`Self::helper`] makes for the session share it.
     parked: Arc<Mutex<Option<Arc<Parker>>>>,
     changed_rows: AtomicU64,
     /// The host's context; 0 once detached.
@@ -49,8 +50,8 @@ pub struct LockOwner {
 /// The locks of an owner that are rows of the hash table.
 #[derive(Default)]
 pub(super) struct HeldLocks {
-    /// Each key once, in the order in which its lock was granted or moved back from the merged
-    /// locks.
+    /// The keys of the rows, each once, in the order in which their locks were granted or moved
+    /// back from the merged locks.
     pub(super) keys: Vec<Arc<[u8]>>,
     /// Number of keys that the last merge left here since their rows have queues. They do not count
     /// towards the merge threshold; otherwise each further lock would try to merge them again.

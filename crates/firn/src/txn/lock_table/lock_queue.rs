@@ -45,9 +45,9 @@ impl VisitedRows {
     /// that does not wait for all holders the answer is always false: an upgrade does not wait for
     /// its own owner, and a shared request waits for one owner alone.
     ///
-    /// Call it with the row's shard locked, and only if `waiter` still waits: a victim has no
-    /// blockers to visit, although its session may not have woken yet. Owners that are granted the
-    /// row later are no part of a cycle: they run.
+    /// The caller must hold the lock of the row's shard, and `waiter` must still wait: a victim has
+    /// no blockers to visit, although its session may not have woken yet. Owners that are granted
+    /// the row later are no part of a cycle: they run.
     pub(super) fn has_holders_for(&mut self, waiter: &LockRequest) -> bool {
         let waits_for_all = waiter.mode == LockMode::Exclusive && !waiter.upgrade;
         waits_for_all && !self.0.insert(Arc::clone(&waiter.key))

@@ -10,10 +10,11 @@ use std::sync::Arc;
 pub struct LockInfo {
     /// Id of the owner.
     pub owner: u64,
-    /// The locked user key; of merged locks the first of several keys.
+    /// The locked user key. If this stands for several merged locks or for a gap lock: the first
+    /// key.
     pub key: Vec<u8>,
-    /// The last of several merged keys, or the end of a gap lock. Not all keys between `key` and
-    /// `last` are locked by merged locks.
+    /// If this stands for several merged locks: the last key; keys between `key` and `last` may be
+    /// unlocked. For a gap lock: the end of the range, which is not locked itself.
     pub last: Option<Vec<u8>>,
     /// Number of locked keys.
     pub rows: u64,
@@ -81,7 +82,8 @@ pub struct LockMemory {
     pub merged_rows: u64,
     /// Memory of the merged locks, in bytes.
     pub merged_bytes: u64,
-    /// Segments of locked gaps; one that several owners have locked counts once for each.
+    /// Segments of locked gaps. A segment that several owners have locked counts once for each of
+    /// them.
     pub gaps: u64,
     /// Memory of the bounds of these segments, in bytes.
     pub gap_bytes: u64,

@@ -79,16 +79,16 @@ impl LockRequest {
         *self.signal.lock()
     }
 
-    /// Sets the outcome. The caller holds the shard's lock and has removed the waiter from the
-    /// queue.
+    /// Sets the outcome. The caller must hold the shard's lock and must have removed the request
+    /// from the queue.
     pub(super) fn decide(&self, outcome: WaitOutcome) {
         let mut signal = self.signal.lock();
         debug_assert_eq!(*signal, WaitOutcome::Waiting);
         *signal = outcome;
     }
 
-    /// Wakes the sleeper after [`Self::decide`]. Call it without the shard's lock, which the
-    /// sleeper may take next.
+    /// Wakes the sleeper after [`Self::decide`]. The caller must not hold the shard's lock, which
+    /// the sleeper may take next.
     pub(super) fn notify(&self) {
         self.wake.notify_one();
     }

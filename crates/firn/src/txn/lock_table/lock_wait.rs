@@ -53,8 +53,8 @@ impl LockTable {
         })
     }
 
-    /// Searches for deadlocks, and sleeps until the request has been granted. The caller has put
-    /// the request into a queue under the graph lock.
+    /// Searches for deadlocks, and sleeps until the request has been granted. The caller must have
+    /// put the request into a queue while it held the graph lock.
     pub(super) fn sleep(
         &self,
         graph: MutexGuard<'_, ()>,
@@ -112,8 +112,8 @@ impl LockTable {
         }
     }
 
-    /// Reports to the host that `owner` goes to sleep at the stall gate, or with `false` that it
-    /// has woken up. The caller is the owner's thread.
+    /// Reports to the host that the session of `owner` goes to sleep at the stall gate if `begins`,
+    /// otherwise that it has woken up. Must be called on the owner's thread.
     pub(in crate::txn) fn report_stall(&self, owner: &LockOwner, begins: bool) {
         match (self.observer.get(), owner.host()) {
             (Some(observer), host) if host != 0 && begins => observer.stalls(host),
@@ -128,7 +128,7 @@ impl LockTable {
     }
 
     /// Chooses victims until no cycle goes through `requester`. Returns the deadlocks found. The
-    /// caller holds the graph lock.
+    /// caller must hold the graph lock.
     fn break_cycles(&self, requester: &Arc<LockRequest>) -> Vec<Arc<Deadlock>> {
         let mut found = Vec::new();
         while requester.outcome() == WaitOutcome::Waiting {
@@ -151,7 +151,7 @@ impl LockTable {
     }
 
     /// A cycle of requests through `requester`, each of which waits for the owner of the next one.
-    /// The caller holds the graph lock.
+    /// The caller must hold the graph lock.
     pub(super) fn find_cycle(&self, requester: &Arc<LockRequest>) -> Option<Vec<Arc<LockRequest>>> {
         let mut visited = VisitedRows::default();
         deadlock::find_cycle(
@@ -177,7 +177,8 @@ impl LockTable {
         self.deadlocks.report(&found);
     }
 
-    /// All requests that wait. The caller holds the graph lock, so that no request begins to wait.
+    /// All requests that wait. The caller must hold the graph lock, so that no request begins to
+    /// wait.
     pub(super) fn all_waiters(&self) -> Vec<Arc<LockRequest>> {
         let mut waiters = Vec::new();
         for shard in &self.shards {
@@ -190,8 +191,8 @@ impl LockTable {
         waiters
     }
 
-    /// Ends the wait of `waiter` with `outcome`, if it still waits. Returns its outcome. The caller
-    /// holds the graph lock.
+    /// Ends the wait of `waiter` with `outcome`, if it still waits. Returns the outcome that
+    /// `waiter` has now. The caller must hold the graph lock.
     pub(super) fn decide(&self, waiter: &Arc<LockRequest>, outcome: WaitOutcome) -> WaitOutcome {
         match waiter.for_gap {
             true => self.gaps.decide(waiter, outcome),

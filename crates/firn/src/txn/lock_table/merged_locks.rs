@@ -53,13 +53,13 @@ impl MergedLocks {
         modes.into_iter().find(|m| self.set(*m).contains(key))
     }
 
-    /// Adds `key`, which the owner has in the hash table. Call with the key's shard locked, after
-    /// [`MergedLockRegistry::register`].
+    /// Adds `key`, whose lock the owner has in the hash table. The caller must hold the lock of the
+    /// key's shard and must have called [`MergedLockRegistry::register`].
     pub(super) fn insert(&mut self, key: &[u8], mode: LockMode) {
         self.set_mut(mode).insert(key);
     }
 
-    /// Removes `key` and returns its mode. Call with the key's shard locked.
+    /// Removes `key` and returns its mode. The caller must hold the lock of the key's shard.
     pub(super) fn remove(&mut self, key: &[u8]) -> Option<LockMode> {
         let modes = [LockMode::Exclusive, LockMode::Shared];
         modes.into_iter().find(|m| self.set_mut(*m).remove(key))
@@ -75,14 +75,16 @@ pub(super) struct MergedHolders {
     pub(super) others: Option<LockMode>,
 }
 
-/// Lists the owners with merged locks, in slots by the index id of the keys.
+/// Lists the owners with merged locks. It has a fixed number of slots, and each index belongs to
+/// one of them, perhaps together with other indexes.
 ///
-/// A request in an index without merged locks pays one atomic load, of its slot's number of owners.
+/// If nobody has merged locks in the slot of an index, a request for a key of this index only loads
+/// the slot's number of owners.
 ///
 /// - **No lock is overlooked.** An owner registers before it moves its first lock of an index, and
 ///   moves each lock under the key's shard lock. A request reads the number under the same shard
-///   lock. So it comes before the move and finds the lock in the hash table, or after the move and
-///   sees the raised number. For this a relaxed load would do.
+///   lock. So a request either comes before the move and finds the lock in the hash table, or comes
+///   after the move and sees the raised number. For this a relaxed load would do.
 /// - **The holder's work is visible.** The number falls, with release order, after the owner has
 ///   released its merged locks, and is loaded with acquire order. So a request that reads 0 sees
 ///   everything that the owner did before, above all its commit.
@@ -106,7 +108,7 @@ struct RegistrySlot {
     owners: RwLock<Vec<Arc<LockOwner>>>,
 }
 
-/// The number of the slot for the index id at the start of `key`.
+/// The number of the slot to which the index of `key` belongs.
 fn slot_of(key: &[u8]) -> usize {
     let id = key.iter().take(4).fold(0u32, |n, b| n << 8 | u32::from(*b));
     id as usize % SLOTS
@@ -124,7 +126,8 @@ impl MergedLockRegistry {
         (slot.number.load(Ordering::Acquire) != 0).then_some(slot)
     }
 
-    /// Registers `owner` in the slot of `key`. The caller holds no shard's lock.
+    /// Adds `owner` to the owners in the slot of the index of `key`, unless it is among them. The
+    /// caller must not hold a shard's lock.
     pub(super) fn register(&self, owner: &Arc<LockOwner>, key: &[u8]) {
         let at = slot_of(key);
         let registered = owner.registered.load(Ordering::Relaxed);
@@ -158,8 +161,8 @@ impl MergedLockRegistry {
         }
     }
 
-    /// The modes in which `owner` and others hold `key` by merged locks. Call with the key's shard
-    /// locked.
+    /// The modes in which `owner` and others hold `key` by merged locks. The caller must hold the
+    /// lock of the key's shard.
     #[inline]
     pub(super) fn holders_of(&self, owner: &Arc<LockOwner>, key: &[u8]) -> MergedHolders {
         match self.slot(key) {
@@ -169,16 +172,16 @@ impl MergedLockRegistry {
     }
 
     /// Adds `key`, which no owner holds, to the merged locks of `owner` if the owner is registered
-    /// in the key's slot and [`KeySet::append`] accepts it. Returns whether it did. Call with the
-    /// key's shard locked.
+    /// in the key's slot and [`KeySet::append`] accepts it. Returns whether it did. The caller must
+    /// hold the lock of the key's shard.
     #[inline]
     pub(super) fn append(&self, owner: &Arc<LockOwner>, key: &[u8], mode: LockMode) -> bool {
         let registered = owner.registered.load(Ordering::Relaxed);
         registered & 1 << slot_of(key) != 0 && owner.merged.lock().set_mut(mode).append(key)
     }
 
-    /// Moves all merged locks of `key` to its `row`, since a request is about to wait for it. Call
-    /// with the key's shard locked.
+    /// Moves all merged locks of `key` to `row`, the row of `key` in the hash table, because a
+    /// request is about to wait for it. The caller must hold the lock of the key's shard.
     pub(super) fn unmerge(&self, key: &Arc<[u8]>, row: &mut LockQueue) {
         let Some(slot) = self.slot(key) else {
             return;

@@ -179,8 +179,8 @@ impl Shard {
         attempt(&mut self.rows.lock(), registry, owner, key, mode)
     }
 
-    /// As [`Shard::attempt`], but joins the queue if the request has to wait. The caller holds the
-    /// graph lock.
+    /// As [`Shard::attempt`], but joins the queue if the request has to wait. The caller must hold
+    /// the graph lock.
     pub(super) fn attempt_or_enqueue(
         &self,
         registry: &MergedLockRegistry,
@@ -248,8 +248,9 @@ impl Shard {
         Released::Row
     }
 
-    /// If `waiter` still waits: removes it from the queue with `outcome`, wakes it, and grants and
-    /// wakes the requests that it blocked. Returns its outcome. The caller holds the graph lock.
+    /// Gives `waiter` the outcome `outcome`, if it still waits: removes it from the queue and wakes
+    /// it, and grants and wakes the requests that it blocked. Returns the outcome that `waiter` has
+    /// now. The caller must hold the graph lock.
     pub(super) fn decide(&self, waiter: &Arc<LockRequest>, outcome: WaitOutcome) -> WaitOutcome {
         let mut woken = Vec::new();
         {

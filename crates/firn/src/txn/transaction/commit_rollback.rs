@@ -37,8 +37,8 @@ impl Transaction {
         let lsn = match &self.phase {
             Phase::Idle => return Ok(()),
             Phase::Active if !self.has_writes() => {
-                // A statement that is the whole transaction needs no validation without writes: all
-                // its reads have one read point.
+                // If one statement is the whole transaction and has written nothing, it needs no
+                // validation: all its reads had the same read point.
                 if !self.autocommit {
                     self.validate()?;
                 }
@@ -80,7 +80,8 @@ impl Transaction {
         Ok(())
     }
 
-    /// Commits the own writes without a prepare. Returns the end of the commit record in the log.
+    /// Commits the transaction's writes without a prepare. Returns the end of the commit record in
+    /// the log.
     pub(super) fn commit_active(&mut self) -> Result<Option<Lsn>> {
         self.validate()?;
         let source = Arc::clone(self.cx.ingest.versions().source());

@@ -22,7 +22,8 @@ impl Transaction {
         grant
     }
 
-    /// Gives back a part of a range that was locked newly.
+    /// Gives back a part of a range. The grant of the range must have been [`GapGrant::Newly`];
+    /// otherwise this would also release what the transaction had locked before.
     pub fn unlock_gap(&self, lower: &[u8], upper: &[u8]) {
         self.cx.locks.unlock_gap(&self.owner, lower, upper);
     }
@@ -86,8 +87,8 @@ impl Transaction {
         if !self.cx.locks.is_gap_locked(&self.owner, user_key) {
             return Ok(true);
         }
-        // Roll back this entry, and not its row: the row's entries in other indexes stay, and so do
-        // the row counts of the statement.
+        // Roll back this entry alone: entries of the same row in other indexes stay, and so do the
+        // changes of the statement's row counts.
         self.roll_back_writes(mark);
         Ok(false)
     }

@@ -14,7 +14,7 @@ use crate::iter::MergeIter;
 use crate::read::{ScanRange, scan_sources};
 
 /// After this number of inserts into one index, a transaction looks whether the index has committed
-/// entries. So a statement that inserts few rows does not pay for that.
+/// entries. So a statement that inserts few rows does not pay for that search.
 const LOOKS_BEFORE: u32 = 16;
 
 /// The index into which the transaction has inserted last, and what is known of it.

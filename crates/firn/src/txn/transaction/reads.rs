@@ -175,8 +175,8 @@ impl Transaction {
         self.writes.iter_within(lower, upper)
     }
 
-    /// Whether the own writes touch `index`. May be true for an untouched index after a rollback of
-    /// spilled writes.
+    /// Whether the transaction has written to `index`. May be true for an untouched index after a
+    /// rollback of spilled writes.
     pub fn writes_touch(&self, index: IndexId) -> bool {
         self.wrote && self.writes.lock().touches(index)
     }

@@ -55,7 +55,7 @@ impl Transaction {
         self.locks_optimistic || self.isolation == Isolation::Serializable
     }
 
-    /// Prepares for a statement that will note keys for the validation. Call it before the
+    /// Prepares for a statement that will note keys for the validation. Must be called before the
     /// statement reads, so that all its reads have one read point: a point that is pinned before
     /// the transaction has a snapshot cannot serve the validation.
     pub fn expect_validation(&mut self) {
@@ -235,7 +235,7 @@ impl Transaction {
     }
 
     /// Lists the new keys, so that scans that lock gaps find them, and checks that no other
-    /// transaction has locked a gap in which one of them lies. The caller has locked the rows
+    /// transaction has locked a gap in which one of them lies. The caller must have locked the rows
     /// before: a scan that finds a new key waits for the lock of its row.
     fn claim_new_keys(&mut self, set: &ValidationSet) -> Result<()> {
         for index in set.inserted() {
@@ -297,9 +297,9 @@ impl Transaction {
         })
     }
 
-    /// Whether at most one row has the declared columns `declared` at `latest`, the own writes
-    /// included. If nobody has committed such a row after `since`, the check of the statement that
-    /// wrote the own row still holds.
+    /// Whether at most one row has the declared columns `declared` at `latest`, if the
+    /// transaction's own writes count too. If nobody has committed such a row after `since`, the
+    /// check by the statement that wrote the transaction's own row still holds.
     fn is_unique(&self, latest: &ReadPoint, declared: &[u8], since: Seqno) -> Result<bool> {
         let upper = prefix_successor(declared);
         let view = &latest.super_version;
@@ -327,7 +327,8 @@ fn is_newer(latest: &ReadPoint, key: &[u8], since: Seqno) -> Result<bool> {
     if !read::changed_since(view, key, since, latest.seqno) {
         return Ok(false);
     }
-    // For a key in files, `changed_since` answers `true` without a search: read its newest version.
+    // If the key is in files, `changed_since` answers `true` without a search. So read the newest
+    // version of the key.
     let newest = read::get(view, key, latest.seqno, |key, _| key.seqno)?;
     Ok(newest.is_some_and(|newest| newest > since))
 }

@@ -134,7 +134,7 @@ impl Transaction {
         self.row_counts.count(clustered, rows, net);
     }
 
-    /// Adds a value to the own writes. After an error nothing is added.
+    /// Adds a value to the transaction's writes. After an error nothing is added.
     ///
     /// # Errors
     /// Those of [`WriteSet::put`].
@@ -160,7 +160,7 @@ impl Transaction {
         self.write(|writes| writes.write(user_key, Kind::PutBlobs, value))
     }
 
-    /// Adds a deletion to the own writes.
+    /// Adds a deletion to the transaction's writes.
     ///
     /// # Errors
     /// As [`Self::put`].

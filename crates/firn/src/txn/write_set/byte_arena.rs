@@ -1,4 +1,4 @@
-//! Bytes of many entries in few allocations, forgotten in the reverse order.
+//! A stack of byte strings, for many entries in few allocations.
 
 /// Bytes of the first chunk.
 const CHUNK_BYTES_MIN: usize = 512;
@@ -8,10 +8,12 @@ const CHUNK_BYTES_MAX: usize = 64 << 10;
 /// [`ByteArena::clear`] keeps at most this many bytes.
 const KEPT_BYTES: usize = 1024;
 
-/// A stack of entries. It allocates once for many entries, and it frees them together.
+/// A stack of entries, of which only the newest can be removed. It allocates once for many entries,
+/// and frees many together.
 ///
 /// The spare room of a chunk is given back when the next chunk begins. So an arena wastes less than
-/// [`CHUNK_BYTES_MAX`], and no more than the bytes that it holds, apart from [`CHUNK_BYTES_MIN`].
+/// [`CHUNK_BYTES_MAX`] bytes, and, if it holds more than [`CHUNK_BYTES_MIN`], no more than it
+/// holds.
 #[derive(Default)]
 pub(super) struct ByteArena {
     /// Only the first chunk may be empty, and only if it is the last one.

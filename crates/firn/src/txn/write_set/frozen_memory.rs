@@ -9,12 +9,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
-/// Frozen memory while it is written as a run. If there is a background thread, it writes the run
-/// while the statement continues, because a spill takes most of its time for compression.
+/// Writes of a write set that are being written as a run. If a background thread is free, it writes
+/// the run while the statement continues, because a spill spends most of its time on compression.
 ///
-/// Until [`Self::finish`], reads use the memory, even if the files are complete. A drop waits for
-/// the background thread, which must not write to the directory of a database that is closed
-/// meanwhile.
+/// Reads use the frozen memory until [`Self::finish`] is called, even if the files are complete. A
+/// drop waits for the background thread, which must not write to the directory of a database that
+/// is closed meanwhile.
 pub(super) struct FrozenMemory {
     memory: Arc<InMemoryWrites>,
     writing: Option<Writing>,
@@ -54,7 +54,7 @@ impl FrozenMemory {
         &self.memory
     }
 
-    /// Whether [`Self::begin`] wrote the memory itself, with or without success.
+    /// Whether [`Self::begin`] has written the run in its own thread, or has tried to.
     pub(super) fn is_done(&self) -> bool {
         matches!(self.writing, Some(Writing::Done(_)))
     }

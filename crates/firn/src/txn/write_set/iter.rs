@@ -16,7 +16,8 @@ const BATCH_MAX: usize = 64;
 /// back.
 const BATCH_BYTES: usize = 32 << 10;
 
-/// A cursor over the own versions in memory, with seqnos `UNCOMMITTED_BIT | position`.
+/// A cursor over the versions in memory that the transaction has written, with seqnos
+/// `UNCOMMITTED_BIT | position`.
 ///
 /// It keeps a copy of the entry under the cursor, and each move continues from the key and seqno of
 /// that entry, whether or not the set still has it. It copies entries in batches, which grow during
@@ -51,8 +52,8 @@ impl MemoryIterSource {
         }
     }
 
-    /// Calls `f` with the memory, under the set's mutex if it is the memory of a set. Returns the
-    /// set's generation, or 0 for frozen memory.
+    /// Calls `f` with the memory, for which it locks the set's mutex unless the memory is frozen.
+    /// Returns the set's generation, or 0 for frozen memory.
     fn show(&self, f: impl FnOnce(&InMemoryWrites)) -> u64 {
         match self {
             Self::Set(set) => {
@@ -117,8 +118,8 @@ impl MemoryIter {
         fresh && more
     }
 
-    /// Returns key and seqno of the entry under the cursor. The caller fetches the next, larger
-    /// batch from that position, and gives the key's buffer back.
+    /// Returns key and seqno of the entry under the cursor, and makes the next batch larger. The
+    /// caller fetches this batch from that entry on, and must give the key's buffer back.
     fn leave(&mut self) -> (Vec<u8>, Seqno) {
         self.batch.want = (self.batch.want * 4).clamp(1, BATCH_MAX);
         let mut key = std::mem::take(&mut self.left);
@@ -302,7 +303,8 @@ macro_rules! on_sources {
     };
 }
 
-/// A cursor over all own versions, with seqnos `UNCOMMITTED_BIT | position`.
+/// A cursor over all versions that the transaction has written, with seqnos `UNCOMMITTED_BIT |
+/// position`.
 ///
 /// It merges the versions in memory, frozen memory and spilled runs. After a spill, a merge or a
 /// rollback the next move creates new sources and continues from the key and seqno of the entry

@@ -1,4 +1,5 @@
-//! The keys of a memory in order, as numbers of stored versions.
+//! The order of the keys that are in memory. A key stands here as the number of its newest version
+//! ([`StoredVersions`]).
 
 use super::stored_versions::StoredVersions;
 use crate::base::key::INDEX_ID_LEN;
@@ -12,16 +13,16 @@ const KEPT_KEYS: usize = 32;
 
 /// A key by its first bytes and the number of its newest version.
 ///
-/// A search compares the first bytes in place. It looks at the whole key only where they are the
-/// same, so that few of its steps leave the block.
+/// A search compares the first bytes, which are stored in the block. It looks at the whole key only
+/// where the first bytes are the same, so few of its steps access memory outside the block.
 #[derive(Clone, Copy)]
 struct OrderedKey {
     start: KeyStart,
     newest: u32,
 }
 
-/// The first twelve bytes of a key, the missing ones zero: the index id, and what follows. If the
-/// starts of two keys differ, the keys have the same order.
+/// The first twelve bytes of a key: the index id and eight more, padded with zeros. If the starts
+/// of two keys differ, they order the keys.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(Rust, packed(4))]
 struct KeyStart {
@@ -48,10 +49,11 @@ fn padded<const N: usize>(bytes: &[u8]) -> [u8; N] {
     padded
 }
 
-/// Keys in order. None is listed twice.
+/// The keys in order, each key once.
 ///
-/// Keys are in sorted blocks. A block that is full is divided: where keys ascend, at the new key,
-/// so that full blocks stay behind; elsewhere in the middle. Most transactions have one block.
+/// The keys are in sorted blocks. A full block is divided at the new key if keys come in ascending
+/// order, so that full blocks are left behind, and otherwise in the middle. Most transactions have
+/// one block.
 ///
 /// Rejected:
 /// - a `BTreeMap` of keys with an allocation each: a search reads another allocation in each step,
@@ -64,7 +66,8 @@ pub(super) struct KeyOrder {
 }
 
 struct KeyBlock {
-    /// The start of the first key. Not maintained in the first block, of which no search needs it.
+    /// The start of the first key. In the first block it is not kept up to date, because no search
+    /// needs it there.
     first: KeyStart,
     /// The place after the key that was inserted last.
     after_last_insert: u32,

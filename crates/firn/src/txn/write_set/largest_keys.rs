@@ -95,8 +95,8 @@ mod tests {
 
     fn random_key(rng: &mut StdRng, indexes: u32) -> Vec<u8> {
         let mut key = rng.random_range(0..indexes).to_be_bytes().to_vec();
-        // Only the last byte varies: keys of an index that are longer than [`KEPT`] have the same
-        // kept bytes.
+        // Vary only the last byte, so that keys of one index which are longer than [`KEPT`] are
+        // equal in the bytes that are kept.
         key.resize(rng.random_range(2..2 * KEPT), 0);
         if let Some(last) = key.last_mut() {
             *last = rng.random_range(0..4);

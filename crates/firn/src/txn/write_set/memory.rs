@@ -4,20 +4,20 @@ use super::key_order::{KeyOrder, KeyPlace};
 use super::stored_versions::{OwnVersion, StoredVersions};
 use crate::base::{Kind, Seqno, Value};
 
-/// Memory of a version without its key and value, in bytes. A version takes 40 bytes in the list of
-/// versions, twice as much while that has just grown, and 16 bytes in the order of the keys, twice
-/// as much where blocks are half full. The spare room of the last chunk of bytes is not counted.
+/// Estimated memory of a version in bytes, besides its key and value. The list of versions takes 40
+/// bytes for it, or 80 just after the list has grown. The order of the keys takes 16 bytes, or 32
+/// where blocks are half full. The spare room of the last chunk of bytes does not count.
 const VERSION_OVERHEAD: u64 = 112;
 
-/// Most bytes of an entry in a batch besides its key and value: the kind, and three lengths of at
-/// most five bytes each.
+/// Upper bound of the bytes that an entry takes in a batch besides its key and value: one for the
+/// kind, and at most five for each of three lengths.
 const BATCH_ENTRY_OVERHEAD: u64 = 16;
 
-/// Writes in key order, and in the order of their positions.
+/// The writes in memory, in the order of their keys and in that of their positions.
 ///
-/// A write is appended to `versions`, key and value to a buffer that many writes share; only its
-/// number is put in the order of keys. So most writes allocate nothing, and the end of the
-/// transaction frees a few buffers. A rollback removes the last versions, so its cost is
+/// A write is appended to `versions`, and its key and value to a buffer that many writes share.
+/// Only the version's number is inserted into `order`. So most writes allocate nothing, and the end
+/// of the transaction frees a few buffers. A rollback removes the last versions, so its cost is
 /// proportional to the number of writes that it forgets.
 #[derive(Default)]
 pub(super) struct InMemoryWrites {
@@ -155,7 +155,7 @@ impl InMemoryWrites {
         numbers.map(|newest| self.of(newest))
     }
 
-    /// Keys at or before `user_key`, descending; all keys for `None`.
+    /// The keys at or before `user_key` in descending order; all keys for `None`.
     pub(super) fn until(&self, user_key: Option<&[u8]>) -> impl Iterator<Item = OwnVersions<'_>> {
         let search = |key| self.order.search(key, &self.versions);
         let place = user_key.map(|key| search(key).map_or_else(|place| place, KeyPlace::after));

@@ -40,11 +40,11 @@ struct FileOfRun<'a> {
     file: &'a Arc<FileHandle>,
 }
 
-/// Merges `runs`, which are ordered oldest first. A file that overlaps no other one is reused, if
-/// it [`stays`].
+/// Merges `runs`, which must be ordered from the oldest to the newest. A file that overlaps no
+/// other file is reused if [`stays`] allows it.
 ///
 /// Example: the files a–c and m–p of one run and b–d and x–z of another make the groups {a–c, b–d},
-/// {m–p} and {x–z}: the first is rewritten, the others are reused.
+/// {m–p} and {x–z}. The first group is rewritten, the files of the others are reused.
 fn merge(
     ingest: &Arc<RunFactory>,
     runs: &[SpilledRun],

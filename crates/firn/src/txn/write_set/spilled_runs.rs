@@ -72,7 +72,8 @@ impl SpilledRun {
 pub(super) struct SpilledRuns {
     /// Oldest first.
     pub(super) list: Vec<SpilledRun>,
-    /// The dead positions. Cursors share them; a cursor keeps the dead positions of its creation.
+    /// The dead positions. Cursors share this value; a cursor goes on with the value that was
+    /// current when the cursor was made.
     pub(super) dead: Arc<RolledBackPositions>,
 }
 

@@ -1,4 +1,4 @@
-//! The versions of a memory in the order of their positions.
+//! The versions in memory, in the order of their positions.
 
 use super::byte_arena::{ArenaAddress, ByteArena};
 use crate::base::key::UNCOMMITTED_BIT;
@@ -10,7 +10,8 @@ const KEPT_VERSIONS: usize = 32;
 /// Stands for no older version.
 const NO_VERSION: u32 = u32::MAX;
 
-/// Versions, numbered from 0 in the order of their positions. The last one can be removed.
+/// The versions, with numbers from 0 on in the order of their positions. Only the last version can
+/// be removed.
 #[derive(Default)]
 pub(super) struct StoredVersions {
     list: Vec<StoredVersion>,

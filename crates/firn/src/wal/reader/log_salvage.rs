@@ -16,7 +16,8 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::path::Path;
 
-/// An intact group, with the index of its segment and its offset.
+/// An intact group, with the position of its segment in the list of segments and its offset in the
+/// segment.
 struct IntactGroup {
     segment: usize,
     offset: u64,
@@ -72,8 +73,8 @@ pub fn salvage_log(
     }
     let ids: Vec<SegmentId> = segments.iter().map(|segment| segment.id).collect();
     let gone = gone(&headers, &ids, first, known);
-    // If it is not known where the log begins, a missing segment may have been released: it is no
-    // loss to report.
+    // If it is not known where the log begins, a missing segment may have been released, so do not
+    // report it as lost.
     for &id in gone.iter().filter(|_| known) {
         // A segment whose header alone is damaged was reported already.
         if ids.binary_search(&id).is_err() {
@@ -137,7 +138,7 @@ pub fn missing_segment(env: &dyn Env, dir: &Path, first: SegmentId) -> Result<Op
 
 /// Returns a segment that the log had between the segments `before` and `id`. `None` if the log
 /// went on from `before` directly to `id`; these ids need not be adjacent, for example where an
-/// epoch begins. The caller has found no segment between them in `dir`.
+/// epoch begins. The caller must have found no segment between them in `dir`.
 ///
 /// # Errors
 /// Those of the file system; `Unsupported` for a newer format.
@@ -158,7 +159,7 @@ pub fn missing_between(
 /// The segments that were part of the log, by the rules of [`lost_between`], and now have no intact
 /// header, ascending: each one that has a file, and the first one of each row of segments without
 /// files. `headers` are those of the intact segments, and `ids` are all segments with files, both
-/// ascending. `known`: the log begins with segment `first`.
+/// ascending. `known` says that the log begins with segment `first`.
 ///
 /// Example: the log begins with 5; 5 and 8 have damaged headers, 6 and 7 have no file, 9 is intact.
 /// Then 5, 6 and 8 are gone.

@@ -170,8 +170,8 @@ pub(super) struct IncarnationSegments<'e> {
     pub incarnation: SegmentId,
     /// Where the log ended when this incarnation began.
     pub base: LogEnd,
-    /// The end of this incarnation as the next incarnation has found it. `None` for the last
-    /// incarnation, or if the next one's recovery may not have read this one.
+    /// The end of this incarnation that the recovery before the next incarnation found. `None` for
+    /// the last incarnation, or if that recovery may not have read this incarnation.
     pub next_base: Option<LogEnd>,
     pub segments: Vec<SegmentReader<'e>>,
 }
@@ -179,9 +179,9 @@ pub(super) struct IncarnationSegments<'e> {
 /// Which segments of a directory a replay reads, and whether they have their full size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Copied {
-    /// All segments. Each has the full size that its header names.
+    /// All segments. Each has the full size that its header states.
     Whole,
-    /// The segments up to this id. They were copied, perhaps without the unused room after the last
+    /// The segments up to this id. They are copies, which may lack the unused room after the last
     /// group.
     UpTo(SegmentId),
 }
@@ -221,10 +221,10 @@ pub(super) fn open<'e>(
             Some(run) if run.incarnation == header.incarnation => run.segments.push(segment),
             last => {
                 if let Some(last) = last {
-                    // A recovery that began behind the last group found no group, so its `base`
-                    // equals that of the `last` incarnation and does not say where the groups of
-                    // that incarnation end. In an archive all these groups were durable, so replay
-                    // may read them all.
+                    // A recovery that began behind the last group has found no group. So its `base`
+                    // equals that of the incarnation `last`, and does not say where the groups of
+                    // `last` end. In an archive all these groups were durable, so replay may read
+                    // them all.
                     let known = copied == Copied::Whole || header.base != last.base;
                     last.next_base = known.then_some(header.base);
                 }

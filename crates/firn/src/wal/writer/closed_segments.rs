@@ -44,8 +44,9 @@ impl Wal {
             .collect()
     }
 
-    /// Whether a segment with id `first` or larger exists before the current one. Unlike those of
-    /// [`Self::closed_segments`], its groups may not be durable yet.
+    /// Whether a segment with id `first` or larger exists before the current one. The groups of
+    /// such a segment may not be durable yet, unlike those of the segments that
+    /// [`Self::closed_segments`] returns.
     pub fn has_left_segment(&self, first: SegmentId) -> bool {
         self.shared.state.lock().old.range(first..).next().is_some()
     }

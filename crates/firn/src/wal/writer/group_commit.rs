@@ -25,8 +25,8 @@ use parking_lot::MutexGuard;
 use std::sync::atomic::Ordering;
 
 impl Shared {
-    /// Returns when all records up to `lsn` are durable, or, without `durable`, handed to the
-    /// operating system. The calling thread may write or sync groups itself.
+    /// Returns when all records up to `lsn` are durable. Without `durable`, returns as soon as they
+    /// were handed to the operating system. The calling thread may write or sync groups itself.
     pub(super) fn wait_for(&self, lsn: Lsn, durable: bool) -> Result<()> {
         let mut state = self.state.lock();
         if lsn > state.appended {
@@ -125,8 +125,8 @@ impl Shared {
         parker.wait()
     }
 
-    /// Takes the open group out and writes it. It is made durable if `durable`, or if one of its
-    /// committers waits for that.
+    /// Takes the open group out and writes it. Makes it durable if `durable` is set, or if one of
+    /// its committers waits for that.
     fn lead(&self, mut state: MutexGuard<'_, WalState>, durable: bool) {
         let group = {
             let durable = durable || state.open_wanted_durable();
@@ -146,7 +146,7 @@ impl Shared {
         self.wake_committers(state);
     }
 
-    /// Syncs the files of all groups that were written without a sync. The caller has set
+    /// Syncs the files of all groups that were written without a sync. The caller must have set
     /// `state.syncing`, so no other thread syncs.
     fn sync(&self) {
         let (target, files) = {

@@ -15,8 +15,8 @@ use super::state::WalState;
 impl Shared {
     /// Writes the open group to the page cache, if no other write is under way and no committer
     /// waits for the open group to be durable. Commits that arrive during the write append to the
-    /// next open group. The thread that gets the mutex `turn` next writes that group for all of
-    /// them.
+    /// next open group. The thread that gets the mutex `turn` next writes that group for all these
+    /// commits.
     pub(super) fn write_inline(&self, lsn: Lsn) {
         let _turn = self.turn.lock();
         let mut state = self.state.lock();
@@ -46,8 +46,9 @@ impl WalState {
         self.growth_generation += 1;
     }
 
-    /// Takes out the group to write: the growing group with the records of the open group added, or
-    /// else the open group alone. The `bool` tells whether the group is written for the first time.
+    /// Takes out the next group to write: the growing group with the records of the open group
+    /// added, or else the open group alone. The `bool` is `true` if this is the first write of the
+    /// group.
     fn take_inline(&mut self) -> (SealedGroup, bool) {
         let Some(tail) = self.tail.take_if(|tail| tail.has_room_for(&self.open)) else {
             return (self.seal(false), true);

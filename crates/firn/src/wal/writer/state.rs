@@ -49,7 +49,7 @@ pub(super) struct WalState {
     pub outcomes: u64,
     /// Id of the segment that the background thread has been asked to prepare.
     pub next_wanted: SegmentId,
-    /// Whether the background thread shall try again to prepare the segment `next_wanted`.
+    /// Whether the background thread must try again to prepare the segment `next_wanted`.
     pub ask_again: bool,
     /// Segments before the current one that were not released yet.
     pub old: BTreeMap<SegmentId, OldSegment>,
@@ -256,8 +256,8 @@ impl WalState {
         self.keep_buffer(group.buf);
     }
 
-    /// As [`Self::written`], but the caller keeps the buffer. `first` is `false` if a growing group
-    /// was written again.
+    /// As [`Self::written`], but the caller keeps the buffer. `first` is `false` if this was a
+    /// rewrite of a growing group.
     pub(super) fn note_written(&mut self, group: &SealedGroup, first: bool) {
         if first {
             self.stats.groups += 1;

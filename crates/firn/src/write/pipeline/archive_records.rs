@@ -48,9 +48,10 @@ impl Pipeline {
         }
     }
 
-    /// The wall-clock time (milliseconds) that the log must record before this commit and, for a
-    /// change of the catalog, the end of the binary log. `None` if the log is not archived, or has
-    /// recorded this time already and there is no such change.
+    /// The wall-clock time in milliseconds that the log must record before this commit. If the
+    /// commit changes the catalog, also the end of the binary log before the change, if the server
+    /// reported it. `None` if the log is not archived, or if it has recorded this time already and
+    /// there is no end of the binary log to record.
     pub(super) fn archive_time_record(
         &self,
         state: &mut PipelineState,
@@ -58,7 +59,7 @@ impl Pipeline {
     ) -> Option<(u64, Option<OwnedBinlogPosition>)> {
         let files = self.archived.as_ref()?;
         let now = files.env().wall_micros();
-        // The record of any other commit has that commit's own position in the binary log.
+        // Any other commit has its own position in the binary log in its own record.
         let schema_change_position = match what {
             CommitRecord::SchemaChange(_) | CommitRecord::Retirement(_) => {
                 state.schema_change_position.clone()
@@ -80,7 +81,8 @@ impl Pipeline {
         (clock(), !self.wal.segment_used())
     }
 
-    /// If the log is archived, records in it that the manifest has the files of a load.
+    /// If the log is archived, appends a record which says that the manifest has the files of a
+    /// load.
     ///
     /// # Errors
     /// Those of an append to the log.

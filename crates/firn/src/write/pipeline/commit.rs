@@ -49,7 +49,8 @@ pub enum CommitRecord<'a> {
 }
 
 impl CommitRecord<'_> {
-    /// How the record uses the room that was kept for an outcome when its transaction was prepared.
+    /// The effect of the record on the log room that is reserved for outcomes of prepared
+    /// transactions.
     fn room(&self) -> OutcomeRoom {
         match self {
             Self::Batch | Self::SchemaChange(_) | Self::Retirement(_) => OutcomeRoom::Leave,
@@ -120,8 +121,8 @@ impl Pipeline {
         let appended = self.append(&records, what.room(), access)?;
         unfinished.appended(appended.lsn);
         if let CommitRecord::Prepared { prepared, .. } = what {
-            // The memtable takes over the pin of the prepare record's segment under the same mutex,
-            // so that the segment stays pinned throughout.
+            // Pass the pin of the prepare record's segment to the memtable while the mutex is held,
+            // so that the segment is pinned at every moment.
             if let Some(pinned) = state.pins.remove(prepared) {
                 state.active.lower_min_segment(pinned);
             }
@@ -243,8 +244,8 @@ impl Pipeline {
         let stays = before.entries() > 0 || !state.queue.is_empty();
         let mut last_lsn = appended.lsn;
         if !stays {
-            // The empty memtable is dropped, so the run takes over the log segments that it keeps:
-            // those with the outcomes of prepared transactions, for example.
+            // The empty memtable is dropped, so the run takes over the log segments that the
+            // memtable keeps, such as those with outcomes of prepared transactions.
             min_segment = min_segment.min(before.min_segment());
             last_lsn = last_lsn.max(before.last_lsn());
         }
@@ -276,7 +277,7 @@ impl Pipeline {
         access: impl FnOnce() -> FullDiskAccess,
     ) -> Result<Appended> {
         // If the last append found the disk full, a record that may take the disk reserve takes it
-        // without another try of the disk.
+        // at once and does not try the disk again.
         if self.health.is_full(Some(FullDisk::Log)) {
             return self.wal.append_to(records, room, access());
         }

@@ -28,8 +28,9 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// One step logs records again under one lock of the pipeline's mutex: until they have this many
-/// bytes, or belong to [`STEP_TRANSACTIONS`] transactions. The last record may exceed the limit.
+/// One step logs prepare records again while it holds the pipeline's mutex, until these records
+/// have this many bytes or belong to [`STEP_TRANSACTIONS`] transactions. The last record may exceed
+/// the limit.
 const STEP_BYTES: u64 = 1 << 20;
 const STEP_TRANSACTIONS: usize = 256;
 
@@ -95,7 +96,7 @@ impl LogPins {
         self.by_segment.insert((pinned.segment, id));
     }
 
-    /// The ids of the next pins below `before`, as many as one step logs again.
+    /// The ids of the pins below segment `before` whose records the next step logs again.
     fn step(&self, before: SegmentId) -> Vec<u64> {
         let mut bytes = 0;
         let older = self.by_segment.range(..(before, 0));
@@ -162,9 +163,9 @@ impl Pipeline {
         }
     }
 
-    /// Appends the prepare records of those of the pins `ids` that still exist. The caller has
-    /// linked the files of all of them, and of no other pin. Returns as [`Self::relog_step`];
-    /// `None` if none of the pins exists.
+    /// Appends the prepare records of those of the pins `ids` that still exist. The caller must
+    /// have linked the files of all of them, and of no other pin, for the log archive. Returns the
+    /// same as [`Self::relog_step`]; `None` if none of the pins exists.
     fn append_again(&self, mut ids: Vec<u64>) -> Result<Option<(Vec<u64>, SegmentId, Lsn)>> {
         let mut state = self.state.lock();
         self.health.check()?;

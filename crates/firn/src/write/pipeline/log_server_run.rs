@@ -15,11 +15,11 @@ use std::sync::Arc;
 #[derive(Default)]
 pub(super) struct ServerRunNote {
     run: Option<Arc<ServerRun>>,
-    /// The segment in which the log last names `run`, or one before that segment.
+    /// The segment in which the log last names `run`, or an earlier segment.
     named_in: Option<SegmentId>,
     /// Whether the log may have a record that names a server run other than `run`. If so, even an
-    /// unknown server run (`None`) must be recorded: otherwise replay would take the other one for
-    /// it.
+    /// unknown server run (`None`) must be recorded: otherwise replay would assign later prepared
+    /// transactions to that other run.
     others: bool,
 }
 
@@ -43,9 +43,9 @@ impl ServerRunNote {
         self.run.clone()
     }
 
-    /// Notes that a prepare record was appended, which lies in `segment` or a later one.
-    /// `with_run`: a record that names the server run was appended before it. Returns the segment
-    /// that the prepared transaction must pin.
+    /// Notes that a prepare record was appended, which lies in `segment` or a later one. `with_run`
+    /// says that a record with the name of the server run was appended before it. Returns the
+    /// segment that the prepared transaction must pin.
     pub(super) fn prepared(&mut self, segment: SegmentId, with_run: bool) -> SegmentId {
         if with_run {
             self.named_in = Some(segment);

@@ -85,9 +85,9 @@ impl<'a> CommitGuard<'a> {
     fn hide(&self) {
         let Some(seqno) = self.seqno else { return };
         let pipeline = self.pipeline;
-        // If the append did not return, it is unknown where its record ends. Take the position
-        // behind all appended records: no other commit's record ends there, so no other commit's
-        // wait fails for it.
+        // If the append did not return, it is unknown where the commit's record ends. Take a
+        // position behind all appended records: the records of other commits end before it, so
+        // their waits do not fail because of this commit.
         let lsn = self.lsn.unwrap_or_else(|| pipeline.wal.appended_lsn() + 1);
         pipeline.hide_from(&mut pipeline.state.lock(), seqno, lsn);
         pipeline.contain_failure();
@@ -96,8 +96,8 @@ impl<'a> CommitGuard<'a> {
 
 impl Drop for CommitGuard<'_> {
     fn drop(&mut self) {
-        // Only after a panic: an append that failed has left no log record, so there is nothing to
-        // hide.
+        // Hide only after a panic. An append that failed without a panic has left no log record, so
+        // there is nothing to hide.
         if std::thread::panicking() && self.seqno.is_some() {
             poison(&self.pipeline.health);
             self.hide();

@@ -53,8 +53,8 @@ impl Pipeline {
     }
 
     /// Keeps the segments from `segment` on for a transaction that recovery has found prepared
-    /// there, because the disk has no room to write it again. `run`: the server run that prepared
-    /// it.
+    /// there, because the disk has no room to write it again. `run` is the server run that prepared
+    /// the transaction.
     pub fn adopt_prepared(
         &self,
         segment: SegmentId,

@@ -1,40 +1,44 @@
-//! The writers that wait at the stall gate, in the order in which they came. No clock, no lock and
-//! no thread: the gate gives it the time and wakes the threads, and so does the simulation.
+//! The writers that wait at the stall gate, in the order in which they came: the *line*. This
+//! module has no clock, no lock and no thread. The gate gives it the time and wakes the threads; in
+//! the simulation, the simulation does both.
 //!
-//! Each waiting writer has a ticket with a [`Place`], from which its time follows. The first
-//! [`WINDOW`] writers of the line sleep by timers of their own. A writer that leaves wakes the one
-//! that becomes one of the first, which sets its timer. So a wait costs two wakeups, whoever else
-//! waits, and at most `WINDOW` woken writers run for the gate's mutex at a time. Times change while
-//! writers sleep: the rate changes, a transaction commits another size than it was charged, a
-//! writer ahead is killed, the gate opens. Then the first ones are woken if their timers are late,
-//! and the next ones as those leave. So a change costs the same however many wait.
+//! Each waiting writer has a ticket with a [`Place`], from which the time follows at which the
+//! writer may go. Only the first [`WINDOW`] writers of the line, the *window*, sleep with a timer.
+//! All others sleep until they are woken. A writer that leaves wakes the writer that thereby enters
+//! the window, and that one sets its timer. So each wait costs two wakeups, however many writers
+//! wait, and at most `WINDOW` woken writers contend for the gate's mutex at a time. The times of
+//! tickets change while writers sleep: when the rate changes, when a transaction commits another
+//! size than it was charged, when a writer ahead is killed, and when the gate opens. Then the
+//! writers of the window whose timers are late are woken, and further writers when these leave. So
+//! each change costs the same, however many writers wait.
 //!
-//! Rejected: a timer for each waiting writer. Thousands of sizes that differ from the charges add
-//! up, so most timers are wrong, and each costs a wakeup to set it again.
+//! Rejected: a timer for each waiting writer. The differences between charges and sizes add up over
+//! thousands of tickets, so most timers are wrong, and it costs a wakeup to set one again.
 //!
 //! Invariants
-//! - Positions grow along the line. So the writers that may go are the first ones, and a newcomer
-//!   whose position is granted need not wait for threads that have yet to wake up. These may go
-//!   from then on, whatever happens to the grant.
-//! - If a writer of the window may go, or may go much earlier than its timer says, it has been
-//!   woken. A writer that leaves restores this, as does each change.
-//! - A ticket of a writer that gave up stays in the line until it is the first; then its bytes are
-//!   granted. So those behind it move up, and those before it do not.
+//! - Positions grow along the line. So the writers that may go are the first ones of the line. A
+//!   new writer whose position is granted passes at once, and does not wait for the threads before
+//!   it to wake up: those may go in any case, even if granted bytes are taken back.
+//! - If a writer of the window may go now, or may go much earlier than its timer says, it has been
+//!   woken. Each change, and each writer that leaves, restores this invariant.
+//! - The ticket of a writer that has given up stays in the line until it is the first ticket. Then
+//!   its bytes are granted, so the writers behind it go sooner, and the writers before it do not.
 
 use super::pace::{Pace, Place};
 use std::collections::VecDeque;
 
-/// Number of writers at the head of the line that have timers. While a thread takes a millisecond
-/// to wake up, so many pass in it.
+/// Number of writers at the head of the line that sleep with timers. About this many writers pass
+/// in the millisecond that a thread may take to wake up.
 pub const WINDOW: usize = 16;
 
-/// A timer may be late by this much, microseconds, before its writer is woken to set it anew. It is
-/// less than the age of unused rate that later writers may use, so nothing is lost.
+/// A timer may be late by this many microseconds before its writer is woken to set it anew. This is
+/// less than the time for which unused bytes of the rate stay granted, so no rate is lost.
 const LATE_US: u64 = 5000;
 
-/// Wakes a sleeping writer, which then looks at its ticket. A wakeup before it sleeps is kept.
+/// Wakes a sleeping writer, which then looks at its ticket. If the writer does not sleep yet, the
+/// wakeup makes its next sleep end at once.
 pub trait Wake {
-    /// Wakes it.
+    /// Wakes the writer.
     fn wake(&self);
 }
 
@@ -47,11 +51,12 @@ pub enum Mode {
     Limited(u64),
     /// Nobody passes.
     Stopped,
-    /// Nobody passes, and the work that should make room fails: all writers give up.
+    /// Nobody passes, and the background work that should make room fails: all writers give up.
     Failing,
 }
 
-/// The charge of a transaction's passes, to be settled when it ends. Its default is none.
+/// The sum of the charges for a transaction's passes through the gate. It is settled when the
+/// transaction ends. The default is no charge.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct GateCharge {
     limit: u64,
@@ -84,33 +89,33 @@ pub struct TicketNumber(u64);
 /// The answer to a writer that arrives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arrival {
-    /// It passes.
+    /// The writer passes.
     Pass(GateCharge),
-    /// It waits.
+    /// The writer waits with this ticket.
     Wait(TicketNumber),
-    /// It gives up.
+    /// The writer gives up.
     Fail,
 }
 
 /// The answer to a waiting writer that looks at its ticket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Look {
-    /// It passes. The ticket is gone.
+    /// The writer passes, and its ticket is gone.
     Pass(GateCharge),
-    /// It gives up. The ticket is gone.
+    /// The writer gives up, and its ticket is gone.
     Fail,
-    /// It sleeps until this time, microseconds; without a time until somebody wakes it.
+    /// The writer sleeps until this time in microseconds, or, for `None`, until it is woken.
     Sleep(Option<u64>),
 }
 
 struct Ticket<W> {
     place: Place,
-    /// When the writer wakes by itself; `u64::MAX` for never. If it has been woken since, the time
-    /// for which it was woken.
+    /// The time at which the writer wakes by its timer, `u64::MAX` without a timer. If the writer
+    /// was woken since it set the timer: the time for which it was woken.
     wakes_us: u64,
     /// `None` once the writer has passed or given up.
     writer: Option<W>,
-    /// Bytes to grant when the ticket is the first, because its writer gave up.
+    /// If the writer gave up: the bytes to grant when the ticket is the first of the line.
     unused: f64,
 }
 
@@ -146,11 +151,11 @@ impl<W> Default for Admission<W> {
 }
 
 impl<W: Wake> Admission<W> {
-    /// Changes the mode. `typical` is the mean size of recent commits, bytes, if it is known; it
-    /// counts when a limit begins.
+    /// Changes the mode. `typical` is the mean size of recent commits in bytes, if it is known. It
+    /// has an effect only if a limit begins.
     pub fn set_mode(&mut self, now_us: u64, mode: Mode, typical: Option<f64>) {
-        // While writers of an earlier limit are still in the line, that limit goes on: their
-        // positions stand for their order.
+        // If writers of an earlier limit still wait, do not begin a new limit: the positions of
+        // these writers would lose their order.
         if self.mode == Mode::Open && mode != Mode::Open && self.waiting == 0 {
             self.limit += 1;
             self.pace.begin(now_us, typical);
@@ -169,7 +174,8 @@ impl<W: Wake> Admission<W> {
         self.mode
     }
 
-    /// A writer arrives. `writer` makes its handle if it has to wait.
+    /// Decides about a writer that arrives. Calls `writer` for a handle to wake it by, if it has to
+    /// wait.
     pub fn arrive(&mut self, now_us: u64, writer: impl FnOnce() -> W) -> Arrival {
         self.pace.advance(now_us);
         match self.mode {
@@ -193,7 +199,7 @@ impl<W: Wake> Admission<W> {
         Arrival::Wait(TicketNumber(number))
     }
 
-    /// A waiting writer looks at its ticket, because it is about to sleep or has woken up.
+    /// Decides about a waiting writer that is about to sleep or has woken up.
     pub fn look(&mut self, now_us: u64, number: TicketNumber) -> Look {
         self.pace.advance(now_us);
         let at = (number.0 - self.first) as usize;
@@ -213,7 +219,7 @@ impl<W: Wake> Admission<W> {
         answer
     }
 
-    /// A waiting writer gives up, because it was killed or has waited for too long.
+    /// Removes a waiting writer that gives up, because it was killed or has waited for too long.
     pub fn give_up(&mut self, now_us: u64, number: TicketNumber) {
         self.pace.advance(now_us);
         let at = (number.0 - self.first) as usize;
@@ -222,14 +228,14 @@ impl<W: Wake> Admission<W> {
         self.leave(at);
     }
 
-    /// Bytes were committed.
+    /// Counts the bytes of a commit.
     pub fn committed(&mut self, bytes: u64) {
         if self.mode != Mode::Open {
             self.pace.committed(bytes);
         }
     }
 
-    /// A transaction has ended that was charged `charge` and has committed `bytes`.
+    /// Settles a transaction that has ended: it was charged `charge` and has committed `bytes`.
     pub fn settle(&mut self, now_us: u64, charge: GateCharge, bytes: u64) {
         if charge.limit != self.limit || charge.is_empty() {
             return;
@@ -244,12 +250,12 @@ impl<W: Wake> Admission<W> {
         self.waiting
     }
 
-    /// Times that a writer was woken other than by its timer.
+    /// Number of times that a writer was woken other than by its timer.
     pub fn wakes(&self) -> u64 {
         self.wakes
     }
 
-    /// Tickets that were visited, a measure of the work.
+    /// Number of visits to tickets, as a measure of the work.
     pub fn visits(&self) -> u64 {
         self.visits
     }

@@ -11,11 +11,11 @@ pub struct CommitTotals {
     pub bytes: u64,
 }
 
-/// The measured rates of flushes and of compactions are averages over about this much time in which
-/// that work ran, microseconds.
+/// The measured rates of flushes and of compactions are averages over about this many microseconds
+/// in which such work ran.
 const WINDOW_US: f64 = 15_000_000.0;
 
-/// A rate counts as measured once the work has run for this long, microseconds.
+/// A rate counts as measured once the work has run for this many microseconds.
 const SEEN_US_MIN: f64 = 200_000.0;
 
 /// Bytes of background work and the time in which it ran, both as sums in which older work counts
@@ -33,7 +33,8 @@ impl DecayingSum {
         self.us = self.us * keep + us;
     }
 
-    /// Bytes per second of the time in which the work ran; `None` if that time is too short.
+    /// Bytes per second, averaged over the time in which the work ran; `None` if that time is too
+    /// short.
     fn rate(&self) -> Option<f64> {
         (self.us >= SEEN_US_MIN).then(|| self.amount * 1e6 / self.us)
     }
@@ -51,8 +52,8 @@ struct FlushRatio {
 
 impl FlushRatio {
     fn add(&mut self, stored: f64, committed: f64) {
-        // Leave out a flush of bytes that no writer has committed since the open: recovery filled
-        // its memtable.
+        // Leave out a flush before the first commit since the open: recovery has filled its
+        // memtable, and no writer waits for it.
         if committed == 0.0 && self.committed == 0.0 {
             return;
         }
@@ -75,15 +76,16 @@ pub(super) struct Drain {
     /// runs.
     compactions: DecayingSum,
     jobs: u32,
-    /// Time up to which the running time of jobs is in `compactions`, microseconds.
+    /// `compactions` includes the running time of jobs up to this time, microseconds.
     since_us: u64,
     /// Commits and their bytes when the last flush ended.
     committed: CommitTotals,
-    /// Mean bytes of the commits between the ends of the last flushes; `None` before there was one.
+    /// Mean size in bytes of the commits between the ends of the last two flushes; `None` before
+    /// there were any.
     commit_bytes: Option<f64>,
-    /// Bytes that recent flushes stored, and bytes committed between the ends of these flushes. The
-    /// ratio is that of the sums, because delayed flushes end together: the first seems to have
-    /// stored few of many committed bytes, the next ones many of none.
+    /// Bytes that recent flushes stored, for each byte committed between the ends of these flushes.
+    /// It is a ratio of sums, because delayed flushes end together: measured one by one, the first
+    /// of them would have stored few bytes of many commits, and the next ones many bytes of none.
     pressed: FlushRatio,
 }
 

@@ -1,77 +1,84 @@
-//! A token bucket that hands out times, with a ledger. Pure functions of a clock.
+//! Computes when each waiting writer may pass the stall gate. Nothing here reads a clock: the
+//! caller passes the time.
 //!
-//! The rate *grants* bytes. Each ticket gets a *position* on the scale of granted bytes, behind the
-//! tickets before it, and may go once the grant has come to its position. So a ticket knows its
-//! time from the start, the rate may change at any moment, and no ticket moves.
+//! The gate is a token bucket: the rate *grants* bytes. The writer's *ticket* gets a *position* on
+//! the scale of the bytes granted since the limit began, behind the tickets before it. A *limit* is
+//! a period in which the gate is not open. The ticket may go once the granted bytes have come to
+//! its position. So the time of a ticket is known from the start, the rate may change at any
+//! moment, and no ticket moves.
 //!
-//! A statement asks before its first write, so its bytes are not known. It is charged the size that
-//! is *typical* now. When the transaction ends, the ledger is settled:
+//! A statement passes the gate before its first write, when nobody knows how many bytes it will
+//! write. So the ticket is charged the *typical* size of recent transactions. When the transaction
+//! ends, this charge is settled:
 //!
-//! - It has committed less than it was charged, or nothing: the rest is granted at once.
-//! - It has committed more, but no more than [`OUTLIER`] times the typical size: the difference is
-//!   taken back from the grant, so all that wait go later. If thousands came when another size was
-//!   typical, the rate holds for them, too.
-//! - What it has committed beyond that is *owed*. Later tickets pay it by an extra charge, and
-//!   unused rate pays it, too.
+//! - If the transaction has committed less than the charge, or nothing, the rest of the charge is
+//!   granted at once.
+//! - If it has committed more than the charge, but at most [`OUTLIER`] times the typical size, the
+//!   difference is taken back from the granted bytes, so all waiting tickets go later. So even if
+//!   thousands of tickets were charged a typical size that is no longer right, the rate holds.
+//! - The bytes that it has committed beyond [`OUTLIER`] times the typical size are *owed*. Later
+//!   tickets pay this debt by an extra charge, and rate that nobody uses pays it, too.
 //!
-//! So in the long run as many bytes are committed as the rate allows, whatever their sizes, and
-//! nothing is charged twice. The extra charge doubles the charge at a second's worth of debt, and
-//! doubles it again for each further [`DOUBLING_S`] seconds' worth. So a large transaction is paid
-//! for by many small ones, at about half of their pace, and debt is bounded: it grows only with
-//! the logarithm of how far commits exceed the typical size.
+//! So in the long run as many bytes are committed as the rate allows, whatever the sizes of the
+//! transactions, and nothing is charged twice. If the debt is worth one second of the rate, the
+//! extra charge doubles a ticket's charge, and each further [`DOUBLING_S`] seconds double it again.
+//! So many small transactions pay for a large one, at about half of their usual pace. The debt
+//! grows only with the logarithm of how far commits exceed the typical size.
 //!
-//! Rejected: charging a commit when its bytes are known, without a charge before (until then
-//! nothing spaces the writers, so all that wait for one moment pass at once, thousands of them);
-//! the plain mean as the typical size (one transaction of 64 MiB makes each later one wait as if it
-//! were large); no ledger (a limit on the charge then is a hole in the rate).
+//! Rejected: charging a commit when its bytes are known, and nothing before (until then nothing
+//! spaces the writers, so thousands of writers that wait for one moment pass at once); the plain
+//! mean as the typical size (one transaction of 64 MiB makes each later one wait as if it were
+//! large); no debt, only a limit on the charge (large transactions then exceed the rate).
 
-/// Age up to which an unused share of the rate may still be used, seconds. A writer wakes later
-/// than it should, by the time of several commits, and on busy processors by milliseconds. If the
-/// share of that time were lost, late wakeups would bound the rate.
+/// Bytes that were granted and not used within this many seconds pay debt or are lost. A writer
+/// wakes later than it should, by the time of several commits, and on busy processors by
+/// milliseconds. If it lost the rate of that time, late wakeups would bound the throughput.
 pub const CREDIT_S: f64 = 0.02;
 
-/// A ticket may go this much before its time, seconds, so that a timer that is a little early need
-/// not be set again.
+/// A ticket may go this many seconds before its time, so that a timer that fires a little early
+/// need not be set again.
 const EARLY_S: f64 = 0.0001;
 
 /// Debt worth this many seconds of the rate doubles the extra charge.
 const DOUBLING_S: f64 = 10.0;
 
-/// Longest time by which one ticket's extra charge delays the next ticket, seconds.
+/// The extra charge of one ticket delays the next ticket by at most this many seconds.
 const EXTRA_S_MAX: f64 = 1.0;
 
-/// A charge before any commit is known, bytes.
+/// The charge of a ticket as long as no commit is known, in bytes.
 const TYPICAL_FIRST: f64 = 1024.0;
 
-/// The largest first charge of a limit, bytes. It comes from the mean of recent commits, which a
-/// few large ones may dominate; thousands of writers would be charged for them before the first of
-/// them has shown its size.
+/// Upper bound in bytes of the typical size with which a limit begins. That size is the mean of
+/// recent commits, in which a few large ones may dominate. Without the bound, thousands of writers
+/// would be charged for large commits before the first of them has shown its own size.
 const TYPICAL_FIRST_MAX: f64 = 65_536.0;
 
 /// Weight of a transaction in the typical size.
 const WEIGHT: f64 = 1.0 / 32.0;
 
-/// A transaction counts in the typical size with at most this multiple of it. So one large
-/// transaction changes it little, and a series of them soon makes it theirs.
+/// When a transaction ends, the typical size counts it with at most this multiple of the present
+/// typical size. So one large transaction changes the typical size little, and a series of large
+/// ones soon determines it.
 const OUTLIER: f64 = 8.0;
 
-/// A refund speeds up the expected times at most tenfold: a timer that is too early costs more than
-/// one that is too late, which others correct.
+/// Lower bound of `drift`, so that expected refunds speed up the expected times at most
+/// tenfold. A timer that is too early costs more than one that is too late: when other writers
+/// leave, they correct the late one.
 const DRIFT_MIN: f64 = -0.9;
 
-/// A ticket that is not due sleeps at least this long, seconds, where only the refunds of others
-/// would let it go sooner: the tickets before it must wake up and commit first. Without this bound,
-/// a ticket that expects those refunds now sleeps for no time at all, again and again.
+/// A ticket that may not go yet, but may go now if it counts on refunds, sleeps at least this many
+/// seconds: the tickets before it must first wake up and commit. Without this bound, such a ticket
+/// would sleep for no time at all, again and again.
 const REFUND_S: f64 = 0.002;
 
 /// A ticket's place in the order, and its charge in bytes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Place {
-    /// The ticket goes when so many bytes are granted.
+    /// The ticket goes when this many bytes are granted.
     pub position: f64,
-    /// The typical size, which the ticket's transaction gets back when it ends.
+    /// The typical size when the ticket was made. It is settled when the ticket's transaction ends.
     pub charge: u64,
-    /// The share of the debt that it pays.
+    /// The extra charge: the part of the debt that the ticket pays, in bytes.
     extra: f64,
 }
 
@@ -85,14 +92,15 @@ pub struct Pace {
     at_us: u64,
     /// Position of the next ticket.
     tail: f64,
-    /// The last position that has gone. Those before it may go, also if the grant was taken back
-    /// since.
+    /// The largest position of a ticket that has gone. Tickets below it may go too, even if granted
+    /// bytes were taken back since then.
     gone: f64,
     /// Committed bytes that no ticket was charged for.
     owed: f64,
     typical: f64,
-    /// By which share of its charge a recent transaction has moved the grant back; below 0 if it
-    /// was charged too much. The tickets that wait were charged like it, so they will, too.
+    /// How recent transactions have moved the granted bytes back when they were settled, as a mean
+    /// share of their charge. It is below 0 if their charges were too high. The waiting tickets got
+    /// about the same charge, so they will probably move the granted bytes by the same share.
     drift: f64,
 }
 
@@ -112,9 +120,10 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// A limit begins, and nobody has a ticket. The bytes that were committed without a limit are
-    /// not owed, and debt of an earlier limit is forgotten: the pressure counts all of them.
-    /// `typical` is the mean size of recent commits, if it is known.
+    /// Begins a limit; no ticket may exist. Bytes that were committed without a limit are not owed,
+    /// and the debt of an earlier limit is forgotten, because the pressure already includes the
+    /// effect of all these bytes. `typical` is the mean size of recent commits in bytes, if it is
+    /// known.
     pub fn begin(&mut self, now_us: u64, typical: Option<f64>) {
         *self = Self {
             at_us: now_us,
@@ -131,15 +140,16 @@ impl Pace {
         self.rate = rate as f64;
     }
 
-    /// Grants the bytes of the time up to `now_us`. Grants older than [`CREDIT_S`] that nobody has
-    /// used pay the debt.
+    /// Grants the bytes for the time up to `now_us`. Bytes that were granted more than [`CREDIT_S`]
+    /// ago and that nobody has used pay the debt.
     pub fn advance(&mut self, now_us: u64) {
         let took_us = now_us.saturating_sub(self.at_us);
         self.at_us = self.at_us.max(now_us);
         self.grant(self.rate * took_us as f64 / 1e6);
     }
 
-    /// Grants bytes that nobody will use.
+    /// Grants `bytes`. If the granted bytes are then further ahead of the tickets than [`CREDIT_S`]
+    /// of the rate, the excess pays debt or is lost.
     pub fn grant(&mut self, bytes: f64) {
         self.granted += bytes;
         let unused = self.granted - self.rate * CREDIT_S - self.tail;
@@ -149,7 +159,7 @@ impl Pace {
         }
     }
 
-    /// The place of a new ticket. The caller has called [`Self::advance`].
+    /// Makes a new ticket and returns its place. The caller must have called [`Self::advance`].
     pub fn place(&mut self) -> Place {
         let extra = self.extra();
         self.owed -= extra;
@@ -173,7 +183,7 @@ impl Pace {
         extra.min(self.owed).min(self.rate * EXTRA_S_MAX)
     }
 
-    /// Whether the ticket at `position` may go. The caller has called [`Self::advance`].
+    /// Whether the ticket at `position` may go. The caller must have called [`Self::advance`].
     pub fn is_due(&self, position: f64) -> bool {
         position <= self.gone.max(self.granted + self.rate * EARLY_S)
     }
@@ -183,9 +193,9 @@ impl Pace {
         self.gone = self.gone.max(position);
     }
 
-    /// When the ticket at `position` may probably go, at the present rate; `None` while nobody
-    /// goes. `first` is the first position that waits. The tickets from there on will probably move
-    /// the grant as recent ones have.
+    /// Estimates the time at which the ticket at `position` may go, at the present rate; `None` if
+    /// the rate is 0. `first` is the position of the first waiting ticket. The estimate assumes
+    /// that the tickets between the two move the granted bytes as recent ones have (see `drift`).
     pub fn due_us(&self, first: f64, position: f64) -> Option<u64> {
         let left = match position <= self.gone {
             true => 0.0,
@@ -198,20 +208,22 @@ impl Pace {
         (self.rate > 0.0).then(|| self.at_us + (left.max(0.0) * 1e6 / self.rate).ceil() as u64)
     }
 
-    /// Takes back the place of a ticket whose writer has given up. It pays no debt. The bytes of
-    /// the place are granted by [`Self::grant`] when no earlier ticket is left.
+    /// Cancels a ticket whose writer has given up, so that the ticket pays no debt. Returns the
+    /// bytes of its place. The caller must pass them to [`Self::grant`] once no earlier ticket is
+    /// left.
     pub fn give_up(&mut self, place: Place) -> f64 {
         self.owed += place.extra;
         place.charge as f64 + place.extra
     }
 
-    /// Bytes were committed.
+    /// Counts the bytes of a commit as owed, until the transaction is settled.
     pub fn committed(&mut self, bytes: u64) {
         self.owed += bytes as f64;
     }
 
-    /// A transaction ends whose `passes` tickets were charged `charged` bytes. Its `bytes` were
-    /// [committed](Self::committed) before; 0 if it was rolled back.
+    /// Settles a transaction that has ended: its `passes` tickets were charged `charged` bytes in
+    /// total, and it has committed `bytes`, or 0 if it was rolled back. [`Self::committed`] must
+    /// have counted these bytes before.
     pub fn settle(&mut self, charged: u64, passes: u32, bytes: u64) {
         let (charged, passes) = (charged as f64, f64::from(passes.max(1)));
         let usual = (bytes as f64).min(OUTLIER * self.typical * passes);

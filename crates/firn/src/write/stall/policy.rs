@@ -1,17 +1,19 @@
-//! Decides from numbers whether writers pass, how fast, and why not faster. Pure functions: all
-//! thresholds, shares and limits of write stalls are here.
+//! Decides from numbers whether writers pass the gate, how fast, and which reason slows them most.
+//! All functions are pure. All thresholds, shares and limits of write stalls are here.
 //!
-//! The pressure *p* of a [`StallReason`] says how far its background work lags behind what is
-//! allowed. Below one half, a reason does not slow writers. From there its rate is g(p) × C, where
-//! C is the rate at which the work is drained, measured while it runs: g is 2 at one half, 1 at 1,
-//! one half at 2, and linear in between. The gate takes the lowest rate of all reasons. So p
-//! settles where g(p) × C is what the writers want or the work can do, and the rate moves with p,
-//! never step by step from its own last value. At 2, the reasons that would exhaust memory or make
-//! reads too slow stop writers.
+//! The pressure *p* of a [`StallReason`] says how far the background work that would remove this
+//! reason lags behind what is allowed. Below one half, the reason does not slow writers. From one
+//! half on, it allows the rate g(p) × C, where C is the rate at which the work drains, measured
+//! while it runs. g is 2 at one half, 1 at 1, one half at 2, and linear in between. The gate takes
+//! the lowest rate that any reason allows. So p comes to rest where g(p) × C is the rate that the
+//! writers want or that the work can keep up with. The rate follows from p alone: it never moves in
+//! steps from its own last value. At 2, the reasons that would exhaust memory or make reads too
+//! slow stop all writers.
 //!
-//! Worked example: compactions take 20 MiB/s out of L0. With L0 a quarter of the way to the depth
-//! at which writers stop (p = ½), writers may bring 40 MiB/s. They bring 30, so this is no limit
-//! yet, and L0 grows; at p = ¾ they are held to 30, at p = 1 to 20, and p stays there.
+//! Worked example: compactions take 20 MiB/s out of L0. When L0 is a quarter of the way to the
+//! depth at which writers stop (p = ½), writers may bring 40 MiB/s. They bring 30, so the gate does
+//! not limit them yet, and L0 grows. At p = ¾ the gate limits them to 30 MiB/s, and at p = 1 to 20,
+//! so p stays there.
 
 /// Why writers are slowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,7 +46,8 @@ impl StallReason {
         matches!(self, Self::Memtables | Self::L0 | Self::Memory)
     }
 
-    /// Whether a flush makes the room that the reason asks for. Of the others, compactions do.
+    /// Whether flushes make the room for which the reason stops writers. For the other reasons,
+    /// compactions make it.
     pub(super) fn waits_for_flushes(self) -> bool {
         matches!(self, Self::Memtables | Self::Memory)
     }
@@ -53,32 +56,35 @@ impl StallReason {
 /// The pressure at which writers stop.
 const STOP: f64 = 2.0;
 
-/// The lowest rate of the gate, bytes a second, however slow background work was measured.
+/// The lowest rate of the gate in bytes per second, however slow the measured background work is.
 const RATE_MIN: f64 = 256.0 * 1024.0;
 
-/// Allowed garbage: this share of the last level's bytes, plus the capacity of the memtables.
+/// Garbage is allowed up to this share of the last level's bytes, plus the capacity of the
+/// memtables.
 const SPACE_SHARE: f64 = 0.2;
 
-/// The pressure is 1 at this share of the allowed garbage. So the space settles below the limit.
+/// The pressure of garbage is 1 at this share of the allowed garbage, so that the garbage settles
+/// below what is allowed.
 const SPACE_AIM: f64 = 0.7;
 
-/// Up to a debt of this many bytes, or of the size of the last level if that is larger, there is no
-/// pressure. At `DEBT_RANGE` times that debt the pressure is 2.
+/// Debt makes no pressure up to this many bytes, or up to the size of the last level if that is
+/// larger. At `DEBT_RANGE` times that debt the pressure is 2.
 const DEBT_MIN: f64 = (2u64 << 30) as f64;
 const DEBT_RANGE: f64 = 16.0;
 
 /// The numbers that decide about write stalls.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StallInput {
-    /// Frozen memtables, and the number of them at which writers stop.
+    /// Number of frozen memtables.
     pub frozen_memtables: usize,
-    /// See `frozen_memtables`.
+    /// Number of frozen memtables at which writers stop.
     pub frozen_memtables_max: usize,
-    /// Runs of L0 over one key, ingested runs that wait for L0 included.
+    /// Number of L0 runs that a read of one key must search at most, including ingested runs that
+    /// wait for L0.
     pub l0_runs: usize,
-    /// The number of runs over one key at which writers stop.
+    /// The value of `l0_runs` at which writers stop.
     pub l0_stop_runs: usize,
-    /// Bytes that compactions have to rewrite until all levels are within their targets.
+    /// Bytes that compactions must rewrite until all levels are within their targets.
     pub debt: u64,
     /// Bytes that a full compaction would free, and those that running jobs write.
     pub garbage: u64,
@@ -92,8 +98,8 @@ pub struct StallInput {
     pub frozen_room: Option<u64>,
 }
 
-/// How far background work lags behind what is allowed, by reason: below ½ writers are not slowed,
-/// at 1 they are slowed to the rate at which the work is drained.
+/// How far background work lags behind what is allowed, by reason: below ½ it does not slow
+/// writers, at 1 it slows them to the rate at which the work drains.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Pressure {
     /// Pressure from the number of frozen memtables; at 2 writers stop.
@@ -140,8 +146,9 @@ impl Pressure {
         ]
     }
 
-    /// The reason that stops writers, if one does. Of several, one that waits for flushes comes
-    /// first: damage found by compactions is then no reason to fail.
+    /// The reason that stops writers, if there is one. If there are several, prefers one for which
+    /// flushes make room: writers then do not fail because of a damaged file, which stops
+    /// compactions only.
     pub fn stop(&self) -> Option<StallReason> {
         let stops = |(p, reason): &(f64, StallReason)| *p >= STOP && reason.stops();
         let stopping = self.shares().into_iter().filter(stops);
@@ -151,8 +158,8 @@ impl Pressure {
     }
 }
 
-/// Committed bytes a second that the work behind each reason drains, in the order of
-/// [`STALL_REASONS`]; `None` where it is not measured.
+/// For each reason, in the order of [`STALL_REASONS`]: the rate at which the work that would remove
+/// it drains, in committed bytes per second. `None` if that rate is not measured.
 pub type Drained = [Option<f64>; STALL_REASONS.len()];
 
 /// The decision of the policy.

@@ -4,21 +4,23 @@ use crate::base::parker::Parker;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The session that passes the gate. All calls come from its own thread, without locks.
+/// The session that passes the gate. The gate calls it on the session's own thread and holds no
+/// lock meanwhile.
 pub trait GateWaiter {
     /// Whether the session was killed. Asked after each wakeup.
     fn is_interrupted(&self) -> bool;
 
-    /// The session is going to sleep in `parker`, or does not any more. Whoever kills the session
-    /// wakes it there.
+    /// Tells the session that its thread is about to sleep in `parker`, or with `None` that it
+    /// sleeps no more. A thread that kills the session must wake the parker.
     fn parks(&self, parker: Option<Arc<Parker>>);
 
-    /// How long the session waits at most; `None` for as long as it takes.
+    /// The longest time that the session waits; `None` for no limit.
     fn timeout(&self) -> Option<Duration> {
         None
     }
 
-    /// The thread is about to sleep for a while: a thread pool may start another one.
+    /// Tells the host that the thread is about to sleep for a while, so that a thread pool can
+    /// start another one.
     fn sleeps(&self) {}
 
     /// The wait that [`Self::sleeps`] has announced is over.
@@ -31,7 +33,8 @@ pub trait GateWaiter {
 pub enum StallEnd {
     /// The writer's own timer: its time had come.
     Timer = 0,
-    /// Another thread has woken it, because its time came earlier than expected or the gate opened.
+    /// Another thread woke the writer, because its time came earlier than expected or the gate
+    /// opened.
     Woken = 1,
     /// The session was killed.
     Kill = 2,

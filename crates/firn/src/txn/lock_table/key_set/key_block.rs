@@ -27,7 +27,8 @@ enum StepPosition {
     Beyond,
     /// It is the step's n-th key, counted from 1.
     Is(u64),
-    /// Between the step's n-th key and the next one; key 0 is the key before the step.
+    /// The key lies between the step's n-th key and the next one. For n = 0 it lies between the key
+    /// before the step and the step's first key.
     After(u64),
 }
 
@@ -51,8 +52,8 @@ pub(super) struct Block {
     steps: Vec<u8>,
     last: Vec<u8>,
     len: u64,
-    /// Offset, count and `by` of the last two steps, the last step second; `None` for a step that
-    /// is not a run, or is not known. So an append need not walk through the steps.
+    /// Offset, count and `by` of the second last and the last step, so that an append need not walk
+    /// through the steps. `None` for a step that is not a run, or whose position is not known.
     tail: [Option<(usize, u64, u64)>; 2],
 }
 
@@ -242,8 +243,8 @@ impl Writer {
 
 /// The step of a block to which a searched key belongs.
 struct StepMatch<'a> {
-    /// Offset in the block of the step before this one, or of this one if it is the first. A change
-    /// rewrites the steps from there on, so that adjacent runs are joined.
+    /// Offset at which a change of this step must begin to rewrite steps: that of the step before,
+    /// because adjacent runs are joined. If this step is the first one, its own offset.
     from: usize,
     previous: Option<Step<'a>>,
     step: Step<'a>,
@@ -299,16 +300,16 @@ impl Block {
         }
     }
 
-    /// Finds the step to which `key` belongs. `key` is greater than the first key and at most the
-    /// last one.
+    /// Finds the step that has `key`, or in whose place `key` belongs. `key` must be greater than
+    /// the first key and at most the last one.
     fn find<'a>(&'a self, first: &[u8], key: &[u8]) -> StepMatch<'a> {
         let mut input = &self.steps[..];
         let mut before = first.to_vec();
         let (mut from, mut previous, mut at) = (0, None, 0);
         while let Some(mut step) = Step::take(&mut input) {
             let mut end = self.steps.len() - input.len();
-            // Skip runs that end before `key` by adding numbers only: a block may have hundreds of
-            // runs in a row, most of them of one key.
+            // Skip runs that end before `key` by adding up numbers, without building their keys: a
+            // block may have hundreds of runs in a row, most of them of one key.
             if let (Step::Run { .. }, Some(target)) = (step, target(&before, key)) {
                 let tail = tail_at(&before);
                 let from_number = number(&before[tail..]);
@@ -420,7 +421,9 @@ impl Block {
         self.steps.len() - input.len()
     }
 
-    /// Replaces the steps between the offsets `from` and `to`, and corrects the offsets in `tail`.
+    /// Replaces the encoded steps between the byte offsets `from` and `to` with those of `by`.
+    /// Moves the offsets in `tail` that lie behind the replaced steps by the difference in length,
+    /// and forgets the others.
     fn replace(&mut self, from: usize, to: usize, by: Writer) {
         let by = by.finish();
         if to == self.steps.len() {
