@@ -8,7 +8,7 @@ use crate::table::firn_table;
 /// value, `reserved` to the number of values. `FIRN_AUTOINC_EXHAUSTED` if no value is left.
 ///
 /// # Safety
-/// The table is live, the pointers may be written.
+/// The table must be live, and the pointers must be writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_autoinc_reserve(
     table: *const firn_table,
@@ -37,7 +37,7 @@ pub unsafe extern "C" fn firn_autoinc_reserve(
 /// after a restart.
 ///
 /// # Safety
-/// The handles are live, the session is this thread's.
+/// The handles must be live, and only this thread may use the session.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_autoinc_raise(
     session: *mut firn_session,
@@ -62,7 +62,7 @@ pub unsafe extern "C" fn firn_autoinc_raise(
 /// The smallest AUTO_INCREMENT value that the next row can get; 0 if `table` is NULL.
 ///
 /// # Safety
-/// The table is live.
+/// The table must be live.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_autoinc_next_value(table: *const firn_table) -> u64 {
     guard_value(0, || {
@@ -76,7 +76,7 @@ pub unsafe extern "C" fn firn_autoinc_next_value(table: *const firn_table) -> u6
 /// meanwhile.
 ///
 /// # Safety
-/// The table is live.
+/// The table must be live.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_autoinc_set(
     table: *const firn_table,

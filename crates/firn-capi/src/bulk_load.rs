@@ -29,7 +29,7 @@ pub const FIRN_BULK_ONE_BY_ONE: u32 = 2;
 /// `firn_insert`.
 ///
 /// # Safety
-/// Those of `firn_insert`.
+/// The requirements are those of `firn_insert`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_bulk_insert(
     session: *mut firn_session,
@@ -93,7 +93,8 @@ fn load_of<'a>(
 /// load have the same key in index `dup_index`.
 ///
 /// # Safety
-/// The handles are live, the session is this thread's; `progress` calls no function of the core.
+/// The handles must be live, and only this thread may use the session; `progress` must not call the
+/// core.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_bulk_end(
     session: *mut firn_session,
@@ -123,7 +124,8 @@ pub unsafe extern "C" fn firn_bulk_end(
 /// key: the second of the two. The row's blobs stay valid until the next call.
 ///
 /// # Safety
-/// The handles are live, the session is this thread's; `record` is a record buffer of the table.
+/// The handles must be live, and only this thread may use the session; `record` must be a record
+/// buffer of the table.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_bulk_duplicate(
     session: *mut firn_session,
@@ -147,7 +149,7 @@ pub unsafe extern "C" fn firn_bulk_duplicate(
 /// Gives up a load. The caller drops the table next.
 ///
 /// # Safety
-/// The session is live and this thread's.
+/// The session must be live and used by this thread alone.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_bulk_abort(
     session: *mut firn_session,

@@ -31,14 +31,14 @@ impl firn_db {
     }
 
     /// # Safety
-    /// `db` is NULL or from `firn_open`, and not closed.
+    /// `db` must be NULL or from `firn_open`, and must not be closed.
     pub(crate) unsafe fn get<'a>(db: *const firn_db) -> Result<&'a Arc<Db>, CallOutcome> {
         // SAFETY: the handle is live: the host frees it only after its last call with it.
         Ok(&unsafe { Self::whole(db) }?.db)
     }
 
     /// # Safety
-    /// As for [`Self::get`].
+    /// The requirements are those of [`Self::get`].
     pub(crate) unsafe fn temporary<'a>(
         db: *const firn_db,
     ) -> Result<&'a TemporaryTables, CallOutcome> {
@@ -47,7 +47,7 @@ impl firn_db {
     }
 
     /// # Safety
-    /// As for [`Self::get`].
+    /// The requirements are those of [`Self::get`].
     unsafe fn whole<'a>(db: *const firn_db) -> Result<&'a Self, CallOutcome> {
         // SAFETY: the handle is live: the host frees it only after its last call with it.
         unsafe { db.as_ref() }.ok_or_else(|| Error::invalid("no database").into())
@@ -156,7 +156,7 @@ fn options(
 /// `firn_recover`.
 ///
 /// # Safety
-/// The pointers are valid; the callbacks of `host` stay valid until `firn_close`.
+/// The pointers must be valid; the callbacks of `host` must stay valid until `firn_close`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_open(
     config: *const firn_config,
@@ -209,8 +209,8 @@ pub unsafe extern "C" fn firn_open(
 /// library must stay loaded.
 ///
 /// # Safety
-/// `db` is from `firn_open`, and not used afterwards; neither are its sessions, tables, cursors.
-/// `thread_left` is NULL or may be written.
+/// `db` must be from `firn_open`. Neither `db` nor its sessions, tables and cursors may be used
+/// afterwards. `thread_left` must be NULL or writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_close(db: *mut firn_db, thread_left: *mut bool) -> firn_status {
     guard(|| {
@@ -231,7 +231,7 @@ pub unsafe extern "C" fn firn_close(db: *mut firn_db, thread_left: *mut bool) ->
 /// Makes everything committed so far durable.
 ///
 /// # Safety
-/// `db` is open.
+/// `db` must be open.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_sync_log(db: *const firn_db) -> firn_status {
     // SAFETY: the handle is live: the host frees it only after its last call with it.
@@ -242,7 +242,7 @@ pub unsafe extern "C" fn firn_sync_log(db: *const firn_db) -> firn_status {
 /// With `flush` the memtables are flushed first. The checkpoint is durable on return.
 ///
 /// # Safety
-/// `db` is open; `target` is a string.
+/// `db` must be open; `target` must be a string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_checkpoint(
     db: *const firn_db,
@@ -263,7 +263,7 @@ pub unsafe extern "C" fn firn_checkpoint(
 /// a position in the binary log. Without a log archive the call does nothing.
 ///
 /// # Safety
-/// `db` is open; `file` is a string.
+/// `db` must be open; `file` must be a string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_note_binlog_position(
     db: *const firn_db,
@@ -287,7 +287,7 @@ pub unsafe extern "C" fn firn_note_binlog_position(
 /// prepared, and whenever the server has begun another file.
 ///
 /// # Safety
-/// `db` is open; `file` is NULL or a string.
+/// `db` must be open; `file` must be NULL or a string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_note_server_run(
     db: *const firn_db,
@@ -304,7 +304,7 @@ pub unsafe extern "C" fn firn_note_server_run(
 /// Freezes the memtable and writes all memtables to files.
 ///
 /// # Safety
-/// `db` is open.
+/// `db` must be open.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_flush(db: *const firn_db) -> firn_status {
     // SAFETY: the handle is live: the host frees it only after its last call with it.
@@ -350,7 +350,7 @@ pub enum firn_option {
 /// Changes an option; the new value is used from now on.
 ///
 /// # Safety
-/// `db` is open.
+/// `db` must be open.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_set_option(
     db: *const firn_db,
@@ -416,7 +416,7 @@ pub const FIRN_XID_SLOT: usize = 260;
 /// the first `skip` xids. Returns the number of slots written.
 ///
 /// # Safety
-/// `db` is open; `slots` has room for `cap` slots.
+/// `db` must be open; `slots` must have room for `cap` slots.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_recover(
     db: *const firn_db,
@@ -452,7 +452,7 @@ pub unsafe extern "C" fn firn_recover(
 /// Commits a prepared transaction that no session owns. `FIRN_NO_ROW` if the xid is unknown.
 ///
 /// # Safety
-/// `db` is open; `xid` has `len` bytes.
+/// `db` must be open; `xid` must have `len` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_commit_xid(
     db: *const firn_db,
@@ -467,7 +467,7 @@ pub unsafe extern "C" fn firn_commit_xid(
 /// Rolls back a prepared transaction that no session owns. `FIRN_NO_ROW` if the xid is unknown.
 ///
 /// # Safety
-/// `db` is open; `xid` has `len` bytes.
+/// `db` must be open; `xid` must have `len` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_rollback_xid(
     db: *const firn_db,

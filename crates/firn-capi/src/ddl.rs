@@ -17,7 +17,7 @@ use std::ffi::{CString, c_char, c_void};
 /// may be NULL for a table without foreign keys.
 ///
 /// # Safety
-/// The pointers are valid for what they name.
+/// The pointers must be valid for their types.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_create_table(
     db: *const firn_db,
@@ -66,7 +66,8 @@ pub unsafe extern "C" fn firn_create_table(
 /// value.
 ///
 /// # Safety
-/// `session` is a live session of this thread; the pointers are valid for what they name.
+/// `session` must be live and used by this thread alone; the pointers must be valid for their
+/// types.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_create_temporary_table(
     db: *const firn_db,
@@ -99,7 +100,8 @@ pub unsafe extern "C" fn firn_create_temporary_table(
 /// with its session.
 ///
 /// # Safety
-/// `session` is NULL or a live session of this thread; the pointers are valid for what they name.
+/// `session` must be NULL, or live and used by this thread alone; the pointers must be valid for
+/// their types.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_drop_table(
     db: *const firn_db,
@@ -140,7 +142,7 @@ pub unsafe extern "C" fn firn_drop_table(
 /// names as SQL has them, without the database.
 ///
 /// # Safety
-/// The pointers are valid for what they name.
+/// The pointers must be valid for their types.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_rename_table(
     db: *const firn_db,
@@ -156,7 +158,8 @@ pub unsafe extern "C" fn firn_rename_table(
         // SAFETY: the handle is live: the host frees it only after its last call with it; the
         // strings end with a NUL byte and stay valid during the call.
         let (db, from, to) = unsafe { (firn_db::get(db)?, name(from)?, name(to)?) };
-        // SAFETY: the strings end with a NUL byte, the session is NULL or this thread's.
+        // SAFETY: the strings end with a NUL byte, the session is NULL, or this thread alone uses
+        // it.
         let rename = unsafe {
             TableRename {
                 session: ddl_session(session, checks, lock_timeout_us),
@@ -176,7 +179,8 @@ pub unsafe extern "C" fn firn_rename_table(
 /// table can be emptied only with its session.
 ///
 /// # Safety
-/// `session` is NULL or a live session of this thread; the pointers are valid for what they name.
+/// `session` must be NULL, or live and used by this thread alone; the pointers must be valid for
+/// their types.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_truncate_table(
     db: *const firn_db,
@@ -210,7 +214,7 @@ pub unsafe extern "C" fn firn_truncate_table(
 /// Calls `each` with the name of every table whose name starts with `prefix`.
 ///
 /// # Safety
-/// The pointers are valid; `each` calls no function of the core.
+/// The pointers must be valid; `each` must not call the core.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_list_table_names(
     db: *const firn_db,
@@ -236,7 +240,7 @@ pub unsafe extern "C" fn firn_list_table_names(
 /// to its full length.
 ///
 /// # Safety
-/// The pointers are valid for what they name.
+/// The pointers must be valid for their types.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_table_version(
     db: *const firn_db,

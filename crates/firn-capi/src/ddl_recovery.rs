@@ -78,7 +78,7 @@ fn c_text(text: &str) -> CString {
 struct HostFiles(firn_definition_files);
 
 unsafe extern "C" fn collect(names: *mut c_void, name: *const c_char) {
-    // SAFETY: `list` passes on the vector that it got, and nobody else uses that meanwhile.
+    // SAFETY: `names` is the vector of `HostFiles::list`, which nobody else uses during that call.
     let names = unsafe { &mut *names.cast::<Vec<String>>() };
     // SAFETY: the host passes a string that ends with a NUL byte.
     let name = unsafe { CStr::from_ptr(name) };
@@ -126,7 +126,7 @@ impl DefinitionFiles for HostFiles {
 
     fn place(&self, table: &str, copy: &str, entry: &TableEntry) -> bool {
         let (table, copy) = (c_text(table), c_text(copy));
-        // SAFETY: the context is the host's own; names, image and version are valid during the
+        // SAFETY: the context is the host's own; names, definition and version are valid during the
         // call.
         unsafe {
             (self.0.place)(
@@ -163,7 +163,7 @@ impl DefinitionFiles for HostFiles {
 /// prevent them.
 ///
 /// # Safety
-/// `db` is an open database.
+/// `db` must be open.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_begin_ddl_recovery(db: *const firn_db) -> firn_status {
     guard(|| {
@@ -177,7 +177,7 @@ pub unsafe extern "C" fn firn_begin_ddl_recovery(db: *const firn_db) -> firn_sta
 /// is the only table with its rows gets its name back, other copies are dropped.
 ///
 /// # Safety
-/// `db` is an open database; `files` is valid, and its functions may be called.
+/// `db` must be open; `files` must be valid, and its functions must be callable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_end_ddl_recovery(
     db: *const firn_db,

@@ -195,7 +195,7 @@ fn remember_foreign_key(error: &Error) {
 /// without a prefix. The strings are valid until the next call on this thread.
 ///
 /// # Safety
-/// The pointers may be written.
+/// The pointers must be writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_last_foreign_key(
     table: *mut *const c_char,

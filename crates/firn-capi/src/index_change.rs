@@ -30,9 +30,9 @@ impl firn_index_change {
 /// secondary indexes would change.
 ///
 /// # Safety
-/// The table is live; the pointers are valid for what they name, `from` for as many numbers as the
-/// definition has indexes. The collator's callbacks and the handles of the definition's collations
-/// stay valid until the change is freed.
+/// The table must be live; the pointers must be valid for their types, `from` for as many numbers
+/// as the definition has indexes. The collator's callbacks and the handles of the definition's
+/// collations must stay valid until the change is freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_index_change_new(
     table: *const firn_table,
@@ -68,8 +68,8 @@ pub unsafe extern "C" fn firn_index_change_new(
 /// call of the session.
 ///
 /// # Safety
-/// The handles are live, the session is this thread's; `record` is a record buffer of the table;
-/// `progress` calls no function of the core.
+/// The handles must be live, and only this thread may use the session; `record` must be a record
+/// buffer of the table; `progress` must not call the core.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_index_change_fill(
     session: *mut firn_session,
@@ -111,7 +111,7 @@ pub unsafe extern "C" fn firn_index_change_fill(
 /// the value after `largest` if that is greater. `largest` is the largest value in any row.
 ///
 /// # Safety
-/// The change is live.
+/// The change must be live.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_index_change_autoinc(
     change: *mut firn_index_change,
@@ -134,8 +134,8 @@ pub unsafe extern "C" fn firn_index_change_autoinc(
 /// wait. If `session` is NULL, the call fails at once where it would have to wait.
 ///
 /// # Safety
-/// The handles are live; `changes` has `count` different ones; the other pointers are valid for
-/// what they name.
+/// The handles must be live; `changes` must have `count` different ones; the other pointers must be
+/// valid for their types.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_index_change_commit(
     db: *const firn_db,
@@ -181,7 +181,7 @@ pub unsafe extern "C" fn firn_index_change_commit(
 /// Ends a change. If it was not committed, the entries of its new indexes become garbage.
 ///
 /// # Safety
-/// `change` is NULL or from `firn_index_change_new`, and not used afterwards.
+/// `change` must be NULL or from `firn_index_change_new`, and must not be used afterwards.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_index_change_free(change: *mut firn_index_change) {
     // SAFETY: the handle came from `boxed`, and the host passes it here once, as its last use.

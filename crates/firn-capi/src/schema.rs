@@ -200,8 +200,9 @@ pub struct firn_table_def {
 /// Converts and checks a definition.
 ///
 /// # Safety
-/// All pointers are valid as their descriptions say. The callbacks and the collation handles may be
-/// used from any thread, and stay valid as long as the result and everything that is made from it.
+/// All pointers must be valid as their descriptions say. The callbacks and the collation handles
+/// must be usable from any thread, and must stay valid as long as the result and everything that is
+/// made from it.
 ///
 /// # Errors
 /// `InvalidArgument`, with words for the user.
@@ -238,7 +239,7 @@ pub unsafe fn table_schema(def: *const firn_table_def) -> Result<TableSchema> {
 }
 
 /// # Safety
-/// `first` points to `count` items, if there are any.
+/// `first` must point to `count` items, if there are any.
 unsafe fn list<'a, T>(first: *const T, count: u32) -> &'a [T] {
     if count == 0 || first.is_null() {
         return &[];
@@ -248,7 +249,7 @@ unsafe fn list<'a, T>(first: *const T, count: u32) -> &'a [T] {
 }
 
 /// # Safety
-/// `name` is NULL or ends with a zero byte.
+/// `name` must be NULL or end with a zero byte.
 unsafe fn text(name: *const c_char) -> Result<String> {
     if name.is_null() {
         return Err(Error::invalid("a name is missing"));
@@ -265,7 +266,7 @@ fn pad(bytes: &[u8; 4], len: u8) -> Result<Pad> {
 }
 
 /// # Safety
-/// The name of `column` is NULL or ends with a zero byte.
+/// The name of `column` must be NULL or end with a zero byte.
 unsafe fn column_schema(id: u32, column: &firn_column) -> Result<ColumnSchema> {
     let len_bytes = u8::try_from(column.len_bytes).map_err(|_| Error::invalid("length bytes"))?;
     let kind = match column.kind {
@@ -307,7 +308,7 @@ unsafe fn column_schema(id: u32, column: &firn_column) -> Result<ColumnSchema> {
 }
 
 /// # Safety
-/// As for [`table_schema`].
+/// The requirements are those of [`table_schema`].
 unsafe fn index_schema(index: &firn_index, collator: *const firn_collator) -> Result<IndexSchema> {
     // SAFETY: the definition and all that it points to stay valid during the call.
     let parts = unsafe { list(index.parts, index.part_count) }.iter();
@@ -342,7 +343,7 @@ unsafe fn index_schema(index: &firn_index, collator: *const firn_collator) -> Re
 /// A collation that the host describes.
 ///
 /// # Safety
-/// As for [`table_schema`].
+/// The requirements are those of [`table_schema`].
 pub(crate) unsafe fn host_collation(
     described: *const firn_collation,
     functions: *const firn_collator,
@@ -352,7 +353,7 @@ pub(crate) unsafe fn host_collation(
 }
 
 /// # Safety
-/// As for [`table_schema`].
+/// The requirements are those of [`table_schema`].
 unsafe fn collation(
     collation: *const firn_collation,
     collator: *const firn_collator,

@@ -49,7 +49,7 @@ impl firn_table_stats {
 /// in a statement: `index_stored_bytes`, `free_bytes` and `create_time_s` are 0.
 ///
 /// # Safety
-/// The table is live, `out` may be written.
+/// The table must be live, and `out` must be writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_table_statistics(
     table: *const firn_table,
@@ -80,7 +80,7 @@ const HA_READ_AFTER_KEY: u32 = 3;
 /// includes it at the upper end.
 ///
 /// # Safety
-/// The table is live; keys have the lengths given.
+/// The table must be live; the keys must have the lengths given.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_records_in_range(
     table: *const firn_table,
@@ -125,7 +125,7 @@ pub unsafe extern "C" fn firn_records_in_range(
 /// index, at most `parts` numbers. Reads a few dozen blocks of the index at most.
 ///
 /// # Safety
-/// The table is live, `rows_per_key` has room for `parts` numbers.
+/// The table must be live, and `rows_per_key` must have room for `parts` numbers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_index_statistics(
     table: *const firn_table,
@@ -246,7 +246,7 @@ pub struct firn_counters {
 /// Reads the counters.
 ///
 /// # Safety
-/// `db` is open, `out` may be written.
+/// `db` must be open, and `out` must be writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_read_counters(
     db: *const firn_db,
@@ -313,7 +313,7 @@ pub unsafe extern "C" fn firn_read_counters(
 /// Passes the text of SHOW ENGINE FIRN STATUS to `emit`.
 ///
 /// # Safety
-/// `db` is open; `emit` calls no function of the core.
+/// `db` must be open; `emit` must not call the core.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_status_text(
     db: *const firn_db,
@@ -349,7 +349,7 @@ pub struct firn_index_info {
 /// Calls `each` for every index of every table.
 ///
 /// # Safety
-/// `db` is open; `each` calls no function of the core.
+/// `db` must be open; `each` must not call the core.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_list_indexes(
     db: *const firn_db,
@@ -399,7 +399,7 @@ pub struct firn_level_info {
 /// Calls `each` for every level.
 ///
 /// # Safety
-/// `db` is open; `each` calls no function of the core.
+/// `db` must be open; `each` must not call the core.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_list_levels(
     db: *const firn_db,

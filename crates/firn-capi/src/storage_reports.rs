@@ -41,7 +41,7 @@ pub struct firn_index_detail {
 /// Calls `each` for every index of every table.
 ///
 /// # Safety
-/// `db` is open; `each` calls no function of the core.
+/// `db` must be open; `each` must not call the core.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_list_index_details(
     db: *const firn_db,
@@ -106,7 +106,7 @@ pub struct firn_file_info {
 /// Calls `each` for every table file.
 ///
 /// # Safety
-/// `db` is open; `each` calls no function of the core.
+/// `db` must be open; `each` must not call the core.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_list_files(
     db: *const firn_db,
@@ -178,7 +178,7 @@ pub struct firn_job_info {
 /// Calls `each` for the last 200 flushes and compactions, oldest first.
 ///
 /// # Safety
-/// `db` is open; `each` calls no function of the core.
+/// `db` must be open; `each` must not call the core.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_list_jobs(
     db: *const firn_db,
@@ -227,7 +227,7 @@ pub struct firn_named_pair {
 }
 
 /// # Safety
-/// `each` and `context` are the host's and valid.
+/// `each` and `context` must be a valid callback and context of the host.
 unsafe fn pass_pairs(
     pairs: &[(&str, u64, u64)],
     each: unsafe extern "C" fn(context: *mut c_void, info: *const firn_named_pair),
@@ -248,7 +248,7 @@ unsafe fn pass_pairs(
 /// Calls `each` for every reason for which writers are delayed.
 ///
 /// # Safety
-/// `db` is open; `each` calls no function of the core.
+/// `db` must be open; `each` must not call the core.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_list_stalls(
     db: *const firn_db,
@@ -271,7 +271,7 @@ pub unsafe extern "C" fn firn_list_stalls(
 /// Calls `each` for every user of memory, and for `total`.
 ///
 /// # Safety
-/// `db` is open; `each` calls no function of the core.
+/// `db` must be open; `each` must not call the core.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_list_memory(
     db: *const firn_db,

@@ -22,14 +22,14 @@ pub struct firn_table {
 
 impl firn_table {
     /// # Safety
-    /// `table` is NULL or from `firn_table_open` and not closed.
+    /// `table` must be NULL or from `firn_table_open`, and must not be closed.
     pub(crate) unsafe fn get<'a>(table: *const firn_table) -> Result<&'a Arc<Table>, CallOutcome> {
         // SAFETY: the handle is live: the host frees it only after its last call with it.
         Ok(&unsafe { Self::whole(table) }?.table)
     }
 
     /// # Safety
-    /// As for [`Self::get`].
+    /// The requirements are those of [`Self::get`].
     pub(crate) unsafe fn whole<'a>(
         table: *const firn_table,
     ) -> Result<&'a firn_table, CallOutcome> {
@@ -51,7 +51,7 @@ impl firn_table {
 /// error names the remedy.
 ///
 /// # Safety
-/// The pointers are valid for what they name.
+/// The pointers must be valid for their types.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_table_open(
     db: *const firn_db,
@@ -94,7 +94,7 @@ pub unsafe extern "C" fn firn_table_open(
 /// Whether the table is a temporary one, which only one session uses.
 ///
 /// # Safety
-/// The table is live.
+/// The table must be live.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_table_is_temporary(table: *const firn_table) -> bool {
     guard_value(false, || {
@@ -108,7 +108,7 @@ pub unsafe extern "C" fn firn_table_is_temporary(table: *const firn_table) -> bo
 /// valid until the table is closed.
 ///
 /// # Safety
-/// The table is live.
+/// The table must be live.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_table_warning(table: *const firn_table) -> *const c_char {
     guard_value(std::ptr::null(), || {
@@ -123,7 +123,7 @@ pub unsafe extern "C" fn firn_table_warning(table: *const firn_table) -> *const 
 /// transaction has changed rows on which it depends.
 ///
 /// # Safety
-/// The table is live.
+/// The table must be live.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_table_is_optimistic(table: *const firn_table) -> bool {
     guard_value(false, || {
@@ -135,8 +135,8 @@ pub unsafe extern "C" fn firn_table_is_optimistic(table: *const firn_table) -> b
 /// Closes a table.
 ///
 /// # Safety
-/// `table` is NULL or from `firn_table_open`, and not used afterwards. Its open cursors may still
-/// be used.
+/// `table` must be NULL or from `firn_table_open`, and must not be used afterwards. Its open
+/// cursors may still be used.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_table_close(table: *mut firn_table) {
     // SAFETY: the handle came from `boxed`, and the host passes it here once, as its last use.

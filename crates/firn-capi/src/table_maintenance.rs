@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// transaction.
 ///
 /// # Safety
-/// The table is live.
+/// The table must be live.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_refuse_prepared_changes(table: *const firn_table) -> firn_status {
     guard(|| {
@@ -29,7 +29,8 @@ pub unsafe extern "C" fn firn_refuse_prepared_changes(table: *const firn_table) 
 /// `FIRN_CORRUPTION`.
 ///
 /// # Safety
-/// The handles are live, the session is this thread's; `problem` calls no function of the core.
+/// The handles must be live, and only this thread may use the session; `problem` must not call the
+/// core.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_check_table(
     session: *mut firn_session,
@@ -73,7 +74,7 @@ pub unsafe extern "C" fn firn_check_table(
 /// effect.
 ///
 /// # Safety
-/// The handles are live; `progress` calls no function of the core.
+/// The handles must be live; `progress` must not call the core.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_optimize_table(
     table: *const firn_table,

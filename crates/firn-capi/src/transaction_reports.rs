@@ -79,7 +79,7 @@ fn pointer(text: &Option<CString>) -> *const c_char {
 /// Calls `each` for every open transaction of a session.
 ///
 /// # Safety
-/// `db` is open; `each` does not come back into the core.
+/// `db` must be open; `each` must not call the core.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_list_transactions(
     db: *const firn_db,
@@ -222,7 +222,7 @@ type LockCallback = unsafe extern "C" fn(context: *mut c_void, info: *const firn
 /// waits.
 ///
 /// # Safety
-/// `db` is open; `each` does not come back into the core.
+/// `db` must be open; `each` must not call the core.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_list_locks(
     db: *const firn_db,
@@ -281,7 +281,7 @@ pub unsafe extern "C" fn firn_list_locks(
 }
 
 /// # Safety
-/// As for [`firn_list_locks`].
+/// The requirements are those of [`firn_list_locks`].
 unsafe fn list_wait(
     db: &Db,
     wait: &WaitInfo,
@@ -345,7 +345,7 @@ pub struct firn_deadlock_info {
 /// Calls `each` for every transaction of the last ten deadlocks, the oldest deadlock first.
 ///
 /// # Safety
-/// `db` is open; `each` does not come back into the core.
+/// `db` must be open; `each` must not call the core.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_list_deadlocks(
     db: *const firn_db,

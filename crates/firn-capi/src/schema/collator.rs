@@ -113,7 +113,8 @@ impl Collator for HostCollator {
 /// valid description of a collation. Only tests of the callbacks need this function.
 ///
 /// # Safety
-/// All pointers are valid; `text` has `len` bytes, `out` has room for `capacity`.
+/// All pointers must be valid; `text` must have `len` bytes, and `out` must have room for
+/// `capacity`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_text_key(
     collation: *const firn_collation,
