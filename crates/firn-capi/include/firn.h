@@ -9,9 +9,10 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-// Flag of `firn_bulk_insert`, the same for all rows of a load. With it, each call reports whether
-// its row is a duplicate, and the load goes on without that row. Otherwise a duplicate may be
-// found only by a later call and ends the load; `firn_bulk_duplicate` then returns its row.
+// Flag of `firn_bulk_insert`. All rows of a load must have the same flag. With it, each call
+// reports whether its row is a duplicate, and the load goes on without that row. Otherwise a
+// duplicate may be found only by a later call and ends the load; `firn_bulk_duplicate` then
+// returns its row.
 #define FIRN_BULK_ONE_BY_ONE 2
 
 // Number that stands for the clustered index of a table whose primary key is hidden.
@@ -20,16 +21,16 @@
 // Bytes of a slot that `firn_recover` fills: a 32-bit length in native byte order, then the xid.
 #define FIRN_XID_SLOT 260
 
-// The end of a table that has a copy's name: it was garbage and is dropped.
+// Fate of a table that interrupted DDL has left over: it was garbage, and was dropped.
 #define FIRN_LEFTOVER_DROPPED 0
 
-// It is the only table with its rows, and has its name again.
+// Fate: the table is the only one with its rows, and got its own name back.
 #define FIRN_LEFTOVER_RESTORED 1
 
-// It stays as it is.
+// Fate: the table stays as it is.
 #define FIRN_LEFTOVER_KEPT 2
 
-// Action without a name: the change is refused.
+// RESTRICT, or no action given: the change is refused.
 #define FIRN_ACTION_RESTRICT 0
 
 // NO ACTION: the change is refused.
@@ -60,10 +61,11 @@
 // Text padded to the length of the column.
 #define FIRN_COLUMN_CHAR 1
 
-// A length of 1 or 2 bytes, then the bytes.
+// A VARCHAR: the record buffer holds a length of 1 or 2 bytes, then the bytes of the value.
 #define FIRN_COLUMN_VARCHAR 2
 
-// A length of 1 to 4 bytes, then a pointer.
+// A BLOB or TEXT: the record buffer holds a length of 1 to 4 bytes, then a pointer to the bytes of
+// the value.
 #define FIRN_COLUMN_BLOB 3
 
 // An integer with a sign, little-endian.
@@ -75,7 +77,7 @@
 // FLOAT or DOUBLE.
 #define FIRN_PART_FLOAT 2
 
-// Bytes of one length that sort as they are.
+// Bytes of a fixed length that sort like the values.
 #define FIRN_PART_FIXED 3
 
 // Binary strings of any length.
@@ -84,7 +86,7 @@
 // Text with a collation.
 #define FIRN_PART_TEXT 5
 
-// The weights do not give the text back.
+// The text cannot be decoded from its weights.
 #define FIRN_TEXT_LOST 0
 
 // The weights are the bytes of the text.
@@ -272,7 +274,7 @@ typedef enum firn_lock_kind {
   FIRN_LOCK_EXCLUSIVE = 1,
   // A range of keys, against inserts.
   FIRN_LOCK_GAP = 2,
-  // An insert that waits, because others have locked the gap of its key.
+  // An insert that waits because other transactions have locked the gap of its key.
   FIRN_LOCK_INSERT_INTENTION = 3,
 } firn_lock_kind;
 
@@ -432,7 +434,7 @@ typedef struct firn_host {
   // core, so the callback must wait for nothing.
   bool (*order_is_fixed)(void *one, void *other);
   // Which of two sessions in a deadlock is preferred as the victim: below 0 the first, above 0
-  // the second, 0 none. May be called with locks of the core held: it must wait for nothing.
+  // the second, 0 neither. May be called with locks of the core held: it must wait for nothing.
   int (*preferred_victim)(void *one, void *other);
   // A lock wait begins: the calling thread, which is the waiter's, is going to sleep for at most
   // `timeout_us` microseconds. Returns the timeout to use instead, in microseconds.
@@ -603,7 +605,7 @@ typedef struct firn_foreign_key_request {
 } firn_foreign_key_request;
 
 // The server's definition files. Names are those of tables, `database/table`, never of partitions.
-// The functions call no function of the core.
+// The functions must not call the core.
 typedef struct firn_definition_files {
   // Passed to all functions.
   void *context;
@@ -618,9 +620,9 @@ typedef struct firn_definition_files {
                void *names);
   // Whether the definition file of a table is that of a table of this engine.
   bool (*is_own)(void *context, const char *table_name);
-  // Gives the table, durably, the definition file that has `version`: that of `copy` if it fits,
-  // else one with the content `frm`. Returns false if this is not possible, or if the table's
-  // file is another engine's.
+  // Gives the table a durable definition file with the version `version`: the file of `copy` if
+  // that has this version, otherwise a new file with the content `frm`. Returns false if this
+  // fails, or if the table already has the file of another engine.
   bool (*place)(void *context,
                 const char *table_name,
                 const char *copy,
@@ -628,16 +630,16 @@ typedef struct firn_definition_files {
                 size_t frm_len,
                 const uint8_t *version,
                 size_t version_len);
-  // Gives the table, durably, its file of partitions if that is missing: it takes the one of a
-  // copy that has the same partitions.
+  // If the table lacks the file with the names of its partitions, gives it, durably, the file of
+  // a copy that has the same partitions.
   void (*place_partitions)(void *context,
                            const char *table_name,
                            const char *const *partitions,
                            size_t count);
   // Removes the files of `copy`, if there are any.
   void (*remove)(void *context, const char *copy);
-  // Tells the end of a table that has a copy's name: one of `FIRN_LEFTOVER_*`, with the name
-  // that the table has now, or the reason why it stays.
+  // Reports the fate of the leftover table `copy`: `fate` is one of `FIRN_LEFTOVER_*`, `text` is
+  // the name that the table has now, or the reason why it stays.
   void (*report)(void *context, const char *copy, uint8_t fate, const char *text);
 } firn_definition_files;
 
@@ -767,7 +769,8 @@ typedef struct firn_counters {
   uint64_t open_files;
   // Times that an SST or blob file was opened for reading.
   uint64_t opened_files;
-  // Times that one was opened beyond the limit, because no other could be closed.
+  // Times that an SST or blob file was opened beyond the limit, because no other one could be
+  // closed.
   uint64_t open_files_over_limit;
   // Lock waits that ended because their time ran out.
   uint64_t lock_timeouts;
@@ -908,8 +911,8 @@ typedef struct firn_job_info {
   const char *error;
 } firn_job_info;
 
-// A named pair of numbers: a reason for delays with their number and microseconds, or a user of
-// memory with its bytes and their limit.
+// A name with two numbers. It describes a reason for which writers are delayed (number and
+// duration of the delays), or a user of memory (its bytes and their limit).
 typedef struct firn_named_pair {
   // Name.
   const char *name;
@@ -945,7 +948,7 @@ typedef struct firn_trx_info {
   enum firn_isolation isolation;
   // When it began, microseconds since 1970.
   uint64_t begun_us;
-  // When its lock wait began, microseconds since 1970; 0 if it does not wait.
+  // When the transaction's lock wait began, microseconds since 1970; 0 if it does not wait.
   uint64_t wait_begun_us;
   // Keys locked.
   uint64_t rows_locked;
@@ -958,11 +961,11 @@ typedef struct firn_trx_info {
   uint64_t weight;
   // Memory of its own writes, bytes.
   uint64_t write_bytes;
-  // When it took its snapshot, microseconds since 1970; 0 if it keeps none.
+  // When the transaction took its snapshot, microseconds since 1970; 0 if it keeps none.
   uint64_t snapshot_us;
-  // Number of commits since it took its snapshot.
+  // Number of commits since the transaction took its snapshot.
   uint64_t snapshot_commits;
-  // The SQL text that its session executes; NULL if there is none.
+  // The SQL text that the transaction's session executes; NULL if there is none.
   const char *statement;
 } firn_trx_info;
 
@@ -988,8 +991,8 @@ typedef struct firn_lock_info {
   const char *last_key;
   // When the wait began, microseconds since 1970; 0 for a lock that is held.
   uint64_t wait_begun_us;
-  // For a request that waits: one transaction that blocks it. If several do, the request is
-  // listed once for each of them. 0 for a lock that is held.
+  // One transaction that blocks the request; 0 for a lock that is held. If several transactions
+  // block the request, it is listed once for each of them.
   uint64_t blocker;
   // Number of the blocker's session.
   uint64_t blocker_session;
@@ -1092,8 +1095,8 @@ enum firn_status firn_bulk_end(struct firn_session *session,
                                void *context,
                                uint32_t *dup_index);
 
-// Writes a duplicate row to `record`, after a load has ended because two of its rows have the same
-// key: the second of the two. The row's blobs stay valid until the next call.
+// After a load has ended because two of its rows have the same key, writes the second of these
+// rows to `record`. The row's blobs stay valid until the next call.
 //
 // # Safety
 // The handles must be live, and only this thread may use the session; `record` must be a record
@@ -1102,7 +1105,7 @@ enum firn_status firn_bulk_duplicate(struct firn_session *session,
                                      const struct firn_table *table,
                                      uint8_t *record);
 
-// Gives up a load. The caller drops the table next.
+// Gives up a load. The caller must then drop the table.
 //
 // # Safety
 // The session must be live and used by this thread alone.
@@ -1202,8 +1205,8 @@ enum firn_status firn_cursor_ref(struct firn_cursor *cursor, uint8_t *out);
 
 // Turns semi-consistent reading on or off. When it is on, a locking scan of the clustered index
 // does not wait at a row that another transaction has locked, but returns the row's last committed
-// version. If that version matches, the caller makes the next move or the same seek: it waits for
-// the lock and returns the row again, locked.
+// version. If that version matches the statement's condition, the caller makes the next move or
+// repeats the seek: this call waits for the lock and returns the row again, locked.
 //
 // # Safety
 // `cursor` must be live and used by this thread alone.
@@ -1289,8 +1292,8 @@ enum firn_status firn_cursor_get(struct firn_cursor *cursor,
                                  uint32_t key_len,
                                  uint8_t *record);
 
-// Reads the row of a row reference: the key image of the primary key, or the eight bytes of
-// `firn_cursor_ref` if the primary key is hidden.
+// Reads the row that a row reference identifies. The reference is the key image of the primary
+// key, or the eight bytes of `firn_cursor_ref` if the primary key is hidden.
 //
 // # Safety
 // The cursor and its session must be live and used by this thread alone; `record` must have the
@@ -1480,16 +1483,17 @@ enum firn_status firn_table_version(const struct firn_db *db,
                                     size_t cap,
                                     size_t *len);
 
-// The server begins to repeat or undo the DDL that a crash has interrupted. Until
-// `firn_end_ddl_recovery`, drops and renames look at no foreign key, and a full disk does not
+// Tells the core that the server begins to repeat or undo the DDL that a crash has interrupted.
+// Until `firn_end_ddl_recovery`, drops and renames check no foreign keys, and a full disk does not
 // prevent them.
 //
 // # Safety
 // `db` must be open.
 enum firn_status firn_begin_ddl_recovery(const struct firn_db *db);
 
-// The server has repeated or undone the DDL that it knows of. Ends what is left over: a copy that
-// is the only table with its rows gets its name back, other copies are dropped.
+// Handles the tables that interrupted DDL has left over. Call this after the server has repeated
+// or undone the DDL that it knows of. A copy that is the only table with its rows gets its name
+// back; other copies are dropped.
 //
 // # Safety
 // `db` must be open; `files` must be valid, and its functions must be callable.
@@ -1584,9 +1588,9 @@ enum firn_status firn_index_change_autoinc(struct firn_index_change *change,
 
 // Commits the changes of several tables (the partitions of one table) at once, with the server's
 // new definition and version: atomic and durable. Open handles of the tables keep the old
-// definition, so the caller closes them. The call first waits until no transaction relies on the
-// tables' indexes for a foreign key, for at most `lock_timeout_us`. A kill of `session` ends the
-// wait. If `session` is NULL, the call fails at once where it would have to wait.
+// definition, so the caller must close them. The call first waits until no transaction relies on
+// the tables' indexes for a foreign key, for at most `lock_timeout_us`. A kill of `session` ends
+// the wait. If `session` is NULL, the call fails at once where it would have to wait.
 //
 // # Safety
 // The handles must be live; `changes` must have `count` different ones; the other pointers must be
@@ -1782,7 +1786,8 @@ enum firn_status firn_commit_ordered(struct firn_session *session,
 // `session` must be live and used by this thread alone.
 enum firn_status firn_rollback(struct firn_session *session);
 
-// Sets a savepoint and writes its number to `mark`. It is valid until the transaction ends.
+// Sets a savepoint and writes its number to `mark`. The savepoint is valid until the transaction
+// ends.
 //
 // # Safety
 // `session` must be live and used by this thread alone; the pointers must be valid for their
@@ -1841,8 +1846,9 @@ uint64_t firn_records_in_range(const struct firn_table *table,
                                uint32_t max_len,
                                uint32_t max_flag);
 
-// Writes the mean number of rows with the same value in the first 1, 2, … declared parts of an
-// index, at most `parts` numbers. Reads a few dozen blocks of the index at most.
+// Writes for n = 1, 2 and so on the mean number of rows that agree in the first n key parts of an
+// index, at most `parts` numbers. Only the key parts that the definition of the index names count.
+// Reads a few dozen blocks of the index at most.
 //
 // # Safety
 // The table must be live, and `rows_per_key` must have room for `parts` numbers.

@@ -17,9 +17,10 @@ use firn::table::{BulkLoad, WriteFlags};
 use std::ffi::c_void;
 use std::sync::Arc;
 
-/// Flag of `firn_bulk_insert`, the same for all rows of a load. With it, each call reports whether
-/// its row is a duplicate, and the load goes on without that row. Otherwise a duplicate may be
-/// found only by a later call and ends the load; `firn_bulk_duplicate` then returns its row.
+/// Flag of `firn_bulk_insert`. All rows of a load must have the same flag. With it, each call
+/// reports whether its row is a duplicate, and the load goes on without that row. Otherwise a
+/// duplicate may be found only by a later call and ends the load; `firn_bulk_duplicate` then
+/// returns its row.
 pub const FIRN_BULK_ONE_BY_ONE: u32 = 2;
 
 /// Inserts a row into the target of a copying ALTER: nobody else sees the table until
@@ -120,8 +121,8 @@ pub unsafe extern "C" fn firn_bulk_end(
     })
 }
 
-/// Writes a duplicate row to `record`, after a load has ended because two of its rows have the same
-/// key: the second of the two. The row's blobs stay valid until the next call.
+/// After a load has ended because two of its rows have the same key, writes the second of these
+/// rows to `record`. The row's blobs stay valid until the next call.
 ///
 /// # Safety
 /// The handles must be live, and only this thread may use the session; `record` must be a record
@@ -146,7 +147,7 @@ pub unsafe extern "C" fn firn_bulk_duplicate(
     })
 }
 
-/// Gives up a load. The caller drops the table next.
+/// Gives up a load. The caller must then drop the table.
 ///
 /// # Safety
 /// The session must be live and used by this thread alone.

@@ -356,8 +356,8 @@ pub unsafe extern "C" fn firn_cursor_ref(cursor: *mut firn_cursor, out: *mut u8)
 
 /// Turns semi-consistent reading on or off. When it is on, a locking scan of the clustered index
 /// does not wait at a row that another transaction has locked, but returns the row's last committed
-/// version. If that version matches, the caller makes the next move or the same seek: it waits for
-/// the lock and returns the row again, locked.
+/// version. If that version matches the statement's condition, the caller makes the next move or
+/// repeats the seek: this call waits for the lock and returns the row again, locked.
 ///
 /// # Safety
 /// `cursor` must be live and used by this thread alone.

@@ -184,8 +184,8 @@ pub unsafe extern "C" fn firn_cursor_get(
     }
 }
 
-/// Reads the row of a row reference: the key image of the primary key, or the eight bytes of
-/// `firn_cursor_ref` if the primary key is hidden.
+/// Reads the row that a row reference identifies. The reference is the key image of the primary
+/// key, or the eight bytes of `firn_cursor_ref` if the primary key is hidden.
 ///
 /// # Safety
 /// The cursor and its session must be live and used by this thread alone; `record` must have the

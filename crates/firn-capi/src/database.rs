@@ -192,8 +192,8 @@ pub unsafe extern "C" fn firn_open(
         db.catalog()
             .set_virtual_columns(Arc::new(HostVirtualColumns::new(host)));
         if let Err(error) = db.resolve_in_doubt(&start) {
-            // Close the database to end its threads. Return the error of the recovery and not one
-            // of this close: it says why the database does not open.
+            // Close the database to end its threads. Return the recovery's error, which says why
+            // the database does not open, and not an error of this close.
             let _ = db.close();
             return Err(error.into());
         }

@@ -1,4 +1,5 @@
-//! The end of DDL that a crash has interrupted.
+//! Ends DDL that a crash has interrupted: drops or renames the tables that it has left over. Such a
+//! table has a name with `#sql`, as the server gives it to the copies of a copying ALTER.
 
 use crate::database::firn_db;
 use crate::error::{firn_status, guard};
@@ -6,15 +7,15 @@ use firn::base::Error;
 use firn::catalog::{DefinitionFiles, LeftoverFate, TableEntry};
 use std::ffi::{CStr, CString, c_char, c_void};
 
-/// The end of a table that has a copy's name: it was garbage and is dropped.
+/// Fate of a table that interrupted DDL has left over: it was garbage, and was dropped.
 pub const FIRN_LEFTOVER_DROPPED: u8 = 0;
-/// It is the only table with its rows, and has its name again.
+/// Fate: the table is the only one with its rows, and got its own name back.
 pub const FIRN_LEFTOVER_RESTORED: u8 = 1;
-/// It stays as it is.
+/// Fate: the table stays as it is.
 pub const FIRN_LEFTOVER_KEPT: u8 = 2;
 
 /// The server's definition files. Names are those of tables, `database/table`, never of partitions.
-/// The functions call no function of the core.
+/// The functions must not call the core.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct firn_definition_files {
@@ -38,9 +39,9 @@ pub struct firn_definition_files {
     ),
     /// Whether the definition file of a table is that of a table of this engine.
     pub is_own: unsafe extern "C" fn(context: *mut c_void, table_name: *const c_char) -> bool,
-    /// Gives the table, durably, the definition file that has `version`: that of `copy` if it fits,
-    /// else one with the content `frm`. Returns false if this is not possible, or if the table's
-    /// file is another engine's.
+    /// Gives the table a durable definition file with the version `version`: the file of `copy` if
+    /// that has this version, otherwise a new file with the content `frm`. Returns false if this
+    /// fails, or if the table already has the file of another engine.
     pub place: unsafe extern "C" fn(
         context: *mut c_void,
         table_name: *const c_char,
@@ -50,8 +51,8 @@ pub struct firn_definition_files {
         version: *const u8,
         version_len: usize,
     ) -> bool,
-    /// Gives the table, durably, its file of partitions if that is missing: it takes the one of a
-    /// copy that has the same partitions.
+    /// If the table lacks the file with the names of its partitions, gives it, durably, the file of
+    /// a copy that has the same partitions.
     pub place_partitions: unsafe extern "C" fn(
         context: *mut c_void,
         table_name: *const c_char,
@@ -60,8 +61,8 @@ pub struct firn_definition_files {
     ),
     /// Removes the files of `copy`, if there are any.
     pub remove: unsafe extern "C" fn(context: *mut c_void, copy: *const c_char),
-    /// Tells the end of a table that has a copy's name: one of `FIRN_LEFTOVER_*`, with the name
-    /// that the table has now, or the reason why it stays.
+    /// Reports the fate of the leftover table `copy`: `fate` is one of `FIRN_LEFTOVER_*`, `text` is
+    /// the name that the table has now, or the reason why it stays.
     pub report: unsafe extern "C" fn(
         context: *mut c_void,
         copy: *const c_char,
@@ -70,7 +71,8 @@ pub struct firn_definition_files {
     ),
 }
 
-/// A text as C has it; names have no NUL byte, and in a message none matters.
+/// Converts a text to a C string. Replaces NUL bytes by spaces: names have none, and a message does
+/// not need them.
 fn c_text(text: &str) -> CString {
     CString::new(text.replace('\0', " ")).unwrap_or_default()
 }
@@ -158,8 +160,8 @@ impl DefinitionFiles for HostFiles {
     }
 }
 
-/// The server begins to repeat or undo the DDL that a crash has interrupted. Until
-/// `firn_end_ddl_recovery`, drops and renames look at no foreign key, and a full disk does not
+/// Tells the core that the server begins to repeat or undo the DDL that a crash has interrupted.
+/// Until `firn_end_ddl_recovery`, drops and renames check no foreign keys, and a full disk does not
 /// prevent them.
 ///
 /// # Safety
@@ -173,8 +175,9 @@ pub unsafe extern "C" fn firn_begin_ddl_recovery(db: *const firn_db) -> firn_sta
     })
 }
 
-/// The server has repeated or undone the DDL that it knows of. Ends what is left over: a copy that
-/// is the only table with its rows gets its name back, other copies are dropped.
+/// Handles the tables that interrupted DDL has left over. Call this after the server has repeated
+/// or undone the DDL that it knows of. A copy that is the only table with its rows gets its name
+/// back; other copies are dropped.
 ///
 /// # Safety
 /// `db` must be open; `files` must be valid, and its functions must be callable.

@@ -11,7 +11,7 @@ use firn::catalog::{
 };
 use std::ffi::{CString, c_char, c_void};
 
-/// Action without a name: the change is refused.
+/// RESTRICT, or no action given: the change is refused.
 pub const FIRN_ACTION_RESTRICT: u8 = 0;
 /// NO ACTION: the change is refused.
 pub const FIRN_ACTION_NONE: u8 = 1;
@@ -150,7 +150,7 @@ unsafe fn new_foreign_key(key: &firn_new_foreign_key) -> Result<NewForeignKey, C
     }
 }
 
-/// The request at `request`; an empty one for NULL.
+/// Converts the foreign key request at `request`. NULL becomes an empty request.
 ///
 /// # Safety
 /// `request` must be NULL, or its pointers must be valid as their descriptions say.

@@ -26,7 +26,7 @@ pub struct firn_host {
     /// core, so the callback must wait for nothing.
     pub order_is_fixed: Option<unsafe extern "C" fn(one: *mut c_void, other: *mut c_void) -> bool>,
     /// Which of two sessions in a deadlock is preferred as the victim: below 0 the first, above 0
-    /// the second, 0 none. May be called with locks of the core held: it must wait for nothing.
+    /// the second, 0 neither. May be called with locks of the core held: it must wait for nothing.
     pub preferred_victim:
         Option<unsafe extern "C" fn(one: *mut c_void, other: *mut c_void) -> c_int>,
     /// A lock wait begins: the calling thread, which is the waiter's, is going to sleep for at most

@@ -129,9 +129,9 @@ pub unsafe extern "C" fn firn_index_change_autoinc(
 
 /// Commits the changes of several tables (the partitions of one table) at once, with the server's
 /// new definition and version: atomic and durable. Open handles of the tables keep the old
-/// definition, so the caller closes them. The call first waits until no transaction relies on the
-/// tables' indexes for a foreign key, for at most `lock_timeout_us`. A kill of `session` ends the
-/// wait. If `session` is NULL, the call fails at once where it would have to wait.
+/// definition, so the caller must close them. The call first waits until no transaction relies on
+/// the tables' indexes for a foreign key, for at most `lock_timeout_us`. A kill of `session` ends
+/// the wait. If `session` is NULL, the call fails at once where it would have to wait.
 ///
 /// # Safety
 /// The handles must be live; `changes` must have `count` different ones; the other pointers must be

@@ -25,9 +25,10 @@ pub const FIRN_NONE: u32 = u32::MAX;
 pub const FIRN_COLUMN_FIXED: u32 = 0;
 /// Text padded to the length of the column.
 pub const FIRN_COLUMN_CHAR: u32 = 1;
-/// A length of 1 or 2 bytes, then the bytes.
+/// A VARCHAR: the record buffer holds a length of 1 or 2 bytes, then the bytes of the value.
 pub const FIRN_COLUMN_VARCHAR: u32 = 2;
-/// A length of 1 to 4 bytes, then a pointer.
+/// A BLOB or TEXT: the record buffer holds a length of 1 to 4 bytes, then a pointer to the bytes of
+/// the value.
 pub const FIRN_COLUMN_BLOB: u32 = 3;
 
 /// An integer with a sign, little-endian.
@@ -36,14 +37,14 @@ pub const FIRN_PART_INT: u32 = 0;
 pub const FIRN_PART_UINT: u32 = 1;
 /// FLOAT or DOUBLE.
 pub const FIRN_PART_FLOAT: u32 = 2;
-/// Bytes of one length that sort as they are.
+/// Bytes of a fixed length that sort like the values.
 pub const FIRN_PART_FIXED: u32 = 3;
 /// Binary strings of any length.
 pub const FIRN_PART_VARBYTES: u32 = 4;
 /// Text with a collation.
 pub const FIRN_PART_TEXT: u32 = 5;
 
-/// The weights do not give the text back.
+/// The text cannot be decoded from its weights.
 pub const FIRN_TEXT_LOST: u32 = 0;
 /// The weights are the bytes of the text.
 pub const FIRN_TEXT_BYTES: u32 = 1;

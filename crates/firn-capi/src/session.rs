@@ -49,16 +49,16 @@ impl firn_session {
         }
     }
 
-    /// Commits. Calls that may fail for the temporary tables come before the other changes become
-    /// visible: after that the commit must not fail, and the temporary tables' changes must not be
-    /// lost.
+    /// Commits the changes of the server's tables and of the session's temporary tables. Takes all
+    /// steps that may fail before the changes of the server's tables become visible: afterwards the
+    /// commit must not fail, and the changes of the temporary tables must not be lost.
     fn commit(&mut self) -> firn::base::Result<()> {
         if !self.temporary.is_open() {
             return self.transaction.commit();
         }
         if !self.transaction.has_writes() {
-            // The validation of optimistic tables may fail. Then the caller rolls back the
-            // temporary tables' changes too, so they are committed only after it.
+            // The validation of optimistic tables may fail, and the caller then rolls back the
+            // temporary tables' changes too. So commit these changes only after the validation.
             self.transaction.commit()?;
             return self.temporary.commit();
         }
@@ -423,7 +423,8 @@ pub unsafe extern "C" fn firn_rollback(session: *mut firn_session) -> firn_statu
     }
 }
 
-/// Sets a savepoint and writes its number to `mark`. It is valid until the transaction ends.
+/// Sets a savepoint and writes its number to `mark`. The savepoint is valid until the transaction
+/// ends.
 ///
 /// # Safety
 /// `session` must be live and used by this thread alone; the pointers must be valid for their

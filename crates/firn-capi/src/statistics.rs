@@ -121,8 +121,9 @@ pub unsafe extern "C" fn firn_records_in_range(
     })
 }
 
-/// Writes the mean number of rows with the same value in the first 1, 2, … declared parts of an
-/// index, at most `parts` numbers. Reads a few dozen blocks of the index at most.
+/// Writes for n = 1, 2 and so on the mean number of rows that agree in the first n key parts of an
+/// index, at most `parts` numbers. Only the key parts that the definition of the index names count.
+/// Reads a few dozen blocks of the index at most.
 ///
 /// # Safety
 /// The table must be live, and `rows_per_key` must have room for `parts` numbers.
@@ -226,7 +227,8 @@ pub struct firn_counters {
     pub open_files: u64,
     /// Times that an SST or blob file was opened for reading.
     pub opened_files: u64,
-    /// Times that one was opened beyond the limit, because no other could be closed.
+    /// Times that an SST or blob file was opened beyond the limit, because no other one could be
+    /// closed.
     pub open_files_over_limit: u64,
     /// Lock waits that ended because their time ran out.
     pub lock_timeouts: u64,

@@ -214,8 +214,8 @@ pub unsafe extern "C" fn firn_list_jobs(
     })
 }
 
-/// A named pair of numbers: a reason for delays with their number and microseconds, or a user of
-/// memory with its bytes and their limit.
+/// A name with two numbers. It describes a reason for which writers are delayed (number and
+/// duration of the delays), or a user of memory (its bytes and their limit).
 #[repr(C)]
 pub struct firn_named_pair {
     /// Name.

@@ -41,7 +41,7 @@ pub struct firn_trx_info {
     pub isolation: firn_isolation,
     /// When it began, microseconds since 1970.
     pub begun_us: u64,
-    /// When its lock wait began, microseconds since 1970; 0 if it does not wait.
+    /// When the transaction's lock wait began, microseconds since 1970; 0 if it does not wait.
     pub wait_begun_us: u64,
     /// Keys locked.
     pub rows_locked: u64,
@@ -54,11 +54,11 @@ pub struct firn_trx_info {
     pub weight: u64,
     /// Memory of its own writes, bytes.
     pub write_bytes: u64,
-    /// When it took its snapshot, microseconds since 1970; 0 if it keeps none.
+    /// When the transaction took its snapshot, microseconds since 1970; 0 if it keeps none.
     pub snapshot_us: u64,
-    /// Number of commits since it took its snapshot.
+    /// Number of commits since the transaction took its snapshot.
     pub snapshot_commits: u64,
-    /// The SQL text that its session executes; NULL if there is none.
+    /// The SQL text that the transaction's session executes; NULL if there is none.
     pub statement: *const c_char,
 }
 
@@ -136,7 +136,7 @@ pub enum firn_lock_kind {
     FIRN_LOCK_EXCLUSIVE = 1,
     /// A range of keys, against inserts.
     FIRN_LOCK_GAP = 2,
-    /// An insert that waits, because others have locked the gap of its key.
+    /// An insert that waits because other transactions have locked the gap of its key.
     FIRN_LOCK_INSERT_INTENTION = 3,
 }
 
@@ -170,8 +170,8 @@ pub struct firn_lock_info {
     pub last_key: *const c_char,
     /// When the wait began, microseconds since 1970; 0 for a lock that is held.
     pub wait_begun_us: u64,
-    /// For a request that waits: one transaction that blocks it. If several do, the request is
-    /// listed once for each of them. 0 for a lock that is held.
+    /// One transaction that blocks the request; 0 for a lock that is held. If several transactions
+    /// block the request, it is listed once for each of them.
     pub blocker: u64,
     /// Number of the blocker's session.
     pub blocker_session: u64,

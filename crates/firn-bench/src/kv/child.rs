@@ -208,8 +208,8 @@ fn measured(line: &Line, cx: &Cx<'_>) -> Result<Vec<Tally>> {
     }
 }
 
-/// Makes a call that writes each key once. The i-th write gets the key with the number
-/// `place(permutation, i)`.
+/// Returns the function that the threads of a load repeat. All calls together write each key once;
+/// the i-th write has the key with the number `place(permutation, i)`.
 fn load<'a>(cx: &'a Cx<'_>, place: impl Fn(&Permutation, u64) -> u64 + Send + 'a) -> Call<'a> {
     let mut random = Random::new(0);
     let mut entries = Vec::with_capacity(cx.batch);

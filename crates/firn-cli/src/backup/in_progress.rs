@@ -78,7 +78,8 @@ impl<'a> InProgress<'a> {
         Ok(names.filter(|name| *name != self.id).collect())
     }
 
-    /// Returns `self` if `refused` is false for all other marks. Otherwise removes the mark `self`.
+    /// Returns `self` if `refused` is false for the marks of all other commands. Otherwise removes
+    /// the own mark, `self`.
     ///
     /// # Errors
     /// `Busy` if another mark is refused.

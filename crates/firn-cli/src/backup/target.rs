@@ -273,8 +273,8 @@ impl Target {
                             value
                         });
                     }
-                    // The job panicked. `results` keeps the error that was put there when the job
-                    // began: the transfer was broken off.
+                    // The job panicked. `results` keeps the error for a broken-off transfer, which
+                    // was put there when the job began.
                     Some(Err(_)) => failed = true,
                 }
             }

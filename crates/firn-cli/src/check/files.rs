@@ -47,7 +47,7 @@ pub fn check_tree(
         bar.inc(file.size);
     }
     bar.finish_and_clear();
-    // Do not report this error: the check of the log reports its damage.
+    // Do not report an error of reading the log here: the check of the log reports it.
     let (named, whole) = match db.log(tree) {
         Ok(log) => (log.files, true),
         Err(_) => match db.files_left(tree) {

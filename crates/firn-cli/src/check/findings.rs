@@ -84,7 +84,8 @@ impl Findings {
         }
         let (place, offset) = match error.kind() {
             ErrorKind::Corruption { file, offset } if !file.is_empty() => {
-                // Every reader of the same offset meets the same damage, so it is reported once.
+                // Several checks read the same offset and meet the same damage, so report the
+                // damage once.
                 if !self.places.insert((file.clone(), *offset)) {
                     return;
                 }
