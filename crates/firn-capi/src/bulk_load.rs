@@ -106,12 +106,12 @@ pub unsafe extern "C" fn firn_bulk_end(
 ) -> firn_status {
     guard(|| {
         // SAFETY: both handles are live, and this thread alone uses the session, so the borrow of
-        // it is unique.
+        // the session is unique.
         let (session, table) = unsafe { (session_mut(session)?, firn_table::get(table)?) };
         let Some(at) = bulk_position(session, table) else {
             return Ok(());
         };
-        // SAFETY: callback and context are the host's and stay valid during the call.
+        // SAFETY: the host keeps callback and context valid during the call.
         let mut report = unsafe { reporter(progress, context, "the load was interrupted") };
         let written = session.bulks[at].finish(&mut report)?;
         // SAFETY: the caller promises that `dup_index` is NULL or may be written.
@@ -135,7 +135,7 @@ pub unsafe extern "C" fn firn_bulk_duplicate(
 ) -> firn_status {
     guard(|| {
         // SAFETY: both handles are live, and this thread alone uses the session, so the borrow of
-        // it is unique.
+        // the session is unique.
         let (session, table) = unsafe { (session_mut(session)?, firn_table::get(table)?) };
         let at = bulk_position(session, table).ok_or_else(|| Error::invalid("no load"))?;
         if record.is_null() {
@@ -158,7 +158,7 @@ pub unsafe extern "C" fn firn_bulk_abort(
 ) -> firn_status {
     guard(|| {
         // SAFETY: both handles are live, and this thread alone uses the session, so the borrow of
-        // it is unique.
+        // the session is unique.
         let (session, table) = unsafe { (session_mut(session)?, firn_table::get(table)?) };
         if let Some(at) = bulk_position(session, table) {
             session.bulks.swap_remove(at);

@@ -98,7 +98,8 @@ pub unsafe extern "C" fn firn_cursor_open(
     out: *mut *mut firn_cursor,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle.
         let whole = unsafe { firn_table::whole(table) }?;
         let table = &whole.table;
         let mut cursor = Cursor::new(Arc::clone(table));

@@ -33,7 +33,8 @@ impl firn_db {
     /// # Safety
     /// `db` must be NULL or from `firn_open`, and must not be closed.
     pub(crate) unsafe fn get<'a>(db: *const firn_db) -> Result<&'a Arc<Db>, CallOutcome> {
-        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle.
         Ok(&unsafe { Self::whole(db) }?.db)
     }
 
@@ -42,14 +43,16 @@ impl firn_db {
     pub(crate) unsafe fn temporary<'a>(
         db: *const firn_db,
     ) -> Result<&'a TemporaryTables, CallOutcome> {
-        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle.
         Ok(&unsafe { Self::whole(db) }?.temporary)
     }
 
     /// # Safety
     /// The requirements are those of [`Self::get`].
     unsafe fn whole<'a>(db: *const firn_db) -> Result<&'a Self, CallOutcome> {
-        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle.
         unsafe { db.as_ref() }.ok_or_else(|| Error::invalid("no database").into())
     }
 }
@@ -234,7 +237,8 @@ pub unsafe extern "C" fn firn_close(db: *mut firn_db, thread_left: *mut bool) ->
 /// `db` must be open.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_sync_log(db: *const firn_db) -> firn_status {
-    // SAFETY: the handle is live: the host frees it only after its last call with it.
+    // SAFETY: the handle is live: the host frees a handle only after the last call with that
+    // handle.
     guard(|| Ok(unsafe { firn_db::get(db) }?.sync_log()?))
 }
 
@@ -250,8 +254,8 @@ pub unsafe extern "C" fn firn_checkpoint(
     flush: bool,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handle is live: the host frees it only after its last call with it; the
-        // strings end with a NUL byte and stay valid during the call.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle; the strings end with a NUL byte and stay valid during the call.
         let (db, target) = unsafe { (firn_db::get(db)?, name(target)?) };
         db.checkpoint(Path::new(target), flush)?;
         Ok(())
@@ -271,8 +275,8 @@ pub unsafe extern "C" fn firn_note_binlog_position(
     position: u64,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handle is live: the host frees it only after its last call with it; the
-        // strings end with a NUL byte and stay valid during the call.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle; the strings end with a NUL byte and stay valid during the call.
         let (db, file) = unsafe { (firn_db::get(db)?, name(file)?) };
         db.note_binlog_position(OwnedBinlogPosition {
             name: file.as_bytes().to_vec(),
@@ -294,8 +298,8 @@ pub unsafe extern "C" fn firn_note_server_run(
     file: *const c_char,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handle is live: the host frees it only after its last call with it; the
-        // strings end with a NUL byte and stay valid during the call.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle; the strings end with a NUL byte and stay valid during the call.
         let (db, file) = unsafe { (firn_db::get(db)?, path(file)) };
         Ok(db.note_server_run(file)?)
     })
@@ -307,7 +311,8 @@ pub unsafe extern "C" fn firn_note_server_run(
 /// `db` must be open.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_flush(db: *const firn_db) -> firn_status {
-    // SAFETY: the handle is live: the host frees it only after its last call with it.
+    // SAFETY: the handle is live: the host frees a handle only after the last call with that
+    // handle.
     guard(|| Ok(unsafe { firn_db::get(db) }?.flush()?))
 }
 
@@ -358,7 +363,8 @@ pub unsafe extern "C" fn firn_set_option(
     value: u64,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle.
         let db = unsafe { firn_db::get(db) }?;
         let mutable = &db.options().mutable;
         match option {
@@ -425,7 +431,8 @@ pub unsafe extern "C" fn firn_recover(
     skip: u32,
 ) -> u32 {
     guard_value(0, || {
-        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle.
         let Ok(db) = (unsafe { firn_db::get(db) }) else {
             return 0;
         };
@@ -459,8 +466,8 @@ pub unsafe extern "C" fn firn_commit_xid(
     xid: *const u8,
     len: usize,
 ) -> firn_status {
-    // SAFETY: the handle is live: the host frees it only after its last call with it; pointer and
-    // length describe memory that the host keeps unchanged during the call.
+    // SAFETY: the handle is live: the host frees a handle only after the last call with that
+    // handle; pointer and length describe memory that the host keeps unchanged during the call.
     guard(|| known(unsafe { firn_db::get(db) }?.commit_xid(unsafe { borrow_bytes(xid, len) })?))
 }
 
@@ -474,8 +481,8 @@ pub unsafe extern "C" fn firn_rollback_xid(
     xid: *const u8,
     len: usize,
 ) -> firn_status {
-    // SAFETY: the handle is live: the host frees it only after its last call with it; pointer and
-    // length describe memory that the host keeps unchanged during the call.
+    // SAFETY: the handle is live: the host frees a handle only after the last call with that
+    // handle; pointer and length describe memory that the host keeps unchanged during the call.
     guard(|| known(unsafe { firn_db::get(db) }?.rollback_xid(unsafe { borrow_bytes(xid, len) })?))
 }
 

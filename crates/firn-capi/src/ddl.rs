@@ -31,7 +31,8 @@ pub unsafe extern "C" fn firn_create_table(
     foreign_keys: *const firn_foreign_key_request,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle.
         let db = unsafe { firn_db::get(db) }?;
         // SAFETY: the strings end with a NUL byte and stay valid during the call.
         let table_name = unsafe { name(table_name) }?;
@@ -111,8 +112,8 @@ pub unsafe extern "C" fn firn_drop_table(
     whole_database: bool,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handle is live: the host frees it only after its last call with it; the
-        // strings end with a NUL byte and stay valid during the call.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle; the strings end with a NUL byte and stay valid during the call.
         let (db, temporary, table_name) = unsafe {
             (
                 firn_db::get(db)?,
@@ -155,8 +156,8 @@ pub unsafe extern "C" fn firn_rename_table(
     lock_timeout_us: u64,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handle is live: the host frees it only after its last call with it; the
-        // strings end with a NUL byte and stay valid during the call.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle; the strings end with a NUL byte and stay valid during the call.
         let (db, from, to) = unsafe { (firn_db::get(db)?, name(from)?, name(to)?) };
         // SAFETY: the strings end with a NUL byte, the session is NULL, or this thread alone uses
         // it.
@@ -223,13 +224,13 @@ pub unsafe extern "C" fn firn_list_table_names(
     context: *mut c_void,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handle is live: the host frees it only after its last call with it; the
-        // strings end with a NUL byte and stay valid during the call.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle; the strings end with a NUL byte and stay valid during the call.
         let (db, prefix) = unsafe { (firn_db::get(db)?, name(prefix)?) };
         for table in db.catalog().list(prefix) {
             let name =
                 CString::new(table.name.as_str()).map_err(|_| Error::invalid("table name"))?;
-            // SAFETY: callback and context are the host's and stay valid during the call.
+            // SAFETY: the host keeps callback and context valid during the call.
             unsafe { each(context, name.as_ptr()) };
         }
         Ok(())
@@ -250,8 +251,8 @@ pub unsafe extern "C" fn firn_table_version(
     len: *mut usize,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handle is live: the host frees it only after its last call with it; the
-        // strings end with a NUL byte and stay valid during the call.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle; the strings end with a NUL byte and stay valid during the call.
         let (db, table_name) = unsafe { (firn_db::get(db)?, name(table_name)?) };
         let entry = db.catalog().get(table_name)?;
         let copied = entry.version.len().min(cap);

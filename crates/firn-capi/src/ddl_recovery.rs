@@ -91,7 +91,8 @@ impl DefinitionFiles for HostFiles {
     fn version(&self, table: &str) -> Option<Vec<u8>> {
         let mut version = vec![0; 64];
         let name = c_text(table);
-        // SAFETY: the context is the host's own; name and buffer are valid during the call.
+        // SAFETY: the host passed this context for its own functions; name and buffer are valid
+        // during the call.
         let len = unsafe {
             (self.0.version)(
                 self.0.context,
@@ -106,15 +107,16 @@ impl DefinitionFiles for HostFiles {
 
     fn is_own(&self, table: &str) -> bool {
         let name = c_text(table);
-        // SAFETY: the context is the host's own; the name is valid during the call.
+        // SAFETY: the host passed this context for its own functions; the name is valid during the
+        // call.
         unsafe { (self.0.is_own)(self.0.context, name.as_ptr()) }
     }
 
     fn list(&self, database: &str) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
         let schema = c_text(database);
-        // SAFETY: the context is the host's own; the name is valid during the call, and the host
-        // passes the vector to `collect` only.
+        // SAFETY: the host passed this context for its own functions; the name is valid during the
+        // call, and the host passes the vector to `collect` only.
         unsafe {
             (self.0.list)(
                 self.0.context,
@@ -128,8 +130,8 @@ impl DefinitionFiles for HostFiles {
 
     fn place(&self, table: &str, copy: &str, entry: &TableEntry) -> bool {
         let (table, copy) = (c_text(table), c_text(copy));
-        // SAFETY: the context is the host's own; names, definition and version are valid during the
-        // call.
+        // SAFETY: the host passed this context for its own functions; names, definition and version
+        // are valid during the call.
         unsafe {
             (self.0.place)(
                 self.0.context,
@@ -147,7 +149,8 @@ impl DefinitionFiles for HostFiles {
         let table = c_text(table);
         let owned: Vec<CString> = partitions.iter().map(|name| c_text(name)).collect();
         let names: Vec<*const c_char> = owned.iter().map(|name| name.as_ptr()).collect();
-        // SAFETY: the context is the host's own; the names are valid during the call.
+        // SAFETY: the host passed this context for its own functions; the names are valid during
+        // the call.
         unsafe {
             (self.0.place_partitions)(self.0.context, table.as_ptr(), names.as_ptr(), names.len());
         }
@@ -155,7 +158,8 @@ impl DefinitionFiles for HostFiles {
 
     fn remove(&self, copy: &str) {
         let copy = c_text(copy);
-        // SAFETY: the context is the host's own; the name is valid during the call.
+        // SAFETY: the host passed this context for its own functions; the name is valid during the
+        // call.
         unsafe { (self.0.remove)(self.0.context, copy.as_ptr()) }
     }
 }
@@ -169,7 +173,8 @@ impl DefinitionFiles for HostFiles {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_begin_ddl_recovery(db: *const firn_db) -> firn_status {
     guard(|| {
-        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle.
         unsafe { firn_db::get(db) }?.catalog().begin_ddl_recovery();
         Ok(())
     })
@@ -187,8 +192,8 @@ pub unsafe extern "C" fn firn_end_ddl_recovery(
     files: *const firn_definition_files,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handle is live: the host frees it only after its last call with it; the
-        // pointer is NULL, or the functions are valid during the call.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle; the pointer is NULL, or the functions are valid during the call.
         let (db, files) = unsafe { (firn_db::get(db)?, files.as_ref()) };
         let files = files.ok_or_else(|| Error::invalid("no definition files"))?;
         let mut report = |copy: &str, fate: &LeftoverFate| {
@@ -198,7 +203,8 @@ pub unsafe extern "C" fn firn_end_ddl_recovery(
                 LeftoverFate::Kept(why) => (FIRN_LEFTOVER_KEPT, why.as_str()),
             };
             let (copy, text) = (c_text(copy), c_text(text));
-            // SAFETY: the context is the host's own; the texts are valid during the call.
+            // SAFETY: the host passed this context for its own functions; the texts are valid
+            // during the call.
             unsafe { (files.report)(files.context, copy.as_ptr(), number, text.as_ptr()) }
         };
         db.catalog()

@@ -220,8 +220,8 @@ pub unsafe extern "C" fn firn_list_foreign_keys(
     context: *mut c_void,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handle is live: the host frees it only after its last call with it; the
-        // strings end with a NUL byte and stay valid during the call.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle; the strings end with a NUL byte and stay valid during the call.
         let (db, table_name) = unsafe { (firn_db::get(db)?, name(table_name)?) };
         let catalog = db.catalog();
         let keys = match (referencing, catalog.table_or_swapped(table_name)) {
@@ -239,7 +239,7 @@ pub unsafe extern "C" fn firn_list_foreign_keys(
                 &key,
                 parent.as_ref().map(|(entry, _)| &**entry),
                 |info| {
-                    // SAFETY: callback and context are the host's and stay valid during the call.
+                    // SAFETY: the host keeps callback and context valid during the call.
                     unsafe { each(context, info) }
                 },
             );
@@ -305,7 +305,8 @@ fn report(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_is_referenced(table: *const firn_table) -> bool {
     guard_value(false, || {
-        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle.
         unsafe { firn_table::get(table) }.is_ok_and(|table| table.is_referenced())
     })
 }
@@ -319,7 +320,8 @@ pub unsafe extern "C" fn firn_is_referenced(table: *const firn_table) -> bool {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_refers_to_itself(table: *const firn_table) -> bool {
     guard_value(false, || {
-        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle.
         unsafe { firn_table::get(table) }.is_ok_and(|table| table.refers_to_itself())
     })
 }

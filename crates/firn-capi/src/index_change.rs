@@ -41,7 +41,8 @@ pub unsafe extern "C" fn firn_index_change_new(
     out: *mut *mut firn_index_change,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle.
         let whole = unsafe { firn_table::whole(table) }?;
         // SAFETY: the definition and all that it points to stay valid during the call.
         let schema = unsafe { table_schema(definition) }?;
@@ -91,7 +92,7 @@ pub unsafe extern "C" fn firn_index_change_fill(
         }
         // SAFETY: the buffer has the table's record length and stays valid during the call.
         let record = unsafe { std::slice::from_raw_parts_mut(record, record_len) };
-        // SAFETY: callback and context are the host's and stay valid during the call.
+        // SAFETY: the host keeps callback and context valid during the call.
         let mut report = unsafe { reporter(progress, context, "the change was interrupted") };
         let owner = Arc::clone(session.transaction.owner());
         let blobs = &mut session.duplicate_blobs;
@@ -150,7 +151,8 @@ pub unsafe extern "C" fn firn_index_change_commit(
     lock_timeout_us: u64,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle.
         unsafe { firn_db::get(db) }?;
         if count == 0 {
             return Ok(());

@@ -89,7 +89,7 @@ pub unsafe extern "C" fn firn_insert(
 ) -> firn_status {
     guard(|| {
         // SAFETY: both handles are live, and this thread alone uses the session, so the borrow of
-        // it is unique.
+        // the session is unique.
         let (session, whole) = unsafe { (session_mut(session)?, firn_table::whole(table)?) };
         let table = &whole.table;
         // SAFETY: the caller promises that `record` is a record buffer of this table.
@@ -145,7 +145,7 @@ pub unsafe extern "C" fn firn_update(
 ) -> firn_status {
     guard(|| {
         // SAFETY: both handles are live, and this thread alone uses the session, so the borrow of
-        // it is unique.
+        // the session is unique.
         let (session, whole) = unsafe { (session_mut(session)?, firn_table::whole(table)?) };
         let table = &whole.table;
         // SAFETY: the buffer has the table's record length and stays valid during the call.
@@ -179,7 +179,7 @@ pub unsafe extern "C" fn firn_delete(
 ) -> firn_status {
     guard(|| {
         // SAFETY: both handles are live, and this thread alone uses the session, so the borrow of
-        // it is unique.
+        // the session is unique.
         let (session, whole) = unsafe { (session_mut(session)?, firn_table::whole(table)?) };
         let table = &whole.table;
         // SAFETY: the buffer has the table's record length and stays valid during the call.

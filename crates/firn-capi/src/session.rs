@@ -121,7 +121,8 @@ pub unsafe extern "C" fn firn_session_new(
     out: *mut *mut firn_session,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle.
         let db = unsafe { firn_db::get(db) }?;
         let host = host as usize as u64;
         let owner = db.new_session_owner(host, number);
@@ -212,7 +213,7 @@ pub unsafe extern "C" fn firn_table_expect_changes(
 ) -> firn_status {
     guard(|| {
         // SAFETY: both handles are live, and this thread alone uses the session, so the borrow of
-        // it is unique.
+        // the session is unique.
         let (session, table) = unsafe { (session_mut(session)?, firn_table::get(table)?) };
         table.expect_changes(&mut session.transaction);
         Ok(())

@@ -57,7 +57,8 @@ pub unsafe extern "C" fn firn_table_statistics(
     out: *mut firn_table_stats,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle.
         let whole = unsafe { firn_table::whole(table) }?;
         let views = &whole.db().context().super_versions;
         let stats = match size_only {
@@ -93,7 +94,8 @@ pub unsafe extern "C" fn firn_records_in_range(
     max_flag: u32,
 ) -> u64 {
     guard_value(1, || {
-        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle.
         let (Ok(whole), Ok(table)) = (unsafe { firn_table::whole(table) }, unsafe {
             firn_table::get(table)
         }) else {
@@ -135,9 +137,11 @@ pub unsafe extern "C" fn firn_index_statistics(
     parts: u32,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle.
         let whole = unsafe { firn_table::whole(table) }?;
-        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle.
         let table = unsafe { firn_table::get(table) }?;
         let all = table.rows_per_key(&whole.db().context().super_versions, index as usize)?;
         for (i, rows) in all.iter().take(parts as usize).enumerate() {
@@ -255,7 +259,8 @@ pub unsafe extern "C" fn firn_read_counters(
     out: *mut firn_counters,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle.
         let db = unsafe { firn_db::get(db) }?;
         let (c, memory, snapshot) = (db.counters(), db.memory(), db.snapshot_age());
         let blobs = db.blob_store().stats();
@@ -323,9 +328,10 @@ pub unsafe extern "C" fn firn_status_text(
     context: *mut c_void,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle.
         let text = unsafe { firn_db::get(db) }?.status_text();
-        // SAFETY: callback and context are the host's and stay valid during the call.
+        // SAFETY: the host keeps callback and context valid during the call.
         unsafe { emit(context, text.as_ptr().cast(), text.len()) };
         Ok(())
     })
@@ -359,8 +365,8 @@ pub unsafe extern "C" fn firn_list_indexes(
     context: *mut c_void,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handle is live: the host frees it only after its last call with it; callback
-        // and context are the host's and stay valid during the call.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle; the host keeps callback and context valid during the call.
         for index in unsafe { firn_db::get(db) }?.indexes() {
             let table = CString::new(index.table).unwrap_or_default();
             let name = CString::new(index.index).unwrap_or_default();
@@ -372,7 +378,7 @@ pub unsafe extern "C" fn firn_list_indexes(
                 stored_bytes: index.stored_bytes,
                 blob_bytes: index.blob_bytes,
             };
-            // SAFETY: callback and context are the host's and stay valid during the call.
+            // SAFETY: the host keeps callback and context valid during the call.
             unsafe { each(context, &info) };
         }
         Ok(())
@@ -409,8 +415,8 @@ pub unsafe extern "C" fn firn_list_levels(
     context: *mut c_void,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handle is live: the host frees it only after its last call with it; callback
-        // and context are the host's and stay valid during the call.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle; the host keeps callback and context valid during the call.
         for level in unsafe { firn_db::get(db) }?.levels() {
             let info = firn_level_info {
                 level: level.level,
@@ -421,7 +427,7 @@ pub unsafe extern "C" fn firn_list_levels(
                 deletes: level.deletes,
                 target_bytes: level.target_bytes,
             };
-            // SAFETY: callback and context are the host's and stay valid during the call.
+            // SAFETY: the host keeps callback and context valid during the call.
             unsafe { each(context, &info) };
         }
         Ok(())

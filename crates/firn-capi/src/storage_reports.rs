@@ -49,7 +49,8 @@ pub unsafe extern "C" fn firn_list_index_details(
     context: *mut c_void,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle.
         for one in unsafe { firn_db::get(db) }?.index_details() {
             let (table, index) = (c_text(&one.table), c_text(&one.index));
             let info = firn_index_detail {
@@ -65,7 +66,7 @@ pub unsafe extern "C" fn firn_list_index_details(
                 raw_bytes: one.sums.raw_bytes,
                 stored_bytes: one.sums.stored_bytes,
             };
-            // SAFETY: callback and context are the host's and stay valid during the call.
+            // SAFETY: the host keeps callback and context valid during the call.
             unsafe { each(context, &info) };
         }
         Ok(())
@@ -114,7 +115,8 @@ pub unsafe extern "C" fn firn_list_files(
     context: *mut c_void,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle.
         for one in unsafe { firn_db::get(db) }?.file_reports() {
             let name = c_text(&one.name);
             let (smallest, largest) = (c_text(&one.smallest), c_text(&one.largest));
@@ -133,7 +135,7 @@ pub unsafe extern "C" fn firn_list_files(
                 smallest: smallest.as_ptr(),
                 largest: largest.as_ptr(),
             };
-            // SAFETY: callback and context are the host's and stay valid during the call.
+            // SAFETY: the host keeps callback and context valid during the call.
             unsafe { each(context, &info) };
         }
         Ok(())
@@ -186,7 +188,8 @@ pub unsafe extern "C" fn firn_list_jobs(
     context: *mut c_void,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle.
         for one in unsafe { firn_db::get(db) }?.job_reports() {
             let (kind, reason) = (c_text(one.kind), c_text(one.reason));
             let error = one.error.as_deref().map(c_text);
@@ -207,7 +210,7 @@ pub unsafe extern "C" fn firn_list_jobs(
                 took_us: one.took_us,
                 error: error.as_ref().map_or(null(), |error| error.as_ptr()),
             };
-            // SAFETY: callback and context are the host's and stay valid during the call.
+            // SAFETY: the host keeps callback and context valid during the call.
             unsafe { each(context, &info) };
         }
         Ok(())
@@ -240,7 +243,7 @@ unsafe fn pass_pairs(
             first: *first,
             second: *second,
         };
-        // SAFETY: callback and context are the host's and stay valid during the call.
+        // SAFETY: the host keeps callback and context valid during the call.
         unsafe { each(context, &info) };
     }
 }
@@ -256,13 +259,14 @@ pub unsafe extern "C" fn firn_list_stalls(
     context: *mut c_void,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle.
         let reports = unsafe { firn_db::get(db) }?.stall_reports();
         let pairs: Vec<_> = reports
             .iter()
             .map(|one| (one.reason, one.count, one.total_us))
             .collect();
-        // SAFETY: callback and context are the host's and stay valid during the call.
+        // SAFETY: the host keeps callback and context valid during the call.
         unsafe { pass_pairs(&pairs, each, context) };
         Ok(())
     })
@@ -279,7 +283,8 @@ pub unsafe extern "C" fn firn_list_memory(
     context: *mut c_void,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle.
         let memory = unsafe { firn_db::get(db) }?.memory();
         let pairs = [
             ("memtables", memory.memtables, 0),
@@ -293,7 +298,7 @@ pub unsafe extern "C" fn firn_list_memory(
             ("row cache", memory.row_cache, memory.row_cache_capacity),
             ("total", memory.total(), memory.limit),
         ];
-        // SAFETY: callback and context are the host's and stay valid during the call.
+        // SAFETY: the host keeps callback and context valid during the call.
         unsafe { pass_pairs(&pairs, each, context) };
         Ok(())
     })

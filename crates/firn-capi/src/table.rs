@@ -24,7 +24,8 @@ impl firn_table {
     /// # Safety
     /// `table` must be NULL or from `firn_table_open`, and must not be closed.
     pub(crate) unsafe fn get<'a>(table: *const firn_table) -> Result<&'a Arc<Table>, CallOutcome> {
-        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle.
         Ok(&unsafe { Self::whole(table) }?.table)
     }
 
@@ -33,7 +34,8 @@ impl firn_table {
     pub(crate) unsafe fn whole<'a>(
         table: *const firn_table,
     ) -> Result<&'a firn_table, CallOutcome> {
-        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle.
         unsafe { table.as_ref() }.ok_or_else(|| Error::invalid("no table").into())
     }
 
@@ -60,8 +62,8 @@ pub unsafe extern "C" fn firn_table_open(
     out: *mut *mut firn_table,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handle is live: the host frees it only after its last call with it; the
-        // strings end with a NUL byte and stay valid during the call.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle; the strings end with a NUL byte and stay valid during the call.
         let (db, temporary, table_name) = unsafe {
             (
                 firn_db::get(db)?,
@@ -98,7 +100,8 @@ pub unsafe extern "C" fn firn_table_open(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_table_is_temporary(table: *const firn_table) -> bool {
     guard_value(false, || {
-        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle.
         unsafe { firn_table::whole(table) }.is_ok_and(firn_table::is_temporary)
     })
 }
@@ -112,7 +115,8 @@ pub unsafe extern "C" fn firn_table_is_temporary(table: *const firn_table) -> bo
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_table_warning(table: *const firn_table) -> *const c_char {
     guard_value(std::ptr::null(), || {
-        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle.
         let table = unsafe { firn_table::whole(table) }.ok();
         let warning = table.and_then(|table| table.warning.as_ref());
         warning.map_or(std::ptr::null(), |words| words.as_ptr())
@@ -127,7 +131,8 @@ pub unsafe extern "C" fn firn_table_warning(table: *const firn_table) -> *const 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_table_is_optimistic(table: *const firn_table) -> bool {
     guard_value(false, || {
-        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle.
         unsafe { firn_table::get(table) }.is_ok_and(|table| table.is_optimistic())
     })
 }

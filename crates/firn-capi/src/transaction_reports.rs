@@ -87,7 +87,8 @@ pub unsafe extern "C" fn firn_list_transactions(
     context: *mut c_void,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle.
         let db = unsafe { firn_db::get(db) }?;
         let visible = db.context().super_versions.visible();
         for one in db.transactions() {
@@ -119,7 +120,7 @@ pub unsafe extern "C" fn firn_list_transactions(
                 snapshot_commits: visible.saturating_sub(seqno),
                 statement: pointer(&statement),
             };
-            // SAFETY: callback and context are the host's and stay valid during the call.
+            // SAFETY: the host keeps callback and context valid during the call.
             unsafe { each(context, &info) };
         }
         Ok(())
@@ -231,7 +232,8 @@ pub unsafe extern "C" fn firn_list_locks(
     context: *mut c_void,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle.
         let db = unsafe { firn_db::get(db) }?;
         let open = db.transactions();
         let sessions: HashMap<u64, u64> = open
@@ -241,7 +243,7 @@ pub unsafe extern "C" fn firn_list_locks(
         let session = |trx: u64| sessions.get(&trx).copied().unwrap_or(0);
         if waits {
             for wait in db.lock_waits() {
-                // SAFETY: callback and context are the host's and stay valid during the call.
+                // SAFETY: the host keeps callback and context valid during the call.
                 unsafe { list_wait(db, &wait, &session, each, context) };
             }
             return Ok(());
@@ -273,7 +275,7 @@ pub unsafe extern "C" fn firn_list_locks(
                 blocker: 0,
                 blocker_session: 0,
             };
-            // SAFETY: callback and context are the host's and stay valid during the call.
+            // SAFETY: the host keeps callback and context valid during the call.
             unsafe { each(context, &info) };
         }
         Ok(())
@@ -308,7 +310,7 @@ unsafe fn list_wait(
             blocker: *blocker,
             blocker_session: session(*blocker),
         };
-        // SAFETY: callback and context are the host's and stay valid during the call.
+        // SAFETY: the host keeps callback and context valid during the call.
         unsafe { each(context, &info) };
     }
 }
@@ -353,7 +355,8 @@ pub unsafe extern "C" fn firn_list_deadlocks(
     context: *mut c_void,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle.
         let db = unsafe { firn_db::get(db) }?;
         for deadlock in db.deadlocks() {
             for (at, member) in deadlock.members.iter().enumerate() {
@@ -377,7 +380,7 @@ pub unsafe extern "C" fn firn_list_deadlocks(
                     blocker: deadlock.members[next].owner,
                     statement: pointer(&statement),
                 };
-                // SAFETY: callback and context are the host's and stay valid during the call.
+                // SAFETY: the host keeps callback and context valid during the call.
                 unsafe { each(context, &info) };
             }
         }

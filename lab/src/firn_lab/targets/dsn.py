@@ -66,7 +66,7 @@ def dsn(argument: str, budget: Budget, scratch: Path) -> Target:
         url.hostname or "127.0.0.1",
         url.port or 3306,
     )
-    # The spec names the same server again, without the password, which must not be recorded.
+    # Make a spec that names the same server without the password, because the spec is recorded.
     host = "" if address.socket else place
     again = urlencode({**options, "engine": engine}, safe="/")
     spec = f"dsn:mysql://{quote(address.user, safe='')}@{host}?{again}"
