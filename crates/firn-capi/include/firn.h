@@ -357,12 +357,12 @@ typedef struct firn_config {
 
 // Callbacks that compute collation weights; called from any thread.
 typedef struct firn_collator {
-  // Writes the weights of the text on a level to `weights`, big-endian, without padding. The
-  // text is `filled` if it is that of a CHAR, with spaces up to the length of the column. Sets
-  // `weighed` to the number of bytes of the text that these weights stand for; it is less than
-  // `len` if the byte after them begins no character. Returns the number of bytes written. A
-  // number above `capacity` means that nothing was written and a call with that capacity must
-  // follow.
+  // Writes the weights of the text on a level to `weights`, big-endian, without padding.
+  // `filled` says that the text is the value of a CHAR column, with spaces up to the length of
+  // the column. Sets `weighed` to the number of bytes of the text that these weights stand for;
+  // it is less than `len` if the byte after them begins no character. Returns the number of
+  // bytes written. A number above `capacity` means that nothing was written and a call with that
+  // capacity must follow.
   size_t (*sort_key)(const void *handle,
                      uint32_t level,
                      bool filled,
@@ -1074,8 +1074,8 @@ enum firn_status firn_autoinc_set(const struct firn_table *table, uint64_t next,
 // Inserts a row into the target of a copying ALTER: nobody else sees the table until
 // `firn_bulk_end`. `flags` are `FIRN_BULK_ONE_BY_ONE`, `FIRN_WRITE_NO_UNIQUE_SECONDARY_CHECK` and
 // `FIRN_WRITE_NO_FOREIGN_KEYS`. The call checks the table's foreign keys, except those that the
-// table to replace has too: its rows have been checked already. The other arguments are those of
-// `firn_insert`.
+// table to replace has too, because the rows of that table have been checked already. The other
+// arguments are those of `firn_insert`.
 //
 // # Safety
 // The requirements are those of `firn_insert`.
@@ -1086,9 +1086,9 @@ enum firn_status firn_bulk_insert(struct firn_session *session,
                                   uint32_t *dup_index,
                                   uint8_t *ref_out);
 
-// Ends a load: all its rows are durable, and visible to snapshots that are taken from now on. If
-// the call fails, call `firn_bulk_abort`. One such failure is `FIRN_DUPLICATE`: two rows of the
-// load have the same key in index `dup_index`.
+// Ends a load. On return all its rows are durable, and visible to snapshots that are taken from
+// now on. If the call fails, call `firn_bulk_abort`. One such failure is `FIRN_DUPLICATE`: two
+// rows of the load have the same key in index `dup_index`.
 //
 // # Safety
 // The handles must be live, and only this thread may use the session; `progress` must not call the
@@ -1733,7 +1733,7 @@ enum firn_status firn_forget_reads(struct firn_session *session);
 // `session` must be live and used by this thread alone.
 enum firn_status firn_end_statement(struct firn_session *session);
 
-// Rolls the statement's changes back; its locks stay.
+// Rolls back the statement's changes, and keeps its locks.
 //
 // # Safety
 // `session` must be live and used by this thread alone.
@@ -1932,8 +1932,8 @@ enum firn_status firn_list_memory(const struct firn_db *db,
                                   void (*each)(void *context, const struct firn_named_pair *info),
                                   void *context);
 
-// Returns the reads of the calling thread since it began. The difference of two answers is the
-// reads of the calls between them.
+// Returns the counts of the reads that the calling thread has made since it began. The difference
+// of two such results counts the reads between the two calls.
 struct firn_reads firn_thread_reads(void);
 
 // Opens a table, which the server defines as `definition`. `FIRN_DEFINITION_DIFFERS` if this
@@ -1984,9 +1984,9 @@ void firn_table_close(struct firn_table *table);
 enum firn_status firn_refuse_prepared_changes(const struct firn_table *table);
 
 // Checks a table: checksums of its files, and that rows and index entries match. With `extended`,
-// each row and each entry is looked up; without it, only those of an index whose entries do not
-// match the rows. `problem` is called for each problem found; the status is then
-// `FIRN_CORRUPTION`.
+// looks up each row and each entry; without `extended`, only the rows and entries of an index
+// whose entries do not match the rows. `problem` is called for each problem found; the status is
+// then `FIRN_CORRUPTION`.
 //
 // # Safety
 // The handles must be live, and only this thread may use the session; `problem` must not call the

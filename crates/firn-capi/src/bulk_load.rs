@@ -26,8 +26,8 @@ pub const FIRN_BULK_ONE_BY_ONE: u32 = 2;
 /// Inserts a row into the target of a copying ALTER: nobody else sees the table until
 /// `firn_bulk_end`. `flags` are `FIRN_BULK_ONE_BY_ONE`, `FIRN_WRITE_NO_UNIQUE_SECONDARY_CHECK` and
 /// `FIRN_WRITE_NO_FOREIGN_KEYS`. The call checks the table's foreign keys, except those that the
-/// table to replace has too: its rows have been checked already. The other arguments are those of
-/// `firn_insert`.
+/// table to replace has too, because the rows of that table have been checked already. The other
+/// arguments are those of `firn_insert`.
 ///
 /// # Safety
 /// The requirements are those of `firn_insert`.
@@ -89,9 +89,9 @@ fn load_of<'a>(
     Ok(&mut session.bulks[at])
 }
 
-/// Ends a load: all its rows are durable, and visible to snapshots that are taken from now on. If
-/// the call fails, call `firn_bulk_abort`. One such failure is `FIRN_DUPLICATE`: two rows of the
-/// load have the same key in index `dup_index`.
+/// Ends a load. On return all its rows are durable, and visible to snapshots that are taken from
+/// now on. If the call fails, call `firn_bulk_abort`. One such failure is `FIRN_DUPLICATE`: two
+/// rows of the load have the same key in index `dup_index`.
 ///
 /// # Safety
 /// The handles must be live, and only this thread may use the session; `progress` must not call the

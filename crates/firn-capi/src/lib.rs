@@ -1,4 +1,4 @@
-//! The C ABI of the Firn core: opaque handles, status codes, and a guard that no panic passes.
+//! The C ABI of the Firn core: opaque handles, status codes, and a guard that lets no panic pass.
 //!
 //! Names of exported items start with `firn_`. cbindgen generates the header `include/firn.h` from
 //! this crate, and `tests/header.rs` fails if the header is out of date. A handle is *live* from

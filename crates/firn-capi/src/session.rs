@@ -283,7 +283,7 @@ pub unsafe extern "C" fn firn_end_statement(session: *mut firn_session) -> firn_
     }
 }
 
-/// Rolls the statement's changes back; its locks stay.
+/// Rolls back the statement's changes, and keeps its locks.
 ///
 /// # Safety
 /// `session` must be live and used by this thread alone.

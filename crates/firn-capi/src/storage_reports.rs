@@ -320,8 +320,8 @@ pub struct firn_reads {
     pub passed_over: u64,
 }
 
-/// Returns the reads of the calling thread since it began. The difference of two answers is the
-/// reads of the calls between them.
+/// Returns the counts of the reads that the calling thread has made since it began. The difference
+/// of two such results counts the reads between the two calls.
 #[unsafe(no_mangle)]
 pub extern "C" fn firn_thread_reads() -> firn_reads {
     guard_value(firn_reads::default(), || {

@@ -25,9 +25,9 @@ pub unsafe extern "C" fn firn_refuse_prepared_changes(table: *const firn_table) 
 }
 
 /// Checks a table: checksums of its files, and that rows and index entries match. With `extended`,
-/// each row and each entry is looked up; without it, only those of an index whose entries do not
-/// match the rows. `problem` is called for each problem found; the status is then
-/// `FIRN_CORRUPTION`.
+/// looks up each row and each entry; without `extended`, only the rows and entries of an index
+/// whose entries do not match the rows. `problem` is called for each problem found; the status is
+/// then `FIRN_CORRUPTION`.
 ///
 /// # Safety
 /// The handles must be live, and only this thread may use the session; `problem` must not call the

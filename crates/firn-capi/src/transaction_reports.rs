@@ -253,8 +253,8 @@ pub unsafe extern "C" fn firn_list_locks(
             let last = lock.last.as_ref().map(|last| {
                 match last.starts_with(&lock.key[..4.min(lock.key.len())]) {
                     true => KeyText::of(db, last).values,
-                    // The gap ends at the first key of the next index, because it lies behind the
-                    // last entry of its own index. Do not name a key of another index.
+                    // The gap lies behind the last entry of its index, so it ends at the first key
+                    // of the next index. Do not name a key of that other index.
                     false => c_text("the end"),
                 }
             });

@@ -23,7 +23,8 @@ mod cycles;
 /// The meaning of a node of the graph.
 #[derive(Debug, Clone, Copy)]
 enum Instant {
-    /// The end of a transaction: its writes become visible, its locks are released.
+    /// The end of a transaction: the instant at which its writes become visible and its locks are
+    /// released.
     End(TxnIndex),
     /// An instant of a statement, by the statement's number in its transaction.
     In(TxnIndex, usize),

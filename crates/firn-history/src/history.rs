@@ -30,8 +30,8 @@ pub struct Setup {
     #[serde(default)]
     pub unique: Vec<u64>,
     /// Lists in optimistic tables. Below SERIALIZABLE, all statements read these lists as plain
-    /// SELECTs do and lock nothing. The commit of a transaction fails if another one has changed a
-    /// row that it has locked, changed or deleted.
+    /// SELECTs do and lock nothing. The commit of a transaction fails if another transaction has
+    /// changed a row that the first one has locked, changed or deleted.
     #[serde(default)]
     pub optimistic: Vec<u64>,
 }

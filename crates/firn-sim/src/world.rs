@@ -214,7 +214,7 @@ impl World {
         self.has_stray_files = true;
     }
 
-    /// Takes `n` steps, or fewer if one ends early.
+    /// Takes `n` steps, or fewer if a step ends early with an error.
     ///
     /// # Errors
     /// [`StepEnd::Engine`] if a call of the database fails; [`StepEnd::Failed`] if a result differs

@@ -63,8 +63,8 @@ impl<'a> InProgress<'a> {
             }
             let mark = Self { target, id };
             // Call `taken` only after this mark is put. Another backup with the same id keeps its
-            // mark until it has published itself; this mark could be put only after that, so
-            // `taken` sees the other backup.
+            // mark until it has been published. This mark could be put only when that mark was
+            // gone, so `taken` sees the other backup.
             match taken(&mark.id)? {
                 true => mark.remove()?,
                 false => return Ok(mark),

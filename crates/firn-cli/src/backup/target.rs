@@ -410,7 +410,7 @@ async fn download(
     Ok(((), len))
 }
 
-/// The error for an object: if a backup names it and it is missing, that is damage.
+/// Returns the error for an object. A missing object is damage, because a backup names the object.
 fn missing(error: &object_store::Error, object: &str) -> Error {
     match error {
         object_store::Error::NotFound { .. } => {

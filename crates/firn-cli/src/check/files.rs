@@ -52,8 +52,8 @@ pub fn check_tree(
         Ok(log) => (log.files, true),
         Err(_) => match db.files_left(tree) {
             Ok(files) => (files, false),
-            // This version cannot read the log, so nobody knows which files it names: warn of no
-            // unnamed files.
+            // This version cannot read the log, so it is unknown which files the log names. Do not
+            // warn of files that nothing names.
             Err(error) if error.is_unsupported() => {
                 findings.error(&error);
                 return Ok(checked);

@@ -37,7 +37,7 @@ pub enum Verdict {
 pub struct Finding {
     /// How bad the finding is.
     pub severity: Severity,
-    /// The file or the table that the finding is about, if it is about one.
+    /// The file or the table that has the problem, if the finding belongs to one.
     pub place: Option<String>,
     /// Offset in the file, bytes.
     pub offset: Option<u64>,

@@ -60,9 +60,10 @@ impl Chains<'_> {
     }
 
     /// Lists and positions at which the transaction has written rows up to statement `o`. A plain
-    /// read may miss a row of the snapshot at one of them, for example: another transaction deletes
-    /// the row and inserts a new one with the same primary key, and this transaction updates the
-    /// new row. Its own write now stands for this key, and the snapshot's row is hidden behind it.
+    /// read may miss a row that the snapshot has at one of these positions, for example: another
+    /// transaction deletes the row and inserts a new one with the same primary key, and this
+    /// transaction updates the new row. Its own write now stands for this key, and the snapshot's
+    /// row is hidden behind it.
     pub(crate) fn own_places(&self, t: TxnIndex, o: usize) -> HashSet<(u64, i64)> {
         let mut places = HashSet::new();
         for op in &self.txn(t).ops[..=o] {

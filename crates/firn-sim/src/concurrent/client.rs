@@ -476,8 +476,8 @@ impl<'a> Client<'a> {
     }
 
     /// Deletes a few rows, then inserts one. The inserted row shows whether a commit of unknown
-    /// outcome took effect, which deleted rows alone do not show. It comes last, so that the
-    /// deletion does not take it away.
+    /// outcome took effect, which deleted rows alone do not show. The insert comes last, so that
+    /// the deletion does not remove the new row.
     fn delete(&mut self, session: &mut Session<'_>, list: u64) -> Outcome<()> {
         // If the insert fails, roll the deletion back too.
         self.ends = true;
@@ -725,7 +725,7 @@ impl<'a> Client<'a> {
             Some(two_phases) => match session.commit(two_phases) {
                 Ok(()) => (TxnOutcome::Ok, None),
                 // The validation failed: another transaction has changed rows of an optimistic
-                // table that this one has locked, changed or deleted.
+                // table that this transaction has locked, changed or deleted.
                 Err(firn_status::FIRN_DEADLOCK) => {
                     let rolled_back = session.rollback().err();
                     (TxnOutcome::Failed, rolled_back)
@@ -742,7 +742,8 @@ impl<'a> Client<'a> {
             }
         };
         let end = (outcome != TxnOutcome::Unknown).then(|| self.now());
-        // The rollback of a failed transaction releases its locks, so it must lie inside this span.
+        // The rollback of a failed transaction releases the transaction's locks, so this span must
+        // contain the rollback.
         self.finish(outcome, Some(TimeSpan { begin, end }));
         status.map_or(Ok(()), Err)
     }

@@ -25,8 +25,8 @@ pub(super) fn begin(seed: u64) {
             | PausePoint::InsertAllowed
             | PausePoint::Inserted => (10, 500),
             // The writer of a child row locks the parent row and then writes; the writer of the
-            // parent row locks it and then searches for child rows. These pauses let the steps of
-            // both interleave.
+            // parent row locks this row and then searches for child rows. These pauses let the
+            // steps of both interleave.
             PausePoint::ReferenceSought
             | PausePoint::ReferenceLocked
             | PausePoint::ReferencesSought => (10, 500),

@@ -119,8 +119,8 @@ pub(super) fn measure(plan: ScalePlan, costs: &mut Costs) {
     ddl(&db, plan, costs);
 }
 
-/// Measures the first flush after an open. It compares all counters with those of the manifest,
-/// which the open has read.
+/// Measures the first flush after an open. This flush compares all counters with those of the
+/// manifest, which the open has read.
 fn first_flush(db: &Db, costs: &mut Costs) {
     let mut txn = db.new_transaction(db.new_owner(0));
     txn.begin_statement(1, Isolation::ReadCommitted, 0, true);
